@@ -101,6 +101,10 @@ class Consensus(Coupled):
         """The point to agree on, and what `penalty_payload` says."""
         return {"centre": Field((problem.dim,)), **penalty_fields()}
 
+    def violation(self, points: Array) -> float:
+        """Return how far apart the points `(N, d)` are: the largest distance along a coordinate."""
+        return float(np.ptp(points, axis=0).max())
+
     def _matrix(self, problem: Problem) -> Array:
         return np.eye(problem.dim)
 
@@ -194,6 +198,14 @@ class Allocation(Coupled):
 
     def _rows(self, problem: Problem) -> int:
         return len(self.matrices[0]) if self.matrices else problem.dim
+
+    def violation(self, points: Array) -> float:
+        """Return by how much the use of points `(N, d)` misses the last total, or exceeds it: the largest over all rows."""
+        used = np.einsum("nmd,nd->nm", np.array(self.matrices), points) if len(self.matrices) > 1 else points
+        used = points @ np.array(self.matrices[0]).T if len(self.matrices) == 1 else used
+        total = self.changes[-1][1:] if self.changes else self.total
+        excess = used.sum(axis=0) - (np.array(total) if total else 0.0)
+        return float(np.abs(np.maximum(excess, 0.0) if self.sense == "at_most" else excess).max())
 
     def _matrix(self, problem: Problem) -> Array:
         if not self.matrices:

@@ -53,15 +53,6 @@ def total(method: Allocation) -> Array:
     return np.array(method.changes[-1][1:] if method.changes else method.total)
 
 
-def gap(points: Array, method: Any) -> float:
-    """Say by how much points `(N, d)` miss the constraint, or exceed it."""
-    if isinstance(method, Consensus):
-        return float(np.ptp(points, axis=0).max())
-    used = np.einsum("nmd,nd->nm", np.array(method.matrices), points) if method.matrices else points
-    excess = used.sum(axis=0) - (total(method) if method.total else 0.0)
-    return float(np.abs(np.maximum(excess, 0.0) if method.sense == "at_most" else excess).max())
-
-
 def answers(run: Path) -> dict[tuple[str, str], list[Answer]]:
     """Read the answers of a run, by cell and label."""
     study = fedbo.load_study(run / "study.toml")
@@ -86,7 +77,7 @@ def answer(study: fedbo.Study, label: str, replicate: int, rows: Sequence[Row]) 
     best = optimum(federation, agents, method)
     error = np.nan if best is None else np.abs(points - best).max()
     score = np.mean([federation.metric.native(row["score"]) for row in rows])
-    return Answer(max(row["finished"] for row in rows), float(error), gap(points, method), float(score))
+    return Answer(max(row["finished"] for row in rows), float(error), method.violation(points), float(score))
 
 
 def draw(table: dict[tuple[str, str], list[Answer]], file: Path) -> None:

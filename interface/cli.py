@@ -25,7 +25,7 @@ from fedbo.commands.inspect import plot, replay, show, validate
 from fedbo.commands.listing import fetch_data, list_data, list_names, schema
 from fedbo.commands.new import examples, new
 from fedbo.commands.privacy import privacy
-from fedbo.commands.report import report
+from fedbo.commands.report import compare, report
 from fedbo.commands.reproduce import reproduce
 from fedbo.commands.run import resume, run
 from fedbo.commands.tabulate import tabulate
@@ -42,6 +42,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "reproduce": reproduce,
     "tabulate": tabulate,
     "show": show,
+    "compare": compare,
     "plot": plot,
     "report": report,
     "watch": watch,

@@ -39,8 +39,8 @@ class ADMMAgent(NamedTuple):
 
     `matrix (m, d)` is its C, `multiplier (m,)`, `target (m,)` and `rho` are those of the next subproblem, rho 0 before there
     was an answer. `z (d,)` is its last iterate in native units, and `relaxed (m,)` what others are told of C z; `fresh` says
-    that no answer has followed on it yet. `answered` is the number of the newest answer, `t` counts decisions, `rounds` are
-    those that evaluate and `last` is the number of the last one.
+    that no answer has followed on it yet. `answered` is the number of the newest answer, and `residuals` are the primal and the
+    dual one in it; `t` counts decisions, `rounds` are those that evaluate and `last` is the number of the last one.
     """
 
     local: LocalState
@@ -58,6 +58,7 @@ class ADMMAgent(NamedTuple):
     fresh: bool = False
     done: bool = False
     over: bool = False
+    residuals: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,10 @@ class Coupled(Surrogate, ABC):
         check_amount(self.epsilon, "epsilon")
         if self.balance and not 1 < self.balance < inf:
             raise SettingError("balance", "must be 0 (none) or above 1", self.balance)
+
+    @abstractmethod
+    def violation(self, points: Array) -> float:
+        """Return by how much the points `(N, d)` of all agents, in native units, miss the constraint."""
 
     @abstractmethod
     def _matrix(self, problem: Problem) -> Array:
@@ -196,7 +201,8 @@ class Coupled(Surrogate, ABC):
             return state
         state = self._answered(state, newest.payload)
         rho, done = float(newest.payload["rho"][1]), bool(newest.payload["done"][0])
-        return state._replace(rho=rho, done=done, answered=newest.step, fresh=False)
+        primal, dual = newest.payload["residuals"].tolist()
+        return state._replace(rho=rho, done=done, answered=newest.step, fresh=False, residuals=(primal, dual))
 
     def _local(self, state: ADMMAgent) -> Subproblem:
         assert state.local.hyper is not None
@@ -249,7 +255,8 @@ def _agreed(state: ADMMAgent) -> tuple[Decision, ADMMAgent]:
     """Evaluate the point nearest to the last iterate that does what was agreed on."""
     off = state.target - state.matrix @ state.z
     z = np.clip(state.z + np.linalg.pinv(state.matrix) @ off, state.scaling.start, state.scaling.end)
-    return Decision(state.scaling.to_cube(z[None, :]), "agreed"), state._replace(z=z, over=True)
+    note = "primal residual {:.6g}, dual residual {:.6g}".format(*state.residuals)
+    return Decision(state.scaling.to_cube(z[None, :]), "agreed", note=note), state._replace(z=z, over=True)
 
 
 def _known(state: ADMMAgent) -> Array:

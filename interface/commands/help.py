@@ -26,6 +26,7 @@ GROUPS: dict[str, dict[str, CommandHelp]] = {
     },
     "Look at runs": {
         "show": CommandHelp("Print the summary of a run.", "fedbo show runs/first --trouble"),
+        "compare": CommandHelp("Print several runs side by side.", "fedbo compare runs/first runs/second"),
         "plot": CommandHelp("Draw a figure of a run.", "fedbo plot runs/first --kind timeline --out timeline.pdf"),
         "report": CommandHelp("Write one HTML page about one or several runs.", "fedbo report runs/first"),
         "watch": CommandHelp("Show a run in progress.", "fedbo watch runs/first"),

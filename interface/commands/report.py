@@ -1,4 +1,4 @@
-"""The command `fedbo report`: one HTML file about one or several runs."""
+"""The commands about several runs: `fedbo report`, one HTML file, and `fedbo compare`, a table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedbo.commands.arguments import Trust
+from fedbo.commands.arguments import TableFormat, TableFormats, Trust, print_json
 
 
 def report(
@@ -30,3 +30,27 @@ def report(
     results = [Result.open(folder, trust) for folder in folders]
     path = out or (folders[0] / REPORT if len(folders) == 1 else Path(REPORT))
     print(write_report(results, path, agents))
+
+
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Run directories.", show_default=False)],
+    trust: Trust = False,
+    printed: TableFormats = TableFormat.text,
+) -> None:
+    """Print several runs of the same objective side by side, each algorithm against the same one in the first run."""
+    from fedbo.reports.side_by_side import runs_table
+    from fedbo.reports.tables import console, plain
+    from fedbo.reports.views import written
+    from fedbo.results.result import Result
+    from fedbo.statistics.side_by_side import side_by_side
+
+    results = [Result.open(folder, trust) for folder in folders]
+    rows = side_by_side(results)
+    if printed is TableFormat.json:
+        print_json({"runs": plain(list(rows))})
+    elif printed is TableFormat.csv:
+        print(rows.to_csv(), end="")
+    elif printed is TableFormat.text:
+        console().print(runs_table(results, rows))
+    else:
+        print(written(runs_table(results, rows), printed), end="")

@@ -132,13 +132,15 @@ def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
 
 
 def _print_run(result: Result, printed: Format, figures: Sequence[str], report: Path) -> None:
+    from fedbo.reports.answers import before_summary
     from fedbo.reports.tables import console, results_table, run_facts
 
     if printed is Format.json:
         print_json({**run_facts(result), "figures": list(figures), "report": str(report)})
         return
     terminal = console()
-    terminal.print(results_table(result))
+    for part in [*before_summary(result), results_table(result)]:
+        terminal.print(part)
     print(f"results: {result.directory}")
     for figure in figures:
         print(f"figure:  {figure}")

@@ -48,11 +48,11 @@ def _table(state: StudyState) -> RenderableType:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, title=f"{state.name}: {state.status}", title_justify="left", header_style="bold")
-    for heading in ("algorithm", "", "done", "runs ended", "evaluations", "best so far"):
+    for heading in ("algorithm", "", "done", "runs ended", "evaluations", "mean over agents"):
         table.add_column(heading, justify="left" if heading in ("algorithm", "") else "right")
     for row in state.rows:
         name = f"{row.algorithm}  {state.titles[row.cell]}".rstrip()
-        best = "–" if row.best is None else f"{row.metric} {row.best:.4g}"
+        best = "–" if row.best is None else f"best {row.metric} {row.best:.4g}"
         bar = ProgressBar(total=1.0, completed=row.share, width=24)
         table.add_row(Text(name), bar, f"{row.share:.0%}", f"{row.ended} of {row.runs}", f"{row.evaluations:,}", Text(best))
     return table

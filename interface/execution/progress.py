@@ -72,8 +72,8 @@ class _ProgressRow:
 
     @property
     def value(self) -> str:
-        """Write the mean over the replicates that have begun."""
-        return f"{self.info.metric} {sum(self.best.values()) / len(self.best):.4g}" if self.best else ""
+        """Write the mean over agents and the replicates that have begun, under the name that it has in the summary."""
+        return f"best {self.info.metric} {sum(self.best.values()) / len(self.best):.4g}" if self.best else ""
 
 
 class LiveProgress:

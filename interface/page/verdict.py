@@ -41,14 +41,19 @@ def verdict(result: Result, cell: int, summary: Sequence[SummaryRow]) -> Verdict
     main = rows[main_algorithm(others, result.study.labels)]
     name, sign = result.metric(cell).name, result.metric(cell).sign
     tone = _tone(main.difference, sign)
+    equal, told = _controls(result, cell, main)
     further = [
-        *_controls(result, cell, main),
+        *told,
         *_others(result, cell, [row for row in others if row is not main], baseline),
         *_time(result, cell, main.algorithm, baseline),
         *_spent(result, cell),
         *_remark(others),
     ]
-    return Verdict(tone, _headline(main, rows[baseline], tone, name), further)
+    headline = _headline(main, rows[baseline], tone, name)
+    if tone == "better" and equal:  # a reader of this sentence alone must not take the gain for one of the messages
+        doubt = f"{main.algorithm} ends better than {baseline}, but not clearly better than {_listed(equal)}"
+        return Verdict("open", headline.replace(f"{main.algorithm} ends better than {baseline}", doubt, 1), further)
+    return Verdict(tone, headline, further)
 
 
 def _headline(main: SummaryRow, base: SummaryRow, tone: str, name: str) -> str:
@@ -77,20 +82,20 @@ def controls_of(result: Result, label: str) -> list[str]:
     return [title for title, name in tables.items() if name in known and known[name].summary.startswith(wanted)]
 
 
-def _controls(result: Result, cell: int, main: SummaryRow) -> list[str]:
-    """Say whether the algorithm beats its controls: else what it gains need not be what the messages say."""
+def _controls(result: Result, cell: int, main: SummaryRow) -> tuple[list[str], list[str]]:
+    """List the controls that the algorithm does not beat, and what follows: what it gains need not come from the messages."""
     groups, metric = by_cell_and_algorithm(result.traces), result.metric(cell)
     found = [label for label in controls_of(result, main.algorithm) if (cell, label) in groups]
     gaps = {label: difference(groups[cell, main.algorithm], groups[cell, label], metric) for label in found}
     known = {label: gap for label, gap in gaps.items() if gap is not None}
     if not known:
-        return []
+        return [], []
     beaten = [label for label, gap in known.items() if _tone(gap, metric.sign) == "better"]
     told = "; ".join(f"minus {label} {gap}" for label, gap in known.items())
     if len(beaten) == len(known):
-        return [f"It also ends better than {_listed(beaten)} ({told}): what the messages say matters."]
+        return [], [f"It also ends better than {_listed(beaten)} ({told}): what the messages say matters."]
     left = [label for label in known if label not in beaten]
-    return [f"It does not clearly beat {_listed(left)} ({told}): that what the messages say matters is not shown."]
+    return left, [f"It does not clearly beat {_listed(left)} ({told}): that what the messages say matters is not shown."]
 
 
 def _others(result: Result, cell: int, rows: Sequence[SummaryRow], baseline: str) -> list[str]:

@@ -8,12 +8,14 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from fedbo.reports.answers import before_summary
 from fedbo.reports.configurations import configurations_table, shows_configurations
 from fedbo.reports.recommendation import best_configurations
 from fedbo.reports.tables import amount, gap_in_words, plain, results_table, run_facts, table_of
 from fedbo.results.compare import Comparison, TargetValue, against_first, metric_of
 from fedbo.results.queueing import WorkerUse, worker_use
 from fedbo.results.result import Result
+from fedbo.statistics.answers import answers
 
 _COLUMNS: dict[str, Callable[[Any], str]] = {
     "rounds": lambda row: _count(row.rounds),
@@ -56,18 +58,19 @@ _WORKERS: dict[str, Callable[[WorkerUse], str]] = {
 
 def tables_of(result: Result, baseline: str | None, target: TargetValue) -> RenderableType:
     """Write the summary of a run and, for a sweep, the differences of its cells, or for a single run its configurations."""
-    summary = results_table(result, baseline)
+    parts = [*before_summary(result), results_table(result, baseline)]
     if result.study.sweep:
-        return Group(summary, Text(), cells_table(result, target))
-    if not shows_configurations(result):
-        return summary
-    return Group(summary, configurations_table(result, best_configurations(result)))
+        parts += [Text(), cells_table(result, target)]
+    elif shows_configurations(result):
+        parts.append(configurations_table(result, best_configurations(result)))
+    return Group(*parts)
 
 
 def facts_of(result: Result, baseline: str | None, target: TargetValue) -> dict[str, Any]:
     """Give a run as plain data: `cells` where there is a sweep."""
     cells = {"cells": cells_facts(result, target)} if result.study.sweep else {}
-    return {**run_facts(result, baseline), **cells}
+    found = answers(result)
+    return {**run_facts(result, baseline), **cells, **({"answers": plain(list(found))} if found else {})}
 
 
 def trouble_facts(result: Result, agents: bool) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import numpy as np
 
 from fedbo.records.text_table import TextTable
 from fedbo.results.compare import short
+from fedbo.results.curves import mean_and_error
 from fedbo.results.result import Result
-from fedbo.results.summary import paired
+from fedbo.results.summary import Estimate
 from fedbo.statistics.costs import AXES, CostToLevel, costs_to_level
 from fedbo.statistics.pairs import PairTest, pair_tests
 from fedbo.statistics.ranks import Ranking, ranking
@@ -49,14 +50,14 @@ def overview(results: Sequence[Result], labels: Sequence[str] = ()) -> Overview:
 
 
 def _finals(found: Comparable) -> TextTable:
-    """Write the mean final value of each method on each task with the half width of its 95 % interval over replicates."""
+    """Write the mean final value of each method on each task with its standard error over replicates, as summaries have it."""
     rows = []
     for task in found.tasks:
         native = np.asarray(task.metric.native(found.replicates(task)))
         best = int(np.argmax(found.replicates(task).mean(axis=0)))
-        cells = [_interval(native[:, place]) + " *" * (place == best) for place in range(native.shape[1])]
+        cells = [_with_error(native[:, place]) + " *" * (place == best) for place in range(native.shape[1])]
         rows.append((f"{task.name} ({task.metric.name})", *cells))
-    caption = "Best value in the end, mean over agents and replicates, with the half width of its 95 % interval; * best."
+    caption = "Best value in the end, mean over agents and replicates, ± one standard error over replicates; * best."
     return TextTable("finals", caption, ("task", *found.labels), rows, _notes(found))
 
 
@@ -64,9 +65,9 @@ def _notes(found: Comparable) -> tuple[str, ...]:
     return tuple(f"Left out: {line}." for line in found.left_out)
 
 
-def _interval(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
-    gap = paired(values)
-    return f"{values.mean():.4g}" if gap is None else f"{gap.mean:.4g} ± {gap.high - gap.mean:.2g}"
+def _with_error(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+    (mean,), (error,) = mean_and_error(values[:, None])
+    return str(Estimate(float(mean), float(error) if len(values) > 1 else None))
 
 
 def _ranks(found: Ranking) -> TextTable:

@@ -39,6 +39,8 @@ def fork(
     """Let a finished run go on from one point with something changed, on the same draws, and say what the change does."""
     from fedbo.execution.fork import fork_run, points_of
 
+    if not sets:
+        raise typer.BadParameter("--set: is missing, and without a change the branch is the run; add --set KEY=VALUE")
     finish_fork(
         lambda: fork_run(folder, points_of(folder, at, every), sets or [], out, progress_display(quiet), trust), printed
     )

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from fedbo.study.study import Study
 
 
+_MOST_POINTS = 100_000
+
+
 def worth(
     study: Annotated[
         Path,
@@ -35,7 +38,9 @@ def worth(
     out: Annotated[
         Path | None, typer.Option(help="A directory: a new one, or that of the same question, which is gone on with.")
     ] = None,
-    points: Annotated[int, typer.Option(min=16, help="At how many points each agent's objective is looked at.")] = 256,
+    points: Annotated[
+        int, typer.Option(min=16, max=_MOST_POINTS, help="At how many points each agent's objective is looked at.")
+    ] = 256,
     workers: Workers = None,
     trust: Trust = False,
     printed: Printed = Format.text,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -21,11 +21,9 @@ from fedbo.plots.plot import Choices, View, write
 from fedbo.plots.style import FAINT, INK, LINES, band_entry, entries, rows_only, styles, time_label
 from fedbo.results.compare import last_place
 from fedbo.results.curves import Array, Axis, IncumbentTrace, curve, grid, mean_and_error, replicate_means
+from fedbo.results.fork import BEST, Fork
 from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.summary import student_factor
-
-if TYPE_CHECKING:
-    from fedbo.results.fork import Fork
 
 _POINTS = 400
 _SHOWN = 0.75  # of the time of the first fork: when the figure begins
@@ -118,7 +116,7 @@ def _draw_gap(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
 def _draw_effects(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
     """Draw the effect in the end by when the change comes."""
     known, metric, times = styles(fork.original), fork.original.metric(cell), _times(fork)
-    found = [effect for effect in fork.effects() if effect.cell == cell]
+    found = [effect for effect in fork.effects() if effect.cell == cell and effect.fact == BEST]
     for label in fork.original.study.labels:
         mine = [effect for effect in found if effect.algorithm == label]
         mean = np.array([e.changed.mean - e.original.mean for e in mine])

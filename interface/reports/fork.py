@@ -8,23 +8,33 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fedbo.reports.tables import gap_in_words, plain, table_of
-from fedbo.results.fork import Fork
+from fedbo.results.fork import BEST, COSTS, Fork
 
-_HEADINGS = ("algorithm", "at", "as it was ± se", "changed ± se", "effect [95 %]")
+_HEADINGS = ("algorithm", "at", "what", "as it was ± se", "changed ± se", "effect [95 %]")
 
 
 def fork_table(fork: Fork) -> RenderableType:
-    """Write the effect of a change on each algorithm, a table for each cell of a sweep."""
+    """Write the effect of a change on each algorithm, a table for each cell of a sweep; costs only where they change."""
     tables, effects = list[RenderableType](), fork.effects()
+    changing = {one.fact for one in effects if one.original != one.changed} | {BEST}
     for cell, title in enumerate(fork.original.study.titles()):
-        sign = fork.original.metric(cell).sign
+        metric = fork.original.metric(cell)
         lines = [
-            (one.algorithm, one.at, str(one.original), str(one.changed), gap_in_words(one.difference, sign))
+            (
+                one.algorithm if one.fact == BEST else "",
+                one.at if one.fact == BEST else "",
+                f"best {metric.name}" if one.fact == BEST else COSTS[one.fact],
+                str(one.original),
+                str(one.changed),
+                gap_in_words(one.difference, metric.sign if one.fact == BEST else -1),
+            )
             for one in effects
-            if one.cell == cell
+            if one.cell == cell and one.fact in changing
         ]
         tables.append(table_of(title, _HEADINGS, lines))
     changed = f"changed: {', '.join(fork.changes) or 'nothing'}; differences are paired by replicate, on the same draws"
+    if same := [COSTS[fact] for fact in COSTS if fact in {one.fact for one in effects} - changing]:
+        changed += f"; the same as before: {', '.join(same)}"
     if fork.original.privacy.num_rows:
         changed += ". With agents of real data a fork is a second spending: add its epsilon to that of the run"
     return Group(*tables, Text(changed, style="dim"))

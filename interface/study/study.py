@@ -53,7 +53,7 @@ from fedbo.study.files import hash_files, resolve_paths, source_hashes
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
 from fedbo.study.plugins import code_in, distributions
 from fedbo.study.stopping import StoppingTable
-from fedbo.study.sweeps import applies_to, at_sweep, check_values, not_named_by, swept, with_first_values
+from fedbo.study.sweeps import applies_to, at_sweep, check_values, left_over, not_named_by, swept, with_first_values
 from fedbo.study.tables import (
     SETTINGS_TOO,
     AlgorithmTable,
@@ -264,6 +264,7 @@ def _located(document: Document, key: str) -> Loc:
 
 
 def _line(fault: InvalidSetting, document: Document, name: str, changed: Sequence[Loc]) -> str:
+    fault = left_over(fault, document, changed)
     overridden = any(applies_to(fault, loc) for loc in changed)
     return f"{'--set' if overridden else name}: {fault.line(document)}"
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from fedbo.study.document import LISTS, Document, Loc, locate, one_line, with_value
+from fedbo.study.document import LISTS, Document, Loc, locate, lookup, one_line, with_value
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 
 T = TypeVar("T")
@@ -120,6 +120,18 @@ def at_sweep(fault: InvalidSetting, values: Mapping[str, Any], document: Documen
             return InvalidSetting(("sweep", key), fault.remedy if named else f"{one_line(value)} {fault.remedy}")
     combination = ", ".join(f"{key} = {one_line(value)}" for key, value in values.items())
     return InvalidSetting(("sweep",), f"with {combination}: {fault.line(document)}")
+
+
+def left_over(fault: InvalidSetting, document: Document, changed: Sequence[Loc]) -> InvalidSetting:
+    """Return the remedy for a setting of what an override has replaced by another name: to replace the whole table."""
+    for loc in changed:
+        if loc[-1] in NAMES and loc != fault.loc and fault.loc[:-1] == loc[:-1] and fault.remedy.startswith("no such key"):
+            table, value = ".".join(map(str, loc[:-1])), one_line(lookup(document, loc))
+            words = f"belongs to another {loc[-1]} than {value}"
+            if any(isinstance(step, int) for step in loc):
+                return InvalidSetting(fault.loc, f"{words}; replace the whole table in the file")
+            return InvalidSetting(fault.loc, f'{words}; replace the whole table: --set "{table}={{{loc[-1]} = {value}}}"')
+    return fault
 
 
 def applies_to(fault: InvalidSetting, loc: Loc) -> bool:

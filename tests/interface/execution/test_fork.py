@@ -13,6 +13,7 @@ import fedbo
 from fedbo.cli import main
 from fedbo.coordinator.errors import ForkError
 from fedbo.execution.fork import fork_run, points_of
+from fedbo.results.grouping import by_run
 from fedbo.results.result import ResultError
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError
@@ -75,7 +76,7 @@ def test_all_that_happened_before_is_the_same_and_the_rest_goes_by_the_new_rules
     assert before[0] == after[0] and before[1] != after[1]
     crashed = [row for row in after[1] if row["kind"] == "crashed"]
     assert [(row["time"], row["agent"], row["detail"]) for row in crashed] == [(3.0, 0, "for good")] * 2
-    (effect,) = fork.effects()
+    effect = fork.effects()[0]
     assert (effect.algorithm, effect.at) == ("fts", "3") and effect.difference is not None
     assert effect.difference.mean == pytest.approx(effect.changed.mean - effect.original.mean)
     trunk = fedbo.Result.open(fork.directory / "trunk")
@@ -169,6 +170,40 @@ def test_what_agents_work_on_when_a_setting_changes_was_decided_before(tmp_path:
     assert begun and all(was[key] == now[key] for key in begun) and was != now
 
 
+def test_a_fork_tells_what_changes_in_time_and_cost(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change = "timing.evaluation.mean=3.0"
+    assert main(["fork", str(run), "--at", "3", "--set", change, "--out", str(tmp_path / "slow"), "--quiet"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    fork = fedbo.Fork.open(tmp_path / "slow")
+    facts = {effect.fact: effect for effect in fork.effects()}
+    assert list(facts) == ["best", "end", "level", "waiting", "bytes", "evaluations"]
+    for fact in ("end", "waiting"):
+        assert facts[fact].changed.mean > 1.2 * facts[fact].original.mean, fact
+        assert facts[fact].difference is not None
+    ends = [max(part["finished"].to_pylist()) for _, part in by_run(fork.branches[0].observations)]
+    assert facts["end"].changed.mean == pytest.approx(sum(ends) / len(ends))
+    assert facts["bytes"].changed == facts["bytes"].original and facts["evaluations"].changed.mean == 4 * 6
+    assert "end of the run" in told and "the same as before: bytes transmitted, evaluations" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--at", "3"), "--set: is missing, and without a change the branch is the run; add --set KEY=VALUE"),
+        (
+            ("--at", "3", "--set", "timing.evaluation.model=exponential"),
+            "alpha = 1.5: belongs to another model than 'exponential'; replace the whole table: "
+            "--set \"timing.evaluation={model = 'exponential'}\"",
+        ),
+    ],
+)
+def test_a_change_that_says_too_little_is_refused_with_the_remedy(
+    arguments: tuple[str, ...], said: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fork", str(run), *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_the_effect_is_told_by_when_the_change_comes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "fork"
@@ -178,7 +213,7 @@ def test_the_effect_is_told_by_when_the_change_comes(run: Path, tmp_path: Path, 
     assert len(fork.at) > 1 and fork.at[0] == "3" and f"results: {out}" in told and "paired by replicate" in told
     assert main(["show", str(out), "--format", "json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert [effect["at"] for effect in facts["effects"]] == list(fork.at)
+    assert [effect["at"] for effect in facts["effects"] if effect["fact"] == "best"] == list(fork.at)
     assert main(["plot", str(out), "--out", str(tmp_path / "figure.png")]) == 0
     assert main(["plot", str(out), "--cell", "7"]) == 2
     assert "no cell 7" in capsys.readouterr().err

@@ -23,6 +23,7 @@ from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepReque
 from fedbo.algorithms.base import Array, Decision, LocallyPrivate, Overlapping, Payload, Starting
 from fedbo.objectives.base import cost_of
 from fedbo.objectives.space import from_unit
+from fedbo.objectives.typed_spaces.typed import Space
 
 Sent = tuple[Payload | None, Any]
 
@@ -277,8 +278,11 @@ class HostedAgent:
         if given is not None:
             return given
         uniform = self.streams.at(0).rng("initial points").random((self._budget.initial, self._problem.dim))
-        algorithm = self.task.algorithm
-        return algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
+        algorithm, lattice = self.task.algorithm, self._problem.lattice
+        points = algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
+        if isinstance(lattice, Space) and self._problem.pulls == 0:
+            return lattice.spread(points, self.streams.at(0).rng("instead of a repeated point"))
+        return points
 
     def _learn(self, state: AgentState, decision: Decision, result: StepResult) -> AgentState:
         """Pass the algorithm what was observed, point by point, and the points that failed if the policy is to avoid them."""

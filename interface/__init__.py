@@ -244,6 +244,9 @@ def tune(
     `seconds`, after so many `evaluations` in all, when one has reached `target`, or when one of the `callbacks`, which are told
     of every evaluation, returns True. An evaluation of so many `steps` stops early by what it reports, as `stopping` says.
 
+    No configuration of a space that has at most 2,048 is evaluated twice, and a tuning ends when all were; with `repeats`, for
+    noisy objectives, they are evaluated again.
+
     All begin with what was evaluated before, if that is given as a `start`: pairs of a configuration and its value, a .csv or
     .parquet file, the directory of a run, or an `optuna.Study`; or a dictionary of these by agents.
 

@@ -100,7 +100,7 @@ class OptunaSampler(BaseSampler):
             )
         mode = "min" if study.direction == StudyDirection.MINIMIZE else "max"
         if self._agent is None:
-            terms = replace(self._terms, mode=mode)
+            terms = replace(self._terms, mode=mode, repeats=True)  # Optuna says when a study ends
             self._agent = Agent(self._folder, self._space, terms, self._number, self._meeting)
         if self._agent.terms.mode != mode:
             raise ArgumentError(f"study '{study.study_name}': has another direction than before; use a new sampler for it")

@@ -71,9 +71,12 @@ class RaySearcher(Searcher):
         self._metric, self._mode = metric or self._metric, mode or self._mode
         return True
 
-    def suggest(self, trial_id: str) -> dict[str, Any]:
-        """Give a trial its configuration; asked again, it is the same."""
-        (one,) = self._agent.ask(client=trial_id)
+    def suggest(self, trial_id: str) -> Any:
+        """Return the configuration of a trial, asked again the same; FINISHED where all configurations were asked."""
+        asked = self._agent.ask(client=trial_id)
+        if not asked:
+            return Searcher.FINISHED
+        (one,) = asked
         return nested(one.configuration, "/")
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:

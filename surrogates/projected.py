@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import scipy.spatial
 
 from fedbo.surrogates.newton_ascent import Surface, newton_ascent
 
@@ -23,6 +24,7 @@ Mask = npt.NDArray[np.bool_]
 Values = Callable[[Array], Array]
 COMBINATIONS = 2048  # of whole numbers, that are all tried
 CANDIDATES = 1024  # points that are tried at first where there are more
+SAME_POINT = 1e-9  # two points that are this close in every coordinate count as one
 SEED = 20201
 STARTS = 12
 ROUNDS = 12
@@ -64,7 +66,7 @@ class ProjectedSpace(NamedTuple):
 
     `into` turns points of the unit cube `(n, d)` into those coordinates, `(n, e)`, `back` turns them again. `movable` says of
     points in them which of their coordinates are real numbers, by default those of the lattice. With `low (e,)` and `high (e,)`
-    only what lies between them is searched.
+    only what lies between them is searched. The points `taken (m, e)` were evaluated: another one is found while there is one.
     """
 
     lattice: Lattice
@@ -73,6 +75,14 @@ class ProjectedSpace(NamedTuple):
     movable: Callable[[Array], Mask] | None = None
     low: Array | None = None
     high: Array | None = None
+    taken: Array | None = None
+
+    def untaken(self, points: Array) -> Array:
+        """Return the points `(n, e)` that were not evaluated; all of them where real numbers set points apart."""
+        if self.taken is None or not len(self.taken) or not len(points) or 0 in self.lattice.levels:
+            return points
+        far = scipy.spatial.distance.cdist(points, self.taken, "chebyshev").min(axis=1)
+        return points[far >= SAME_POINT]
 
     def project(self, points: Array) -> Array:
         """Project points given in the function's coordinates `(n, e)`."""
@@ -110,6 +120,8 @@ def maximise_projected(
         if rng is not None:
             centres = extra[np.argsort(-values(extra), kind="stable")[:BEST]]
             points = np.vstack([points, space.project(_about(centres, space, rng))])
+    left = space.untaken(points)
+    points = left if len(left) else points
     at = values(points)
     if not np.isfinite(at).all():
         raise ValueError("the function has values that are not finite")
@@ -118,7 +130,7 @@ def maximise_projected(
     if 0 in levels:
         best, top = _higher(values, space.project(ascend(points[order])), best, top)
     for _ in range(ROUNDS):
-        near = space.project(space.into(_neighbours(space.back(best[None, :])[0], levels, space.lattice)))
+        near = space.untaken(space.project(space.into(_neighbours(space.back(best[None, :])[0], levels, space.lattice))))
         if not len(near):
             break
         found = values(near)

@@ -15,11 +15,12 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, improvement
 from fedbo.algorithms.components.coordinates import distance, from_coordinates, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition
-from fedbo.algorithms.components.surrogate import SAME_POINT, evaluable
+from fedbo.algorithms.components.surrogate import evaluable
 from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
+from fedbo.surrogates.projected import SAME_POINT
 
 CANDIDATES = 500  # the portfolio is chosen among so many incumbents at most, since each is compared with every other
 NARROWEST = 1e-3  # a bounding box is this wide at least

@@ -17,13 +17,13 @@ import scipy
 from fedbo.algorithms.base import Array, Decision, Origin
 from fedbo.algorithms.components.coordinates import beginning, design_points, distance, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_typed_acquisition
-from fedbo.algorithms.components.surrogate import SAME_POINT, LocalState, Surrogate, settings_of_typed
+from fedbo.algorithms.components.surrogate import LocalState, Surrogate, settings_of_typed
 from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.gp import SCALED, fit_gp
 from fedbo.surrogates.learned_prior import PriorParameters
-from fedbo.surrogates.projected import Lattice
+from fedbo.surrogates.projected import SAME_POINT, Lattice
 
 LEARNED = ("arcsine", "stretched")
 REFIT = 5  # observations after which coordinates are chosen anew

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.gp import Hyperparameters, Posterior, condition, fit_gp, fit_warped, predict, warp
 from fedbo.surrogates.gp_settings import FINE, ROBUST, SCALED, SMOOTH, GPSettings
-from fedbo.surrogates.projected import Lattice
+from fedbo.surrogates.projected import COMBINATIONS, SAME_POINT, Lattice, ProjectedSpace
 
 FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
 KNOWN = (*FITTED, "fixed")
@@ -28,7 +29,6 @@ WARPED = {"warped": SCALED, "fine": FINE}
 TRIED = 3  # inputs whose coordinates are tried in a fit
 COST = 10.0  # log units by which observations must be likelier in other coordinates than those to begin with
 SPREAD = 8  # uniform points from which the first one after failures is chosen
-SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
 
 
 class LocalState(NamedTuple):
@@ -157,10 +157,20 @@ class Surrogate:
         return self.unrepeated(x, distance(state.taken, u), state, streams, origin)
 
     def unrepeated(self, x: Array, away: float, state: LocalState, streams: Streams, origin: Origin) -> Decision:
-        """Decide for the point `x (1, d)` of the cube, or for a uniform one; it is so far `away` from all evaluated ones."""
-        if away < SAME_POINT:
+        """Decide for the point `x (1, d)` of the cube, or for a uniform one; it is so far `away` from all evaluated ones.
+
+        Where all points of a typed space have been evaluated, it is evaluated again, as a noisy objective may need.
+        """
+        if away < SAME_POINT and not self._has_run_out(state):
             return Decision(evaluable(state, streams.rng("instead of a repeated point").random(x.shape)), "random")
         return Decision(evaluable(state, x), origin)
+
+    def _has_run_out(self, state: LocalState) -> bool:
+        """Check whether every point of a typed space without real numbers, that can be listed, has been evaluated."""
+        if state.lattice is None or 0 in state.lattice.levels or math.prod(state.lattice.levels) > COMBINATIONS:
+            return False
+        space = ProjectedSpace(state.lattice, partial(to_coordinates, name=self.coordinates), taken=state.taken)
+        return not len(space.untaken(space.candidates()))
 
     def kind(self, dim: int) -> str:
         """Say which surrogate it is: "suited" is "fine" in up to two inputs and "warped" in more."""

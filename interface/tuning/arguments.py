@@ -198,6 +198,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "name": arguments.text,
     "address": _address,
     "out": arguments.path,
+    "repeats": arguments.flag,
     "resume": arguments.flag,
     "steps": _at_least(2),
     "stopping": check_stopping,

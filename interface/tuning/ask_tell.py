@@ -90,7 +90,8 @@ class Agent:
         dim = len(self._space.parameters)
         self._problem = Problem(dim, terms.agents, targets, terms.initial, 10**6, number, rounds=False, lattice=self._space)
         self._streams = Streams(terms.seed).of(number)
-        self._digest = hashlib.sha256(json.dumps([asdict(terms), written], sort_keys=True).encode()).hexdigest()
+        shared = {name: value for name, value in asdict(terms).items() if name != "repeats"}  # which changes no message
+        self._digest = hashlib.sha256(json.dumps([shared, written], sort_keys=True).encode()).hexdigest()
         self._handed: set[str] = set()
         # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
         self._threads = blas_threads()
@@ -104,7 +105,7 @@ class Agent:
                 self.add(*point)
 
     def ask(self, n: int = 1, client: str | None = None) -> list[Suggestion]:
-        """Give `n` configurations to evaluate, each with its token.
+        """Return `n` configurations to evaluate, each with its token; fewer where all configurations of the space were asked.
 
         First come open ones that no client works on: for a named `client` those that it was given before, otherwise those of an
         earlier process, and those whose lease has run out. Then come new ones.
@@ -116,7 +117,7 @@ class Agent:
         for token in found if self.terms.lease is not None else ():
             self._enter({"ask": token, **self._log.points[token], "client": client, "until": self._until()})
         with self._threads.limit(limits=1):
-            while len(found) < n:
+            while len(found) < n and not self.exhausted:
                 found.append(self._new(client))
         self._handed.update(found)
         return [self._suggestion(token) for token in found]
@@ -302,7 +303,28 @@ class Agent:
                 decision = decision._replace(x=self._space.project(decision.x))
                 decision = other_than(failed, decision, self._problem, streams)
             u, file = decision.x[0], file._replace(asked=file.asked + 1, inbox=())
-        return self._space.project(u[None, :])[0], file._replace(algorithm=state)
+        u = self._space.project(u[None, :])[0]
+        if self._evaluated is not None and tuple(u) in self._evaluated and (left := self._left()):
+            rng = self._streams.at(file.asked).rng("instead of a repeated point")
+            u = np.array(left[int(rng.integers(len(left)))])
+        return u, file._replace(algorithm=state)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every configuration of the space was asked or added, and none is to be evaluated again."""
+        return self._evaluated is not None and not self._left()
+
+    @property
+    def _evaluated(self) -> set[tuple[float, ...]] | None:
+        """The points that are not to be asked again; None where the space cannot run out, or repeats are wanted."""
+        if self.terms.repeats or self._space.every() is None:
+            return None
+        points = self._log.points.items()
+        return {tuple(point["u"]) for token, point in points if token not in self._log.withdrawn}
+
+    def _left(self) -> list[tuple[float, ...]]:
+        every, known = self._space.every(), self._evaluated or set()
+        return [] if every is None else [point for point in map(tuple, every.tolist()) if point not in known]
 
     def _learned(self, token: str, value: float | None) -> _AgentFile:
         file = self._file._replace(told=self._file.told + 1)

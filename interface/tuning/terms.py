@@ -25,7 +25,8 @@ class Terms:
 
     `algorithm` is a name or a table with settings, `agents` their number, `mode` "max" or "min". An agent's first `initial`
     points are random. A point without a value for `lease` seconds is given to the next client that asks; without a lease that
-    happens only when the agent's process starts again.
+    happens only when the agent's process starts again. Where a space has at most 2,048 configurations, none is asked twice, and
+    `ask` returns fewer when all were; with `repeats`, for noisy objectives, they are evaluated again.
     """
 
     algorithm: str | Mapping[str, Any] = "fts"
@@ -34,6 +35,7 @@ class Terms:
     initial: int = 3
     seed: int = 0
     lease: float | None = None
+    repeats: bool = False
 
     def __post_init__(self) -> None:
         arguments.one_of("mode", self.mode, ("max", "min"))
@@ -41,6 +43,7 @@ class Terms:
             arguments.whole(name, getattr(self, name), least)
         if self.lease is not None:
             arguments.number("lease", self.lease, above=0.0)
+        arguments.flag("repeats", self.repeats)
         self.make()
 
     def table(self) -> dict[str, Any]:

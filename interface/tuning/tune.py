@@ -13,6 +13,7 @@ from fedbo.execution.directory import unfinished
 from fedbo.execution.notices import FirstFailure
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
+from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.results.manifest import read_manifest
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import as_document
@@ -56,6 +57,7 @@ class Options(TypedDict):
     address: NotRequired[str]
     out: NotRequired[str | Path]
     resume: NotRequired[bool]
+    repeats: NotRequired[bool]
     start: NotRequired[Any]
     steps: NotRequired[int]
     stopping: NotRequired[str | Mapping[str, Any]]
@@ -132,6 +134,7 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         },
         "hosting": {"kind": "dedicated"} | _given(options, address="address"),
     }
+    _end_with_space(document, options)
     if "stopping" in options:
         stopping = options["stopping"]
         document["stopping"] = {"kind": stopping} if isinstance(stopping, str) else dict(stopping)
@@ -147,6 +150,15 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         return checked_study(document, Path.cwd(), trust=True)
     except InvalidSettings as found:
         raise in_arguments(found, document, more) from None
+
+
+def _end_with_space(document: dict[str, Any], options: Options) -> None:
+    """Let a tuning end when every configuration was evaluated, unless repeats are wanted, or some may come twice anyway."""
+    every = read_space(document["objective"]["space"]).every()
+    if every is None or options.get("repeats", False) or "start" in options or document["algorithm"][0].get("name") == "random":
+        return
+    initial = document["agents"]["initial"] = min(document["agents"]["initial"], len(every) - 1)
+    document["budget"]["iterations"] = min(document["budget"]["iterations"], len(every) - initial)
 
 
 def _algorithm(given: str | Mapping[str, Any]) -> dict[str, Any]:

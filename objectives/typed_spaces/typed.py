@@ -22,6 +22,7 @@ from fedbo.objectives.space import from_unit, to_unit
 
 Mask = npt.NDArray[np.bool_]
 MAX_COMBINATIONS = 20_000  # combinations that are looked through for the nearest allowed one
+MAX_LISTED = 2048  # configurations of a space that may run out; it is not looked after where there are more
 _ULPS = 16
 
 
@@ -167,6 +168,22 @@ class Space:
             raise ValueError(f"{dict(configuration)}: is forbidden")
         return _exact(self.parameters, x)
 
+    def every(self) -> Array | None:
+        """Return the points `(n, d)` of all configurations that are allowed; None where there are too many to list."""
+        return _every(self)
+
+    def spread(self, u: Array, rng: np.random.Generator) -> Array:
+        """Return points `(n, d)` in which no configuration comes twice while there is another, drawn in its place."""
+        every = self.every()
+        if every is None:
+            return u
+        found, known = self.project(u), set[tuple[float, ...]]()
+        for place, point in enumerate(found.tolist()):
+            if tuple(point) in known and (left := [one for one in every.tolist() if tuple(one) not in known]):
+                found[place] = point = left[int(rng.integers(len(left)))]
+            known.add(tuple(point))
+        return found
+
     def by_name(self, axis: int) -> npt.NDArray[np.intp]:
         """List the cells of an axis in their order, of a category that has none in that of its choices' names."""
         choices = self.choices[axis]
@@ -211,6 +228,19 @@ def lattice_of(federation: Federation) -> Space | None:
     if given is not None or not any(parameter.whole for parameter in parameters):
         return given
     return Space(parameters, (None,) * len(parameters), tuple(parameter.low for parameter in parameters))
+
+
+@lru_cache(maxsize=16)
+def _every(space: Space) -> Array | None:
+    count = 1
+    for level in space.levels:
+        count *= level or MAX_LISTED + 1
+    if count > MAX_LISTED:
+        return None
+    centres = (space.centres(axis) for axis in range(len(space.levels)))
+    found: Array = np.unique(space.project(np.array(list(itertools.product(*centres)))), axis=0)
+    found.setflags(write=False)
+    return found
 
 
 def _involved(space: Space) -> list[int]:

@@ -203,7 +203,7 @@ def test_agents_of_a_meeting_draw_messages_with_a_secret(tmp_path: Any) -> None:
 )
 def test_a_meeting_refuses_what_was_not_accepted_by_name(name: str, word: str, tmp_path: Any) -> None:
     space, terms = {"x": (0.0, 1.0)}, fedbo.Terms(name, agents=2)
-    with pytest.raises(ValueError, match=f"algorithm '{name}': .*; open the meeting with reveals = '{word}' to accept that"):
+    with pytest.raises(ValueError, match=f"algorithm = '{name}': .*; open the meeting with reveals = '{word}' to accept that"):
         fedbo.Agent(tmp_path / "refused", space, terms, 0, fedbo.Meeting(tmp_path / "meeting"))
     assert not (tmp_path / "refused").exists()
     fedbo.Agent(tmp_path / "taken", space, terms, 0, fedbo.Meeting(tmp_path / "meeting", reveals=word)).close()

@@ -87,6 +87,7 @@ def of_tune() -> Iterator[tuple[str, Any, Callable[[Path], object]]]:
         "address": [5, "", True, "nowhere", "localhost"],
         "out": NO_PATHS,
         "resume": [1, "yes", [True]],
+        "repeats": [1, "yes"],
         "start": [5, "gone.csv", [3], [({"x": 0.5}, 1.0)], [({"x": 2.0, "n": 1}, 1.0)], [({"x": 0.5, "n": 1}, "a")], {9: []}],
         "steps": [*[one for one in NOT_WHOLE if one is not None], 1],
         "callbacks": [print, 5, "mlflow", [5], ["nothing"], [None], {"a": print}],

@@ -50,6 +50,13 @@ def study(function: str, **tables: Any) -> dict[str, Any]:
     }
 
 
+def all_failed(document: dict[str, Any], out: Path, **options: Any) -> fedbo.Result:
+    """Run a study in which every evaluation fails, which is an error, and return what it left."""
+    with pytest.raises(fedbo.RunError, match=r"^(\d+) of \1 evaluations failed"):
+        fedbo.run(document, out=out, **options)
+    return fedbo.Result.open(out)
+
+
 def rows(directory: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = pq.read_table(directory / "observations.parquet").to_pylist()
     return found
@@ -57,7 +64,7 @@ def rows(directory: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("function", exiting.FAILING, ids=lambda function: function.__name__)
 def test_every_way_not_to_return_a_number_is_a_failed_evaluation(function: Any, tmp_path: Path) -> None:
-    result = fedbo.run(study(function.__name__), out=tmp_path / "run")
+    result = all_failed(study(function.__name__), tmp_path / "run")
     assert result.manifest["status"] == "complete" and [row["error"] is None for row in rows(tmp_path / "run")] == [False] * 4
 
 
@@ -67,7 +74,7 @@ def test_an_objective_that_calls_exit_fails_under_every_hosting(
 ) -> None:
     if hosting:
         request.getfixturevalue("ray_session")
-    fedbo.run(study("exit_zero", **hosting), out=tmp_path / "run")
+    all_failed(study("exit_zero", **hosting), tmp_path / "run")
     errors = [row["error"] for row in rows(tmp_path / "run")]
     assert len(errors) == 4 and all("SystemExit: sys.exit(0) was called" in error for error in errors)
 
@@ -91,7 +98,7 @@ def test_a_keyboard_interrupt_that_an_objective_raises_itself_is_a_failed_evalua
 ) -> None:
     if hosting:
         request.getfixturevalue("ray_session")
-    fedbo.run(study("interrupted", **hosting), out=tmp_path / "run")
+    all_failed(study("interrupted", **hosting), tmp_path / "run")
     errors = [row["error"] for row in rows(tmp_path / "run")]
     assert len(errors) == 4 and all("KeyboardInterrupt" in error for error in errors)
 
@@ -121,7 +128,7 @@ def test_a_traceback_has_the_users_frames_without_folders() -> None:
 
 
 def test_a_callback_that_calls_exit_is_dropped_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    result = fedbo.run(study("exit_zero"), out=tmp_path / "run", callbacks=[exiting.Quitter()])
+    result = all_failed(study("exit_zero"), tmp_path / "run", callbacks=[exiting.Quitter()])
     assert result.manifest["status"] == "complete" and "Quitter" in capfd.readouterr().err
 
 

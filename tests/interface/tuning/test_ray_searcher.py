@@ -103,12 +103,16 @@ def test_a_saved_searcher_goes_on_and_holds_no_pickle(tmp_path: Path) -> None:
 def test_conditions_and_what_cannot_be_tuned(tmp_path: Path) -> None:
     space = CS.ConfigurationSpace({"kind": ["tree", "net"], "layers": (1, 4)})
     space.add(CS.EqualsCondition(space["layers"], space["kind"], "net"))
-    searcher = RaySearcher(tmp_path / "a", space, fedbo.Terms("random", initial=0), metric="loss", mode="min")
+    searcher = RaySearcher(tmp_path / "a", space, fedbo.Terms("random", initial=0, repeats=True), metric="loss", mode="min")
     assert searcher.set_search_properties(None, None, {"epochs": 3})
     found = [searcher.suggest(str(n)) for n in range(12)]
     assert all(("layers" in config) == (config["kind"] == "net") for config in found)
     assert not searcher.set_search_properties("loss", "min", SPACE), "Tune then says what is left unresolved"
     searcher.close()
+    once = RaySearcher(tmp_path / "once", space, fedbo.Terms("random"), metric="loss", mode="min")
+    asked = [once.suggest(str(n)) for n in range(6)]
+    assert asked[5] == once.FINISHED and once.FINISHED not in asked[:5], "a space of five configurations runs out"
+    once.close()
     with pytest.raises(ValueError, match="RaySearcher needs a space; pass param_space to the Tuner, or space= here"):
         RaySearcher(tmp_path / "b").suggest("t1")
     with pytest.raises(ValueError, match="RaySearcher needs both; pass them to TuneConfig"):

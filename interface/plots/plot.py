@@ -24,7 +24,8 @@ from fedbo.plots.style import save
 from fedbo.plots.sweep import sweep_panels
 from fedbo.plots.timeline import timeline_panels
 from fedbo.results.compare import target_of
-from fedbo.results.result import Result, check_label
+from fedbo.results.regret import plays_bandits
+from fedbo.results.result import Result, ResultError, check_label
 
 if TYPE_CHECKING:
     from fedbo.results.compare import TargetValue
@@ -223,8 +224,18 @@ def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]
         return search_panels(result, cell, view.kind)
     if view.kind != "overview":
         return makers[view.kind or ""]()
-    curves, legend = makers["curves"]()
+    curves, legend = makers["regret" if _by_regret(result, view) else "curves"]()
     return [*curves, *makers["timeline"]()[0][:1]], legend
+
+
+def _by_regret(result: Result, view: View) -> bool:
+    """Return whether an overview shows the regret of bandits in place of best values: where it is known."""
+    if view.regret or not plays_bandits(result):
+        return False
+    try:
+        return bool(result.regret)
+    except ResultError:
+        return False
 
 
 def _target(result: Result, view: View) -> TargetValue:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedbo.algorithms.catalog import algorithms
 from fedbo.reports.regret import regret_table
 from fedbo.reports.tables import table_of
+from fedbo.results.regret import plays_bandits
 from fedbo.results.result import Result, ResultError
 from fedbo.statistics.answers import AnswerRow, answers
 
-_BANDITS = "fedbo.algorithms.bandits."
 _HEADINGS = ("agents", "cost ± se", "violation", "primal residual", "dual residual", "time")
 
 
@@ -20,20 +19,12 @@ def before_summary(result: Result) -> list[RenderableType]:
     parts = list[RenderableType]()
     if found := answers(result):
         parts += [answers_table(result, found), Text()]
-    known = algorithms()
-    if any(
-        table.name in known and known[table.name].settings.__module__.startswith(_BANDITS) for table in result.study.algorithm
-    ):
+    if plays_bandits(result):
         try:
             parts += [regret_table(result), Text()]
         except ResultError as error:
             parts += [Text(f"Regret is not known: {error}", style="dim"), Text()]
     return parts
-
-
-def _is_bandit(name: str) -> bool:
-    known = algorithms()
-    return name in known and known[name].settings.__module__.startswith(_BANDITS)
 
 
 def answers_table(result: Result, found: list[AnswerRow]) -> RenderableType:

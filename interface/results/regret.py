@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from fedbo.actors.storage.rows import RunKey
+from fedbo.algorithms.catalog import algorithms
 from fedbo.results.grouping import (
     by_cell_and_algorithm,
     by_replicate,
@@ -33,6 +34,16 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 
 _NUMBER = 8  # bytes of a number in a message
+
+
+_BANDITS = "fedbo.algorithms.bandits."
+
+
+def plays_bandits(result: Result) -> bool:
+    """Return whether any algorithm of a study is a bandit, which is judged by its regret."""
+    known = algorithms()
+    names = [table.name for table in result.study.algorithm]
+    return any(name in known and known[name].settings.__module__.startswith(_BANDITS) for name in names)
 
 
 @dataclass(frozen=True, slots=True)

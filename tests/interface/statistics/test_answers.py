@@ -9,6 +9,7 @@ import pytest
 
 import fedbo
 from fedbo.cli import OK, main
+from fedbo.plots.plot import View, figure_of
 from fedbo.results.result import Result
 from fedbo.statistics.answers import answers
 
@@ -67,3 +68,8 @@ def test_bandits_show_their_regret_first(capsys: pytest.CaptureFixture[str], tmp
     assert main(["show", str(result.directory)]) == OK
     text = capsys.readouterr().out
     assert text.index("R(T)/M") < text.index("best value") and f"{result.regret_summary()[0].mean:.4g}" in text
+    titles = [axes.get_title("left") for axes in figure_of(result, View()).axes]
+    assert titles[:2] == ["Cumulative regret of an agent", "Regret of one evaluation"] and len(titles) == 3
+    unknown = Result(result.directory, result.study, result.manifest)
+    unknown.__dict__["regret"] = []
+    assert figure_of(unknown, View()).axes[0].get_title("left").startswith("Best")

@@ -21,6 +21,7 @@ from fedbo.page.timeline_drawing import draw_timeline
 from fedbo.page.verdict import Verdict, verdict
 from fedbo.results.manifest import read_manifest, write_manifest
 from fedbo.results.result import Result
+from fedbo.results.summary import Difference
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -116,6 +117,20 @@ def test_a_control_that_is_not_beaten_is_named(tmp_path: Path) -> None:
     study["algorithm"] = [{"name": "ts", "label": "Alone"}, {"name": "fts", "label": "Together"}, {"name": "fts_noise"}]
     result = Result.open(write_run(tmp_path / "run", study))
     assert any("clearly beat fts_noise" in line for line in judged(result).further)
+
+
+def test_the_first_sentence_says_that_a_control_is_not_beaten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    better = Difference(-0.1, -0.2, -0.05)
+    study = document(agents=6, iterations=30)
+    study["algorithm"] = [{"name": "ts", "label": "Alone"}, {"name": "fts", "label": "Together"}, {"name": "fts_noise"}]
+    result = Result.open(write_run(tmp_path / "run", study))
+    monkeypatch.setattr("fedbo.page.verdict.difference", lambda *_: Difference(-0.1, -0.3, 0.1))
+    found = judged(result)
+    assert found.headline.startswith("Together ends better than Alone, but not clearly better than fts_noise: best error")
+    assert found.tone == "open"
+    monkeypatch.setattr("fedbo.page.verdict.difference", lambda *_: better)
+    found = judged(result)
+    assert found.headline.startswith("Together ends better than Alone: best error") and found.tone == "better"
 
 
 def test_what_has_not_ended_is_said(tmp_path: Path) -> None:

@@ -202,6 +202,7 @@ def test_tables_are_written_as_csv_and_latex(runs: list[Result], tmp_path: Path)
 
 def test_latex_prints_words_as_they_are() -> None:
     table = TextTable("t", "100 % & more", ("a_b", "c"), [("x{y}", "1 ± 2")])
+    assert r"$\geq$ 3 $\infty$ a b\textbar{}c" in TextTable("t", "", ("≥ 3 ∞ a\nb|c",), []).latex()
     assert r"100 \% \& more" in table.latex() and r"x\{y\} & 1 $\pm$ 2 \\" in table.latex()
 
 

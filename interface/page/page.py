@@ -24,7 +24,7 @@ from fedbo.page.rich_html import html_of
 from fedbo.page.timeline_drawing import HATCHES, Layer, TimelineDrawing, draw_timeline
 from fedbo.page.verdict import Verdict, verdict
 from fedbo.plots.ranks import draw_overview
-from fedbo.plots.style import STYLE
+from fedbo.plots.style import STYLE, dashes_at
 from fedbo.reports.disruptions import disruptions_table, tables_of
 from fedbo.reports.privacy import privacy_table
 from fedbo.reports.statistics import statistics_table
@@ -113,7 +113,7 @@ def report(results: Sequence[Result], agents: bool = False) -> str:
     )
     script = (_HERE / "page.js").read_text(encoding="utf-8")
     labels = list(dict.fromkeys(label for run in runs for label, _ in run.colours))
-    environment.filters |= {"as_link": as_link, "series": labels.index, "paint": _paint}
+    environment.filters |= {"as_link": as_link, "series": labels.index, "paint": _paint, "dash": dashes_at}
     return environment.get_template("page.html.jinja").render(
         title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,

@@ -76,6 +76,12 @@ def style_at(place: int) -> dict[str, Any]:
     }
 
 
+def dashes_at(place: int) -> str:
+    """Return the same kind of line for SVG: the lengths of dashes and gaps of a line of width 2."""
+    line = LINES[place % len(LINES)]
+    return "none" if line == "-" else " ".join(f"{2 * length:g}" for length in line[1])
+
+
 def styles(result: Result) -> dict[str, dict[str, Any]]:
     """Return the options of every algorithm's line, the same in all figures of a study."""
     return {label: style_at(place) for place, label in enumerate(result.study.labels)}

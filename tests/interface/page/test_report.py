@@ -19,6 +19,7 @@ from fedbo.page.curve_panels import curve_panels
 from fedbo.page.page import report
 from fedbo.page.timeline_drawing import draw_timeline
 from fedbo.page.verdict import Verdict, verdict
+from fedbo.plots.style import dashes_at
 from fedbo.results.manifest import read_manifest, write_manifest
 from fedbo.results.result import Result
 from fedbo.results.summary import Difference
@@ -91,6 +92,14 @@ def test_the_data_in_the_page_are_those_of_the_drawings(troubled: Result) -> Non
     panels = [draw_panel(panel) for panel in curve_panels(troubled, 0)]
     assert [panel["title"] for panel in data["panels"].values()] == ["evaluations", "time", "communication"]
     assert [panel.data() for panel in panels] == list(data["panels"].values())
+
+
+def test_lines_and_their_names_have_the_kinds_of_line_of_the_figures(troubled: Result) -> None:
+    page = report([troubled])
+    for place, label in enumerate(troubled.study.labels):
+        dashes = f'stroke-dasharray="{dashes_at(place)}"'
+        assert page.count(dashes) >= 3 and f'{dashes}/></svg><span class="name">{label}</span>' in page
+    assert len({dashes_at(place) for place in range(4)}) == 4
 
 
 def test_curves_end_where_the_summary_does(troubled: Result) -> None:

@@ -226,13 +226,16 @@ def _messages(into: Measurements, events: Any) -> None:
     """Measure how long messages and answers took, and count the transmissions that were lost."""
     sent: dict[tuple[int, int], float] = {}
     answered = 0.0
-    kinds = of_kinds(events, "sent", "arrived", "late", "round", "delivered", "lost")
-    for kind, agent, step, time in _listed(kinds, "kind", "agent", "step", "time"):
+    kinds = of_kinds(events, "sent", "arrived", "late", "round", "delivered", "lost", "missed")
+    for kind, agent, step, time, detail in _listed(kinds, "kind", "agent", "step", "time", "detail"):
         if kind == "sent":
             sent[agent, step] = time
             into.sent += 1
         elif kind == "lost":
             into.lost += 1
+            into.sent += detail.startswith("down")  # an answer has no line when it leaves
+        elif kind == "missed":
+            into.sent += detail == "the agent had ended"
         elif kind in ("arrived", "late") and (agent, step) in sent:
             into.latencies.append(time - sent.pop((agent, step)))
             answered = time

@@ -12,6 +12,7 @@ import pytest
 import fedbo
 from fedbo.results.grouping import sent_down, sent_up
 from fedbo.results.result import Result
+from fedbo.world.measurements import Measurements, _messages
 
 
 def study(*faults: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -92,7 +93,18 @@ def test_losses_have_their_causes_and_their_agents(runs: dict[str, Result]) -> N
 
 
 def test_time_in_the_queue_for_workers_is_no_work(tmp_path: Path) -> None:
-    cluster = {"worker": [{"name": "only", "count": 1}]}
-    (alone, _) = fedbo.run(study(cluster=cluster, algorithm=[{"name": "random"}, {"name": "ts"}]), out=tmp_path / "r").trouble()
+    shared = {
+        "cluster": {"worker": [{"name": "only", "count": 1}]},
+        "timing": {"evaluation": {"model": "exponential", "mean": 1.0}},
+    }
+    alone, _ = fedbo.run(study(**shared, algorithm=[{"name": "random"}, {"name": "ts"}]), out=tmp_path / "run").trouble()
     assert alone.queueing > 0 and alone.utilisation < 0.5
     assert alone.evaluating / (alone.evaluating + alone.queueing + alone.waiting) == pytest.approx(alone.utilisation)
+
+
+def test_the_loss_that_is_fitted_to_a_run_is_that_of_its_fault(tmp_path: Path) -> None:
+    losing = study({"kind": "loss", "probability": 0.5}, budget={"iterations": 60}, network={"attempts": 1})
+    run = fedbo.run({**losing, "algorithm": [losing["algorithm"][1]]}, out=tmp_path / "run")
+    into = Measurements()
+    _messages(into, run.events)
+    assert into.lost / into.sent == pytest.approx(0.5, abs=0.08), "answers that were lost were transmitted, too"

@@ -36,6 +36,7 @@ class Host:
         blas_threads().limit(limits=1)
         self.agents: LazyRecords[HostedAgent]
         self._storage: HostStorage | None = None
+        self._evaluator: Evaluator | None = None
         self._begun = 0.0  # by the monotonic clock of this machine
         self._held: dict[int, float] = {}
         self._slow: dict[int, float] = {}
@@ -58,10 +59,12 @@ class Host:
             evaluator = Evaluator(task.policy, real=False)
         else:
             delay = self._delay if config.real else None
-            evaluator = Evaluator(task.policy, config.real, storage.log, delay, config.recorded)
+            evaluator = Evaluator(task.policy, config.real, storage.log, delay, config.recorded, config.isolate)
             evaluator.stopping = _reported(task, config)
             if task.calls_user_code:
                 evaluator.printed = partial(keep_printed, config.folder.path)
+        self._end_process()
+        self._evaluator = evaluator
         self.agents = LazyRecords(lambda number: HostedAgent(task, number, self.clock, evaluator))
         for number in numbers if config is not None and (config.real or config.recorded) else ():
             self.agents[number]  # in real time nothing that is done once shall take the time of a step
@@ -235,8 +238,14 @@ class Host:
 
     def close(self) -> None:
         """Close the log of evaluations; what was not written to it is not needed any more, or made again."""
+        self._end_process()
         if self._storage is not None:
             self._storage.log.release()
+
+    def _end_process(self) -> None:
+        """End the process in which evaluations are made, where they have one."""
+        if self._evaluator is not None:
+            self._evaluator.close()
 
     def _write(self, write: Callable[[], dict[str, str]]) -> dict[str, str]:
         """Write to the run while it is this attempt's; leave it, and all that is still to be done, when it is another's."""

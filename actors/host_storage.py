@@ -24,7 +24,8 @@ class HostConfig(NamedTuple):
     """Settings that the hosts of a run share: the run's folder, whether time is real, and whether agents may forget rows.
 
     `latest` is the snapshot from which they go on. `recorded` says that all evaluations are in the log already. `life` counts
-    the processes that a host has had. `dispatcher` is the Ray actor that submits evaluations that are tasks of their own.
+    the processes that a host has had. `dispatcher` is the Ray actor that submits evaluations that are tasks of their own. With
+    `isolate` others have a process of their own, which may die.
     """
 
     folder: RunFolder
@@ -34,6 +35,7 @@ class HostConfig(NamedTuple):
     recorded: bool = False
     life: int = 0
     dispatcher: Any = None
+    isolate: bool = False
 
 
 class AgentCheckpoint(NamedTuple):

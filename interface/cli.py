@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from typing import Annotated, Any
 
@@ -32,7 +32,7 @@ from fedbo.commands.tabulate import tabulate
 from fedbo.commands.twin import twin
 from fedbo.commands.watch import watch
 from fedbo.commands.worth import worth
-from fedbo.settings.shown import ShownStream, quoted
+from fedbo.settings.shown import OutputError, ShownStream, quoted
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
@@ -102,7 +102,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error is one line on standard error. All that it prints is `shown`."""
     with redirect_stdout(ShownStream(sys.stdout)), redirect_stderr(ShownStream(sys.stderr)):
         try:
-            return _main(arguments)
+            code = _main(arguments)
+            sys.stdout.flush()  # else what is left fails as the process ends
+            return code
+        except (OutputError, BrokenPipeError) as error:
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FAILED if isinstance(error, BrokenPipeError) else _complain(str(error), FAILED)
         finally:
             restore_stdout()
 
@@ -116,9 +122,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         return stop.code
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+    except (OutputError, BrokenPipeError):
+        raise
     except Exception as error:
         return _expected(error)
     except SystemExit as error:

@@ -42,6 +42,7 @@ class Har:
     """
 
     random_per_replicate: ClassVar[bool] = False
+    reads_data: ClassVar[bool] = True
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
     agents: Annotated[int, Ge(1), Le(SUBJECTS), f"there are {SUBJECTS} subjects"] = SUBJECTS

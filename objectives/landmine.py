@@ -96,6 +96,7 @@ class Landmine:
     """
 
     random_per_replicate: ClassVar[bool] = False
+    reads_data: ClassVar[bool] = True
     metric: ClassVar[Metric] = Metric("error", sign=-1, offset=1.0)
 
     agents: Annotated[int, Ge(1), Le(FIELDS), f"there are {FIELDS} fields"] = FIELDS

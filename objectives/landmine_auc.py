@@ -57,6 +57,7 @@ class LandmineAUC:
     """
 
     random_per_replicate: ClassVar[bool] = False
+    reads_data: ClassVar[bool] = True
     metric: ClassVar[Metric] = Metric("AUC")
 
     log: bool = False

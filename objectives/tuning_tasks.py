@@ -30,6 +30,7 @@ class _Tasks(ABC):
 
     costly: ClassVar[bool] = True
     random_per_replicate: ClassVar[bool] = False
+    reads_data: ClassVar[bool] = True
     collection: ClassVar[Collection]
 
     part: Part = "all"

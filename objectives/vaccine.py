@@ -84,6 +84,7 @@ class Vaccine:
     """
 
     random_per_replicate: ClassVar[bool] = False
+    reads_data: ClassVar[bool] = True
     metric: ClassVar[Metric] = Metric("infected", sign=-1, offset=1.0)
 
     agents: Annotated[int, Ge(1), Le(COUNTRIES), f"there are {COUNTRIES} countries"] = 25

@@ -53,6 +53,7 @@ class Wisdm:
     """
 
     random_per_replicate: ClassVar[bool] = False
+    reads_data: ClassVar[bool] = True
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
     agents: Annotated[int, Ge(1)] | None = None

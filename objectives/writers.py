@@ -68,6 +68,7 @@ class Writers:
     """
 
     random_per_replicate: ClassVar[bool] = False
+    reads_data: ClassVar[bool] = True
     parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
+
+from fedbo.settings.errors import FedboError
 
 _ACTING = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for the tab and the end of a line
@@ -32,15 +36,41 @@ def unfit(text: str) -> str | None:
     return None if found is None else found[0]
 
 
+@contextmanager
+def written() -> Iterator[None]:
+    """Turn an error of the system while something is printed into OutputError, but for a closed pipe."""
+    try:
+        yield
+    except BrokenPipeError:  # whoever read it has seen enough
+        raise
+    except OSError as error:
+        raise OutputError(f"the output cannot be written ({error.strerror}); write it somewhere else") from None
+
+
+class OutputError(FedboError):
+    """Standard output, or standard error, cannot be written to, such as a file on a full disk."""
+
+
 class ShownStream:
-    """A text stream that escapes what is written to it; `raw` is the stream itself, for codes that are fedbo's own."""
+    """A text stream that escapes what is written to it; `raw` is the stream itself, for codes that are fedbo's own.
+
+    What its encoding lacks becomes a question mark. Raises: OutputError where it cannot be written to, but for a closed pipe.
+    """
 
     def __init__(self, raw: TextIO) -> None:
         self.raw = raw
+        if getattr(raw, "errors", "") == "strict" and hasattr(raw, "reconfigure"):
+            raw.reconfigure(errors="replace")
 
     def write(self, text: str) -> int:
         """Write a text, escaped."""
-        return self.raw.write(shown(text))
+        with written():
+            return self.raw.write(shown(text))
+
+    def flush(self) -> None:
+        """Write what is left."""
+        with written():
+            self.raw.flush()
 
     def writelines(self, lines: Any) -> None:
         """Write several texts, escaped."""

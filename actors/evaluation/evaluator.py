@@ -43,18 +43,19 @@ class Evaluator:
         log: EvaluationLog | None = None,
         delay: Callable[[int, float], None] | None = None,
         recorded: bool = False,
+        isolate: bool = False,
     ) -> None:
         self.stopping: ReportedStopping | None = None
         self.printed: Callable[[Query, str], None] | None = None
         self._policy, self._real, self._log, self._delay, self._recorded = policy, real, log, delay, recorded
         self._again = policy.failure == "stop" and not recorded  # what stopped the run may have been mended
-        limited = real and (policy.time_limit is not None or policy.memory_limit is not None)
-        self._isolated = Isolated(policy.time_limit, policy.memory_limit) if limited else None
+        limits = (policy.time_limit, policy.memory_limit) if real else (None, None)  # virtual time has its own
+        self._isolated = Isolated(*limits) if isolate or limits != (None, None) else None
 
     @property
     def at_once(self) -> bool:
-        """Say whether points of a decision may be evaluated together: not where each takes its real time, or took it."""
-        return not (self._real or self._recorded)
+        """Say whether points of a decision may be evaluated together: not in real time, or in a process of their own."""
+        return not (self._real or self._recorded or self._isolated is not None)
 
     def __call__(self, objective: Objective, query: Query, streams: Streams, clock: Callable[[], float]) -> EvaluationRecord:
         """Make one evaluation, or look it up where an earlier process has made it."""
@@ -110,7 +111,7 @@ class Evaluator:
 
     def _evaluated(self, objective: Objective, query: Query, streams: Streams) -> tuple[float, float]:
         if self._isolated is not None:
-            return self._isolated.evaluate(query.agent, objective, query.x, streams, query.pulls)
+            return self._isolated.evaluate(query.agent, objective, query.x, streams, query.pulls, query.fidelity)
         return evaluate(objective, query.x, streams, query.pulls, query.fidelity)
 
 

@@ -65,7 +65,13 @@ class Isolated:
         self._sent: set[int] = set()
 
     def evaluate(
-        self, agent: int, objective: Objective, x: Array, streams: Streams, pulls: Pulls | None = None
+        self,
+        agent: int,
+        objective: Objective,
+        x: Array,
+        streams: Streams,
+        pulls: Pulls | None = None,
+        fidelity: int | None = None,
     ) -> tuple[float, float]:
         """Give the value and the score at `x`; TimeoutError, MemoryError, or whatever the objective raised.
 
@@ -78,7 +84,7 @@ class Isolated:
                 send(process.stdin, (agent, objective, None, streams))
                 self._sent.add(agent)
                 receive(process.stdout)  # it is known there: the limit is for evaluations, not for imports
-            send(process.stdin, (agent, None, (x, pulls), streams))
+            send(process.stdin, (agent, None, (x, pulls, fidelity), streams))
             found = self._result(process, 1 if pulls is None else pulls.times, said)
         except (EOFError, BrokenPipeError):
             code = process.wait()
@@ -202,10 +208,10 @@ def main() -> None:
             send(sink, "known")
             continue
         try:
-            x, pulls = point
+            x, pulls, fidelity = point
             printed.begin()
             with answered_by(ask):
-                found = evaluate(objectives[agent], x, streams, pulls)
+                found = evaluate(objectives[agent], x, streams, pulls, fidelity)
             send(sink, found)
         except BaseException as error:
             if ends_process(error):

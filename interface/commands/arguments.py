@@ -148,4 +148,5 @@ def restore_stdout() -> None:
 def print_json(value: Any) -> None:
     """Print one JSON object, on standard output even where all else goes to standard error."""
     restore_stdout()
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    plain = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    print(json.dumps(value, indent=2, ensure_ascii=plain))

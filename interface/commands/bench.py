@@ -51,6 +51,8 @@ def bench(
 
     folder = to or Path("runs") / f"bench-{Path(suite).name}{'-quick' * quick}"
     chosen = [word for one in (algorithms or "").split(",") if (word := one.strip())]
+    if len(chosen) == 1:
+        raise typer.BadParameter(f"--algorithms {chosen[0]}: there is nothing to compare with one method; name two or more")
     request = BenchmarkRequest(suite, folder, chosen, replicates, seed, quick, hosting_sets(workers, address))
 
     def notify(line: str) -> None:

@@ -58,11 +58,13 @@ def validate(
     from fedbo.estimates.cost import estimate_cost
     from fedbo.estimates.privacy import privacy_estimates, total_estimate
     from fedbo.execution.requirements import missing
+    from fedbo.objectives.datasets.data import without_fetching
     from fedbo.reports.tables import console, plain, study_facts
     from fedbo.study.check_privacy import revealed
     from fedbo.study.study import load_study
 
-    checked = load_study(study, sets or [], trust)
+    with without_fetching():
+        checked = load_study(study, sets or [], trust)
     if full and printed is Format.text:
         print(checked.to_toml())
         return

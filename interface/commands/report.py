@@ -12,9 +12,7 @@ from fedbo.commands.arguments import TableFormat, TableFormats, Trust, print_jso
 
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.", show_default=False)],
-    out: Annotated[
-        Path | None, typer.Option(help="The file; default: report.html in the run, or here where there are several.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The file; default: report.html in the run. Several runs need one.")] = None,
     agents: Annotated[
         bool, typer.Option("--agents", help="Also show values and errors of single agents where a study is private.")
     ] = False,
@@ -27,9 +25,10 @@ def report(
     from fedbo.page.page import REPORT, write_report
     from fedbo.results.result import Result
 
+    if out is None and len(folders) > 1:
+        raise typer.BadParameter("several runs need a file for their report; add --out report.html")
     results = [Result.open(folder, trust) for folder in folders]
-    path = out or (folders[0] / REPORT if len(folders) == 1 else Path(REPORT))
-    print(write_report(results, path, agents))
+    print(write_report(results, out or folders[0] / REPORT, agents))
 
 
 def compare(

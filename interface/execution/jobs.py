@@ -43,6 +43,7 @@ def runs(study: Study, parts: Path) -> list[Run]:
             environment=centralised(environment) if table.centralised else environment,
             folder=parts,
             hosting=study.hosting.kind,
+            isolate=study.hosting.isolate,
             workers=study.hosting.workers or 1,
             until=math.inf if cell.study.budget.time is None else cell.study.budget.time,
             seconds=study.recovery.seconds,

@@ -31,7 +31,12 @@ def require_objectives(study: Study) -> None:
 
 
 def missing(study: Study) -> str | None:
-    """Return what the objectives of a study lack on this machine, without fetching anything; None where nothing is missing."""
+    """Return what the objectives of a study lack on this machine, without fetching anything; None where nothing is missing.
+
+    Only federations that declare `reads_data` are asked, since to build an objective may take a second.
+    """
+    if not any(getattr(cell.study.federation(), "reads_data", False) for cell in study.cells()):
+        return None
     try:
         with without_fetching():
             require_objectives(study)

@@ -90,12 +90,26 @@ def write_report(results: Sequence[Result], path: Path, agents: bool = False) ->
 
     Of private studies it holds values and errors of single agents only where `agents` are asked for.
     """
+    check_report(path, [result.directory for result in results])
     written = report(results, agents)
     try:
         atomic.write_text(path, written)
     except OSError as error:
         raise ReportError(f"'{path}': no report can be written there ({error.strerror}); name another file") from None
     return path
+
+
+def check_report(path: Path, runs: Sequence[Path]) -> None:
+    """Raise ReportError where a file is none that a report of these runs can be written to."""
+    if path.is_dir():
+        raise ReportError(f"'{path}': is a folder; name a file, such as {path / REPORT}")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ReportError(f"'{path}': a report is HTML; name a file that ends with .html")
+    if not path.absolute().parent.is_dir():
+        raise ReportError(f"'{path}': there is no folder '{path.parent}'; make it, or name another file")
+    places = [run.resolve() for run in runs]
+    if twice := next((run for run, place in zip(runs, places, strict=True) if places.count(place) > 1), None):
+        raise ReportError(f"'{twice}': is named twice; name each run once")
 
 
 def report(results: Sequence[Result], agents: bool = False) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from fedbo.objectives.base import Metric
 from fedbo.records.text_table import TextTable
-from fedbo.settings.shown import ShownStream, shown
+from fedbo.settings.shown import ShownStream, shown, written
 
 if TYPE_CHECKING:  # the lists of names need not wait for what reads a run
     from fedbo.algorithms.reveals import Reveals
@@ -250,8 +250,13 @@ class ShownConsole(Console):
     """A console that escapes text, and leaves what it adds itself, colours and movements of the cursor."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print as a console does; where there is no terminal, lines that are longer than its width stay whole."""
-        super().print(*objects, **{"crop": self.is_terminal, **options})
+        """Print as a console does, OutputError where it cannot; without a terminal, longer lines than its width stay whole."""
+        with written():
+            super().print(*objects, **{"crop": self.is_terminal, **options})
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, which ends without a word."""
+        raise BrokenPipeError
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(

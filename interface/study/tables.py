@@ -276,3 +276,4 @@ class HostingTable(Table):
     workers: Count | None = None
     address: Annotated[str, Field(min_length=1)] | None = None
     package: Literal["wheel", "image"] = "wheel"
+    isolate: bool = False

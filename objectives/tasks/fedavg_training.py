@@ -142,6 +142,7 @@ class FedAvgTraining:
 
     costly: ClassVar[bool] = True
     random_per_replicate: ClassVar[bool] = False
+    reads_data: ClassVar[bool] = True
     parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 

@@ -57,7 +57,9 @@ def _needs(study: Study) -> Iterator[InvalidSetting]:
     lacking = [need for need in model.needs if not any(one.resources.holds(need) for one in model.classes)]
     if lacking:
         cpus, gpus, memory = lacking[0]
-        words = f"need {cpus:g} CPUs, {gpus:g} GPUs and {memory:g} MiB, and no class of workers has as much"
+        counts = [(cpus, "CPU"), (gpus, "GPU"), (memory, "MiB of memory")]
+        asked = [f"{count:g} {unit}{'s' * (count != 1 and len(unit) == 3)}" for count, unit in counts if count]
+        words = f"need {' and '.join(asked)}, and no class of workers has as much"
         yield InvalidSetting(
             ("evaluation", "resources"), f"{words}; ask for less, or raise [[cluster.worker]] cpus, gpus, memory"
         )

@@ -109,3 +109,9 @@ class Talking:
 
     def on_evaluation(self, evaluation: Any) -> None:
         print("a callback prints")
+
+
+def dies_at_small_values(x: Any) -> float:
+    if x[0] < 0.205:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return float(x[0])

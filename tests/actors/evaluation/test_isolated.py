@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_failures import FIRST, study
 from violent import SlowToLoad, Violent
 
+import fedbo
 from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy
@@ -20,6 +24,8 @@ from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.algorithms.streams import Streams
+from fedbo.study.document import to_toml
+from fedbo.testing.carrying_out import tables
 
 GOOD, BAD = np.array([0.25]), np.array([0.75])
 HOME = Streams(1)
@@ -223,3 +229,27 @@ def test_a_last_line_that_is_cut_in_the_middle_of_a_letter_is_passed_over(tmp_pa
         path.write_bytes(whole[:length])
         assert opened(tmp_path, {0}).find(query(0, GOOD)) is not None
         assert opened(tmp_path, {0}).find(query(1, BAD)) is None
+
+
+@pytest.mark.parametrize("hosting", FIRST[:2])
+def test_an_objective_that_ends_its_process_fails_where_evaluations_are_isolated(
+    hosting: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if hosting:
+        request.getfixturevalue("ray_session")
+    hosting = {"hosting": {**hosting.get("hosting", {}), "isolate": True}}
+    result = fedbo.run(study("dies_at_small_values", **hosting), out=tmp_path / "run")
+    errors = [row["error"] for row in result.observations.to_pylist()]
+    assert sum("process ended with code -9" in (error or "") for error in errors) == 1 and errors.count(None) == 3
+    plain = fedbo.run(study("immense", **hosting), out=tmp_path / "immense")
+    alone = fedbo.run(study("immense"), out=tmp_path / "alone")
+    assert tables(plain.directory) == tables(alone.directory), "another process changes no result"
+
+
+def test_a_run_that_an_objective_has_ended_goes_on_isolated(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(to_toml(study("dies_at_small_values")))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-m", "fedbo", "run", "s.toml", "--quiet", "--out", "run"]
+    assert subprocess.run(command, cwd=tmp_path, env=environment, timeout=100).returncode == -9
+    result = fedbo.resume(tmp_path / "run", overrides=["hosting.isolate=true"])
+    assert result.manifest["status"] == "complete" and result.failures()[0] == 1

@@ -26,4 +26,4 @@ def test_nothing_heavy_is_imported_before_something_is_computed() -> None:
     """By `fedbo list` and by `fedbo validate`, one after the other in one process."""
     made = subprocess.run([sys.executable, "-c", SCRIPT, "list", "validate", EXAMPLE], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
-    assert "rgpe" in made.stdout and "[budget]" in made.stdout
+    assert "rgpe" in made.stdout and "evaluations" in made.stdout

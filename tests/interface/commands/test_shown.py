@@ -44,6 +44,7 @@ COMMANDS = [
     ["resume", "RUN"],
     ["export", "RUN"],
     ["validate", "RUN/study.toml"],
+    ["validate", "RUN/study.toml", "--full"],
     ["worth", "RUN"],
 ]
 

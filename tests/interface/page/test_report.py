@@ -174,9 +174,21 @@ def test_the_command_writes_into_the_run_or_where_it_is_told(
 def test_wrong_inputs_are_one_line_each(capsys: pytest.CaptureFixture[str], troubled: Result, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     blocked = [str(troubled.directory), "--out", str(tmp_path / "file" / "x")]
-    for arguments in ([str(tmp_path)], [str(tmp_path / "none")], blocked, []):
+    run = str(troubled.directory)
+    wrong = {
+        "is a folder; name a file": [run, "--out", str(tmp_path)],
+        "name a file that ends with .html": [run, "--out", str(tmp_path / "r.pdf")],
+        "there is no folder": [run, "--out", str(tmp_path / "none" / "r.html")],
+        "is named twice": [run, f"{run}/../{troubled.directory.name}", "--out", str(tmp_path / "r.html")],
+        "several runs need a file": [run, run],
+    }
+    for words, arguments in [
+        *wrong.items(),
+        *(("", each) for each in ([str(tmp_path)], [str(tmp_path / "none")], blocked, [])),
+    ]:
         assert main(["report", *arguments]) == WRONG_INPUT
-        assert len(capsys.readouterr().err.splitlines()) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert words in line
 
 
 def test_a_run_without_any_observation_has_a_report(tmp_path: Path) -> None:

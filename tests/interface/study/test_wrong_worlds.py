@@ -51,7 +51,7 @@ WRONG: list[tuple[str, str]] = [
     ("[[cluster.worker]]\nname = 'big'\n[[cluster.worker]]\nname = 'big'",
      "[[cluster.worker]] 2 name = 'big': is the name of another class of workers too; give this one another name"),
     ("[cluster]\nworkers = 2\n[evaluation]\nresources = [{GPU = 1.0}]",
-     "[evaluation] resources: need 1 CPUs, 1 GPUs and 0 MiB, and no class of workers has as much; ask for less, "
+     "[evaluation] resources: need 1 CPU and 1 GPU, and no class of workers has as much; ask for less, "
      "or raise [[cluster.worker]] cpus, gpus, memory"),
     ("[cluster]\nworkers = 2\n[evaluation]\nresources = [{TPU = 1.0}]",
      "[evaluation] resources: no resource of a simulated worker 'TPU'; did you mean 'GPU'? there are: CPU, GPU, memory"),

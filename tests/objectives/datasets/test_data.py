@@ -12,9 +12,12 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
 import pytest
 
 from fedbo.cli import main
+from fedbo.objectives.base import LibraryMissing
+from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
 from fedbo.objectives.datasets.data import DataDamaged, DataMissing, inventory, locate
 from fedbo.objectives.datasets.inventory import DataFile, DataSet, MadeFrom
@@ -316,3 +319,15 @@ def test_validate_warns_of_a_missing_set_and_fetches_nothing(
     assert main(["validate", str(examples / "fts_landmine.toml"), "--set", "study.replicates=1"]) == 0
     assert "warning: the data set 'landmine' is not on this machine; fetch it with: fedbo data fetch" in capsys.readouterr().err
     assert not data.cache().exists()
+
+
+@pytest.mark.parametrize("name", list(federations()))
+def test_federations_that_may_lack_something_declare_that_they_read_data(name: str) -> None:
+    kind = federations()[name]
+    try:
+        federation = kind()
+        federation.objective(0, np.random.default_rng(0), np.random.default_rng(0))
+    except (DataMissing, LibraryMissing):
+        assert kind.reads_data
+    except TypeError:
+        pytest.skip("has no defaults")

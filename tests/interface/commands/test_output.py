@@ -1,0 +1,65 @@
+"""Where the output of a command goes: a full disk, a terminal without Unicode and a closed pipe are one line or none."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedbo.cli import main
+
+COMMANDS = (["--help"], ["run", "--help"], ["list"], ["data", "list"], ["list", "--format", "json"], ["schema"], ["examples"])
+IDS = [" ".join(command) for command in COMMANDS]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is full")
+@pytest.mark.parametrize("command", COMMANDS, ids=IDS)
+def test_an_output_that_cannot_be_written_is_one_line(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(command) == 1
+        assert capsys.readouterr().err == "the output cannot be written (No space left on device); write it somewhere else\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS[2:], ids=IDS[2:])  # the parser of arguments writes UTF-8 in any case
+def test_what_an_encoding_lacks_is_a_question_mark_and_json_loses_nothing(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = io.BytesIO()
+    with io.TextIOWrapper(written, encoding="ascii") as narrow:
+        monkeypatch.setattr(sys, "stdout", narrow)
+        assert main(command) == 0 and capsys.readouterr().err == ""
+        said = written.getvalue().decode("ascii")
+    if "json" in command or command == ["schema"]:
+        monkeypatch.undo()
+        assert main(command) == 0
+        assert json.loads(said) == json.loads(capsys.readouterr().out)
+
+
+def test_a_reader_that_has_seen_enough_is_told_nothing() -> None:
+    command = f"'{sys.executable}' -m fedbo list | head -n 1"
+    ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=100)
+    assert (ran.stderr, ran.stdout) == ("", ran.stdout.splitlines()[0] + "\n")
+
+
+def test_arithmetic_that_cannot_be_interpreted_says_so() -> None:
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-c", "import fedbo.surrogates.compiled.jit"]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert ran.stderr.splitlines()[-1].startswith("ImportError: NUMBA_DISABLE_JIT is set") and ran.returncode == 1
+
+
+def test_a_benchmark_of_one_method_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "suite", "--quick", "--algorithms", "ts"]) == 2
+    assert "nothing to compare with one method; name two or more" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())

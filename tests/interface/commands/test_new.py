@@ -57,7 +57,7 @@ import sys
 sys.path.insert(0, {str(tmp_path / "my_plug")!r})
 import pytest
 from fedbo.cli import main
-sys.exit(pytest.main(sys.argv[1:]) or main(["validate", {str(tmp_path / "my_plug" / "study.toml")!r}]))
+sys.exit(pytest.main(sys.argv[1:]) or main(["validate", {str(tmp_path / "my_plug" / "study.toml")!r}, "--full"]))
 """
     command = [sys.executable, "-c", code, "-q", "-p", "no:cacheprovider", "--noconftest", "--rootdir", str(tmp_path)]
     told = subprocess.run([*command, "--fedbo-contract", "my_plug", str(tmp_path / "empty")], capture_output=True, text=True)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fedbo.settings.exits import ExitError
     from fedbo.settings.own_code import CodeError
     from fedbo.settings.plugins import PluginError
+    from fedbo.settings.shown import OutputError
     from fedbo.settings.trust import UntrustedError
     from fedbo.study.document import StudyError
     from fedbo.study.paths import DirectoryError
@@ -64,6 +65,7 @@ __all__ = [
     "LibraryMissing",
     "Meeting",
     "OtherFormat",
+    "OutputError",
     "PlotError",
     "PluginError",
     "ProtocolError",
@@ -117,6 +119,7 @@ _PLACES = {
     "UnknownChoice": "fedbo.settings.errors",
     "ExitError": "fedbo.settings.exits",
     "CodeError": "fedbo.settings.own_code",
+    "OutputError": "fedbo.settings.shown",
     "PluginError": "fedbo.settings.plugins",
     "UntrustedError": "fedbo.settings.trust",
     "StudyError": "fedbo.study.document",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fedbo.coordinator.environment.faults import MESSAGE_FAULTS, Crash
-from fedbo.coordinator.environment.timing import Constant
+from fedbo.coordinator.environment.faults import Lie
 from fedbo.study.document import Loc
 from fedbo.study.invalid import InvalidSetting
 from fedbo.study.stopping import algorithm_of
@@ -29,7 +28,7 @@ def settings_without_effect(study: Study) -> list[InvalidSetting]:
 
 
 def _of_cell(study: Study) -> Iterator[InvalidSetting]:
-    for loc, why in (*_choices(study), *_messages(study), *_disruptions(study)):
+    for loc, why in (*_choices(study), *_messages(study), *_absences(study)):
         yield InvalidSetting(loc, f"has no effect: {why}")
 
 
@@ -65,22 +64,14 @@ def _choices(study: Study) -> Iterator[tuple[Loc, str]]:
 
 
 def _messages(study: Study) -> Iterator[tuple[Loc, str]]:
-    """List what concerns messages where nobody sends any."""
-    if any(_sends(study, number) for number in range(len(study.algorithm))):
+    """List what concerns messages where nobody sends any; the world may be that of the methods with which it is compared."""
+    lies = [number for number, table in enumerate(study.fault) if isinstance(table.make(), Lie)]
+    masked = study.privacy.secure_aggregation is not None
+    if not (lies or masked) or any(_sends(study, number) for number in range(len(study.algorithm))):
         return
-    for number, table in enumerate(study.fault):
-        if isinstance(table.make(), MESSAGE_FAULTS):
-            yield ("fault", number, "kind"), _NO_MESSAGES
-    for key in ("bandwidth", "link"):
-        if getattr(study.network, key) is not None:
-            yield ("network", key), _NO_MESSAGES
-    if study.timing.latency.make() != Constant(0.0):
-        yield ("timing", "latency"), _NO_MESSAGES
-    for number, group in enumerate(study.group):
-        for key in ("latency", "bandwidth"):
-            if getattr(group, key) is not None:
-                yield ("group", number, key), _NO_MESSAGES
-    if study.privacy.secure_aggregation is not None:
+    for number in lies:
+        yield ("fault", number, "kind"), _NO_MESSAGES
+    if masked:
         yield ("privacy", "secure_aggregation"), _NO_MESSAGES
 
 
@@ -90,15 +81,12 @@ def _sends(study: Study, number: int) -> bool:
     return table.centralised is True or algorithm_of(study, table, problem).upload(problem) is not None
 
 
-def _disruptions(study: Study) -> Iterator[tuple[Loc, str]]:
-    """List what concerns absences and crashes in virtual time, where none come but those of the study."""
+def _absences(study: Study) -> Iterator[tuple[Loc, str]]:
+    """List what concerns absences in virtual time, where none come but those of the study."""
     if study.timing.clock == "wall":
         return
     if study.availability.leaving == "lost" and study.availability.model == "always" and not study.group:
         yield ("availability", "leaving"), 'agents are always there; leave it out, or set model = "markov"'
-    faults = [table.make() for table in study.fault]
-    if study.agents.checkpoint != 1 and not any(isinstance(one, Crash) and one.state == "lost" for one in faults):
-        yield ("agents", "checkpoint"), 'no agent loses its state; leave it out, or add a [[fault]] crash with state = "lost"'
 
 
 def _changed(made: Any, loc: Loc, names: tuple[str, ...], remedy: str) -> Iterator[tuple[Loc, str]]:

@@ -75,7 +75,7 @@ def test_named_data_are_found_and_written_by_their_name(name: str) -> None:
 
 def test_devices_give_agents_a_speed_and_a_bandwidth(devices: str) -> None:
     groups = [{"name": "wired", "agents": [1], "bandwidth": 1e6}, {"name": "even", "agents": [3], "speed": {"factors": [1.0]}}]
-    world = environment_of(load_study(document(timing={"devices": devices}, group=groups), derived=True))
+    world = environment_of(load_study(document(timing={"devices": devices}, group=groups)))
     assert [world.of(agent).speed for agent in range(5)] == [SpeedClasses((f,)) for f in (0.5, 1.0, 4.0, 1.0, 1.0)]
     assert [world.of(agent).bandwidth for agent in range(5)] == [2000.0, 1e6, 500.0, 2000.0, 1000.0]
 

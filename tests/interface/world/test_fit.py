@@ -134,7 +134,7 @@ def test_what_is_printed_is_a_study_when_the_other_tables_are_added(
     assert "p = " in text
     study = tmp_path / "study.toml"
     head = '[study]\nname = "again"\n[objective]\nname = "branin"\nagents = 6\n[budget]\niterations = 5\n'
-    study.write_text(head + '[[algorithm]]\nname = "fts"\n' + text, encoding="utf-8")
+    study.write_text(head + '[[algorithm]]\nname = "ts"\n' + text, encoding="utf-8")
     assert main(["validate", str(study)]) == 0
 
 

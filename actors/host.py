@@ -59,7 +59,8 @@ class Host:
             evaluator = Evaluator(task.policy, real=False)
         else:
             delay = self._delay if config.real else None
-            evaluator = Evaluator(task.policy, config.real, storage.log, delay, config.recorded, config.isolate)
+            evaluator = Evaluator(task.policy, config.real, storage.log, delay, config.recorded)
+            evaluator.isolate(config.isolate, config.patience)
             evaluator.stopping = _reported(task, config)
             if task.calls_user_code:
                 evaluator.printed = partial(keep_printed, config.folder.path)

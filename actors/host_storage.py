@@ -25,7 +25,7 @@ class HostConfig(NamedTuple):
 
     `latest` is the snapshot from which they go on. `recorded` says that all evaluations are in the log already. `life` counts
     the processes that a host has had. `dispatcher` is the Ray actor that submits evaluations that are tasks of their own. With
-    `isolate` others have a process of their own, which may die.
+    `isolate` others have a process of their own, which may die, and is ended after `patience` real seconds.
     """
 
     folder: RunFolder
@@ -36,6 +36,7 @@ class HostConfig(NamedTuple):
     life: int = 0
     dispatcher: Any = None
     isolate: bool = False
+    patience: float | None = None
 
 
 class AgentCheckpoint(NamedTuple):

@@ -43,14 +43,18 @@ class Evaluator:
         log: EvaluationLog | None = None,
         delay: Callable[[int, float], None] | None = None,
         recorded: bool = False,
-        isolate: bool = False,
     ) -> None:
         self.stopping: ReportedStopping | None = None
         self.printed: Callable[[Query, str], None] | None = None
         self._policy, self._real, self._log, self._delay, self._recorded = policy, real, log, delay, recorded
         self._again = policy.failure == "stop" and not recorded  # what stopped the run may have been mended
-        limits = (policy.time_limit, policy.memory_limit) if real else (None, None)  # virtual time has its own
-        self._isolated = Isolated(*limits) if isolate or limits != (None, None) else None
+        limited = real and (policy.time_limit is not None or policy.memory_limit is not None)
+        self._isolated = Isolated(policy.time_limit, policy.memory_limit) if limited else None
+
+    def isolate(self, wanted: bool, patience: float | None) -> None:
+        """Give evaluations a process of their own where that is wanted and they have none, ended after `patience` seconds."""
+        if wanted and self._isolated is None:
+            self._isolated = Isolated(patience, None, "hosting.patience")
 
     @property
     def at_once(self) -> bool:

@@ -59,8 +59,8 @@ class Isolated:
     Only bytes of this program's own making pass between the two.
     """
 
-    def __init__(self, time_limit: float | None, memory_limit: int | None) -> None:
-        self._limit, self._memory = time_limit, memory_limit
+    def __init__(self, time_limit: float | None, memory_limit: int | None, setting: str = "time_limit") -> None:
+        self._limit, self._memory, self._setting = time_limit, memory_limit, setting
         self._process: subprocess.Popen[bytes] | None = None
         self._sent: set[int] = set()
 
@@ -92,7 +92,7 @@ class Isolated:
             found = RuntimeError(f"the evaluation's process ended with code {code}; os._exit, a crash or a signal ends one")
         if found is None:
             self.close()
-            found = TimeoutError(f"took longer than time_limit = {self._limit:g}")
+            found = TimeoutError(f"took longer than {self._setting} = {self._limit:g}")
         if isinstance(found, BaseException):
             of_failure(found, said)
             raise found

@@ -47,7 +47,7 @@ class Run:
     """One run of a study: one cell of its sweep, one algorithm, one replicate. Its own folder is made in `folder`.
 
     It ends at the time `until`; a snapshot is made after so many `seconds`, and after so many `events` where those are given.
-    With `isolate` evaluations have a process of their own.
+    With `isolate` evaluations have a process of their own, which is ended after `patience` real seconds.
     """
 
     key: RunKey
@@ -58,6 +58,7 @@ class Run:
     hosting: Literal["inline", "dedicated", "packed"] = "inline"
     workers: int = 1
     isolate: bool = False
+    patience: float | None = None
     until: float = float("inf")
     seconds: float = 60.0
     events: int | None = None
@@ -259,7 +260,8 @@ class Coordinator:
     def _host(self, run: Run, snapshots: Snapshotter, live: WallClockState | None) -> Hosts:
         agents: Sequence[int] = range(run.task.problem.n_agents)
         lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.environment.plan)
-        config = HostConfig(snapshots.home, run.environment.is_real_time, lossy, snapshots.latest, isolate=run.isolate)
+        config = HostConfig(snapshots.home, run.environment.is_real_time, lossy, snapshots.latest)
+        config = config._replace(isolate=run.isolate, patience=run.patience)
         if run.hosting == "inline":
             return InlineHosts(run.task, agents, config)
         count = len(agents) if run.hosting == "dedicated" else min(run.workers, len(agents))

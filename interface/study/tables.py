@@ -277,3 +277,4 @@ class HostingTable(Table):
     address: Annotated[str, Field(min_length=1)] | None = None
     package: Literal["wheel", "image"] = "wheel"
     isolate: bool = False
+    patience: Annotated[float, Field(gt=0)] | None = None

@@ -115,3 +115,13 @@ def dies_at_small_values(x: Any) -> float:
     if x[0] < 0.205:
         os.kill(os.getpid(), signal.SIGKILL)
     return float(x[0])
+
+
+def hangs_at_small_values(x: Any) -> float:
+    while x[0] < 0.205:
+        time.sleep(1)
+    return float(x[0])
+
+
+def silent(x: Any) -> float:
+    return float(x[0])

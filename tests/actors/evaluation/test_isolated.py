@@ -241,9 +241,16 @@ def test_an_objective_that_ends_its_process_fails_where_evaluations_are_isolated
     result = fedbo.run(study("dies_at_small_values", **hosting), out=tmp_path / "run")
     errors = [row["error"] for row in result.observations.to_pylist()]
     assert sum("process ended with code -9" in (error or "") for error in errors) == 1 and errors.count(None) == 3
-    plain = fedbo.run(study("immense", **hosting), out=tmp_path / "immense")
-    alone = fedbo.run(study("immense"), out=tmp_path / "alone")
+    plain = fedbo.run(study("silent", **hosting), out=tmp_path / "silent")
+    alone = fedbo.run(study("silent"), out=tmp_path / "alone")
     assert tables(plain.directory) == tables(alone.directory), "another process changes no result"
+
+
+def test_an_objective_that_hangs_fails_in_virtual_time_too(tmp_path: Path) -> None:
+    result = fedbo.run(study("hangs_at_small_values", hosting={"patience": 0.5}), out=tmp_path / "run")
+    errors = [row["error"] for row in result.observations.to_pylist()]
+    assert sum("TimeoutError: took longer than hosting.patience = 0.5" in (error or "") for error in errors) == 1
+    assert errors.count(None) == 3
 
 
 def test_a_run_that_an_objective_has_ended_goes_on_isolated(tmp_path: Path) -> None:

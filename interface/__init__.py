@@ -251,7 +251,8 @@ def tune(
     noisy objectives, they are evaluated again.
 
     All begin with what was evaluated before, if that is given as a `start`: pairs of a configuration and its value, a .csv or
-    .parquet file, the directory of a run, or an `optuna.Study`; or a dictionary of these by agents.
+    .parquet file, the directory of a run, or an `optuna.Study`; or a dictionary of these by agents. The configurations that
+    are listed in `enqueue` are evaluated first, in place of random ones.
 
     `algorithm` is a name or a table with settings, by default `fts`, and `gp_ei` for a single agent; `address` is a Ray
     cluster, and `study` are tables of a study that override all this. With `resume`, the study in `out` is resumed, if it has

@@ -31,21 +31,26 @@ def wrong(name: str, value: object, remedy: str) -> ArgumentError:
 
 def whole(name: str, value: Any, least: int = 0, most: int = MOST) -> int:
     """Return a whole number; True and 3.0 are none."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value <= most:
-        if isinstance(value, Integral) and value > MOST == most:
-            raise wrong(name, value, "must be at most 2**63 - 1")
+    found = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if found is not None and found > MOST == most:
+        raise wrong(name, value, "must be at most 2**63 - 1")
+    if found is None or not least <= found <= most:
         between = f", at least {least}" if most == MOST else f" from {least} to {most}"
         raise wrong(name, value, f"must be {least}" if most == least else f"must be a whole number{between}")
-    return int(value)
+    return found
 
 
 def number(name: str, value: Any, above: float | None = None) -> float:
     """Return a finite number."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    try:
+        found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
         raise wrong(name, value, "must be a finite number" + ("" if above is None else f" above {above:g}"))
-    if above is not None and not value > above:
+    if above is not None and not found > above:
         raise wrong(name, value, f"must be above {above:g}")
-    return float(value)
+    return found
 
 
 def flag(name: str, value: Any) -> bool:

@@ -46,7 +46,7 @@ from fedbo.study.document import StudyError
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError, out_of_space
 from fedbo.study.plugins import distributions
-from fedbo.study.study import Study, load_study
+from fedbo.study.study import Study, load_study, recall_study
 
 TRACEBACK = "traceback.txt"
 
@@ -137,6 +137,7 @@ def _extend(
         raise DirectoryError(f"'{directory}': is a branch of another run, and has ended; extend that run, and fork it again")
     directory = directory.resolve()
     with _room_in(directory), locked(directory):
+        _check_carried(directory)
         discard_parts(directory)  # which a kill may have left
         before = _begun_study(directory, manifest, (), trust=True)
         check_code(directory, manifest, before, mixed)
@@ -158,6 +159,14 @@ def _extend(
         atomic.write_text(directory / STUDY, study.to_toml())
         copy_among_parts(directory)
         return carry_out(study, directory, changed, progress, callbacks)
+
+
+def _check_carried(directory: Path) -> None:
+    """Refuse to extend a tuning in real time whose function was passed in Python, so that nobody has it here."""
+    study = recall_study(directory / STUDY)
+    if study.timing.clock == "wall" and str(study.objective.settings.get("function", "")).startswith("given:"):
+        remedy = f"continue from what it observed: fedbo.tune(…, start={str(directory)!r}, out=…)"
+        raise DirectoryError(f"'{directory}': was tuned in real time, and has ended; {remedy}")
 
 
 def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[str], trust: bool) -> Study:

@@ -27,7 +27,7 @@ class AskLog:
 
     `points` holds every point by its token: where it is, whose it is, until when its lease lasts; `told` the values by token,
     None for those that failed or were `withdrawn`;
-    `taken` lists the messages that count for the agent, its own among them.
+    `taken` lists the messages that count for the agent, its own among them; `queued` the points that are to be asked next.
 
     Its first line is the `head`, which says of what it is the log. ValueError when it is of something else, DirectoryError when
     another process has it open.
@@ -55,6 +55,7 @@ class AskLog:
         self.told: dict[str, float | None] = {}
         self.withdrawn: set[str] = set()
         self.taken: list[str] = []
+        self.queued: list[list[float]] = []
 
     def append(self, entry: LogEntry) -> None:
         """Write an entry to disk and note it; OSError when the disk is full."""
@@ -70,9 +71,13 @@ class AskLog:
         elif "add" in entry:
             self.points[entry["add"]] = {"u": entry["u"], "client": None, "until": None}
             self.told[entry["add"]] = entry["value"]
+        elif "queue" in entry:
+            self.queued.append(entry["queue"])
         elif "met" in entry:
             self.taken += entry["took"]
         else:
+            if entry.get("queued"):
+                self.queued.pop(0)
             self.points[entry["ask"]] = {name: entry[name] for name in ("u", "client", "until")}
 
     @property

@@ -117,7 +117,7 @@ class Agent:
         for token in found if self.terms.lease is not None else ():
             self._enter({"ask": token, **self._log.points[token], "client": client, "until": self._until()})
         with self._threads.limit(limits=1):
-            while len(found) < n and not self.exhausted:
+            while len(found) < n and (self._log.queued or not self.exhausted):
                 found.append(self._new(client))
         self._handed.update(found)
         return [self._suggestion(token) for token in found]
@@ -187,6 +187,11 @@ class Agent:
         self._save()
         return True
 
+    def enqueue(self, configuration: Mapping[str, Any]) -> None:
+        """Let `ask` return this configuration before any other new one; ArgumentError when it is none of the space."""
+        self._enter({"queue": self._encoded(configuration).tolist()})
+        self._save()
+
     def pending(self, client: str | None = None) -> list[Suggestion]:
         """List what was asked, by a `client` if it is given, and not yet told; oldest first."""
         return [self._suggestion(token) for token in self._log.open if client in (None, self._log.points[token]["client"])]
@@ -254,7 +259,8 @@ class Agent:
         for place, entry in enumerate(self._log.entries):
             again = entry.get("ask") in self._log.points
             if place >= known and "ask" in entry and not again:
-                self._file = self._decided()[1]
+                queued = entry.get("queued", False)
+                self._file = self._file._replace(asked=self._file.asked + 1) if queued else self._decided()[1]
             self._log.note(entry)
             if place >= known and "tell" in entry:
                 self._file = self._told(entry["tell"], entry["value"], entry.get("sends", False))
@@ -276,9 +282,10 @@ class Agent:
         return None if self.terms.lease is None else time.time() + self.terms.lease
 
     def _new(self, client: str | None) -> str:
-        u, file = self._decided()
-        token = f"{self.number:05d}-{self._file.asked:06d}"
-        self._enter({"ask": token, "u": u.tolist(), "client": client, "until": self._until()})
+        token, queued = f"{self.number:05d}-{self._file.asked:06d}", self._log.queued[:1]
+        u, file = (queued[0], self._file._replace(asked=self._file.asked + 1)) if queued else self._decided()
+        entry = {"ask": token, "u": [float(each) for each in u], "client": client, "until": self._until()}
+        self._enter({**entry, "queued": True} if queued else entry)
         self._file = file._replace(lines=self._file.lines)
         self._save()
         return token

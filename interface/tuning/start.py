@@ -1,18 +1,24 @@
-"""The points from which `fedbo.tune` starts, as a file in which its study finds them."""
+"""The points from which `fedbo.tune` starts, and those that it evaluates first, as files in which its study finds them."""
 
 from __future__ import annotations
 
 import csv
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedbo.actors.storage import atomic
+from fedbo.algorithms.streams import Streams
 from fedbo.evaluated import Evaluated, evaluated
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.objectives.typed_spaces.typed import Space
+from fedbo.settings.arguments import wrong
 from fedbo.settings.errors import ArgumentError
 
 
@@ -33,7 +39,43 @@ def start_file(given: Any, space: str, agents: int, mode: str, folder: Path) -> 
     content = text.getvalue()
     if content.count("\n") == 1:
         raise ArgumentError("start: has no point with a value; leave it out, or give some")
-    path = folder / f"start-{hashlib.sha256(content.encode()).hexdigest()[:12]}.csv"
+    return _written("start", content, folder)
+
+
+def enqueued_file(given: Any, space: str, size: tuple[int, int, int], folder: Path) -> tuple[Path, int]:
+    """Write the initial points of all agents, those of `given` configurations first; return the file and their number.
+
+    `size` is the number of agents, of initial points and the seed. The points that follow are the random ones there would be.
+    """
+    if isinstance(given, str | Mapping) or not isinstance(given, Sequence) or not len(given):
+        raise wrong("enqueue", given, "must be a list of configurations, such as [{'rate': 0.1}]")
+    (agents, initial, seed), read = size, read_space(space)
+    first = np.array([_point(read, configuration, place) for place, configuration in enumerate(given)])
+    count, text = max(initial, len(first)), io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(["agent", "replicate", "point", *(f"x{axis}" for axis in range(1, len(read.parameters) + 1))])
+    for agent in range(agents):
+        streams = Streams(seed).of(agent).at(0)
+        uniform = streams.rng("initial points").random((count, len(read.parameters)))
+        points = read.spread(np.concatenate([first, uniform[len(first) :]]), streams.rng("instead of a repeated point"))
+        for place, point in enumerate(points.tolist()):
+            lines.writerow([agent, 0, place, *point])
+    return _written("enqueued", text.getvalue(), folder), count
+
+
+def _point(space: Space, configuration: Any, place: int) -> Any:
+    called = f"enqueue[{place}]"
+    if not isinstance(configuration, Mapping):
+        raise wrong(called, configuration, "must be a dictionary with a value for each parameter")
+    try:
+        return space.encode(flattened(configuration))
+    except ValueError as error:
+        raise ArgumentError(f"{called}: {error}") from None
+
+
+def _written(name: str, content: str, folder: Path) -> Path:
+    """Write a file named by what is in it, and return its path."""
+    path = folder / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}.csv"
     atomic.write(path, lambda file: file.write(content.encode()), mode=0o600)
     return path
 

@@ -23,7 +23,7 @@ from fedbo.study.study import Study, checked_study
 from fedbo.tuning.arguments import check_arguments, in_arguments
 from fedbo.tuning.progress import TuningProgress
 from fedbo.tuning.spaces import written_space
-from fedbo.tuning.start import start_file
+from fedbo.tuning.start import enqueued_file, start_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,6 +59,7 @@ class Options(TypedDict):
     resume: NotRequired[bool]
     repeats: NotRequired[bool]
     start: NotRequired[Any]
+    enqueue: NotRequired[Sequence[Mapping[str, Any]]]
     steps: NotRequired[int]
     stopping: NotRequired[str | Mapping[str, Any]]
     callbacks: NotRequired[Sequence[Callback | str]]
@@ -134,13 +135,16 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         },
         "hosting": {"kind": "dedicated"} | _given(options, address="address"),
     }
+    if "enqueue" in options:
+        folder, size = _beside(options), (agents, document["agents"]["initial"], document["study"]["seed"])
+        file, count = enqueued_file(options["enqueue"], document["objective"]["space"], size, folder)
+        document["agents"] = {"initial_file": str(file), "initial": count}
     _end_with_space(document, options)
     if "stopping" in options:
         stopping = options["stopping"]
         document["stopping"] = {"kind": stopping} if isinstance(stopping, str) else dict(stopping)
     if "start" in options:
-        folder = Path(options.get("out", "runs/tuning")).absolute().parent
-        file = start_file(options["start"], document["objective"]["space"], agents, mode, folder)
+        file = start_file(options["start"], document["objective"]["space"], agents, mode, _beside(options))
         document["agents"]["history"] = {"file": str(file), "warm_start": True}
     more = options.get("study", {})
     for name, table in more.items():
@@ -152,13 +156,18 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         raise in_arguments(found, document, more) from None
 
 
+def _beside(options: Options) -> Path:
+    return Path(options.get("out", "runs/tuning")).absolute().parent
+
+
 def _end_with_space(document: dict[str, Any], options: Options) -> None:
     """Let a tuning end when every configuration was evaluated, unless repeats are wanted, or some may come twice anyway."""
     every = read_space(document["objective"]["space"]).every()
     if every is None or options.get("repeats", False) or "start" in options or document["algorithm"][0].get("name") == "random":
         return
-    initial = document["agents"]["initial"] = min(document["agents"]["initial"], len(every) - 1)
-    document["budget"]["iterations"] = min(document["budget"]["iterations"], len(every) - initial)
+    agents = document["agents"]
+    initial = agents["initial"] = agents["initial"] if "initial_file" in agents else min(agents["initial"], len(every) - 1)
+    document["budget"]["iterations"] = max(1, min(document["budget"]["iterations"], len(every) - initial))
 
 
 def _algorithm(given: str | Mapping[str, Any]) -> dict[str, Any]:
@@ -191,4 +200,6 @@ def _place_of(function: Callable[..., Any]) -> str:
 def _same(study: Study, directory: Path) -> None:
     manifest = read_manifest(directory)
     if manifest["study_sha256"] != study.digest(manifest.get("code", {})):
-        raise DirectoryError(f"'{directory}': holds another study than these arguments make; give it another out=")
+        words = "holds another study than these arguments make"
+        more = f"out=…, start={str(directory)!r}"
+        raise DirectoryError(f"'{directory}': {words}; use another out, or continue from what it observed: {more}")

@@ -45,7 +45,21 @@ class Wrong(NamedTuple):
     call: Callable[[Path], object]
 
 
-NO_NUMBERS: list[Any] = ["3", None, True, 1 + 2j, math.nan, math.inf, [3], {}, print, datetime.now(UTC), np.bool_(True), b"3"]
+NO_NUMBERS: list[Any] = [
+    "3",
+    None,
+    True,
+    1 + 2j,
+    math.nan,
+    math.inf,
+    [3],
+    {},
+    print,
+    datetime.now(UTC),
+    np.bool_(True),
+    b"3",
+    -(10**400),
+]
 NOT_WHOLE: list[Any] = [*NO_NUMBERS, 2.5, -1, np.float64(3.5), 10**400]
 NO_TEXT: list[Any] = [5, "", ["a"], b"name", True]
 NO_PATHS: list[Any] = [5, "", True, b"a\0", ["a"], "a\0b", object()]
@@ -88,6 +102,7 @@ def of_tune() -> Iterator[tuple[str, Any, Callable[[Path], object]]]:
         "out": NO_PATHS,
         "resume": [1, "yes", [True]],
         "repeats": [1, "yes"],
+        "enqueue": [5, {}, [], "x", [5], [{"x": 2.0, "n": 1}], [{"x": 0.5}], {"x": 0.5, "n": 1}],
         "start": [5, "gone.csv", [3], [({"x": 0.5}, 1.0)], [({"x": 2.0, "n": 1}, 1.0)], [({"x": 0.5, "n": 1}, "a")], {9: []}],
         "steps": [*[one for one in NOT_WHOLE if one is not None], 1],
         "callbacks": [print, 5, "mlflow", [5], ["nothing"], [None], {"a": print}],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.reports.recommendation import ESTIMATED, EVALUATED, UNKNOWN, BestConfiguration
 from fedbo.reports.tables import table_of
 from fedbo.results.result import Result
@@ -46,7 +47,7 @@ def _value(one: BestConfiguration) -> str:
 def _written(one: BestConfiguration) -> str:
     if one.known == UNKNOWN:
         return f"not known: {one.why}"
-    return ", ".join(f"{name} = {_number(value)}" for name, value in one.configuration.items())
+    return ", ".join(f"{name} = {_number(value)}" for name, value in flattened(one.configuration).items())
 
 
 def _number(value: object) -> str:

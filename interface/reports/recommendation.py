@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.records.records import ResultTable, column_array
 from fedbo.results.grouping import by_run, grouped
 from fedbo.results.trials import COMPLETE
@@ -67,9 +68,10 @@ def best_table(result: Result, algorithm: str | None = None) -> ResultTable:
     rows = best_configurations(result, algorithm)
     names = ("cell", "algorithm", "replicate", "agent", "value", "error", "known", "evaluated")
     columns = {name: [getattr(row, name) for row in rows] for name in names}
-    for parameter in dict.fromkeys(name for row in rows for name in row.configuration):
+    flat = [flattened(row.configuration) for row in rows]
+    for parameter in dict.fromkeys(name for one in flat for name in one):
         name = f"param_{parameter}" if parameter in names else parameter
-        columns[name] = [row.configuration.get(parameter) for row in rows]
+        columns[name] = [one.get(parameter) for one in flat]
     return ResultTable("best", pa.table({name: column_array(values) for name, values in columns.items()}))
 
 

@@ -43,10 +43,13 @@ def table_of(title: str, headings: Sequence[str], lines: Sequence[Sequence[str |
 
 
 def _columns(result: Result, reference: str) -> dict[str, Callable[[SummaryRow], str | Text]]:
+    gap: dict[str, Callable[[SummaryRow], str | Text]] = {
+        f"minus {reference} [95 %]": lambda row: gap_in_words(row.difference, result.metric(row.cell).sign)
+    }
     return {
         f"best {_name(result)} ± se": lambda row: str(row.final),
         "at half": lambda row: str(row.half),
-        f"minus {reference} [95 %]": lambda row: gap_in_words(row.difference, result.metric(row.cell).sign),
+        **(gap if len(result.study.labels) > 1 else {}),
         "federated": _federated,
         "sent/agent": lambda row: amount(row.bytes_up) if row.bytes_up else "–",
         "answers/agent": lambda row: amount(row.bytes_down) if row.bytes_down else "–",

@@ -70,3 +70,16 @@ def test_best_configurations_are_the_trials_with_the_best_values(tmp_path: Path)
     for one in best_configurations(result)[:3]:
         mine = frame[frame.agent == one.agent]
         assert one.value == mine.value.min() and one.configuration["x"] == mine.loc[mine.value.idxmin(), "x"]
+
+
+def test_a_nested_configuration_is_flat_in_tables_and_nested_in_python(tmp_path: Path) -> None:
+    def inner(config: dict[str, Any], agent: int) -> float:
+        return float((config["deep"]["x"] - OPTIMA[agent]) ** 2)
+
+    given: dict[str, Any] = {"mode": "min", "algorithm": "random", "iterations": 2, "study": VIRTUAL}
+    result = fedbo.tune(inner, {"deep": {"x": (0.0, 1.0)}}, 2, out=tmp_path / "run", **given)
+    assert {row["deep.x"] for row in best_table(result).to_arrow().to_pylist()} == {
+        one.configuration["deep"]["x"] for one in best_configurations(result)
+    }
+    (row, *_) = result.trials().to_arrow().to_pylist()
+    assert 0 <= row["deep.x"] <= 1

@@ -56,6 +56,7 @@ def validate(
     from dataclasses import asdict
 
     from fedbo.estimates.cost import estimate_cost
+    from fedbo.estimates.endless import endless_warning
     from fedbo.estimates.privacy import privacy_estimates, total_estimate
     from fedbo.execution.requirements import missing
     from fedbo.objectives.datasets.data import without_fetching
@@ -73,17 +74,17 @@ def validate(
         from fedbo.world.forecasts import forecast, forecast_line
 
     found = forecast(checked, time.process_time()) if timed else None
-    lacking = missing(checked)
+    lacking, endless = missing(checked), endless_warning(checked)
     if printed is Format.json:
         facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private), "reveals": revealed(checked)}
         facts["epsilon_together"] = None if total is None else asdict(total)
-        facts["missing"] = lacking
+        facts |= {"missing": lacking, "endless": endless}
         facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
     console().print(study_facts(cost, private, revealed(checked), total))
-    if lacking is not None:
-        print(f"warning: {lacking}", file=sys.stderr)
+    for warning in filter(None, (lacking, endless)):
+        print(f"warning: {warning}", file=sys.stderr)
     if timed:
         print(forecast_line(found))
 

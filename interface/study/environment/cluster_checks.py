@@ -10,6 +10,7 @@ from fedbo.settings.errors import unknown
 from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:
+    from fedbo.study.environment.cluster_table import ClusterTable
     from fedbo.study.study import Study
 
 KNOWN = ("CPU", "GPU", "memory")
@@ -36,12 +37,24 @@ def cluster_combinations(study: Study) -> Iterator[InvalidSetting]:
             yield InvalidSetting(("cluster", "worker", number, "name"), f"{words}; give this one another name")
         if one.leaves is not None and one.leaves <= one.joins:
             yield InvalidSetting(("cluster", "worker", number, "leaves"), f"must be above joins = {one.joins:g}")
+    yield from _gone(study, cluster)
     yield from _needs(study)
     count = study.federation().n_agents
     if len(cluster.priorities) not in (0, 1, count):
         yield InvalidSetting(("cluster", "priorities"), f"must be one number for each of {count} agents")
     if cluster.priorities and cluster.rule != "priority":
         yield InvalidSetting(("cluster", "priorities"), 'has no effect with this rule; leave it out, or set rule = "priority"')
+
+
+def _gone(study: Study, cluster: ClusterTable) -> Iterator[InvalidSetting]:
+    """Refuse a cluster whose workers are all gone before the study can end."""
+    ends = [one.leaves for one in cluster.worker if one.leaves is not None and one.leaves > one.joins]
+    if not ends or len(ends) < len(cluster.worker):
+        return
+    last, time = max(ends), study.budget.time
+    if time is None or last < time:
+        words = f"all workers are gone after {last:g}; leave it out of one class, or set [budget] time to {last:g} or less"
+        yield InvalidSetting(("cluster", "worker", ends.index(last), "leaves"), words)
 
 
 def _needs(study: Study) -> Iterator[InvalidSetting]:

@@ -49,3 +49,14 @@ def test_a_study_that_would_never_end_fails_in_one_line_and_keeps_what_was_obser
     assert "random" in capsys.readouterr().out
     assert main(["resume", "run", "-q"]) == 1
     assert "the run would never end: agent 1 has begun step 0 again" in capsys.readouterr().err
+
+
+def test_validate_warns_of_it_before_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text(ENDLESS, encoding="utf-8")
+    assert main(["validate", "study.toml"]) == 0
+    assert "warning: crashes come 20 times during an evaluation of mean length 1, so that" in capsys.readouterr().err
+    assert main(["validate", "study.toml", "--set", "fault.crash.rate=2.0"]) == 0
+    assert capsys.readouterr().err == ""

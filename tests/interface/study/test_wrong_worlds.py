@@ -50,6 +50,9 @@ WRONG: list[tuple[str, str]] = [
      "[[cluster.worker]] 1 leaves = 1.0: must be above joins = 2"),
     ("[[cluster.worker]]\nname = 'big'\n[[cluster.worker]]\nname = 'big'",
      "[[cluster.worker]] 2 name = 'big': is the name of another class of workers too; give this one another name"),
+    ("[[cluster.worker]]\nname = 'big'\nleaves = 3.0\n[[cluster.worker]]\nname = 'spot'\nleaves = 4.0",
+     "[[cluster.worker]] 2 leaves = 4.0: all workers are gone after 4; leave it out of one class, "
+     "or set [budget] time to 4 or less"),
     ("[cluster]\nworkers = 2\n[evaluation]\nresources = [{GPU = 1.0}]",
      "[evaluation] resources: need 1 CPU and 1 GPU, and no class of workers has as much; ask for less, "
      "or raise [[cluster.worker]] cpus, gpus, memory"),

@@ -23,7 +23,8 @@ Array = npt.NDArray[np.float64]
 Row = Mapping[str, Any]
 
 EVALUATED, ESTIMATED, UNKNOWN = "evaluated", "estimated", "unknown"
-_FEWEST, _MOST = 2, 300  # good evaluations of an agent: from which its function is estimated, and that are used for it
+# Good evaluations of an agent: from which its function is estimated, and that are used for it or are candidates.
+_FEWEST, _MOST = 2, 300
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ def _recommended(result: Result, key: Any, agents: Sequence[int], good: Sequence
     if poor := [agent for agent in agents if len(mine.get(agent, ())) < _FEWEST]:
         why = f"no configuration was evaluated by all agents, and agent {poor[0]} has fewer than {_FEWEST} good evaluations"
         return BestConfiguration(*key, None, None, None, UNKNOWN, 0, {}, why)
-    candidates = list(points)
+    best = (sorted(rows, key=lambda row: -row["value"])[:_MOST] for rows in mine.values())
+    candidates = list(dict.fromkeys(tuple(row["x"]) for rows in best for row in rows))
     try:
         mean, variance = _estimates([mine[agent] for agent in agents], np.array([points[x][0]["u"] for x in candidates]))
     except NotPositiveDefinite:

@@ -46,7 +46,7 @@ def contained() -> Iterator[KeptText]:
         before = os.getcwd()
     kept = KeptText(sys.stdout)
     try:
-        with contextlib.redirect_stdout(kept):  # type: ignore[type-var]
+        with contextlib.redirect_stdout(kept):
             yield kept
     finally:
         with contextlib.suppress(OSError, UnboundLocalError):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 
 from fedbo.callbacks import callbacks_of
-from fedbo.execution.directory import unfinished
+from fedbo.execution.directory import differing_code, unfinished
 from fedbo.execution.notices import FirstFailure
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
@@ -203,3 +203,6 @@ def _same(study: Study, directory: Path) -> None:
         words = "holds another study than these arguments make"
         more = f"out=…, start={str(directory)!r}"
         raise DirectoryError(f"'{directory}': {words}; use another out, or continue from what it observed: {more}")
+    if manifest["status"] == "complete" and (differ := differing_code(manifest, study)):
+        words = "changed after the run began; its results are those of the earlier version"
+        print(f"warning: {', '.join(differ)} {words}", file=sys.stderr)

@@ -17,6 +17,7 @@ from fedbo.results.manifest import read_manifest, write_manifest
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.tuning.spaces import written_space
+from fedbo.tuning.tune import _same
 
 FUNCTION = "def taste(x):\n    return -(x[0] - 0.3) ** 2\n"
 METHOD = "from fedbo.algorithms.random import Random as Mine\n"
@@ -135,3 +136,18 @@ def test_a_module_beside_a_study_is_code_that_must_be_trusted_and_hides_no_other
     path.write_text(path.read_text().replace("json:loads", f"{module}:taste"))
     with pytest.raises(StudyError, match=f"put {module}.py beside the study, or its folder in PYTHONPATH"):
         load_study(path, trust=True)
+
+
+def test_a_finished_tuning_is_opened_with_a_warning_where_the_function_has_changed(
+    module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, code = written("file beside", module, tmp_path)
+    study = load_study(path, trust=True)
+    run = run_study(study, tmp_path / "run").directory
+    _same(study, run)
+    assert capsys.readouterr().err == ""
+    code.write_text(code.read_text() + "# another version\n")
+    _same(study, run)
+    assert "its results are those of the earlier version" in capsys.readouterr().err
+    with pytest.raises(DirectoryError):
+        _same(load_study(path, ["budget.iterations=9"], trust=True), run)

@@ -16,9 +16,9 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
 from fedbo.objectives.base import Parameter
-from fedbo.plots.layout import FigurePanel, row_labels
+from fedbo.plots.layout import FigurePanel, PlotError, row_labels
 from fedbo.plots.style import FAINT, INK, PALE
-from fedbo.results.mean_objective import best_of_mean
+from fedbo.results.mean_objective import best_of_mean, federation_of
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
@@ -39,9 +39,10 @@ class Best(NamedTuple):
 
 def optima_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Artist]]:
     """Return a panel for each pair of parameters and one of the agents by what they reach, and the entries of their legend."""
-    federation = result.trusted_cells()[cell].study.federation()
+    federation = federation_of(result, result.trusted_cells()[cell].study)
     best, seen = _found(result, cell, drawn=federation.random_per_replicate)
-    parameters, mean = federation.parameters, best_of_mean(result, cell)
+    replicate = first_replicate(result) if federation.random_per_replicate else 0
+    parameters, mean = federation.parameters, best_of_mean(result, cell, replicate)
     pairs = list(combinations(range(len(parameters)), 2))[:MAX_PAIRS] or [(0, 0)]
     x = None if mean is None else mean.x
     panels = []
@@ -51,7 +52,7 @@ def optima_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Ar
     names, metric = getattr(federation, "agent_names", None), result.metric(cell)
     ranked = partial(_ranked, best=best, metric=metric, names=names)
     panels.append(FigurePanel("ranking", ranked, rows=min(len(best.agent), MAX_LABELLED)))
-    words = f"best point of an agent{', replicate 0' if federation.random_per_replicate else ''}"
+    words = f"best point of an agent{f', replicate {replicate}' if federation.random_per_replicate else ''}"
     legend: list[Artist] = [_dot(CMAP(0.5), 6, words), _dot(PALE, 3, "all that were evaluated")]
     if x is not None:
         words = f"best of the mean of all agents: {', '.join(f'{value:.4g}' for value in x)}"
@@ -65,23 +66,35 @@ def _dot(colour: Any, size: float, label: str) -> Artist:
     return Line2D([], [], color=colour, markersize=size, markeredgecolor=edge, label=label, **options)
 
 
+def first_replicate(result: Result) -> int:
+    """Return the first replicate of which there is anything."""
+    return min(trace.replicate for trace in result.traces)
+
+
 def _found(result: Result, cell: int, drawn: bool) -> tuple[Best, np.ndarray]:
     """Give each agent's best point over all algorithms, replicates and earlier tasks, and all points `(n, d)`.
 
     Where objectives are drawn anew in every replicate, those of the first only. A centralised run belongs to no agent.
+    PlotError where no evaluation succeeded.
     """
+    first = first_replicate(result)
     columns = ["cell", "algorithm", "replicate", "agent", "x", "score", "error"]
     central = {table.title for table in result.study.algorithm if table.centralised}
     rows = [
         row
         for table in (result.observations, result.histories)
         for row in table.select(columns).to_pylist()
-        if row["cell"] == cell and row["error"] is None and not (drawn and row["replicate"]) and row["algorithm"] not in central
+        if row["cell"] == cell
+        and row["error"] is None
+        and not (drawn and row["replicate"] != first)
+        and row["algorithm"] not in central
     ]
     chosen: dict[int, Any] = {}
     for row in rows:
         if row["agent"] not in chosen or row["score"] > chosen[row["agent"]]["score"]:
             chosen[row["agent"]] = row
+    if not chosen:
+        raise PlotError(f"no figure 'optima' of cell {cell}: no evaluation has a value; see fedbo show --trouble")
     agents = sorted(chosen)
     score = result.metric(cell).native(np.array([chosen[agent]["score"] for agent in agents]))
     return Best(agents, np.array([chosen[agent]["x"] for agent in agents]), score), np.array([row["x"] for row in rows])

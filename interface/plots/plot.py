@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
+from warnings import catch_warnings, filterwarnings
 
 import pyarrow.compute as pc
 from matplotlib import rc_context
@@ -26,6 +27,7 @@ from fedbo.plots.timeline import timeline_panels
 from fedbo.results.compare import target_of
 from fedbo.results.regret import plays_bandits
 from fedbo.results.result import Result, ResultError, check_label
+from fedbo.settings.trust import UntrustedError
 
 if TYPE_CHECKING:
     from fedbo.results.compare import TargetValue
@@ -103,9 +105,12 @@ def write(figure: Figure, path: Path, name: str, look: Look) -> Path:
     path = path / f"{name}.png" if path.is_dir() else path if path.suffix else path.with_name(f"{path.name}.png")
     if path.suffix not in ENDINGS:
         raise PlotError(f"'{path}': must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
-    with rc_context(look.style()):
+    with rc_context(look.style()), catch_warnings():
+        filterwarnings("error", message="constrained_layout not applied")
         try:
             save(figure, path, look.dpi)
+        except UserWarning:
+            raise PlotError(f"'{path}': the panels do not fit; make the figure larger, or its letters smaller") from None
         except OSError as error:
             raise PlotError(f"'{path}': no figure can be written there ({error.strerror}); name another file") from None
     return path
@@ -234,7 +239,7 @@ def _by_regret(result: Result, view: View) -> bool:
         return False
     try:
         return bool(result.regret)
-    except ResultError:
+    except (ResultError, UntrustedError):
         return False
 
 

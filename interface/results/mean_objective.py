@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged, seal, unseal
 from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import Federation
 from fedbo.objectives.derived.mean import MeanFunction, Optimum, optimum
 from fedbo.results.grouping import column_of
+from fedbo.study.invalid import InvalidSettings
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
@@ -73,6 +75,20 @@ class _Optima:
         return Optimum(entry["value"], tuple(entry["x"]), entry["tolerance"])
 
 
+def federation_of(result: Result, study: Study) -> Federation:
+    """Return the federation of a run's study; ResultError where it cannot be made, as of a function handed over in Python."""
+    from fedbo.results.result import ResultError
+
+    try:
+        return study.federation()
+    except InvalidSettings as error:
+        name = ".".join(map(str, error.faults[0].loc))
+        words = (
+            f"this needs the objective, whose {name} cannot be used here; name it as module:function to see regret and optima"
+        )
+        raise ResultError(f"'{result.directory}': {words}") from None
+
+
 def means(result: Result, observations: Any) -> dict[tuple[int, int], ReplicateMean]:
     """Give the mean function of each cell and replicate; ResultError where agents cannot say what it is."""
     from fedbo.results.result import ResultError
@@ -80,7 +96,7 @@ def means(result: Result, observations: Any) -> dict[tuple[int, int], ReplicateM
     optima, found = _Optima(result), dict[tuple[int, int], ReplicateMean]()
     for cell in result.trusted_cells():
         own = observations.filter(pc.equal(observations["cell"], cell.number))
-        fixed = not cell.study.federation().random_per_replicate
+        fixed = not federation_of(result, cell.study).random_per_replicate
         for replicate in sorted(set(own["replicate"].to_pylist())):
             if fixed and (cell.number, 0) in found and replicate:
                 found[cell.number, replicate] = found[cell.number, 0]
@@ -101,11 +117,11 @@ def points_of(rows: Any) -> Array:
     return flat.reshape(len(rows), -1)
 
 
-def best_of_mean(result: Result, cell: int) -> Optimum | None:
-    """Give the largest value of the mean in the first replicate of a cell; None where agents cannot say what the mean is."""
+def best_of_mean(result: Result, cell: int, replicate: int = 0) -> Optimum | None:
+    """Return the largest value of the mean in a replicate of a cell; None where agents cannot say what the mean is."""
     study = result.trusted_cells()[cell].study
     try:
-        return _Optima(result).of(study, 0, _function(study, 0))
+        return _Optima(result).of(study, replicate, _function(study, replicate))
     except TypeError:
         return None
 

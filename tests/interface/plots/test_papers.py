@@ -80,13 +80,16 @@ def test_fonts_are_embedded_as_true_type_and_chosen(swept: Result, tmp_path: Pat
         swept.plot(kind="curves", font="Comic")
 
 
-def test_a_figure_has_the_size_that_was_asked_for_and_no_titles_if_none_are_wanted(swept: Result) -> None:
+def test_a_figure_has_the_size_that_was_asked_for_and_no_titles_if_none_are_wanted(swept: Result, tmp_path: Path) -> None:
     figure = figure_of(swept, View("curves", look=Look(width=7.0, height=3.0, title=False)))
     assert tuple(figure.get_size_inches()) == (7.0, 3.0) and not figure.subfigs
     assert [axes.get_title("left") for axes in figure.axes] == ["", ""]
     for choice, value in (("width", 300.0), ("height", 0.5), ("font_size", 1.0)):
         with pytest.raises(PlotError, match=f"{choice} = {value:g}: must be between"):
             figure_of(swept, View("curves", look=Look(**{choice: value})))
+    with pytest.raises(PlotError, match="the panels do not fit; make the figure larger, or its letters smaller"):
+        swept.plot(tmp_path / "x.png", "trouble", width=2.5, font_size=30.0)
+    assert not list(tmp_path.iterdir())
     with pytest.raises(PlotError, match=r"height = 1: is too low for these panels; make it at least \d"):
         figure_of(swept, View("curves", look=Look(width=3.5, height=1.0)))
 
@@ -121,6 +124,15 @@ def test_chosen_algorithms_and_a_replicate_are_what_is_drawn_in_the_same_style(s
         figure_of(swept, View("curves", algorithms=["Both"]))
     with pytest.raises(PlotError, match="figure 'curves' has no panel 'byte'; it has: evaluations, time, bytes, epsilon, cost"):
         figure_of(swept, View("curves", panels=["byte"]))
+
+
+def test_best_points_are_of_the_replicate_that_is_chosen(swept: Result) -> None:
+    figure = figure_of(swept, View("optima", replicate=1))
+    assert "best point of an agent, replicate 1" in [text.get_text() for text in legends(figure)[0].get_texts()]
+    rows = [row for row in swept.observations.to_pylist() if (row["cell"], row["replicate"], row["error"]) == (0, 1, None)]
+    best = {row["agent"]: row["x"] for row in sorted(rows, key=lambda row: row["score"])}
+    offsets = np.asarray(figure.axes[0].collections[0].get_offsets())
+    np.testing.assert_allclose(offsets, [best[agent] for agent in sorted(best)])
 
 
 def test_a_file_is_where_the_figure_says_it_is(swept: Result, tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ import pytest
 from test_plots import words
 
 import fedbo
+from fedbo.objectives.typed_function import GIVEN
 from fedbo.plots.plot import PlotError, View, figure_of
 from fedbo.plots.search import ParameterColumn, SearchTrials, importances
-from fedbo.results.result import Result
+from fedbo.results.result import Result, ResultError
+from fedbo.study.study import load_study
 
 
 def taste(configuration: dict[str, Any]) -> float:
@@ -103,3 +105,18 @@ def test_a_run_without_any_value_has_no_picture_of_its_search(typed: Result, tmp
     for kind in ("history", "importance", "slices", "parallel"):
         with pytest.raises(PlotError, match=f"no figure '{kind}' of cell 0: no evaluation has a value"):
             barren.plot(tmp_path / "x.png", kind)
+
+
+@pytest.mark.parametrize("kind", ["optima", "regret"])
+def test_a_function_that_was_handed_over_is_missed_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, typed: Result, kind: str, tmp_path: Path
+) -> None:
+    document = typed.study.document()
+    monkeypatch.setitem(GIVEN, "given:taste", taste)
+    given = load_study({**document, "objective": {**document["objective"], "function": "given:taste"}}, trust=True)
+    monkeypatch.delitem(GIVEN, "given:taste")
+    gone = Result(typed.directory, given, typed.manifest, trust=True)
+    with pytest.raises(
+        ResultError, match="this needs the objective, whose function cannot be used here; name it as module:function"
+    ):
+        gone.plot(tmp_path / "x.png", kind)

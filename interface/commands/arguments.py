@@ -123,7 +123,7 @@ _diverted: list[tuple[TextIO, int | None]] = []  # standard output, and its file
 
 def _divert(printed: AnyFormat) -> AnyFormat:
     """Send all that objectives, callbacks and their programs print to standard error, where the answer is JSON."""
-    if printed == Format.json and not _diverted:
+    if printed.value == "json" and not _diverted:
         stream, file = sys.stdout, None
         with suppress(OSError, ValueError):
             stream.flush()

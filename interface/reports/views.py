@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,7 @@ class ReportView:
 
     def shown(self, result: Result) -> RenderableType:
         """Return the view as tables and remarks."""
-        makers = {
+        makers: dict[str, Callable[[], RenderableType]] = {
             "summary": lambda: tables_of(result, self.baseline, self.target),
             "trouble": lambda: disruptions_table(result, self.agents),
             "privacy": lambda: privacy_table(result),

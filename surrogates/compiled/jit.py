@@ -35,7 +35,7 @@ class _Notice(event.Listener):
         """Take note that it is compiled."""
 
 
-if numba.config.DISABLE_JIT:  # which leaves the intrinsics without a meaning
+if getattr(numba.config, "DISABLE_JIT", 0):  # which leaves the intrinsics without a meaning
     raise ImportError("NUMBA_DISABLE_JIT is set, and the arithmetic of fedbo cannot be interpreted; unset it")
 
 _register: Callable[..., None] = event.register

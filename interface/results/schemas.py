@@ -28,7 +28,7 @@ def canonical(table: Any, labels: Sequence[str]) -> Any:
     if "phase" in table.column_names:
         keys |= {name: table[name] for name in ("agent", "step", "query", "t_n")}
         keys["phase"] = _ranks(table["phase"], PHASES)
-    elif "number" in table.column_names:
+    elif "number" in table.column_names and "sequence" not in table.column_names:  # the record of real time has both
         keys |= {name: table[name] for name in ("agent", "number")}
     else:
         number = next(name for name in ("sequence", "release", "agent") if name in table.column_names)

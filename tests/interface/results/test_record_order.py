@@ -13,7 +13,8 @@ def test_a_record_stays_in_the_order_of_its_events() -> None:
             ((0, 0, -1), (1, -1, 1), (2, 1, -1), (3, -1, 0), (4, 2, -1))]  # fmt: skip
     columns = {
         "cell": [0] * 5, "algorithm": [row[0] for row in rows], "replicate": [0] * 5, "sequence": [row[1] for row in rows],
-        "time": [row[2] for row in rows], "number": [row[3] for row in rows], "agent": [row[4] for row in rows], "lease": [1] * 5,
+        "time": [row[2] for row in rows], "number": [row[3] for row in rows], "agent": [row[4] for row in rows],
+        "lease": [1] * 5,
     }  # fmt: skip
     record = pa.table({field.name: pa.array(columns[field.name], field.type) for field in MOMENTS}, schema=MOMENTS)
     shuffled = record.take(pa.array([3, 0, 4, 2, 1]))

@@ -41,12 +41,15 @@ STUDY: dict[str, Any] = {
 # Every command: what it is given when it reads a run, or None where it carries a study out or reads none.
 READS: dict[str, list[list[str]] | None] = {
     "validate": [["RUN/study.toml"], ["RUN/study.toml", "--time"]],
-    "show": [["RUN", *words] for words in ([], ["--trouble"], ["--privacy"], ["--regret"], ["--format", "json"])],
+    "show": [
+        ["RUN", *words] for words in ([], ["--trouble"], ["--privacy"], ["--regret"], ["--printed"], ["--format", "json"])
+    ],
     "plot": [
         ["RUN", "--kind", kind, "--out", "OUT/figure.png"]
         for kind in ("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep")
     ],
     "report": [["RUN", "--out", "OUT/report.html"]],
+    "compare": [["RUN", "RUN"]],
     "export": [["RUN", "--out", "OUT/journal"]],
     "watch": [["RUN", "--once"]],
     "replay": [["RUN", "--verify"], ["RUN", "--out", "OUT/replay"]],

@@ -7,7 +7,6 @@ for point in evaluated("old.csv", space, value="accuracy"):
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -159,12 +158,12 @@ def _cell(space: Space, name: str, cell: str, where: str) -> Any:
     choices = space.choices[axis]
     if choices is None:
         return _float(cell, f"{where}: {name}")
-    by_text: Mapping[str, Any] = {str(choice): choice for choice in choices}
+    by_text: dict[str, Any] = {str(choice): choice for choice in choices}
     # As our own tables write them: a choice that looks like a formula has a quote, whole numbers beside others a point.
     by_text = {spreadsheet_cell(text): choice for text, choice in by_text.items()} | by_text
     by_text |= {repr(float(each)): each for each in choices if type(each) in (int, float) and str(float(each)) not in by_text}
     if cell not in by_text:
-        raise ArgumentError(f"{where}: {name} = {cell!r}: is none of {', '.join(by_text)}")
+        raise ArgumentError(f"{where}: {name} = {cell!r}: is none of {', '.join(map(str, choices))}")
     return by_text[cell]
 
 

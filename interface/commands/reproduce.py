@@ -61,6 +61,8 @@ def reproduce(
 
 def _summary(made: Reproduction) -> RenderableType:
     """Write all statements with their verdicts; what was left out has its reason."""
+    from dataclasses import replace
+
     from rich.text import Text
 
     from fedbo.reports.tables import table_of
@@ -75,9 +77,7 @@ def _summary(made: Reproduction) -> RenderableType:
         for one in outcome.statements:
             lines.append((outcome.figure.id, Text(one.says), Text(one.verdict, style=style[one.verdict]), Text(one.measured)))
     table = table_of(made.manifest.paper.title, ("figure", "statement", "verdict", "measured [95 %]"), lines)
-    for column in table.columns:
-        column.justify = "left"
-    return table
+    return replace(table, numbers=False)
 
 
 def _say(line: str) -> None:

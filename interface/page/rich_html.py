@@ -35,9 +35,14 @@ def _table(table: TextTable, full: bool) -> Markup:
         if full or not place or not _EMPTY.issuperset(str(row[place]) for row in table.rows)
     ]
     caption = Markup("<caption>{}</caption>").format(table.title) if table.title else Markup("")
-    headings = [Markup("<th{}>{}</th>").format(_number_class(place > 0), table.headings[place]) for place in kept]
+    headings = [
+        Markup("<th{}>{}</th>").format(_number_class(place > 0 and table.numbers), table.headings[place]) for place in kept
+    ]
     head = Markup("<thead><tr>{}</tr></thead>").format(Markup("").join(headings))
-    rows = [Markup("<tr>{}</tr>").format(Markup("").join(_cell(row[place], place > 0) for place in kept)) for row in table.rows]
+    rows = [
+        Markup("<tr>{}</tr>").format(Markup("").join(_cell(row[place], place > 0 and table.numbers) for place in kept))
+        for row in table.rows
+    ]
     body = Markup("").join(rows)
     dense = Markup(' class="dense"') if len(kept) > _MANY else Markup("")
     return Markup('<div class="scroll"><table{}>{}{}<tbody>{}</tbody></table></div>').format(dense, caption, head, body)

@@ -40,6 +40,8 @@ _LATEX = _PRINTED | {
 class TextTable:
     """A table: the name of its file, its caption, its headings, its rows in words, further remarks, and a title.
 
+    Columns after the first hold `numbers`, which end at the right, or else words.
+
     A cell is a word or a text of Rich with its colours. A terminal shows the title and the table; columns that do not fit
     beside the others follow below, again with the first column. What is no terminal has all the width that is needed.
     """
@@ -50,6 +52,7 @@ class TextTable:
     rows: Sequence[Sequence[str | Text]]
     remarks: Sequence[str] = ()
     title: str = ""
+    numbers: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width if console.is_terminal else sys.maxsize
@@ -57,7 +60,7 @@ class TextTable:
             title = self.title if not number else None
             table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
             for place in places:
-                table.add_column(self.headings[place], justify="right" if place else "left", overflow="fold")
+                table.add_column(self.headings[place], justify="right" if place and self.numbers else "left", overflow="fold")
             for row in self.rows:
                 table.add_row(*(row[place] for place in places))
             whole = options if console.is_terminal else options.update(width=max(options.max_width, self._needed))
@@ -93,14 +96,14 @@ class TextTable:
     def latex(self) -> str:
         """Write a `table` with a `tabular`, with rules of the package booktabs."""
         lines = [_latex_row(self.headings), r"\midrule", *(_latex_row(row) for row in self.rows)]
-        columns = "l" + "r" * (len(self.headings) - 1)
+        columns = "l" + ("r" if self.numbers else "l") * (len(self.headings) - 1)
         head = [r"\begin{table}", r"\centering", rf"\caption{{{latex(self.caption)}}}", rf"\label{{tab:{self.name}}}"]
         body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]
         return "\n".join([*head, *body, ""])
 
     def markdown(self) -> str:
         """Write a table as GitHub and most other readers of Markdown know it."""
-        rule = ["---", *["---:"] * (len(self.headings) - 1)]
+        rule = ["---", *["---:" if self.numbers else "---"] * (len(self.headings) - 1)]
         lines = [[_markdown(str(cell)) for cell in row] for row in (self.headings, *self.rows)]
         title = f"**{self.title}**\n\n" if self.title else ""
         return title + "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))

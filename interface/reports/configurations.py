@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -23,9 +24,8 @@ def configurations_table(result: Result, found: Sequence[BestConfiguration]) -> 
         words = [titles[cell], f"best configurations of {label}"]
         words += [f"replicate {replicate}"] if result.study.study.replicates > 1 else []
         lines = [(_who(one), _value(one), _written(one)) for one in mine]
-        tables.append(
-            table_of(", ".join(filter(None, words)), ("agent", result.metric(cell).name, "configuration"), lines, "best")
-        )
+        headings = ("agent", result.metric(cell).name, "configuration")
+        tables.append(replace(table_of(", ".join(filter(None, words)), headings, lines, "best"), numbers=False))
     return Group(*tables, Text(_legend(found), style="dim"))
 
 

@@ -52,11 +52,17 @@ def best_configurations(result: Result, algorithm: str | None = None) -> list[Be
     best = grouped(result.best("agent"), lambda one: (one["cell"], one["algorithm"], one["replicate"]))
     complete = result.trials().to_arrow()["status"].to_pylist()
     statuses = dict(zip(_keys(result.observations), complete, strict=True))
-    found = []
+    found = list[BestConfiguration]()
     for key, rows in by_run(result.observations):
-        if key not in best or algorithm not in (None, key.algorithm):
+        mine = best.get((key.cell, key.algorithm, key.replicate))
+        if mine is None or algorithm not in (None, key.algorithm):
             continue
-        found += [BestConfiguration(*key, one["agent"], one["value"], None, EVALUATED, 1, one["point"]) for one in best[key]]
+        found += [
+            BestConfiguration(
+                key.cell, key.algorithm, key.replicate, one["agent"], one["value"], None, EVALUATED, 1, one["point"]
+            )
+            for one in mine
+        ]
         agents = sorted({row["agent"] for row in rows.select(["agent"]).to_pylist()})
         if len(agents) > 1:
             good = [row for row in rows.to_pylist() if statuses[_key(row)] == COMPLETE]
@@ -96,21 +102,33 @@ def _recommended(result: Result, key: Any, agents: Sequence[int], good: Sequence
     if everywhere:
         chosen = max(everywhere, key=lambda x: _mean(points[x], "value"))
         value = float(metric.native(_mean(points[chosen], "score")))
-        return BestConfiguration(*key, None, value, None, EVALUATED, len(agents), configurations.declared(list(chosen)))
+        return BestConfiguration(
+            key.cell,
+            key.algorithm,
+            key.replicate,
+            None,
+            value,
+            None,
+            EVALUATED,
+            len(agents),
+            configurations.declared(list(chosen)),
+        )
     mine = grouped(good, lambda row: row["agent"])
     if poor := [agent for agent in agents if len(mine.get(agent, ())) < _FEWEST]:
         why = f"no configuration was evaluated by all agents, and agent {poor[0]} has fewer than {_FEWEST} good evaluations"
-        return BestConfiguration(*key, None, None, None, UNKNOWN, 0, {}, why)
+        return BestConfiguration(key.cell, key.algorithm, key.replicate, None, None, None, UNKNOWN, 0, {}, why)
     best = (sorted(rows, key=lambda row: -row["value"])[:_MOST] for rows in mine.values())
     candidates = list(dict.fromkeys(tuple(row["x"]) for rows in best for row in rows))
     try:
         mean, variance = _estimates([mine[agent] for agent in agents], np.array([points[x][0]["u"] for x in candidates]))
     except NotPositiveDefinite:
         why = "no configuration was evaluated by all agents, and no estimate could be computed"
-        return BestConfiguration(*key, None, None, None, UNKNOWN, 0, {}, why)
+        return BestConfiguration(key.cell, key.algorithm, key.replicate, None, None, None, UNKNOWN, 0, {}, why)
     place = int(mean.argmax())
     x, value, error = candidates[place], float(metric.native(mean[place])), float(np.sqrt(variance[place]))
-    return BestConfiguration(*key, None, value, error, ESTIMATED, len(tried[x]), configurations.declared(list(x)))
+    return BestConfiguration(
+        key.cell, key.algorithm, key.replicate, None, value, error, ESTIMATED, len(tried[x]), configurations.declared(list(x))
+    )
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:

@@ -18,7 +18,7 @@ def runs_table(results: Sequence[Result], rows: Sequence[RunRow]) -> RenderableT
     units = {"seconds" if result.study.timing.clock == "wall" else "virtual" for result in results}
     headings = ["run", *(["cell"] if swept else []), "algorithm", f"best {metric.name} ± se", f"minus {rows[0].run} [95 %]",
                 "sent/agent", "answers/agent", "time", "evaluations", "replicates"]  # fmt: skip
-    lines = [
+    lines: list[tuple[str | Text, ...]] = [
         (
             row.run, *([row.cell] if swept else []), row.algorithm, str(row.final), gap_in_words(row.difference, metric.sign),
             amount(row.bytes_up) if row.bytes_up else "–", amount(row.bytes_down) if row.bytes_down else "–",

@@ -49,7 +49,7 @@ class ReportView:
 
     def records(self, result: Result) -> Tabular:
         """Return the view as records, with all digits."""
-        makers: dict[str, Any] = {
+        makers: dict[str, Callable[[], Tabular]] = {
             "summary": lambda: result.summary(self.baseline),
             "trouble": result.trouble_by_agent if self.agents else result.trouble,
             "privacy": result.spending,

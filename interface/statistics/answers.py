@@ -53,7 +53,8 @@ def answers(result: Result) -> Records[AnswerRow]:
         mean, error = mean_and_error(np.asarray(result.metric(cell).native(costs))[:, None])
         cost = Estimate(float(mean[0]), float(error[0]) if len(runs) > 1 else None)
         agents, violation, primal, dual, time = (float(column.mean()) for column in rest)
-        rows.append(AnswerRow(cell, label, len(runs), agents, cost, *map(_known, (violation, primal, dual)), time))
+        last = _known(violation), _known(primal), _known(dual)
+        rows.append(AnswerRow(cell, label, len(runs), agents, cost, *last, time))
     return Records("answers", AnswerRow, rows)
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -13,6 +14,8 @@ from rich.cells import cell_len
 from synthetic_run import document, write_run
 
 from fedbo.cli import OK, WRONG_INPUT, main
+from fedbo.commands.reproduce import _summary
+from fedbo.records.text_table import TextTable
 from fedbo.reports.disruptions import disruptions_table, tables_of
 from fedbo.reports.tables import ShownConsole, amount
 from fedbo.results.compare import target_of
@@ -46,7 +49,7 @@ def test_csv_has_every_digit_of_every_row(capsys: pytest.CaptureFixture[str], ru
 def test_latex_and_markdown_have_what_is_printed(capsys: pytest.CaptureFixture[str], run: str, view: str) -> None:
     forms = ("text", "latex", "markdown")
     text, tex, marked = (printed(capsys, "show", run, *view.split(), "--format", form) for form in forms)
-    assert tex.count(r"\toprule") == tex.count(r"\end{tabular}") == marked.count("| --- |") > 0
+    assert tex.count(r"\toprule") == tex.count(r"\end{tabular}") == marked.count("\n| --- |") > 0
     for line in marked.splitlines():
         if line.startswith("|") and "| --- |" not in line:
             for cell in line.strip("|").split(" | "):
@@ -96,3 +99,13 @@ def test_a_cell_with_a_pipe_stays_one_cell(capsys: pytest.CaptureFixture[str], t
     rows = list(csv.reader(printed(capsys, "show", folder, "--format", "csv").splitlines()))
     assert rows[1][1] == "a|b, =c" and len({len(row) for row in rows}) == 1
     assert "| a\\|b, =c |" in printed(capsys, "show", folder, "--format", "markdown")
+
+
+def test_the_statements_of_a_paper_are_words_at_the_left() -> None:
+    outcome = SimpleNamespace(figure=SimpleNamespace(id="fig1"), missing="no data", statements=())
+    paper = SimpleNamespace(paper=SimpleNamespace(title="A paper"))
+    made = SimpleNamespace(outcomes=[outcome], request=SimpleNamespace(only=()), manifest=paper)
+    table = _summary(made)  # type: ignore[arg-type]
+    assert isinstance(table, TextTable) and table.title == "A paper"
+    assert table.markdown().splitlines()[3:] == ["| --- | --- | --- | --- |", "| fig1 | no data | left out |  |"]
+    assert r"\begin{tabular}{llll}" in table.latex()

@@ -42,7 +42,7 @@ def error(config, agent):
     return {"error": 0.12}
 def objective(trial):
     kind = trial.suggest_categorical("kind", ["a", "b"])
-    return trial.suggest_float("rate", 1e-5, 1e-1) + trial.suggest_int("layers", 1, 6) + (kind == "a")
+    return trial.suggest_float("rate", 1e-5, 1e-1, log=True) + trial.suggest_int("layers", 1, 6) + (kind == "a")
 space = {"rate": fedbo.log(1e-5, 1e-1), "layers": (1, 6), "kind": ["a", "b"]}
 """,
 }

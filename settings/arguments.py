@@ -31,7 +31,7 @@ def wrong(name: str, value: object, remedy: str) -> ArgumentError:
 
 def whole(name: str, value: Any, least: int = 0, most: int = MOST) -> int:
     """Return a whole number; True and 3.0 are none."""
-    found = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    found = int(value) if type(value) is not bool and isinstance(value, Integral) else None
     if found is not None and found > MOST == most:
         raise wrong(name, value, "must be at most 2**63 - 1")
     if found is None or not least <= found <= most:
@@ -43,7 +43,7 @@ def whole(name: str, value: Any, least: int = 0, most: int = MOST) -> int:
 def number(name: str, value: Any, above: float | None = None) -> float:
     """Return a finite number."""
     try:
-        found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+        found = float(value) if type(value) is not bool and isinstance(value, Real) else math.nan
     except OverflowError:
         found = math.inf
     if not math.isfinite(found):

@@ -15,7 +15,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import scipy.spatial
 
 from fedbo.surrogates.newton_ascent import Surface, newton_ascent
 
@@ -81,8 +80,8 @@ class ProjectedSpace(NamedTuple):
         """Return the points `(n, e)` that were not evaluated; all of them where real numbers set points apart."""
         if self.taken is None or not len(self.taken) or not len(points) or 0 in self.lattice.levels:
             return points
-        far = scipy.spatial.distance.cdist(points, self.taken, "chebyshev").min(axis=1)
-        return points[far >= SAME_POINT]
+        far = np.abs(points[:, None] - self.taken[None]).max(axis=2).min(axis=1)
+        return points[np.asarray(far >= SAME_POINT)]
 
     def project(self, points: Array) -> Array:
         """Project points given in the function's coordinates `(n, e)`."""

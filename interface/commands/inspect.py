@@ -220,7 +220,8 @@ def plot(
             raise typer.BadParameter(f"a fork has one figure, without --{idle[0]}; leave it out, or plot one of its runs")
         print(draw_fork(Fork.open(folder, trust), out, cell or 0, look))
         return
-    print(Result.open(folder, trust).plot(out, kind, cell, **{**choices, **look}))
+    every: Choices = {**choices, **look}
+    print(Result.open(folder, trust).plot(out, kind, cell, **every))
 
 
 def _listed(words: str | None) -> list[str] | None:

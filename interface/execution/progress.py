@@ -151,7 +151,7 @@ class LineProgress:
     def _say(self, row: _ProgressRow, seconds: float) -> None:
         share = sum(row.share for row in self._rows.values()) / len(self._rows)
         left = f", {seconds * (1 / share - 1):.0f} s left" if _SURE <= share < 1 else ""
-        best = f", best {row.value}" if row.value else ""
+        best = f", {row.value}" if row.value else ""
         line = f"{row.name}: {row.share:.0%}{best} (all {share:.0%}, {seconds:.0f} s{left})"
         print(shown(line), file=self._stream, flush=True)
 

@@ -102,7 +102,8 @@ def _converted(name: str, value: Any) -> Written:
     if isinstance(value, CS.hyperparameters.Hyperparameter):
         if value.name not in (name, name.rpartition(".")[2]):
             raise ArgumentError(f"{called}: holds the hyperparameter {value.name!r}; use the same name twice")
-        (written,) = CS.ConfigurationSpace([value]).to_serialized_dict()["hyperparameters"]
+        (space := CS.ConfigurationSpace()).add(value)
+        (written,) = space.to_serialized_dict()["hyperparameters"]
         return {**written, "name": name}
     if isinstance(value, CS.ConfigurationSpace):
         raise ArgumentError(f"{called}: is a whole ConfigurationSpace; pass one alone as the space, or write a dictionary")
@@ -136,7 +137,7 @@ def _range(name: str, given: tuple[Any, ...]) -> Written:
         least = "above 0" if low <= 0 else f"at least {1 / MAX_FLOAT:g}"
         raise ArgumentError(f"{called}: low must be {least} on a logarithmic axis; raise it, or leave the logarithm out")
     ends = (int(low), int(high)) if is_whole else (float(low), float(high))
-    (middle,) = from_unit((Parameter(name, *ends, is_log, whole=is_whole),), [0.5]).tolist()
+    (middle,) = from_unit((Parameter(name, ends[0], ends[1], is_log, whole=is_whole),), [0.5]).tolist()
     kind = "uniform_int" if is_whole else "uniform_float"
     found = {
         "type": kind,

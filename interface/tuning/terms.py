@@ -61,7 +61,7 @@ class Terms:
         except (InvalidSettings, ValidationError) as error:
             found = error if isinstance(error, InvalidSettings) else from_pydantic(error, {})
             raise in_arguments(found.under("algorithm", 0), {"algorithm": [table]}, {}) from None
-        if not isinstance(algorithm, Overlapping) or algorithm.queries != 1 or isinstance(algorithm, Private):
+        if algorithm.queries != 1 or not isinstance(algorithm, Overlapping) or isinstance(algorithm, Private):
             raise arguments.wrong("algorithm", table["name"], "cannot be asked point by point; use ts, fts, gp_ei or gp_ucb")
         return algorithm
 

@@ -34,7 +34,8 @@ def _of_cell(study: Study) -> Iterator[InvalidSetting]:
 
 def _choices(study: Study) -> Iterator[tuple[Loc, str]]:
     """List settings of something else than what was chosen."""
-    selection, staleness = study.exchange.make().selection, study.exchange.make().staleness
+    exchange, unused = study.exchange.make(), tuple[str, ...]()
+    selection, staleness = exchange.selection, exchange.staleness
     given = study.objective.differences
     if given is not None and (differences := given.make()).likeness == 1.0:
         yield from _changed(differences, ("objective", "differences"), ("length_scale",), "set likeness below 1 too")

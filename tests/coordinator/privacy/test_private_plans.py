@@ -61,7 +61,7 @@ def follow(ran: Ran, setting: Setting) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("worlds", [30, pytest.param(600, marks=pytest.mark.long)])
+@pytest.mark.parametrize("worlds", [60, pytest.param(600, marks=pytest.mark.long)])
 def test_the_ledger_is_that_of_what_happened_whatever_goes_wrong(worlds: int) -> None:
     modes: Counter[tuple[str, bool]] = Counter()
 

@@ -80,8 +80,9 @@ class ProjectedSpace(NamedTuple):
         """Return the points `(n, e)` that were not evaluated; all of them where real numbers set points apart."""
         if self.taken is None or not len(self.taken) or not len(points) or 0 in self.lattice.levels:
             return points
-        far = np.abs(points[:, None] - self.taken[None]).max(axis=2).min(axis=1)
-        return points[np.asarray(far >= SAME_POINT)]
+        far: Array = np.abs(points[:, None] - self.taken[None]).max(axis=2).min(axis=1)
+        left: Array = points[far >= SAME_POINT]
+        return left
 
     def project(self, points: Array) -> Array:
         """Project points given in the function's coordinates `(n, e)`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -102,7 +103,7 @@ def draw(result: Result, path: Path | None, view: View) -> Path:
 
 def write(figure: Figure, path: Path, name: str, look: Look) -> Path:
     """Write a figure to a path, or into a folder under a name; return where it is."""
-    path = path / f"{name}.png" if path.is_dir() else path if path.suffix else path.with_name(f"{path.name}.png")
+    path = path / f"{name}.png" if os.path.isdir(path) else path if path.suffix else path.with_name(f"{path.name}.png")
     if path.suffix not in ENDINGS:
         raise PlotError(f"'{path}': must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     with rc_context(look.style()), catch_warnings():

@@ -496,7 +496,9 @@ def events_of(ran: Ran) -> set[tuple[str, str]]:
         elif record.kind == "rejected":
             reasons = ("duplicate: this message", "duplicate: the agent", "stale", "not finite", "given up", "payload is")
             word = next((reason for reason in reasons if reason in record.detail), record.detail)
-        elif record.kind in ("slowed", "late", "failed", "falsified"):
+        elif record.kind in ("slowed", "late", "failed", "falsified", "missed"):
             word = ""
+        elif record.kind == "lost":
+            word = record.detail.partition(":")[0]  # the cause follows
         found.add((record.kind, word))
     return found

@@ -27,7 +27,7 @@ WORDS = {
     "rejected": ("duplicate: this message", "duplicate: the agent", "stale", "not finite", "given up", "payload is"),
 }
 PLAIN = "finished failed falsified late delivered round absent returned restarted hung woke slowed recovered cut joined".split()
-PLAIN += ["down", "up", "done"]
+PLAIN += ["down", "up", "done", "missed"]
 EVENTS = {(kind, word) for kind, words in WORDS.items() for word in words} | {(kind, "") for kind in PLAIN}
 
 

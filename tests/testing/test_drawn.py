@@ -20,7 +20,15 @@ SEEDS = (
 # Keys that no random study has, and why. This list shrinks.
 NEVER: dict[str, set[str]] = {
     "hosting and clock are what the promises vary": {
-        *("hosting", "hosting.address", "hosting.kind", "hosting.package", "hosting.workers"),
+        *(
+            "hosting",
+            "hosting.address",
+            "hosting.isolate",
+            "hosting.kind",
+            "hosting.package",
+            "hosting.patience",
+            "hosting.workers",
+        ),
         *("timing.clock", "evaluation.memory_limit", "study.name"),
     },
     "no other run has the same bytes": {"privacy.secure_noise"},

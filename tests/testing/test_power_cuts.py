@@ -83,7 +83,10 @@ def test_a_file_that_is_renamed_without_fsync_may_be_empty(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("story", "seed"), [("run", 3), ("extension", 0), ("meeting", 3)])
+@pytest.mark.parametrize(
+    ("story", "seed"),
+    [("run", 3), *(pytest.param(story, seed, marks=pytest.mark.long) for story, seed in (("extension", 0), ("meeting", 3)))],
+)
 def test_some_power_cuts_lose_nothing(story: str, seed: int, tmp_path: Path) -> None:
     """`python -m fedbo.testing --try power-cuts` makes as many as are asked for."""
     assert story in STORIES

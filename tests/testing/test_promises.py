@@ -122,6 +122,7 @@ def test_random_studies_give_the_same_bytes_in_packed_actors(tmp_path: Path, ray
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_random_studies_that_are_killed_and_resumed_give_the_same_bytes(tmp_path: Path, forks: Forks) -> None:
     drawn = ("--studies", "1", "--first", "36", "--kills", "2")
     tried = forks("promises", "--try", "kills", *drawn, "--limit", "600", "--room", tmp_path)

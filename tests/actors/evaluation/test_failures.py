@@ -143,6 +143,7 @@ def test_a_script_that_is_imported_as_a_function_and_exits_is_wrong_input(tmp_pa
     assert ran.returncode == 2 and "script.py, line 2, in <module> called sys.exit(0)" in ran.stderr
 
 
+@pytest.mark.long
 def test_runs_leave_no_files_open(tmp_path: Path) -> None:
     """Each of these takes long enough for its log of evaluations to be written, and ends in another way."""
     open_files = Path("/proc/self/fd")

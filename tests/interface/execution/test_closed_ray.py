@@ -81,6 +81,7 @@ def own_address() -> str:
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="lists sockets by /proc")
+@pytest.mark.long
 def test_the_ray_of_a_run_listens_on_this_machine_alone(tmp_path: Path) -> None:
     script = tmp_path / "watched.py"
     script.write_text(SCRIPT, encoding="utf-8")

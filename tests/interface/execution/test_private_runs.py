@@ -79,6 +79,7 @@ def test_what_is_private_neither_leaves_out_nor_changes_the_others(ran: fedbo.Re
 @pytest.mark.parametrize(
     ("first", "more"), [(60, 400), *(pytest.param(25, more, marks=pytest.mark.long) for more in (40, 120))]
 )
+@pytest.mark.long
 def test_kills_leave_the_same_ledger(first: int, more: int, private_forks: Forks, tmp_path: Path) -> None:
     steps = 5 if more < 400 else 3
     small = {**STUDY, "study": {"name": "killed", "seed": 4}, "budget": {"iterations": steps}, "algorithm": [PRIVATE]}
@@ -94,6 +95,7 @@ def test_kills_leave_the_same_ledger(first: int, more: int, private_forks: Forks
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_secure_noise_is_repeated_by_a_resume_and_by_nobody_else(private_forks: Forks, tmp_path: Path) -> None:
     small = {"study": {"name": "secure", "seed": 3}, "budget": {"iterations": 4}, "recovery": {"events": 20}}
     secure = {**STUDY, **small, "privacy": {"secure_noise": True}, "algorithm": [PRIVATE]}
@@ -274,7 +276,11 @@ BOUNDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("exchange", "settings", "bound"), BOUNDS, ids=[f"{e['mode']} {b}" for e, _, b in BOUNDS])
+@pytest.mark.parametrize(
+    ("exchange", "settings", "bound"),
+    [pytest.param(*one, marks=[pytest.mark.long] * (number > 2)) for number, one in enumerate(BOUNDS)],
+    ids=[f"{e['mode']} {b}" for e, _, b in BOUNDS],
+)
 def test_an_estimate_says_on_which_side_of_the_spending_it_is(
     exchange: dict[str, Any], settings: dict[str, Any], bound: str, tmp_path: Path
 ) -> None:

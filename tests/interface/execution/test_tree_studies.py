@@ -44,6 +44,7 @@ def interrupt(directory: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_studies_of_trees_and_of_blin_go_on_from_where_they_were_cut_off(tmp_path: Path) -> None:
     fedbo.run(STUDY, out=tmp_path / "alone")
     directory = tmp_path / "cut off"

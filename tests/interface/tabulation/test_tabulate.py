@@ -86,6 +86,7 @@ def test_chunks_of_any_size_in_any_order_give_the_same_bits(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.long), 70])
+@pytest.mark.long
 def test_a_table_whose_maker_died_is_gone_on_with_to_the_same_bits(
     number: int, counted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_ctrl_c_keeps_every_evaluation_and_the_same_command_goes_on(
     assert bits(Path("cut")) == whole and counted.stat().st_size == TOTAL
 
 
+@pytest.mark.long
 def test_more_points_and_more_steps_keep_the_old_bits(counted: Path) -> None:
     folder = made("t", points=13)
     old = pq.read_table(folder / "points.parquet").to_pylist()

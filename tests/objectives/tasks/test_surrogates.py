@@ -177,6 +177,7 @@ def test_what_a_condition_makes_inactive_changes_nothing(scenario: Scenario) -> 
     )
 
 
+@pytest.mark.long
 def test_one_point_by_compiled_code_is_as_by_numpy(scenario: Scenario) -> None:
     federation = LCBench(agents=3) if scenario.name == "lcbench" else XGBoostTasks(agents=3)
     task, rng = federation.task(federation.data_sets[2]), np.random.default_rng(5)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +50,8 @@ def extensions() -> list[Any]:
     copy = Path("build", "compiled")
     for folder in (copy, *Path("build").glob("lib.*")):  # else setuptools would install what it built before
         shutil.rmtree(folder, ignore_errors=True)
-    folders = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"]
-    for package, room in folders.items():
-        if package != "fedbo":
-            shutil.copytree(room, copy.joinpath(*package.split(".")), ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "fedbo" / "__init__.py").touch()  # its own imports everything
+    shutil.copytree("fedbo", copy / "fedbo", ignore=shutil.ignore_patterns("__pycache__", "examples"))
+    (copy / "fedbo" / "__init__.py").write_text("")  # its own imports everything
     (copy / "mypy.ini").write_text(CONFIGURATION)
     modules = [str(copy / "fedbo" / "coordinator" / f"{module}.py") for module in COMPILED]
     return list(mypycify(["--config-file", str(copy / "mypy.ini"), *modules], opt_level="2", target_dir=str(copy / "c")))

@@ -1,9 +1,9 @@
-"""The best values known of surrogate tasks: searches each data set and prints `objectives/tasks/best_known.py`.
+"""The best values known of surrogate tasks: searches each data set and prints `fedbo/objectives/tasks/best_known.py`.
 
 Of 8,192 points of Sobol's sequence the 16 best are looked about in 24 boxes, each 0.75 times the last, with 64 points. What is
 printed are values of single points, as an evaluation gives them.
 
-    python benchmarks/best_known.py > objectives/tasks/best_known.py
+    python benchmarks/best_known.py > fedbo/objectives/tasks/best_known.py
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ def main() -> None:
         print(told("first decision, random", [first_decision("random", cache) for _ in range(repeats)]))
     print(f"the cache: {size:.1f} MiB")
     compiled, all_of_it = (
-        ROOT / "surrogates" / "compiled",
-        ("actors algorithms coordinator interface objectives surrogates").split(),
+        ROOT / "fedbo" / "surrogates" / "compiled",
+        ["fedbo"],
     )
     whole = lines(path for folder in all_of_it for path in (ROOT / folder).rglob("*.py"))
     print(f"lines of code: {lines(compiled.glob('*.py')):,} compiled, of {whole:,} in the package")

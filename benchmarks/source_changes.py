@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("coordinator", "actors", "algorithms")
+ROOMS = ("fedbo/coordinator", "fedbo/actors", "fedbo/algorithms")
 
 COMPARED: dict[type[ast.cmpop], list[type[ast.cmpop]]] = {
     ast.Lt: [ast.LtE, ast.GtE],

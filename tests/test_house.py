@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,6 +14,8 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+OUTER = "interface"  # what stands above the rooms: all other folders of fedbo/
+LINKS = {"actors", "coordinator", "objectives"}  # at the top of the repository, into fedbo/; nothing is imported through them
 MAY_IMPORT: dict[str, set[str]] = {
     "settings": set(),
     "objectives": {"settings"},
@@ -98,22 +98,22 @@ class Import(NamedTuple):
 
 
 def _files(root: Path) -> list[Path]:
-    return [path for room in MAY_IMPORT for path in sorted((root / room).rglob("*.py"))]
+    return [path for path in sorted((root / "fedbo").rglob("*.py")) if "examples" not in path.relative_to(root).parts]
 
 
 RAY_SHELLS = {
-    "actors/evaluation/ray_pool.py",
-    "actors/late_ray.py",
-    "actors/remote.py",
-    "actors/supervision.py",
-    "coordinator/runtime/actor.py",
-    "interface/execution/cluster.py",
-    "interface/ray_scheduler.py",
-    "interface/ray_searcher.py",
-    "interface/testing/carrying_out.py",
-    "interface/testing/power/stories.py",
-    "interface/testing/promises.py",
-    "interface/execution/workers.py",
+    "fedbo/actors/evaluation/ray_pool.py",
+    "fedbo/actors/late_ray.py",
+    "fedbo/actors/remote.py",
+    "fedbo/actors/supervision.py",
+    "fedbo/coordinator/runtime/actor.py",
+    "fedbo/execution/cluster.py",
+    "fedbo/ray_scheduler.py",
+    "fedbo/ray_searcher.py",
+    "fedbo/testing/carrying_out.py",
+    "fedbo/testing/power/stories.py",
+    "fedbo/testing/promises.py",
+    "fedbo/execution/workers.py",
 }
 
 
@@ -166,19 +166,22 @@ def _classes_in(text: str) -> list[tuple[str, int]]:
 def _place(root: Path, name: str) -> tuple[str, str, str]:
     """Give room, folder within it and module of a name that begins with `fedbo`."""
     parts = name.split(".")[1:]
-    room = parts.pop(0) if parts and parts[0] in MAY_IMPORT else "interface"
-    folder = parts.pop(0) if parts and (root / room / parts[0]).is_dir() else "."
-    place = root / room / folder
+    room = parts.pop(0) if parts and parts[0] in MAY_IMPORT else OUTER
+    place = root / "fedbo" / ("" if room == OUTER else room)
+    folder = parts.pop(0) if parts and (place / parts[0]).is_dir() else "."
+    place = place / folder
     return room, folder, parts[0] if parts and (place / f"{parts[0]}.py").exists() else "__init__"
 
 
 def _wrong(root: Path, path: Path, one: Import) -> str:
     """Say what is wrong with an import; empty if nothing is."""
-    room, *inner = path.relative_to(root).parts
+    room, *inner = path.relative_to(root / "fedbo").parts
+    if room not in MAY_IMPORT:
+        room, inner = OUTER, [room, *inner]
     folder = inner[0] if len(inner) > 1 else "."
     if one.name.startswith("."):
         return "is relative"
-    if one.name.split(".")[0] in MAY_IMPORT:
+    if one.name.split(".")[0] in LINKS:
         return "would load a second copy"
     if one.name.split(".")[0] != "fedbo":
         return ""
@@ -186,10 +189,10 @@ def _wrong(root: Path, path: Path, one: Import) -> str:
     if other != room:
         return "" if other in MAY_IMPORT[room] else f"is not for {room}/"
     if folder not in WITHIN[room]:
-        return f"{room}/{folder}/ is not in the table of this test"
+        return f"{folder}/ is not in the table of this test"
     allowed = set(WITHIN[room][folder].split()) | (set(LATER.get(room, {}).get(folder, "").split()) if one.later else set())
     fine = theirs == folder or theirs in allowed or (theirs == "." and module in allowed)
-    return "" if fine else f"is not for {room}/{folder}/"
+    return "" if fine else f"is not for {folder}/" if room == OUTER else f"is not for {room}/{folder}/"
 
 
 def wrong_arrows(root: Path) -> list[str]:
@@ -211,17 +214,10 @@ def crowded(root: Path) -> list[str]:
     return [f"{folder}/ has {number} modules: {MOST} are enough" for folder, number in count.items() if number > MOST]
 
 
-def unlisted(root: Path) -> list[str]:
-    """List the folders that are no packages, or that pyproject.toml does not name."""
-    setup = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    folders = {path.parent.relative_to(root) for path in _files(root)}
-    found = {".".join(["fedbo", *(folder.parts[1:] if folder.parts[0] == "interface" else folder.parts)]) for folder in folders}
-    bare = [f"{folder}/ has no __init__.py" for folder in sorted(folders) if not (root / folder / "__init__.py").exists()]
-    return bare + [
-        f"pyproject.toml and the folders differ in {name}"
-        for name in sorted(found ^ set(setup["packages"]))
-        if "examples" not in name
-    ]
+def bare(root: Path) -> list[str]:
+    """List the folders that are no packages."""
+    folders = {path.parent for path in _files(root)}
+    return [f"{folder.relative_to(root)}/ has no __init__.py" for folder in folders if not (folder / "__init__.py").exists()]
 
 
 def test_no_room_imports_what_stands_above_it() -> None:
@@ -258,45 +254,42 @@ def test_only_the_shells_import_ray() -> None:
     assert found == RAY_SHELLS
 
 
-def test_every_room_is_a_package_and_is_typed() -> None:
+def test_every_folder_is_a_package_of_this_tree_and_is_typed() -> None:
     import fedbo
 
-    setup = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    expected = {"fedbo" if room == "interface" else f"fedbo.{room}": room for room in MAY_IMPORT}
-    assert dict(setup["package-dir"]) == {**expected, "fedbo.examples": "examples"}  # which hold studies and no code
-    assert unlisted(ROOT) == []
-    for package, room in expected.items():
-        assert (ROOT / room / "py.typed").exists()
-        place = Path(str(importlib.import_module(package).__file__)).resolve().parent
-        assert place == ROOT / room or "site-packages" in place.parts, "fedbo is that of another tree"
-    assert not (ROOT / "fedbo").exists(), "a folder of this name would hide the package"
-    folders = {path.name for path in (ROOT / "interface").iterdir() if path.is_dir()}
-    assert not folders & ({*fedbo.__all__} | set(MAY_IMPORT)), "a folder of this name would hide a function or a room"
+    assert bare(ROOT) == [] and (ROOT / "fedbo" / "py.typed").exists()
+    place = Path(str(fedbo.__file__)).resolve().parent
+    assert place == ROOT / "fedbo" or "site-packages" in place.parts, "fedbo is that of another tree"
+    folders = {path.name for path in (ROOT / "fedbo").iterdir() if path.is_dir()}
+    assert not folders & {*fedbo.__all__}, "a folder of this name would hide a function"
+
+
+def test_the_links_at_the_top_lead_into_the_package() -> None:
+    for name in LINKS:
+        assert (ROOT / name).is_symlink() and (ROOT / name).readlink() == Path("fedbo", name)
 
 
 PLANTED = {
-    "interface/study/planted.py": ("from fedbo.execution.runner import run_study\n", "is not for interface/study/"),
-    "interface/results/planted.py": ("from fedbo.plots.plot import draw\n", "is not for interface/results/"),
-    "interface/plots/planted.py": ("from fedbo import Result\n", "is not for interface/plots/"),
-    "interface/tuning/deeper/planted.py": ("import fedbo.cli\n", "is not for interface/tuning/"),
-    "interface/attic/planted.py": ("import fedbo.study.study\n", "is not in the table"),
-    "coordinator/environment/planted.py": (
+    "fedbo/study/planted.py": ("from fedbo.execution.runner import run_study\n", "is not for study/"),
+    "fedbo/results/planted.py": ("from fedbo.plots.plot import draw\n", "is not for results/"),
+    "fedbo/plots/planted.py": ("from fedbo import Result\n", "is not for plots/"),
+    "fedbo/tuning/deeper/planted.py": ("import fedbo.cli\n", "is not for tuning/"),
+    "fedbo/attic/planted.py": ("import fedbo.study.study\n", "is not in the table"),
+    "fedbo/coordinator/environment/planted.py": (
         "def f():\n    import fedbo.coordinator.core\n",
         "is not for coordinator/environment/",
     ),
-    "coordinator/privacy/planted.py": ("from fedbo.coordinator import core\n", "is not for coordinator/privacy/"),
-    "coordinator/planted.py": ("import fedbo.coordinator.runtime.engine\n", "is not for coordinator/."),
-    "actors/storage/planted.py": ("from fedbo.coordinator.core import Core\n", "is not for actors/"),
-    "algorithms/components/planted.py": ("from fedbo.algorithms.fts import FTS\n", "is not for algorithms/components/"),
-    "objectives/datasets/planted.py": ("from ..base import require\n", "is relative"),
-    "surrogates/planted.py": ("from objectives.base import require\n", "would load a second copy"),
+    "fedbo/coordinator/privacy/planted.py": ("from fedbo.coordinator import core\n", "is not for coordinator/privacy/"),
+    "fedbo/coordinator/planted.py": ("import fedbo.coordinator.runtime.engine\n", "is not for coordinator/."),
+    "fedbo/actors/storage/planted.py": ("from fedbo.coordinator.core import Core\n", "is not for actors/"),
+    "fedbo/algorithms/components/planted.py": ("from fedbo.algorithms.fts import FTS\n", "is not for algorithms/components/"),
+    "fedbo/objectives/datasets/planted.py": ("from ..base import require\n", "is relative"),
+    "fedbo/surrogates/planted.py": ("from objectives.base import require\n", "would load a second copy"),
 }
 
 
 def test_the_rules_see_what_is_planted_in_any_folder(tmp_path: Path) -> None:
-    for room in MAY_IMPORT:
-        shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(ROOT / "fedbo", tmp_path / "fedbo", ignore=shutil.ignore_patterns("__pycache__", "examples"))
     for name, (code, _) in PLANTED.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(code, encoding="utf-8")
@@ -304,12 +297,12 @@ def test_the_rules_see_what_is_planted_in_any_folder(tmp_path: Path) -> None:
     for name, (_, wrong) in PLANTED.items():
         assert any(line.startswith(f"{name}:") and wrong in line for line in found), name
     assert {line.split(":")[0] for line in found} == set(PLANTED)
-    assert "interface/attic/ has no __init__.py" in unlisted(tmp_path.resolve())
-    (tmp_path / "actors" / "storage" / "twice.py").write_text("class _Study: ...\n", encoding="utf-8")
+    assert "fedbo/attic/ has no __init__.py" in bare(tmp_path)
+    (tmp_path / "fedbo" / "actors" / "storage" / "twice.py").write_text("class _Study: ...\n", encoding="utf-8")
     assert list(doubled(tmp_path)) == ["Study"]
     for number in range(MOST):
-        (tmp_path / "actors" / "storage" / f"more_{number}.py").touch()
-    assert "actors/storage" in [line.split("/ ")[0] for line in crowded(tmp_path)]
+        (tmp_path / "fedbo" / "actors" / "storage" / f"more_{number}.py").touch()
+    assert "fedbo/actors/storage" in [line.split("/ ")[0] for line in crowded(tmp_path)]
 
 
 def test_help_does_not_wait_for_heavy_libraries() -> None:

@@ -23,12 +23,12 @@ def compiled() -> tuple[str, ...]:
 
 
 def test_every_module_that_may_be_compiled_is_there() -> None:
-    assert [name for name in compiled() if not (ROOT / "coordinator" / f"{name}.py").is_file()] == []
+    assert [name for name in compiled() if not (ROOT / "fedbo" / "coordinator" / f"{name}.py").is_file()] == []
 
 
 def test_no_module_that_may_be_compiled_has_a_class_that_mypyc_cannot_compile() -> None:
     for name in compiled():
-        tree = ast.parse((ROOT / "coordinator" / f"{name}.py").read_text(encoding="utf-8"))
+        tree = ast.parse((ROOT / "fedbo" / "coordinator" / f"{name}.py").read_text(encoding="utf-8"))
         bases = {ast.unparse(base) for part in ast.walk(tree) if isinstance(part, ast.ClassDef) for base in part.bases}
         assert bases <= {"NamedTuple"}, f"{name}: errors and protocols belong to modules that are not compiled"
 

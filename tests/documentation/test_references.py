@@ -22,7 +22,7 @@ from fedbo.study.settings import names_of
 from fedbo.study.study import Study
 
 METHODS = [name for name in pages.NAMES if name.startswith("docs/algorithms/")]
-ROOMS = "actors|algorithms|benchmarks|coordinator|examples|interface|objectives|surrogates|tests"
+ROOMS = "actors|algorithms|benchmarks|coordinator|examples|fedbo|interface|objectives|surrogates|tests"
 
 
 @pytest.mark.parametrize("name", pages.NAMES)

@@ -226,7 +226,7 @@ def test_values_and_derivatives_at_many_points_are_those_of_numpy(family: str, d
 @pytest.mark.long
 def test_the_cache_is_used_again_and_given_up_when_any_routine_has_changed(tmp_path: Path) -> None:
     package = tmp_path / "compiled_copy"
-    shutil.copytree(ROOT / "surrogates" / "compiled", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "fedbo" / "surrogates" / "compiled", package, ignore=shutil.ignore_patterns("__pycache__"))
     for path in package.glob("*.py"):
         path.write_text(path.read_text().replace("fedbo.surrogates.compiled", "compiled_copy"))
     package.chmod(0o555)  # as where somebody else has installed it

@@ -9,7 +9,7 @@ from pathlib import Path
 from fedbo.testing.chaos.knobs import KNOBS, draw_knobs, in_words, turned
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = {"actors": "actors", "coordinator": "coordinator", "interface/execution": "execution"}
+FOLDERS = ("actors", "coordinator", "execution")
 # Results, messages or what a user is told depend on these, or only speed does and nothing that can go wrong. This list shrinks.
 FIXED = {
     "decides which numbers are drawn": {"duration_blocks._BLOCK"},
@@ -37,9 +37,9 @@ FIXED = {
 def constants() -> dict[str, str]:
     """List the modules with constants of numbers by `module.NAME`."""
     found = {}
-    for folder, package in FOLDERS.items():
-        for path in (ROOT / folder).rglob("*.py"):
-            module = ".".join(["fedbo", package, *path.relative_to(ROOT / folder).with_suffix("").parts])
+    for folder in FOLDERS:
+        for path in (ROOT / "fedbo" / folder).rglob("*.py"):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             for node in ast.parse(path.read_text()).body:
                 if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
                     continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import tomllib
 import zipfile
 from functools import cache
 from importlib import import_module
@@ -21,20 +20,13 @@ def sources() -> dict[str, bytes]:
     They are read once, because they may change while a study starts.
     """
     found: dict[str, bytes] = {}
-    for package, folder in _package_folders().items():
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in (".py", ".typed", ".jinja"):
-                found[f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
-    return dict(sorted(found.items()))
-
-
-def _package_folders() -> dict[str, Path]:
-    """Give the folders that hold the package: one where it was installed, those that pyproject.toml names in a checkout."""
     top = Path(str(import_module("fedbo").__file__)).parent
-    if top.name == "fedbo":
-        return {"fedbo": top}
-    setup = tomllib.loads((top.parent / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    return {package: top.parent / folder for package, folder in setup["package-dir"].items()}
+    for path in sorted(top.rglob("*")):
+        if (
+            path.suffix in (".py", ".typed", ".jinja") and "examples" not in path.relative_to(top).parts
+        ):  # which hosts do not need
+            found[f"fedbo/{path.relative_to(top).as_posix()}"] = path.read_bytes()
+    return dict(sorted(found.items()))
 
 
 def fingerprint() -> str:

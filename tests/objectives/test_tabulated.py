@@ -53,6 +53,7 @@ def uniform(n: int) -> Array:
     return Streams(1).rng("points").random((n, 2))
 
 
+@pytest.mark.long
 def test_the_nearest_point_gives_the_tables_own_values_and_its_largest_one_is_the_best(branin: Path) -> None:
     table = pq.read_table(branin / "points.parquet").to_pylist()
     for agent in range(AGENTS):

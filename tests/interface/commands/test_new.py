@@ -37,6 +37,7 @@ def test_a_new_study_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert study.study.name == "first-one" and study.labels == ("random", "fts")
 
 
+@pytest.mark.long
 def test_a_new_package_declares_what_it_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(_said(capsys, "new", "plugin", "my_plug", "--folder", str(tmp_path), "--format", "json"))
     assert all(Path(path).is_file() for path in found["files"])

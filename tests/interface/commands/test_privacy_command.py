@@ -78,10 +78,12 @@ FTS = "algorithm.dp_fts_de."
     "sets",
     [
         [],
-        ["exchange={mode='first_k', k=5}"],
+        pytest.param(["exchange={mode='first_k', k=5}"], marks=pytest.mark.long),
         [f"{FTS}quantile=0.5", f"{FTS}count_noise=9.0", "privacy.deltas=[1e-5]"],
-        [f"{FTS}sampling=fixed", f"{FTS}regions=1"],
-        ["fault=[{kind='loss', probability=0.1}]", "exchange={mode='deadline', length=2.0}"],
+        pytest.param([f"{FTS}sampling=fixed", f"{FTS}regions=1"], marks=pytest.mark.long),
+        pytest.param(
+            ["fault=[{kind='loss', probability=0.1}]", "exchange={mode='deadline', length=2.0}"], marks=pytest.mark.long
+        ),
     ],
 )
 def test_the_noise_for_a_study_spends_the_epsilon_by_the_preflights_own_reckoning(

@@ -131,6 +131,7 @@ def test_a_budget_ends_federation_and_everybody_goes_on_alone(tmp_path: Path) ->
     assert len({(row["agent"], row["replicate"]) for row in result.observations.to_pylist() if row["step"] == 8}) == 18
 
 
+@pytest.mark.long
 def test_show_and_plot_tell_what_was_spent(ran: fedbo.Result, capsys: pytest.CaptureFixture[str]) -> None:
     directory = str(ran.directory)
     assert main(["show", directory, "--privacy"]) == OK
@@ -303,6 +304,7 @@ def test_an_estimate_says_on_which_side_of_the_spending_it_is(
             assert holds[bound], (bound, before, after)
 
 
+@pytest.mark.long
 def test_what_all_runs_of_a_study_cost_together_is_shown(ran: fedbo.Result, capsys: pytest.CaptureFixture[str]) -> None:
     together = ran.spending_together()
     assert together is not None and (together.runs, together.algorithms) == (4, ("dp_fts_de", "quiet"))
@@ -315,6 +317,7 @@ def test_what_all_runs_of_a_study_cost_together_is_shown(ran: fedbo.Result, caps
     assert said["epsilon"] == list(together.epsilon)
 
 
+@pytest.mark.long
 def test_weak_deltas_and_durations_that_tell_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slopes = {"evaluation": {"model": "log_linear", "slopes": [1.0, 0.0]}}
     weak = {**STUDY, "algorithm": [PRIVATE], "privacy": {"deltas": [0.1, 1e-3]}, "timing": slopes}

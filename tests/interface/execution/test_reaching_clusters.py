@@ -75,15 +75,18 @@ def test_how_the_cluster_is_reached_changes_no_digest() -> None:
         load_study(STUDY, ["hosting.package=egg"])
 
 
+@pytest.mark.long
 def test_an_address_that_is_none_is_refused_with_examples(told: dict[str, str]) -> None:
     line = "no Ray cluster at '10.0.0.1': write auto, HOST:PORT or ray://HOST:PORT, such as 10.0.0.1:6379"
     assert line in told["no address"]
 
 
+@pytest.mark.long
 def test_a_cluster_where_nobody_answers_is_named(told: dict[str, str]) -> None:
     assert "no Ray cluster at '127.0.0.1:9': nobody answers" in told["nobody"] and "is the head running" in told["nobody"]
 
 
+@pytest.mark.long
 def test_without_a_token_nobody_connects_unless_told_to(told: dict[str, str]) -> None:
     line = told["silent"]
     assert "this process has no token; give it the cluster's token, which `ray get-auth-token` prints" in line
@@ -91,6 +94,7 @@ def test_without_a_token_nobody_connects_unless_told_to(told: dict[str, str]) ->
 
 
 @pytest.mark.skipif(importlib.util.find_spec("grpc") is not None, reason="Ray's client is installed")
+@pytest.mark.long
 def test_a_client_without_rays_client_is_told_what_to_install(told: dict[str, str]) -> None:
     assert 'pip install "ray[client]"' in told["client"]
 

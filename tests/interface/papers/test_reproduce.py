@@ -140,6 +140,7 @@ def started(out: Path) -> dict[str, tuple[str, int]]:
     return {name: (manifest["started"], manifest["resumed"]) for name, manifest in found.items()}
 
 
+@pytest.mark.long
 def test_a_page_has_figures_numbers_statements_and_commands_and_nothing_of_this_machine(
     capsys: pytest.CaptureFixture[str], write: Write, tmp_path: Path
 ) -> None:
@@ -211,6 +212,7 @@ def _quiet(line: str) -> None:
     pass
 
 
+@pytest.mark.long
 def test_what_was_run_is_not_run_again_and_a_changed_study_is(write: Write, tmp_path: Path) -> None:
     folder, out = write(figure(timed=True)), tmp_path / "out"
     run(folder, "--quiet")
@@ -223,6 +225,7 @@ def test_what_was_run_is_not_run_again_and_a_changed_study_is(write: Write, tmp_
     assert len(started(out)) == 2 and before.items() < started(out).items()
 
 
+@pytest.mark.long
 def test_a_quick_run_says_so_and_compares_with_published_numbers_only_what_can_be(
     capsys: pytest.CaptureFixture[str], write: Write, tmp_path: Path
 ) -> None:

@@ -49,7 +49,9 @@ def boxes(figure: Figure) -> Iterator[tuple[str, Bbox]]:
         yield from ((f"head {number}", text.get_window_extent(renderer)) for number, text in enumerate(part.texts))
 
 
-@pytest.mark.parametrize("kind", ["sweep", "overview", "trouble", "optima"])
+@pytest.mark.parametrize(
+    "kind", ["overview", "trouble", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("sweep", "optima"))]
+)
 @pytest.mark.parametrize("width", [3.5, *(pytest.param(width, marks=pytest.mark.long) for width in (2.5, 7.0, None))])
 def test_legends_titles_names_and_panels_never_overlap(swept: Result, kind: str, width: float | None) -> None:
     figure = figure_of(swept, View(kind, look=Look(width=width)))

@@ -197,6 +197,7 @@ def test_every_kind_is_drawn_without_a_warning(make: Make, kind: str, ending: st
     assert path.stat().st_size > 10_000
 
 
+@pytest.mark.long
 def test_the_smallest_run_and_one_where_nothing_succeeded_can_be_drawn(make: Make, tmp_path: Path) -> None:
     tiny = make(agents=1, iterations=1, replicates=1)
     for kind in ("timeline", "trouble", "overview"):

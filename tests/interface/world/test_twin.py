@@ -118,7 +118,7 @@ def test_queueing_is_no_decision_and_a_twin_keeps_classes_and_preemptions(
         "evaluation.prefetch=2",
     ],
 )
-@pytest.mark.parametrize("name", ["rounds", "places"])
+@pytest.mark.parametrize("name", ["rounds", pytest.param("places", marks=pytest.mark.long)])
 def test_workers_are_never_used_more_than_they_can_be(
     name: str, change: str, lived: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,11 +8,12 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 from matplotlib import rc_context
 
@@ -122,15 +123,12 @@ def report(results: Sequence[Result], agents: bool = False) -> str:
     for cell in (cell for run in runs for cell in run.cells):
         panels |= {key: drawing.data() for key, drawing in cell.panels}
         timelines |= {key: drawing.data() for key, drawing in cell.timelines}
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
     script = (_HERE / "page.js").read_text(encoding="utf-8")
     labels = list(dict.fromkeys(label for run in runs for label, _ in run.colours))
-    environment.filters |= {"as_link": as_link, "series": labels.index, "paint": _paint, "dash": dashes_at}
-    return environment.get_template("page.html.jinja").render(
+    return _template().render(
         title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,
+        series={label: number for number, label in enumerate(labels)},
         statistics=_statistics(results),
         hatches=HATCHES,
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
@@ -139,6 +137,16 @@ def report(results: Sequence[Result], agents: bool = False) -> str:
         data=_embedded({"panels": panels, "timelines": timelines}),
         version=version("fedbo"),
     )
+
+
+@cache
+def _template() -> Template:
+    """Compile the template of the page, once in a process: this takes longer than most reports."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    environment.filters |= {"as_link": as_link, "paint": _paint, "dash": dashes_at}
+    return environment.get_template("page.html.jinja")
 
 
 def _statistics(results: Sequence[Result]) -> Markup:

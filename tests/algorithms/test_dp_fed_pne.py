@@ -40,7 +40,7 @@ def lost(algorithm: FedPNE, seeds: int) -> int:
 
 
 @pytest.mark.parametrize("seeds", [10, pytest.param(200, marks=pytest.mark.long)])
-@pytest.mark.parametrize("epsilon", [10.0, 1.0, 0.1])
+@pytest.mark.parametrize("epsilon", [pytest.param(10.0, marks=pytest.mark.long), 1.0, 0.1])
 @pytest.mark.parametrize("c", [0.1, math.sqrt(0.5)])
 def test_the_node_of_the_optimum_survives_the_noise(c: float, epsilon: float, seeds: int) -> None:
     """With c = sqrt(1/2) the theory says that it is lost with probability 2 / M = 0.2 at most, and it bounds generously.
@@ -51,7 +51,7 @@ def test_the_node_of_the_optimum_survives_the_noise(c: float, epsilon: float, se
 
 
 @pytest.mark.parametrize("seeds", [10, pytest.param(200, marks=pytest.mark.long)])
-@pytest.mark.parametrize("epsilon", [1.0, 0.1])
+@pytest.mark.parametrize("epsilon", [pytest.param(1.0, marks=pytest.mark.long), 0.1])
 def test_without_a_wider_confidence_it_is_lost(epsilon: float, seeds: int) -> None:
     """The rate that was claimed is missed by far: the node is lost in more than half of the runs."""
     assert lost(Unwidened(nu=NU, rho=RHO, epsilon=epsilon, clip=True), seeds) > seeds / 2

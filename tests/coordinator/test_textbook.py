@@ -238,8 +238,8 @@ def test_a_message_is_given_up_after_so_many_transmissions() -> None:
 @pytest.mark.parametrize("restart", [0.5, pytest.param(2.0, marks=pytest.mark.long)])
 def test_an_agent_that_crashes_at_a_rate_is_there_unless_a_crash_was_just_before(restart: float) -> None:
     """Crashes strike the dead as well, so an agent is there at time t when none struck in (t - restart, t]: with probability
-    exp(-rate restart), that of an empty M/D/infinity queue. 400 agents at time 30, exact binomial tail, seed 12: below 1e-4."""
-    rate, until = 0.4, 30.0
+    exp(-rate restart), that of an empty M/D/infinity queue. 400 agents at time 12, exact binomial tail, seed 12: below 1e-4."""
+    rate, until = 0.4, 12.0
     plan = (Crash(tuple(range(400)), rate=rate, restart=restart),)
     ran = tidy(agents=400, iterations=10**6, until=until, world={"plan": plan}, algorithm=SILENT, seed=12).run()
     down = Counter({agent: 0 for agent in range(400)})
@@ -249,7 +249,7 @@ def test_an_agent_that_crashes_at_a_rate_is_there_unless_a_crash_was_just_before
     assert 5e-5 < stats.binom(400, math.exp(-rate * restart)).cdf(there) < 1 - 5e-5
 
 
-@pytest.mark.parametrize("state", ["kept", "lost"])
+@pytest.mark.parametrize("state", [pytest.param("kept", marks=pytest.mark.long), "lost"])
 def test_a_step_that_is_begun_again_after_every_crash_takes_as_long_as_renewal_theory_says(state: str) -> None:
     """(e^(rate L) - 1) e^(rate r) / rate for length L and restart r: tries of mean (e^(rate L) - 1) / rate in all, and before
     each new one the busy period of an M/D/infinity queue, (e^(rate r) - 1) / rate. Seed 13, |z| < 4.3."""

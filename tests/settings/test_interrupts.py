@@ -28,7 +28,7 @@ iterations = 1
 name = "random"
 """
 HANGING = """
-import hashlib, sys, time
+import ctypes, sys, time
 
 def begun():
     print("begun", file=sys.stderr, flush=True)
@@ -44,7 +44,10 @@ def turns(x):
 
 def is_compiled(x):
     begun()
-    hashlib.pbkdf2_hmac("sha256", b"a", b"b", 10**9)  # Python calls no handler meanwhile
+    library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(256)
+    library.pthread_mutex_init(mutex, None)
+    for _ in range(2):  # the second time waits for ever, and Python calls no handler meanwhile
+        library.pthread_mutex_lock(mutex)
 """
 
 

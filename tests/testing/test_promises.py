@@ -60,6 +60,7 @@ def test_the_same_seed_draws_the_same_study_and_most_that_is_drawn_is_accepted()
     assert forgetting >= 3
 
 
+@pytest.mark.long
 def test_studies_are_drawn_with_overlapping_evaluations_clusters_and_early_ends() -> None:
     studies = [draw_study(seed)[1] for seed in range(60)]
     assert sum(study.evaluation.make().parallel > 1 for study in studies) >= 8

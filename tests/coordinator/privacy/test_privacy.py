@@ -73,6 +73,14 @@ SEVEN: list[Exchange] = [
     Buffered(3),
     Immediate(),
 ]
+# Every mode with all agents or with half of them, in turn; the other pairs are left to the long tests.
+ALTERNATING = [
+    pytest.param(
+        mode, share, id=f"{mode.mode} {getattr(mode, 'late', '')}-{share}", marks=[pytest.mark.long] * (number % 2 != place)
+    )
+    for number, mode in enumerate(SEVEN)
+    for place, share in enumerate((0.5, 1.0))
+]
 LAW = Mechanism(blocks=2, clip=4.0, noise=1.5)
 EVERYBODY = tuple(range(5))
 KEY = bytes(range(32))
@@ -132,8 +140,7 @@ def as_in_the_paper(
 
 
 @pytest.mark.parametrize("per_block", [False, True])
-@pytest.mark.parametrize("share", [1.0, 0.5])
-@pytest.mark.parametrize("mode", SEVEN, ids=lambda mode: f"{mode.mode} {getattr(mode, 'late', '')}")
+@pytest.mark.parametrize(("mode", "share"), ALTERNATING)
 def test_a_release_is_what_the_paper_says_of_the_messages_that_arrived(mode: Exchange, share: float, per_block: bool) -> None:
     staleness = Staleness("polynomial", 0.7) if mode.is_synchronous else Staleness()
     norms = {0: 0.5, 1: 40.0, 3: 1e200}
@@ -282,7 +289,7 @@ def test_the_noisy_count_takes_its_part_of_the_noise_multiplier() -> None:
     np.testing.assert_allclose(sensitivities(law, weights), 1 / 0.8)
 
 
-@pytest.mark.parametrize(("start", "quantile"), [(0.1, 0.5), (100.0, 0.5), (10.0, 0.8)])
+@pytest.mark.parametrize(("start", "quantile"), [(0.1, 0.5), pytest.param(100.0, 0.5, marks=pytest.mark.long), (10.0, 0.8)])
 def test_the_clipping_norm_goes_to_its_quantile(start: float, quantile: float) -> None:
     """Stationary log-normal norms of 200 agents; seed 3. The mean of the last 100 of 250 clips is within 10 % of the quantile.
 
@@ -469,8 +476,7 @@ def sampled_epsilon(multiplier: float, share: float, times: int, delta: float) -
     return float(losses.self_compose(times).get_epsilon_for_delta(delta))
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5])
-@pytest.mark.parametrize("mode", SEVEN, ids=lambda mode: f"{mode.mode} {getattr(mode, 'late', '')}")
+@pytest.mark.parametrize(("mode", "share"), ALTERNATING)
 def test_a_budget_is_never_exceeded_and_its_end_is_told_once(mode: Exchange, share: float) -> None:
     delta, most = 1e-2, 3.0
     setting = Discreet(
@@ -517,7 +523,7 @@ def test_a_budget_is_never_exceeded_and_its_end_is_told_once(mode: Exchange, sha
     assert len(ran.core.state.server.vectors) == len(made)
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5])
+@pytest.mark.parametrize("share", [pytest.param(1.0, marks=pytest.mark.long), 0.5])
 @pytest.mark.parametrize("mode", [Barrier(), Buffered(3), Deadline(1.5)], ids=lambda mode: mode.mode)
 @pytest.mark.parametrize("key", [pytest.param(None, marks=pytest.mark.long), KEY], ids=["seeded", "secure"])
 def test_a_run_from_a_snapshot_releases_and_stops_as_one_that_was_never_interrupted(
@@ -805,7 +811,7 @@ def test_each_agents_epsilon_is_that_of_the_releases_its_messages_are_in(mode: E
     assert parts[3] <= 1  # it only speaks once
 
 
-@pytest.mark.parametrize("attempts", [1, 3])
+@pytest.mark.parametrize("attempts", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_each_agents_epsilon_under_a_deadline_is_that_of_all_releases_it_could_be_in(attempts: int) -> None:
     """Who optimises is charged every release that was made, the other one its only one; by dp-accounting, within its bins."""
     ran, deltas = stormy(Deadline(1.5), attempts, 0.3).run(), (1e-2, 1e-5)

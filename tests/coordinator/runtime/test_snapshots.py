@@ -139,13 +139,13 @@ def test_a_snapshot_of_many_has_the_agents_alone_that_changed_and_the_files_of_t
 
 def test_a_step_whose_evaluations_are_tried_again_survives_a_snapshot(tmp_path: Path) -> None:
     """Its report waits for the retries to take their time; the rows are the agent's, and must be there when it counts."""
-    setting = Setting(fts(), agents=2, iterations=6, policy=Policy(retries=2))
+    setting = Setting(fts(), agents=2, iterations=4, policy=Policy(retries=2))
     task = replace(
         setting.task(), federation=PythonFunction(function="sleeping:sulky", agents=2, low=(0.0,) * 2, high=(1.0,) * 2)
     )
     made = [replace(run_of(setting, tmp_path / name, events=1), task=task) for name in ("alone", "stepwise")]
     Coordinator().run(made[0])
-    for _ in range(25):
+    for _ in range(10):
         cut_off(made[1], tmp_path)
     Coordinator().run(made[1])
     assert repr(parts(tmp_path / "stepwise")) == repr(parts(tmp_path / "alone"))

@@ -85,6 +85,7 @@ def test_run_takes_overrides_and_refuses_a_directory_that_is_not_empty(
     assert json.loads(shown)["summary"][0]["evaluations"] == 3 * 4
 
 
+@pytest.mark.long
 def test_a_swept_study_has_a_figure_and_rows_for_each_cell(
     capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
 ) -> None:

@@ -64,15 +64,21 @@ def test_the_cells_come_in_json_too(capsys: pytest.CaptureFixture[str], swept: s
     assert second["time"]["mean"] == pytest.approx(math.exp(np.mean(np.log(second["times"]))))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["--regret"], marks=pytest.mark.long),
+        pytest.param(["--kind", "trouble"], marks=pytest.mark.long),
+        ["--kind", "sweep", "--regret", "--level", "0.1", "--algorithm", "Alone"],
+    ],
+    ids=lambda options: options[-1],
+)
 def test_plot_takes_a_kind_a_level_an_algorithm_and_regret(
-    capsys: pytest.CaptureFixture[str], swept: str, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], swept: str, tmp_path: Path, options: list[str]
 ) -> None:
-    for number, options in enumerate(
-        (["--regret"], ["--kind", "trouble"], ["--kind", "sweep", "--regret", "--level", "0.1", "--algorithm", "Alone"])
-    ):
-        path = tmp_path / f"{number}.png"
-        assert printed(capsys, "plot", swept, *options, "--out", str(path)) == f"{path}\n"
-        assert path.exists()
+    path = tmp_path / "figure.png"
+    assert printed(capsys, "plot", swept, *options, "--out", str(path)) == f"{path}\n"
+    assert path.exists()
 
 
 def test_what_cannot_be_drawn_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -47,7 +47,14 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(forks: Fo
     assert tables(directory) == tables(tmp_path / "alone")
 
 
-@pytest.mark.parametrize("mode", [{"mode": "immediate"}, {"mode": "barrier"}, {"mode": "first_k", "k": 2, "late": "carry"}])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param({"mode": "immediate"}, marks=pytest.mark.long),
+        pytest.param({"mode": "barrier"}, marks=pytest.mark.long),
+        {"mode": "first_k", "k": 2, "late": "carry"},
+    ],
+)
 def test_trouble_costs_no_agent_a_pull_and_gives_it_none(mode: dict[str, Any], tmp_path: Path) -> None:
     result = fedbo.run({**ARMS, "exchange": mode, "fault": TROUBLE[1:]}, out=tmp_path / "run")
     rows = result.observations.to_pandas()

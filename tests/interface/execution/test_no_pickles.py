@@ -162,7 +162,7 @@ def looked_at(directory: Path) -> None:
             getattr(fedbo.Result.open(directory), name)
 
 
-@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.long)])
 def test_a_directory_whose_files_are_pickles_runs_nothing(
     stride: int, cut_short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -156,6 +156,7 @@ number = 5
 """
 
 
+@pytest.mark.long
 def test_callbacks_are_named_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "kept_by_a_test.py").write_text(CALLBACK)
     (tmp_path / "study.toml").write_text(fedbo.load_study(STUDY).to_toml())

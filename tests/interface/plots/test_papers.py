@@ -50,7 +50,7 @@ def boxes(figure: Figure) -> Iterator[tuple[str, Bbox]]:
 
 
 @pytest.mark.parametrize(
-    "kind", ["overview", "trouble", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("sweep", "optima"))]
+    "kind", ["overview", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("trouble", "sweep", "optima"))]
 )
 @pytest.mark.parametrize("width", [3.5, *(pytest.param(width, marks=pytest.mark.long) for width in (2.5, 7.0, None))])
 def test_legends_titles_names_and_panels_never_overlap(swept: Result, kind: str, width: float | None) -> None:
@@ -149,6 +149,7 @@ def test_a_file_is_where_the_figure_says_it_is(swept: Result, tmp_path: Path) ->
             swept.plot(tmp_path / f"x.{ending}", **chosen)
 
 
+@pytest.mark.long
 def test_a_sweep_is_drawn_as_one_figure_unless_a_cell_is_chosen(swept: Result) -> None:
     assert [axes.get_xlabel() for axes in figure_of(swept, View()).axes][1] == "virtual time"
     assert len(figure_of(swept, View()).axes) == 4 and len(figure_of(swept, View(cell=2)).axes) == 3
@@ -164,7 +165,7 @@ def _branch(original: Result, time: float, slower: float) -> Result:
     return branch
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_fork_is_drawn_by_the_same_hand_and_shows_what_else_changes(tmp_path: Path, count: int) -> None:
     original = Result.open(write_run(tmp_path / "run", document(agents=3, iterations=5, replicates=2)))
     branches = [_branch(original, 2.0 + place, 3.0) for place in range(count)]

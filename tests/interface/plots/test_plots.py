@@ -178,6 +178,7 @@ def test_two_swept_keys_are_colours_and_styles_of_lines(make: Make) -> None:
     figure_of(both, View("sweep"))
 
 
+@pytest.mark.long
 def test_three_swept_keys_give_every_cell_a_shade_of_its_own(make: Make) -> None:
     keys = {"objective__alpha": [0.1, 0.3], "exchange__mode": ["immediate", "barrier"], "agents__initial": [3, 4]}
     three = make(agents=2, iterations=2, replicates=1, **keys)
@@ -186,7 +187,9 @@ def test_three_swept_keys_give_every_cell_a_shade_of_its_own(make: Make) -> None
     figure_of(three, View("sweep"))
 
 
-@pytest.mark.parametrize("kind", ["timeline", "trouble", "sweep", "curves", "overview"])
+@pytest.mark.parametrize(
+    "kind", ["trouble", "overview", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("timeline", "sweep", "curves"))]
+)
 @pytest.mark.parametrize("ending", ["png", pytest.param("pdf", marks=pytest.mark.long)])
 def test_every_kind_is_drawn_without_a_warning(make: Make, kind: str, ending: str, tmp_path: Path) -> None:
     result = make(agents=4, replicates=3, objective__alpha=[0.1, 0.3, 0.5])

@@ -59,6 +59,7 @@ def test_regret_is_drawn_from_best_values_and_refused_without_them(result: Resul
         unknown.curves(regret=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind", ["overview", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("curves", "timeline", "trouble"))]
 )

@@ -32,6 +32,7 @@ def test_an_address_survives_being_a_path() -> None:
         assert address_of(path) is None
 
 
+@pytest.mark.long
 def test_a_run_is_shown_and_drawn_from_its_address(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, address = sorted(run.iterdir()), run.as_uri()
     assert Result.open(address).observations == Result.open(run).observations

@@ -51,7 +51,7 @@ def test_a_child_that_outlives_a_killed_process_does_not_hold_its_lock(tmp_path:
 def test_a_child_that_has_not_yet_called_exec_does_not_hold_the_lock_of_a_killed_process(tmp_path: Path) -> None:
     """By `flock` 92 of 500 such kills left the lock to the child, for up to 98 ms."""
     rng = random.Random(3)
-    for _ in range(20):
+    for _ in range(10):
         process = hold(tmp_path, "started")
         time.sleep(rng.uniform(0.0, 0.005))
         kill(process)

@@ -54,7 +54,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("name", ["rounds", "places"])
+@pytest.mark.parametrize("name", [pytest.param("rounds", marks=pytest.mark.long), "places"])
 def test_a_run_is_predicted_from_its_fit_alone(name: str, lived: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     rows = {row["fact"]: row for row in told(capsys, str(lived[name]), "--replicates", "6")["twin"]["rows"]}
     for fact in ("makespan", "utilisation", "steady"):
@@ -112,10 +112,10 @@ def test_queueing_is_no_decision_and_a_twin_keeps_classes_and_preemptions(
     "change",
     [
         "objective.agents=9",
-        "evaluation.parallel=7",
+        pytest.param("evaluation.parallel=7", marks=pytest.mark.long),
         "cluster.workers=2",
-        "cluster={worker=[{name='a', cpus=8.0}]}",
-        "evaluation.prefetch=2",
+        pytest.param("cluster={worker=[{name='a', cpus=8.0}]}", marks=pytest.mark.long),
+        pytest.param("evaluation.prefetch=2", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.parametrize("name", ["rounds", pytest.param("places", marks=pytest.mark.long)])

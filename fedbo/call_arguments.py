@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from fedbo.execution.runner import RunError
 from fedbo.results.result import Result
 from fedbo.settings import arguments
-from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError
+from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, warn_caller
 from fedbo.study.document import as_document, inline
 
 Overrides = Sequence[str] | Mapping[str, Any]
@@ -109,7 +108,7 @@ def succeeded(result: Result, warn: bool = True) -> Result:
     if failed and failed == total:
         raise RunError(f"{words}; all that was observed is in {result.directory}", result.directory)
     if failed and warn:
-        warnings.warn(words, EvaluationWarning, stacklevel=3)
+        warn_caller(words, EvaluationWarning)
     return result
 
 
@@ -123,5 +122,5 @@ def drawn(result: Result) -> Result:
         write_report([result], result.directory / REPORT)
     except Exception as error:  # what was observed is there, and must be returned
         words = " ".join(f"{type(error).__name__}: {error}".split())
-        warnings.warn(f"no report was written: {words}; try fedbo report {result.directory}", RuntimeWarning, stacklevel=3)
+        warn_caller(f"no report was written: {words}; try fedbo report {result.directory}", RuntimeWarning)
     return result

@@ -6,7 +6,6 @@ Needs Optuna: pip install optuna.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.settings.arguments import instance
-from fedbo.settings.errors import ArgumentError
+from fedbo.settings.errors import ArgumentError, warn_caller
 from fedbo.tuning.ask_tell import Agent
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.optuna_space import distributions
@@ -124,4 +123,4 @@ class OptunaSampler(BaseSampler):
             try:
                 agent.add(params, value, f"{study.study_name}/{trial.number}")
             except ValueError as error:
-                warnings.warn(f"trial {trial.number} teaches the agent nothing: {error}", stacklevel=2)
+                warn_caller(f"trial {trial.number} teaches the agent nothing: {error}", UserWarning)

@@ -112,10 +112,15 @@ def stop_interrupted(folder: Path | None, remedy: str, printed: Format) -> NoRet
 
 def say_failures(failed: int, total: int, first: str) -> None:
     """Say how many evaluations failed; the command fails if all did."""
+    note_failures(failed, total, first)
+    if failed and failed == total:
+        raise Stop(FAILED)
+
+
+def note_failures(failed: int, total: int, first: str) -> None:
+    """Write how many evaluations failed, if any did, to standard error."""
     if failed:
         print(f"{failed} of {total} evaluations failed; the first one: {first}", file=sys.stderr)
-        if failed == total:
-            raise Stop(FAILED)
 
 
 _diverted: list[tuple[TextIO, int | None]] = []  # standard output, and its file, while it is standard error

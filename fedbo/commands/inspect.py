@@ -23,6 +23,7 @@ from fedbo.commands.arguments import (
     TableFormat,
     TableFormats,
     Trust,
+    note_failures,
     print_json,
 )
 
@@ -125,6 +126,9 @@ def show(
     target = target_of(result, algorithm, level)
     view = ReportView(chosen[0] if chosen else "summary", baseline, target, algorithm, agents)
     _print_view(view, result, printed)
+    if view.name == "summary":
+        failed, first = result.failures()
+        note_failures(failed, len(result.observations), first)
 
 
 def _print_view(view: ReportView, result: Result, printed: TableFormat) -> None:

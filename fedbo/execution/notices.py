@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fedbo.actors.storage.evaluations import reason_of
 from fedbo.actors.storage.rows import RunKey
-from fedbo.settings.errors import EvaluationWarning
+from fedbo.objectives.typed_spaces.nesting import in_words
+from fedbo.settings.errors import EvaluationWarning, warn_caller
 from fedbo.settings.exits import ends_process
 from fedbo.settings.shown import shown
 
@@ -136,5 +137,6 @@ class FirstFailure:
         """Warn once, with the reason."""
         if evaluation.error is not None and not self._warned:
             self._warned = True
-            reason = evaluation.error.splitlines()[0]
-            warnings.warn(f"an evaluation failed, the others continue: {reason}", EvaluationWarning, stacklevel=2)
+            where = f"agent {evaluation.agent} at {in_words(evaluation.configuration)}"
+            words = f"an evaluation failed, the others continue: {where}: {reason_of(evaluation.error)}"
+            warn_caller(words, EvaluationWarning)

@@ -18,7 +18,7 @@ from fedbo.settings.shown import shown
 
 _ROWS = 12  # more rows than this, and only those at work are shown
 _EVERY = 5.0  # seconds between two lines where there is no terminal
-_SURE = 0.01  # the share from which on the time left is told: before, what has been is mostly the start
+_SURE = 0.05  # the share from which on the time left is told: before, what has been is mostly the start
 
 
 @dataclass(frozen=True, slots=True)

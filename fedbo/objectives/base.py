@@ -68,12 +68,12 @@ class Refused(FedboError, ValueError):
 
     def __init__(self, key: str, value: object, remedy: str) -> None:
         super().__init__(key, value, remedy)
-        self.key, self.remedy = key, f"will not do; {remedy}"
+        self.key, self.remedy = key, f"is invalid; {remedy}"
 
     def __str__(self) -> str:
         """Write the name, what came and what would do."""
         key, value, remedy = self.args
-        return f"{key} = {value!r} will not do: {remedy}"
+        return f"{key} = {value!r} is invalid: {remedy}"
 
 
 def is_usable(value: float) -> bool:

@@ -107,7 +107,8 @@ class TypedFunction:
         if isinstance(self.function, str) and self.function in GIVEN:
             return GIVEN[self.function]
         given = isinstance(self.function, str) and self.function.startswith("given:")
-        require(not given, "function", self.function, "it was handed over in Python; call fedbo.tune again, with resume=True")
+        remedy = "it was passed to fedbo.tune in Python; call fedbo.tune again with resume=True"
+        require(not given, "function", self.function, remedy)
         return load(self.function)
 
     def __getstate__(self) -> dict[str, Any]:

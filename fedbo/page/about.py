@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,10 +11,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from fedbo.actors.storage.evaluations import reason_of
 from fedbo.algorithms.reveals import meaning_of
 from fedbo.results.result import Result
 
-_POINT = re.compile(r"^agent \d+ at x = \[[^]]*\]: ")
 _MOST = 8  # different errors that are shown whole
 
 
@@ -80,20 +79,15 @@ def failures(result: Result) -> list[Failure]:
     """Group the evaluations that failed by their error, the most frequent first; forgotten ones are no failures."""
     table = result.observations.select(["algorithm", "replicate", "agent", "step", "error"])
     rows = [row for row in table.filter(pc.is_valid(table["error"])).to_pylist() if not row["error"].startswith("forgotten")]
-    counts = Counter(_headline(row["error"]) for row in rows)
+    counts = Counter(reason_of(row["error"]) for row in rows)
     firsts: dict[str, Any] = {}
     for row in rows:
-        firsts.setdefault(_headline(row["error"]), row)
+        firsts.setdefault(reason_of(row["error"]), row)
     return [
         Failure(count, "{algorithm}, replicate {replicate}, agent {agent}, step {step}".format(**firsts[line]), line,
                 "\n".join(firsts[line]["error"].splitlines()[1:]))
         for line, count in counts.most_common(_MOST)
     ]  # fmt: skip
-
-
-def _headline(error: str) -> str:
-    """Give the first line of an error without the point, so that the same error at two points is one."""
-    return _POINT.sub("", error.splitlines()[0]) if error else "no reason was given"
 
 
 def again(result: Result) -> str:

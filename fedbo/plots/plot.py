@@ -28,6 +28,7 @@ from fedbo.plots.timeline import timeline_panels
 from fedbo.results.compare import target_of
 from fedbo.results.regret import plays_bandits
 from fedbo.results.result import Result, ResultError, check_label
+from fedbo.settings.errors import unknown
 from fedbo.settings.trust import UntrustedError
 
 if TYPE_CHECKING:
@@ -79,6 +80,9 @@ class View:
     def of(cls, kind: str | None, cell: int | None, choices: Choices) -> View:
         """Make a view of the arguments of `Result.plot`."""
         sizes = {one.name for one in fields(Look)}
+        known = [*Choices.__annotations__, "path", "kind", "cell", "ax"]
+        if wrong := [name for name in choices if name not in known]:
+            raise PlotError(f"plot(): {unknown('argument', wrong[0], known)}")
         look = Look(**{name: value for name, value in choices.items() if name in sizes})  # type: ignore[arg-type]
         rest: dict[str, Any] = {name: value for name, value in choices.items() if name not in sizes}
         return cls(kind, cell, look=look, **rest)

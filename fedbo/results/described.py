@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.objectives.typed_spaces.nesting import in_words
 from fedbo.settings.errors import FedboError
 from fedbo.settings.shown import shown
 
@@ -48,11 +48,6 @@ def _rows(result: Result) -> Iterator[tuple[str, ...]]:
         metric = result.metric(found["cell"])
         where = f" ({titles[found['cell']]})" if len(titles) > 1 else ""
         value = f"best {metric.name} {found['value']:.6g}"
-        yield f"{found['algorithm']}{where}:", value, f"at agent {found['agent']}:", _point(found["point"])
+        yield f"{found['algorithm']}{where}:", value, f"at agent {found['agent']}:", in_words(found["point"])
     if len(best) > _MOST:
         yield (f"and {len(best) - _MOST} more",)
-
-
-def _point(point: Mapping[str, Any]) -> str:
-    written = {name: f"{value:.6g}" if isinstance(value, float) else repr(value) for name, value in flattened(point).items()}
-    return ", ".join(f"{name}={value}" for name, value in written.items())

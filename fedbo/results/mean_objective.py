@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-import warnings
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation
 from fedbo.objectives.derived.mean import MeanFunction, Optimum, optimum
 from fedbo.results.grouping import column_of
+from fedbo.settings.errors import warn_caller
 from fedbo.study.invalid import InvalidSettings
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class _Optima:
                 atomic.write_text(self._path, seal(self._found, indent=2))
             except OSError as failure:
                 told = f"the largest value of the mean could not be kept at {self._path} ({failure}): it is sought every time"
-                warnings.warn(told, RuntimeWarning, stacklevel=2)
+                warn_caller(told, RuntimeWarning)
         entry = self._found[name]
         return Optimum(entry["value"], tuple(entry["x"]), entry["tolerance"])
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Unpack, get_args, overload
 
 import pyarrow as pa
 
+from fedbo.actors.storage.evaluations import reason_of
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.objectives.base import Metric
+from fedbo.objectives.typed_spaces.nesting import in_words
 from fedbo.records.configurations import Configurations
 from fedbo.records.records import Records, ResultTable, frame_of
 from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, curve, grid, traces
@@ -110,9 +112,14 @@ class Result:
             raise ResultError(f"'{self.directory}': {code_in(self.study.document(), error)}") from None
 
     def failures(self) -> tuple[int, str]:
-        """Count the evaluations that failed, and give the first one's error in one line; empty when there is none."""
-        errors = [e for e in self.observations["error"].to_pylist() if e is not None and not e.startswith("forgotten")]
-        return len(errors), errors[0].splitlines()[0] if errors else ""
+        """Count the evaluations that failed; say where and why the first one did, in one line, or nothing if there is none."""
+        errors = self.observations["error"].to_pylist()
+        failed = [row for row, error in enumerate(errors) if error is not None and not error.startswith("forgotten")]
+        if not failed:
+            return 0, ""
+        first = self.observations.slice(failed[0], 1).select(["cell", "agent", "x", "error"]).to_pylist()[0]
+        where = in_words(self.configurations(first["cell"]).at(first["x"]))
+        return len(failed), f"agent {first['agent']} at {where}: {reason_of(first['error'])}"
 
     @cached_property
     def events(self) -> Any:

@@ -64,10 +64,10 @@ def _table(path: Path, columns: Sequence[NumberColumn]) -> Any:
     import pyarrow.csv as pacsv
     import pyarrow.parquet as pq
 
-    if path.suffix not in KINDS:
-        raise SettingError("file", f"ends in '{path.suffix}'; it must be a table in .csv or .parquet")
     if not path.is_file():
         raise SettingError("file", f"is not there: {path.absolute()}; give the path of a table in .csv or .parquet")
+    if path.suffix not in KINDS:
+        raise SettingError("file", f"ends in '{path.suffix}'; it must be a table in .csv or .parquet")
     try:
         if path.suffix == ".parquet":
             with pq.ParquetFile(path) as file:  # unlike `read_table` it takes no columns from the names of folders

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
+from types import FrameType
 
 
 class FedboError(Exception):
@@ -12,6 +15,15 @@ class FedboError(Exception):
 
 class EvaluationWarning(RuntimeWarning):
     """Warns of evaluations that failed while a study or a tuning continued."""
+
+
+def warn_caller(words: str, category: type[Warning]) -> None:
+    """Warn at the line outside of fedbo that called it, however deep in fedbo the reason is found."""
+    level = 1
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fedbo":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(words, category, stacklevel=level)
 
 
 class ArgumentError(FedboError, ValueError):

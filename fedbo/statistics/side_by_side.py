@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from fedbo.results.curves import IncumbentTrace
 from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.result import Result, ResultError
 from fedbo.results.summary import Difference, Estimate, difference
+from fedbo.settings.arguments import short
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +71,19 @@ def _traces(result: Result) -> dict[tuple[str, str], list[IncumbentTrace]]:
 def _check(first: Result, other: Result, names: tuple[str, str]) -> None:
     """Refuse a run whose numbers mean something else than those of the first one."""
     one, two = (_facts(result) for result in (first, other))
-    if wrong := [what for what in one if one[what] != two[what]]:
-        words = f"'{names[0]}' has {wrong[0]} {one[wrong[0]]}, '{names[1]}' has {two[wrong[0]]}"
+    if wrong := [what for what in one | two if one.get(what) != two.get(what)]:
+        words = f"'{names[0]}' has {wrong[0]} = {short(one.get(wrong[0]))}, '{names[1]}' has {short(two.get(wrong[0]))}"
         raise ResultError(f"these runs cannot be compared: {words}; compare runs of the same objective")
 
 
-def _facts(result: Result) -> dict[str, str]:
+def _facts(result: Result) -> dict[str, Any]:
     """Return what must be the same in runs that are compared; what a sweep sets may differ from cell to cell."""
     metrics = {f"{result.metric(cell).name} to {result.metric(cell).direction}" for cell in range(len(result.study.titles()))}
     swept = {key.partition(".")[2] for key in result.study.sweep if key.startswith("objective.")}
     document: dict[str, Any] = result.study.document()["objective"]
     settings = {name: value for name, value in document.items() if name not in swept}
     return {
-        "the objective": str(document.get("name")),
-        "the metric": ", ".join(sorted(metrics)),
-        "the objective's settings": json.dumps(settings, sort_keys=True, default=str)[:200],
+        "objective.name": document.get("name"),
+        "metric": ", ".join(sorted(metrics)),
+        **{f"objective.{name}": value for name, value in sorted(settings.items())},
     }

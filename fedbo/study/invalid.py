@@ -24,6 +24,8 @@ EXAMPLES: dict[Loc, str] = {
     ("hosting", "kind"): 'kind = "inline"',
     ("group", "name"): 'name = "slow"',
     ("fault", "kind"): 'kind = "crash"',
+    ("timing", "speed"): "speed = {factors = [1.0, 2.0]}",
+    ("group", "speed"): "speed = {factors = [2.0]}",
 }
 
 
@@ -121,19 +123,22 @@ def remedy_of(item: Mapping[str, Any], loc: Loc, known: Mapping[Loc, Iterable[st
     if kind == "extra_forbidden":
         table = tuple(step for step in loc[:-1] if isinstance(step, str))
         return no_such_key(str(loc[-1]), known.get(table, ()), "key" if table else "table")
+    bare = tuple(step for step in loc if isinstance(step, str))
     if kind == "missing":
-        bare = tuple(step for step in loc if isinstance(step, str))
         return f"is missing; give {EXAMPLES.get(bare, f'{loc[-1]} = …')}"
     if kind == "value_error":
         return str(context["error"])
     template = _REMEDIES.get(kind)
+    if template == _TABLE and bare in EXAMPLES:
+        return f"{_TABLE}, such as {EXAMPLES[bare]}"
     return template.format(**context) if template else str(item["msg"])[0].lower() + str(item["msg"])[1:]
 
 
+_TABLE = "must be a table"
 _REMEDIES = {
     "bool_type": "must be true or false",
-    "dataclass_type": "must be a table",
-    "dict_type": "must be a table",
+    "dataclass_type": _TABLE,
+    "dict_type": _TABLE,
     "finite_number": "must be a finite number",
     "float_type": "must be a number",
     "greater_than": "must be above {gt:g}",
@@ -144,8 +149,8 @@ _REMEDIES = {
     "less_than_equal": "must be at most {le:.17g}",
     "list_type": "must be a list",
     "literal_error": "must be {expected}",
-    "model_attributes_type": "must be a table",
-    "model_type": "must be a table",
+    "model_attributes_type": _TABLE,
+    "model_type": _TABLE,
     "string_too_short": "must not be empty",
     "string_type": "must be a string in quotes",
     "too_short": "must not be empty",

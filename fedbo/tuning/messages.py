@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-import warnings
 from pathlib import Path
 
 from fedbo.actors.storage import atomic
 from fedbo.algorithms.base import Declaration, Payload
+from fedbo.settings.errors import warn_caller
 from fedbo.tuning.message_folder import FileName, Meeting, StoredMessage, is_whole, largest_file, parsed, read_message
 
 
@@ -71,7 +71,7 @@ class MessageStore:
         """Warn once that a message is left out."""
         if name not in self._told:
             self._told.add(name)
-            warnings.warn(f"'{where or self._folder}': {name} is left out: {why}", RuntimeWarning, stacklevel=2)
+            warn_caller(f"'{where or self._folder}': {name} is left out: {why}", RuntimeWarning)
 
     def _content(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()

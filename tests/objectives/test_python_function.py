@@ -97,7 +97,7 @@ def test_a_second_function_says_what_an_evaluation_of_the_first_costs() -> None:
     admit(["math:fsum", "math:sinus"])
     named = PythonFunction(np.sum, (0.0, 0.0), (1.0, 1.0), cost="math:fsum")
     assert named.objective(0, draws(), draws()).cost(X) == 1.0
-    with pytest.raises(ValueError, match="cost = 'math:sinus' will not do: math has no 'sinus'"):
+    with pytest.raises(ValueError, match="cost = 'math:sinus' is invalid: math has no 'sinus'"):
         PythonFunction(np.sum, (0.0,), (1.0,), cost="math:sinus")
 
 
@@ -132,7 +132,7 @@ def test_a_function_that_returns_no_number_is_named() -> None:
 )
 def test_a_function_that_is_not_there_is_refused_with_what_would_do(place: Any, said: str) -> None:
     admit(places_in(place))
-    with pytest.raises(ValueError, match=f"function = .* will not do: .*{said}"):
+    with pytest.raises(ValueError, match=f"function = .* is invalid: .*{said}"):
         PythonFunction(place, (0.0,), (1.0,))
 
 

@@ -149,7 +149,7 @@ def test_the_twin_has_the_parameters_and_the_metric_of_what_was_tabulated(branin
 
 
 def test_a_table_that_is_missing_wrong_or_damaged_is_refused_by_name(branin: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"nowhere' will not do: .*holds no table, it has no table.json; make one with: fedbo"):
+    with pytest.raises(ValueError, match=r"nowhere' is invalid: .*holds no table, it has no table.json; make one with: fedbo"):
         Tabulated(str(tmp_path / "nowhere"))
     copy = tmp_path / "copy.table"
     shutil.copytree(branin, copy)
@@ -202,7 +202,7 @@ def test_a_path_counts_from_the_folder_of_the_study_file(branin: Path, tmp_path:
     (tmp_path / "resolved.toml").write_text(loaded.to_toml(), encoding="utf-8")
     assert fedbo.load_study(tmp_path / "resolved.toml").federation() == loaded.federation()
     assert loaded.sweep == {"objective.table": [str(tmp_path / "deep" / "branin.table")]}
-    with pytest.raises(fedbo.StudyError, match=r"\[objective\] table = 'branin.table': will not do; '.*' ?: ?holds no table"):
+    with pytest.raises(fedbo.StudyError, match=r"\[objective\] table = 'branin.table': is invalid; '.*' ?: ?holds no table"):
         fedbo.load_study(study("branin.table"))
 
 

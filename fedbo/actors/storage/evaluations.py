@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, NamedTuple
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow as pa
 from fedbo.algorithms.base import Array
 
 NAN = float("nan")
+_PLACE = re.compile(r"^agent \d+ at x = \[[^]]*\]: ")
 VECTOR = pa.list_(pa.field("item", pa.float64(), nullable=False))
 
 
@@ -104,3 +106,8 @@ class EvaluationRecord(NamedTuple):
     fidelity: Annotated[int | None, pa.int32()] = None
     stopped: Annotated[str | None, pa.string()] = None
     rungs: Annotated[list[float] | None, VECTOR] = None
+
+
+def reason_of(error: str) -> str:
+    """Return the first line of an error without the agent and the point that `failed` writes before it."""
+    return _PLACE.sub("", error.splitlines()[0]) if error else "no reason was given"

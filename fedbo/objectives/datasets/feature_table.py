@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.objectives.datasets.data import cache
+from fedbo.settings.errors import warn_caller
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ def kept(name: str, make: Callable[[], FeatureTable]) -> FeatureTable:
         _write(path, table)
     except OSError as failure:
         told = f"the features {name} could not be kept at {path} ({failure}): every process will compute them for itself"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
+        warn_caller(told, RuntimeWarning)
     return table
 
 

@@ -17,6 +17,14 @@ def flattened(configuration: Mapping[str, Any], separator: str = ".", before: st
     return flat
 
 
+def in_words(configuration: Mapping[str, Any]) -> str:
+    """Return a configuration in one line, such as `rate=0.01, model.depth=3`."""
+    written = {
+        name: f"{value:.6g}" if isinstance(value, float) else repr(value) for name, value in flattened(configuration).items()
+    }
+    return ", ".join(f"{name}={value}" for name, value in written.items())
+
+
 def nested(flat: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:
     """Return a configuration with the dictionaries that its joined names stand for."""
     shape: dict[str, Any] = {}

@@ -113,8 +113,10 @@ def test_failing_evaluations_are_counted_and_named_and_a_study_of_nothing_else_h
     objective = "{name = 'python_function', function = 'operator:index', low = [0.0], high = [1.0], agents = 1}"
     chosen = ["--set", f"objective={objective}", "--set", "algorithm=[{name = 'random'}]"]
     assert main(["run", study, "--quiet", "--out", str(tmp_path / "run"), *chosen]) == FAILED
-    line = capsys.readouterr().err
-    assert re.fullmatch(r"10 of 10 evaluations failed; the first one: agent 0 at x = \[.*\]: TypeError: .*\n", line)
+    words = r"10 of 10 evaluations failed; the first one: agent 0 at x1=[\d.]+: TypeError: [^\n]*"
+    assert re.fullmatch(f"{words}\n", capsys.readouterr().err)
+    assert main(["show", str(tmp_path / "run")]) == OK
+    assert re.fullmatch(f"{words}\n", capsys.readouterr().err), "who looks later sees it too"
 
 
 def test_ctrl_c_keeps_what_was_done_and_says_where(study: str, tmp_path: Path) -> None:

@@ -185,3 +185,8 @@ def test_a_fork_is_drawn_by_the_same_hand_and_shows_what_else_changes(tmp_path: 
     )
     with pytest.raises(PlotError, match="no cell 3 in"):
         fork_figure(fork, 3)
+
+
+def test_an_unknown_argument_of_a_figure_is_named_with_the_one_that_was_meant(swept: Result) -> None:
+    with pytest.raises(PlotError, match=r"^plot\(\): no argument 'algorithm_s'; did you mean 'algorithms'\? "):
+        swept.plot(algorithm_s=["Alone"])  # type: ignore[call-overload]

@@ -54,8 +54,8 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
     cases = [
         ([folder / "one"], "one run cannot be compared"),
         ([folder / "one", folder / "one"], "is named twice"),
-        ([folder / "one", folder / "more"], "has the objective's settings"),
-        ([folder / "one", gain], "'one' has the metric error to minimise, 'gain' has gain to maximise"),
+        ([folder / "one", folder / "more"], "'one' has objective.agents = 3, 'more' has 4"),
+        ([folder / "one", gain], "'one' has metric = 'error to minimise', 'gain' has 'gain to maximise'"),
     ]
     for runs, words in cases:
         assert main(["compare", *map(str, runs)]) == WRONG_INPUT

@@ -58,7 +58,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, kind: type[object], error: Exception
         (UnknownChoice("queries", "7", ("1", "2")), "[[algorithm]] 1 queries = 7: no queries '7'; there are: 1, 2"),
         (SettingError("batch", "must be 1", 2), "[[algorithm]] 1: batch must be 1, not 2"),
         (Mute("queries must be few, not 7"), "[[algorithm]] 1: queries must be few, not 7"),
-        (Mute("queries = 7 will not do: few"), "[[algorithm]] 1: queries = 7 will not do: few"),
+        (Mute("queries = 7 is invalid: few"), "[[algorithm]] 1: queries = 7 is invalid: few"),
         (Mute("no queries '7'"), "[[algorithm]] 1: no queries '7'"),
     ],
     ids=["reworded", "foreign", "choice", "not given", "name first", "refused", "no such"],
@@ -88,9 +88,9 @@ def test_so_is_one_that_shows_when_messages_are_declared(error: Exception, line:
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (Refused("agents", 4, "take 5"), "[objective] agents = 4: will not do; take 5"),
-        (Refused("spread", 1.0, "take 0"), "[objective] spread: will not do; take 0"),
-        (Mute("agents = 4 will not do: take 5"), "[objective]: agents = 4 will not do: take 5"),
+        (Refused("agents", 4, "take 5"), "[objective] agents = 4: is invalid; take 5"),
+        (Refused("spread", 1.0, "take 0"), "[objective] spread: is invalid; take 0"),
+        (Mute("agents = 4 is invalid: take 5"), "[objective]: agents = 4 is invalid: take 5"),
     ],
     ids=["given", "not given", "without a key"],
 )
@@ -111,5 +111,5 @@ def test_errors_of_settings_come_out_of_another_process_as_they_went_in() -> Non
     assert [str(error) for error in errors] == [
         "k must be at least 1, not 0; 1 is all",
         "no late 'dorp'; did you mean 'drop'? there are: carry, drop",
-        "agents = 0 will not do: take at least 1",
+        "agents = 0 is invalid: take at least 1",
     ]

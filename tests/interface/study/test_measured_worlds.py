@@ -106,7 +106,8 @@ def test_wrong_measurements_are_told_in_one_line(devices: str, tmp_path: Path) -
     assert complaint(**of()) == "[timing] evaluation: file must be given, or data, one of the two"
     assert "evaluation.data = 'pai-9': no data 'pai-9'; did you mean 'pai-4'?" in complaint(**of(data="pai-9"))
     assert "is not there: " in complaint(**of(file=str(tmp_path / "none.csv")))
-    assert "ends in '.txt'; it must be a table in .csv or .parquet" in complaint(**of(file="times.txt"))
+    (tmp_path / "times.txt").touch()
+    assert "ends in '.txt'; it must be a table in .csv or .parquet" in complaint(**of(file=str(tmp_path / "times.txt")))
     both = {"timing": {"devices": devices, "speed": {"factors": [1.0, 2.0]}}}
     assert complaint(**both) == "[timing] speed: stands beside devices, which have speeds of their own; leave one of them out"
     wide = {"timing": {"devices": devices}, "network": {"bandwidth": 100.0}}

@@ -1,4 +1,4 @@
-"""What a command is told whose path will not do: one line on standard error, and the exit code of wrong input."""
+"""What a command is told whose path is invalid: one line on standard error, and the exit code of wrong input."""
 
 from __future__ import annotations
 

@@ -71,7 +71,11 @@ WRONG: list[tuple[str, str]] = [
      "[timing] speed.factors = [1.0, -2.0]: must be one or more numbers above 0"),
     ("[timing]\nspeed = {factors = [1.0, 2.0], shares = [1.0]}",
      "[timing] speed.shares = [1.0]: must be as many as the 2 factors, or none"),
-    ("[timing]\nspeed = 2.0", "[timing] speed = 2.0: must be a table"),
+    (
+        "[[group]]\nname = 'slow'\nshare = 0.5\nspeed = 2.0",
+        "[[group]] 1 speed = 2.0: must be a table, such as speed = {factors = [2.0]}",
+    ),
+    ("[timing]\nspeed = 2.0", "[timing] speed = 2.0: must be a table, such as speed = {factors = [1.0, 2.0]}"),
     ("[timing]\ndecision = {coefficient = -0.1}", "[timing] decision.coefficient = -0.1: must be at least 0 and finite"),
     ("[timing]\ndecision = {coeficient = 0.1}",
      "[timing] decision.coeficient = 0.1: no such key; did you mean 'coefficient'?"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from rich.console import Console
 
 import fedbo
+from fedbo.actors.storage.evaluations import Query
 from fedbo.execution.notices import Evaluation, FirstFailure
 from fedbo.tuning.progress import TuningProgress
 
@@ -37,9 +39,14 @@ def test_progress_counts_evaluations_early_stops_and_failures_and_names_the_best
 
 def test_the_first_failure_is_a_warning_with_its_reason_and_the_second_is_none(recwarn: pytest.WarningsRecorder) -> None:
     warn = FirstFailure()
-    with pytest.warns(fedbo.EvaluationWarning, match="an evaluation failed, the others continue: nope"):
-        warn(ended(0, 0, None))
-    warn(ended(0, 1, None))
+    logged = Query(2, 0, 0, np.array([0.0, 0.5])).failed("ValueError: nope\nTraceback").error
+    failed = replace(ended(2, 0, None), configuration={"model": {"C": 0.03223845}, "kernel": "poly"}, error=logged)
+    with pytest.warns(fedbo.EvaluationWarning) as told:
+        warn(failed)
+    where = "agent 2 at model.C=0.0322385, kernel='poly'"
+    assert str(told[0].message) == f"an evaluation failed, the others continue: {where}: ValueError: nope"
+    assert told[0].filename == __file__, "the user's line, not one of ours"
+    warn(failed)
     assert not recwarn.list
 
 
@@ -64,8 +71,10 @@ def failing(share: float) -> dict[str, Any]:
 
 
 def test_a_run_in_which_all_fails_raises_and_one_in_which_some_fail_warns(tmp_path: Path) -> None:
-    with pytest.warns(fedbo.EvaluationWarning, match=r"^\d+ of \d+ evaluations failed; the first one: .*too small"):
+    words = r"^\d+ of \d+ evaluations failed; the first one: agent \d at x1=[\d.]+: ValueError: too small$"
+    with pytest.warns(fedbo.EvaluationWarning, match=words) as told:
         result = fedbo.run(failing(0.5), out=tmp_path / "some")
+    assert told[0].filename == __file__
     assert 0 < result.failures()[0] < len(result.observations)
     assert f"{result.failures()[0]} failed" in repr(result)
     with pytest.raises(fedbo.RunError, match=r"^(\d+) of \1 evaluations failed; .*too small; all that was") as raised:

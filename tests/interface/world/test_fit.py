@@ -199,8 +199,10 @@ def test_a_wrong_log_is_one_line(text: str, tmp_path: Path, capsys: pytest.Captu
 def test_what_cannot_be_fitted_is_one_line(known_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "log.csv"
     log.write_text("duration\n1\n")
+    (tmp_path / "log.txt").write_text("duration\n1\n")
     for arguments, words in {
         (str(tmp_path / "none.csv"),): "is not there",
+        (str(tmp_path / "nowhere"),): "is not there",
         (str(tmp_path / "log.txt"),): "ends in '.txt'",
         (str(tmp_path),): "is no finished run",
         (str(known_run), "--algorithm", "ts"): "has no algorithm 'ts'; there are: fts",

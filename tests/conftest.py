@@ -59,6 +59,24 @@ def forks() -> Iterator[Any]:
     made.close()
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the figure and the report that a run ends with, for tests that open neither: a small run takes less time.
+
+    Those that a test asks for itself, with a path or a kind, are drawn.
+    """
+    from fedbo.page import page
+    from fedbo.results.result import Result
+
+    plot, report = Result.plot, page.write_report
+
+    def plot_if_asked(result: Result, *choices: Any, **more: Any) -> Any:
+        return plot(result, *choices, **more) if choices or more else result.directory / "overview.png"
+
+    monkeypatch.setattr(Result, "plot", plot_if_asked)
+    monkeypatch.setattr(page, "write_report", lambda results, path, *agents: report(results, path, *agents) if agents else path)
+
+
 @pytest.fixture(scope="session")
 def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Ray on this machine, started at most once; whatever runs inside uses it."""

@@ -132,7 +132,7 @@ def _imports(tree: ast.AST, later: bool = False) -> Iterator[Import]:
             yield from (Import(f"{'.' * node.level}{node.module or ''}.{alias.name}", later) for alias in node.names)
         else:
             inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            typing = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
             yield from _imports(node, later or inside or typing)
 
 

@@ -66,7 +66,12 @@ def test_two_agents_find_the_joint_optimum_in_all_of_the_acceptance_tests(name: 
 
 
 @pytest.mark.parametrize(
-    ("acquisition", "term"), [*((name, "inside") for name in ACQUISITIONS), ("ei", "added"), ("pi", "added")]
+    ("acquisition", "term"),
+    [
+        *(pytest.param(name, "inside", marks=[pytest.mark.long] * (name not in ("lcb", "ei"))) for name in ACQUISITIONS),
+        pytest.param("ei", "added", marks=pytest.mark.long),
+        ("pi", "added"),
+    ],
 )
 def test_every_acquisition_comes_near_a_joint_optimum(acquisition: str, term: str) -> None:
     trace = bench.run(ADMMToy(), "admm_consensus", 1, 20, initial=3, rho=2.0, acquisition=acquisition, term=term)
@@ -295,7 +300,13 @@ def test_as_many_decisions_evaluate_as_are_asked_for(tmp_path: Path) -> None:
     assert [(row["agent"], row["step"]) for row in rows] == [(agent, step) for agent in range(3) for step in (1, 2)]
 
 
-@pytest.mark.parametrize("mode", sorted(MODES.keys() - {"barrier"}))
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(mode, marks=[pytest.mark.long] * (mode not in ("buffered", "first_k")))
+        for mode in sorted(MODES.keys() - {"barrier"})
+    ],
+)
 def test_every_exchange_mode_carries_it_to_its_end(mode: str, tmp_path: Path) -> None:
     exchange: dict[str, Any] = {"mode": mode}
     exchange |= {name: value for name, value in {"k": 2, "late": "carry"}.items() if hasattr(MODES[mode], name)}

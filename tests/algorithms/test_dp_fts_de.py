@@ -113,7 +113,15 @@ def test_a_region_without_agents_weights_all_alike() -> None:
 
 
 @pytest.mark.parametrize("coordinates", ["plain", "arcsine"])
-@pytest.mark.parametrize(("dim", "count", "side"), [(1, 1, 4001), (1, 5, 4001), (2, 4, 201), (2, 7, 201), (3, 4, 41)])
+@pytest.mark.parametrize(
+    ("dim", "count", "side"),
+    [
+        (1, 5, 4001),
+        (2, 7, 201),
+        (3, 4, 41),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in ((1, 1, 4001), (2, 4, 201))),
+    ],
+)
 def test_the_maximiser_finds_the_top_of_the_piecewise_function(dim: int, count: int, side: int, coordinates: str) -> None:
     """It is never below the best of a dense grid, and its value is that of the function at its point; seeds 0..3."""
     axes = np.meshgrid(*[np.linspace(0, 1, side)] * dim, indexing="ij")

@@ -107,6 +107,20 @@ def paired(*values: Sequence[Any]) -> list[Any]:
     ]
 
 
+def thinned(modes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """Give every pair as parameters; all are `long` but one of each mode, and the values take turns."""
+    return [
+        pytest.param(
+            mode,
+            value,
+            marks=[] if number % len(values) == place else pytest.mark.long,
+            id=f"{mode.mode}{'-carry' * (mode.accepts_late and mode.is_synchronous)}-{value}",
+        )
+        for number, mode in enumerate(modes)
+        for place, value in enumerate(values)
+    ]
+
+
 def modes(**settings: Any) -> list[Any]:
     """Give every exchange mode of the catalogue, with what it has of these settings, and each `late` where it has that."""
     found = []

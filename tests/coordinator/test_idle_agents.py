@@ -136,7 +136,7 @@ def test_who_reports_after_the_last_round_closes_no_other() -> None:
 
 @every_mode_with_rounds
 def test_whatever_goes_wrong_what_must_hold_holds(exchange: Exchange) -> None:
-    @profile(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None, max_examples=10)
+    @profile(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None, max_examples=4)
     @given(settings(), st.sampled_from(["fraction", "speed"]), st.sampled_from([0.3, 0.6, 1.0]))
     def holds(setting: Setting, who: str, share: float) -> None:
         assume(setting.algorithm.queries is not None)
@@ -165,7 +165,7 @@ def test_an_agent_that_was_never_asked_costs_next_to_nothing_and_no_event() -> N
     assert (many - few) / 20_000 < 200
 
 
-@pytest.mark.parametrize(("observations", "most"), [(2, 7_000), (20, 10_000)])
+@pytest.mark.parametrize(("observations", "most"), [pytest.param(2, 7_000, marks=pytest.mark.long), (20, 10_000)])
 def test_an_active_agent_costs_at_most_10_kilobytes_with_20_observations_and_100_features(observations: int, most: int) -> None:
     """As above, without the rows that the next snapshot writes; features on which nothing is fitted have no M x M matrix."""
     own = TS(surrogate="features", features=100, length_scale=0.2)

@@ -105,6 +105,7 @@ def race(n: int, k: int, b: int) -> tuple[float, dict[int, float]]:
     return mean, law
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_with_late_messages_dropped_a_round_waits_for_the_kth_of_those_who_began_it(k: int) -> None:
     """A Markov chain in the number of those who begin a round, solved exactly. Seed 5, means of 40 batches, |z| < 4.3."""
@@ -205,6 +206,7 @@ def test_bytes_take_their_time_on_each_link() -> None:
     assert times[42, 42] - times[42, 6] == pytest.approx(4 * 36 * 8 / 64)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("p", [pytest.param(0.2, marks=pytest.mark.long), 0.7])
 def test_the_transmissions_of_a_message_are_geometric(p: float) -> None:
     """Mean 1 / (1 - p) and P(1) = 1 - p; the time to arrive is theirs. Seed 10, |z| < 4.3 for each of the two."""

@@ -106,6 +106,7 @@ def follow(page: str) -> str | None:
     return None
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("page", HERE)
 def test_a_tutorial_can_be_followed(page: str, folder: Path) -> None:
     if missing := follow(page):

@@ -165,8 +165,14 @@ def test_a_turned_function_keeps_its_peak_on_a_circle_about_a_common_pivot() -> 
     assert np.linalg.norm(tops - peak, axis=1).min() > 0.0
 
 
-@pytest.mark.parametrize("family", ["same", "shift", "mixture"])
-@pytest.mark.parametrize("declared", [Garland, DoubleSine, Himmelblau, Ackley, Rastrigin, Hartmann, Branin])
+@pytest.mark.parametrize(
+    ("declared", "family"),
+    [
+        pytest.param(declared, family, marks=[pytest.mark.long] * (number % 3 != place))
+        for number, declared in enumerate((Garland, DoubleSine, Himmelblau, Ackley, Rastrigin, Hartmann, Branin))
+        for place, family in enumerate(("same", "shift", "mixture"))
+    ],
+)
 def test_scaled_rewards_lie_between_zero_and_one_with_their_noise(declared: Any, family: str) -> None:
     federation = declared(agents=3, family=family, scaled=True, half_width=0.1)
     rng = Streams(4).rng("noise")

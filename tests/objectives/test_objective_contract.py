@@ -25,6 +25,8 @@ from fedbo.testing.objective_contract import built, check_federation, noise, poi
 from fedbo.tuning.spaces import written_space
 
 NAMES = list(federations())
+# Those that take long and are of a kind with others: more settings of one data set, or wearables as `har`.
+COSTLY = {"landmine_auc", "wisdm"}
 SAMPLE_MODULE = "sample_function_of_the_contract"
 SAMPLE_TABLE = "FEDBO_SAMPLE_TABLE_OF_THE_CONTRACT"  # where it lies, also for a fresh process
 SAMPLE = "def hill(x, agent):\n    return -((x[0] - 0.1 * agent) ** 2) - x[1]\n"
@@ -85,7 +87,7 @@ def test_settings_can_be_read_from_plain_values(name: str) -> None:
     assert adapter.validate_python(plain) == made(name)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in COSTLY)) for name in NAMES])
 def test_a_federation_keeps_to_the_contract(name: str) -> None:
     try:
         check_federation(made(name))

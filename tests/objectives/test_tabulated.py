@@ -113,8 +113,8 @@ def test_no_evaluation_exceeds_the_best_value_and_some_point_reaches_it(branin: 
         one = twin(branin, agent, interpolation)
         own = [row for row in rows if row["agent"] == agent]
         best = max(own, key=lambda row: row["value"])
-        about = np.clip(np.array(best["u"]) + 0.02 * (uniform(300) - 0.5), 0.0, 1.0)
-        seen = [value(one, x) for x in from_unit(BRANIN_BOX, np.vstack([uniform(300), about]))]
+        about = np.clip(np.array(best["u"]) + 0.02 * (uniform(80) - 0.5), 0.0, 1.0)
+        seen = [value(one, x) for x in from_unit(BRANIN_BOX, np.vstack([uniform(80), about]))]
         assert max(seen) <= one.best_value <= best["value"]
         assert min(seen) >= min(row["value"] for row in own)
         assert max(value(one, row["x"]) for row in own) == one.best_value

@@ -58,7 +58,7 @@ def whitened(samples: Array, mean: Array, spread: Array) -> Array:
     return np.asarray(np.linalg.solve(np.linalg.cholesky(spread), (samples - mean).T))
 
 
-@pytest.mark.parametrize("beta", [1.0, 2.0])
+@pytest.mark.parametrize("beta", [pytest.param(1.0, marks=pytest.mark.long), 2.0])
 def test_pathwise_draws_have_the_exact_posterior_covariance(beta: float) -> None:
     # Law: with fresh unnormalised features every draw has exactly the posterior mean and beta^2 times its covariance
     # (it is not quite Gaussian). 4,000 draws, seed 5: entries of the whitened covariance have standard error below

@@ -113,6 +113,7 @@ def test_the_laws_notice_tables_that_break_them(tmp_path: Path) -> None:
     assert tables(tmp_path / "run").keys() >= {"events", "observations"}
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 def test_random_studies_give_the_same_bytes_in_packed_actors(tmp_path: Path, ray_session: None) -> None:

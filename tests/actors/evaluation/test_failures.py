@@ -23,7 +23,7 @@ from fedbo.settings.exits import ExitError, ends_process, exits_as_errors
 
 HOSTINGS: list[Any] = [
     {},
-    pytest.param({"hosting": {"kind": "packed", "workers": 2}}, marks=[pytest.mark.ray, pytest.mark.slow]),
+    pytest.param({"hosting": {"kind": "packed", "workers": 2}}, marks=[pytest.mark.ray, pytest.mark.slow, pytest.mark.long]),
     pytest.param({"hosting": {"kind": "inline", "workers": 2}}, marks=pytest.mark.long),
     pytest.param({"hosting": {"kind": "dedicated"}}, marks=pytest.mark.long),
     pytest.param({"hosting": {"kind": "dedicated"}, "timing": {"clock": "wall"}}, marks=pytest.mark.long),

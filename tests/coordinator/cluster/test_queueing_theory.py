@@ -89,6 +89,7 @@ def test_waiting_times_are_those_of_erlang(workers: int, rate: float, tmp_path: 
     assert abs((waits(ran) > 0).mean() - erlang_c(workers, rate)) < 0.06
 
 
+@pytest.mark.long
 def test_waiting_times_for_equal_lengths_are_those_of_pollaczek_and_khinchine(tmp_path: Path) -> None:
     """In M/D/1 the mean wait is rho / (2 (1 - rho)) lengths, half of that in M/M/1."""
     ran = one_each(tmp_path, equal(1), 0.6, Constant(1.0), 2000, seed=2)

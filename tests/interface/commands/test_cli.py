@@ -61,6 +61,7 @@ def test_run_prints_a_summary_with_errors_and_differences_and_where_everything_i
     assert (tmp_path / "run" / "overview.png").stat().st_size > 10_000
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_run_with_format_json_prints_one_object_and_nothing_else(
     capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
 ) -> None:
@@ -75,6 +76,7 @@ def test_run_with_format_json_prints_one_object_and_nothing_else(
     }
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_run_takes_overrides_and_refuses_a_directory_that_is_not_empty(
     capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
 ) -> None:
@@ -107,6 +109,7 @@ def test_a_failing_objective_ends_the_run_with_one_line_and_its_own_code(
     assert "agent 0" in line
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_failing_evaluations_are_counted_and_named_and_a_study_of_nothing_else_has_failed(
     capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
 ) -> None:
@@ -130,7 +133,7 @@ def test_ctrl_c_keeps_what_was_done_and_says_where(study: str, tmp_path: Path) -
         deadline = time.monotonic() + 60
         while not (folder / "study.toml").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
-        time.sleep(0.5)
+        time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     finally:

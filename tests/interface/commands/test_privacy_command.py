@@ -77,7 +77,7 @@ FTS = "algorithm.dp_fts_de."
 @pytest.mark.parametrize(
     "sets",
     [
-        [],
+        pytest.param([], marks=pytest.mark.long),
         pytest.param(["exchange={mode='first_k', k=5}"], marks=pytest.mark.long),
         [f"{FTS}quantile=0.5", f"{FTS}count_noise=9.0", "privacy.deltas=[1e-5]"],
         pytest.param([f"{FTS}sampling=fixed", f"{FTS}regions=1"], marks=pytest.mark.long),

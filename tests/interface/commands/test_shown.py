@@ -126,7 +126,6 @@ def test_names_hold_nothing_that_acts_on_a_terminal(name: str) -> None:
 
 WRITES = [  # a fork, a twin and replays write into new folders
     ["plot", "RUN"],
-    ["plot", "RUN", "--kind", "curves"],
     ["report", "RUN"],
     ["export", "RUN"],
     ["fit", "RUN", "--out", "RUN"],

@@ -95,6 +95,7 @@ def test_a_method_that_declares_nothing_is_taken_to_use_its_horizon(monkeypatch:
     assert "'random' does not say whether it uses the budget; let its class have horizon_use" in why_not_extended(table)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_replicates_and_algorithms_are_added_and_what_was_run_is_not_run_again(tmp_path: Path) -> None:
     run, more = tmp_path / "run", [{"name": "hct"}, {"name": "random", "label": "again"}]
     fedbo.run(STUDY, out=run)

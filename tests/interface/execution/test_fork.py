@@ -54,7 +54,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ({"mode": "barrier"}, PRIVATE),
         pytest.param({"mode": "deadline", "length": 1.5, "late": "carry"}, TROUBLE, marks=pytest.mark.long),
-        ({"mode": "first_k", "k": 2}, {"evaluation": {"parallel": 2, "prefetch": 1}}),
+        pytest.param({"mode": "first_k", "k": 2}, {"evaluation": {"parallel": 2, "prefetch": 1}}, marks=pytest.mark.long),
         pytest.param({"mode": "buffered", "k": 2}, {}, marks=pytest.mark.long),
         pytest.param({"mode": "immediate"}, TROUBLE, marks=pytest.mark.long),
     ],

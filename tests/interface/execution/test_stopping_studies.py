@@ -73,8 +73,11 @@ def test_the_replay_finds_a_verdict_and_a_promotion_that_do_not_follow(tmp_path:
 
 @pytest.mark.parametrize(
     ("stopping", "exchange"),
-    list(zip(SHARING, ({}, {"mode": "barrier"}, {"mode": "buffered", "k": 2}), strict=True)),
-    ids=["asha immediate", "promote barrier", "hyperband buffered"],
+    [
+        pytest.param(SHARING[0], {}, id="asha immediate", marks=pytest.mark.long),
+        pytest.param(SHARING[1], {"mode": "barrier"}, id="promote barrier"),
+        pytest.param(SHARING[2], {"mode": "buffered", "k": 2}, id="hyperband buffered", marks=pytest.mark.long),
+    ],
 )
 def test_verdicts_by_quantiles_of_all_sites_follow_from_what_was_delivered_when(
     stopping: dict[str, Any], exchange: dict[str, Any], tmp_path: Path

@@ -250,7 +250,9 @@ def test_optima_show_every_agents_best_point_and_rank_the_agents(make: Make) -> 
     )
 
 
-@pytest.mark.parametrize(("dimensions", "panels"), [(1, 1), (3, 3), (5, 6)])
+@pytest.mark.parametrize(
+    ("dimensions", "panels"), [*(pytest.param(*one, marks=pytest.mark.long) for one in ((1, 1), (5, 6))), (3, 3)]
+)
 def test_optima_of_another_number_of_parameters_are_drawn_in_pairs(dimensions: int, panels: int, tmp_path: Path) -> None:
     study = {
         "study": {"name": "bowl"},

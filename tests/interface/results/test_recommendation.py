@@ -13,6 +13,7 @@ import fedbo
 from fedbo.reports.recommendation import BestConfiguration, best_configurations, best_table
 from fedbo.results.result import Result
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 OPTIMA = (0.2, 0.4, 0.9)  # of the agents; the mean of the three parabolas is least at 0.5
 
 

@@ -54,7 +54,10 @@ def observations(study: Study, folder: Path) -> Any:
     return fedbo.run(study, out=folder).observations.to_pandas()
 
 
-@pytest.mark.parametrize("exchange", MODES, ids=lambda mode: str(mode["mode"]))
+@pytest.mark.parametrize(
+    "exchange",
+    [pytest.param(mode, id=mode["mode"], marks=[pytest.mark.long] * (place not in (0, 2))) for place, mode in enumerate(MODES)],
+)
 def test_agents_have_the_budgets_and_the_spans_of_their_groups(exchange: dict[str, Any], tmp_path: Path) -> None:
     found = observations(load_study(document(group=GROUPS, exchange=exchange)), tmp_path / "run")
     for label in ("fts", "random"):

@@ -78,6 +78,7 @@ def test_of_a_long_axis_the_table_has_some_fidelities_and_between_them_it_is_lin
         assert one.evaluate_at(x, fidelity, RNG) == pytest.approx(np.interp(fidelity, (low, high), ends), rel=1e-12)
 
 
+@pytest.mark.long
 def test_a_table_goes_on_to_the_same_bits_and_its_costs_count_in_its_fingerprint(table: Path, tmp_path: Path) -> None:
     for points in (20, 64):
         fedbo.tabulate("learning_curves", overrides=SETTINGS, points=points, out=tmp_path / "t")

@@ -87,7 +87,7 @@ def check_against_one_folder(tmp_path: Path, seed: int, steps: int) -> dict[str,
     return between.done
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in (3, 4, 5))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3, 4, 5))])
 def test_badly_synchronised_copies_come_to_what_one_folder_comes_to(seed: int, tmp_path: Path) -> None:
     done = check_against_one_folder(tmp_path, seed, 4)
     assert all(done[kind] for kind in ("late", "cut", "doubled", "whole"))

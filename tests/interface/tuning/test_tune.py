@@ -33,8 +33,9 @@ HERE = Path(__file__).parent
 def test_sites_tune_together_and_leave_what_a_simulation_leaves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[Evaluation] = []
     out = tmp_path / "run"
+    # Three evaluations at once on four processors: two of one site always overlap, in one process less than four would need.
     result = fedbo.tune(
-        tuned_functions.meeting, SPACE, 2, iterations=6, parallel=2, metric="loss", mode="min", resources={"CPU": 0.5},
+        tuned_functions.meeting, SPACE, 2, iterations=6, parallel=2, metric="loss", mode="min", resources={"CPU": 1.3},
         callbacks=[seen.append], out=out, algorithm={"name": "fts", "p": 0.5},
     )  # fmt: skip
     rows = result.observations.to_pylist()

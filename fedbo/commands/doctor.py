@@ -49,7 +49,7 @@ def _packages() -> Iterator[Finding]:
     yield Finding("packages", "broken" if wrong else "ok", wrong or f"all {len(needed)} that are needed", remedy)
     for extra, packages in extras.items():
         lacking = [*_lacking(packages)[0], *_lacking(packages)[1]]
-        remedy = f"only if wanted: pip install 'fedbo[{extra}]'" if lacking else ""
+        remedy = f"only if wanted: pip install {' '.join(map(repr, lacking))}" if lacking else ""
         yield Finding(f"extra {extra}", "missing" if lacking else "ok", ", ".join(lacking or packages), remedy)
 
 

@@ -50,7 +50,7 @@ def export(
     try:
         from fedbo.tuning.optuna_export import RunChoice, export_to_optuna
     except ImportError:
-        raise ResultError("--to optuna needs Optuna; install it with: pip install 'fedbo[optuna]'") from None
+        raise ResultError("--to optuna needs Optuna; install it with: pip install optuna") from None
     path = out or folder / f"{to}.journal"
     names = export_to_optuna(result, path, RunChoice(algorithm, None if replicate < 0 else replicate))
     print(f"{path}: {len(names)} studies; look at them with: optuna-dashboard {path}")

@@ -53,7 +53,7 @@ def bits(agent: int) -> list[str]:
 @pytest.fixture
 def torch() -> Iterator[Any]:
     """Give PyTorch, and put its number of threads and its own stream back afterwards; skip where it is not installed."""
-    module = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'fedbo[torch]'")
+    module = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
     if NO_DATA:
         pytest.skip("QMNIST is not here: see `fedbo data list`")
     threads, state = module.get_num_threads(), module.get_rng_state()
@@ -102,7 +102,7 @@ def test_the_pixels_are_scaled_by_their_mean_and_deviation() -> None:
 
 def test_without_pytorch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(LibraryMissing, match=r"'writers' .* not installed: pip install 'fedbo\[torch\]'"):
+    with pytest.raises(LibraryMissing, match=r"'writers' .* PyTorch; install it with: pip install torch"):
         hand(0)
 
 

@@ -7,30 +7,29 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 LONGEST = 65_536  # characters that are kept of one evaluation
 
 
-class SentText(str):
+class SentText(NamedTuple):
     """What an objective printed in a process of its own, which sends it at once: it may be ended before it returns."""
+
+    text: str
+    error: bool  # to standard error
 
 
 class KeptText:
-    """A stream that keeps what is written to it, up to `LONGEST` characters, and passes it on to the stream `below`."""
+    """The first `LONGEST` characters that an evaluation prints, to both standard streams, in their order."""
 
-    def __init__(self, below: TextIO) -> None:
-        self.below, self._parts, self._length = below, list[str](), 0
+    def __init__(self) -> None:
+        self._parts, self._length = list[str](), 0
 
-    def write(self, text: str) -> int:
-        """Write a text."""
+    def add(self, text: str) -> None:
+        """Keep a text, as far as there is room."""
         if self._length < LONGEST:
             self._parts.append(text[: LONGEST - self._length])
         self._length += len(text)
-        return self.below.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.below, name)
 
     @property
     def text(self) -> str:
@@ -39,14 +38,30 @@ class KeptText:
         return "".join(self._parts) + (f"\n… and {more:,} more characters" if more > 0 else "")
 
 
+class _KeepingStream:
+    """A stream that keeps what is written to it, and passes it on to the stream `below`."""
+
+    def __init__(self, kept: KeptText, below: TextIO) -> None:
+        self.below, self._kept = below, kept
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        self._kept.add(text)
+        return self.below.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.below, name)
+
+
 @contextmanager
 def contained() -> Iterator[KeptText]:
     """Contain an evaluation."""
     with contextlib.suppress(FileNotFoundError):  # the working directory may have been removed
         before = os.getcwd()
-    kept = KeptText(sys.stdout)
+    kept = KeptText()
+    out, error = (_KeepingStream(kept, stream) for stream in (sys.stdout, sys.stderr))
     try:
-        with contextlib.redirect_stdout(kept):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
             yield kept
     finally:
         with contextlib.suppress(OSError, UnboundLocalError):

@@ -36,15 +36,15 @@ _sending = threading.Lock()  # an objective may print in several threads
 
 
 class _SendingStream(io.TextIOBase):
-    """The standard output of that process."""
+    """Standard output of that process, or with `error` standard error."""
 
-    def __init__(self, sink: IO[bytes]) -> None:
-        self._sink, self._left = sink, LONGEST
+    def __init__(self, sink: IO[bytes], error: bool) -> None:
+        self._sink, self._error, self._left = sink, error, LONGEST
 
     def write(self, text: str) -> int:
         """Send a text, as far as it would be kept."""
         if self._left > 0:
-            send(self._sink, SentText(text[: self._left]))
+            send(self._sink, SentText(text[: self._left], self._error))
             self._left -= len(text)
         return len(text)
 
@@ -83,7 +83,9 @@ class Isolated:
             if agent not in self._sent:
                 send(process.stdin, (agent, objective, None, streams))
                 self._sent.add(agent)
-                receive(process.stdout)  # it is known there: the limit is for evaluations, not for imports
+                # The objective is known there at the first answer: the limit is for evaluations, not for imports.
+                while isinstance(found := receive(process.stdout), SentText):  # a module may print as it is imported
+                    _print(found)
             send(process.stdin, (agent, None, (x, pulls, fidelity), streams))
             found = self._result(process, 1 if pulls is None else pulls.times, said)
         except (EOFError, BrokenPipeError):
@@ -143,13 +145,17 @@ class Isolated:
             while until is None or selector.select(max(0.0, until - time.monotonic())):
                 found = receive(pipe)
                 if isinstance(found, SentText):
-                    sys.stdout.write(found)
+                    _print(found)
                     continue
                 if not isinstance(found, Report):
                     return found
                 said.append(found)
                 send(back, answer(found))
         return None
+
+
+def _print(sent: SentText) -> None:
+    (sys.stderr if sent.error else sys.stdout).write(sent.text)
 
 
 def send(pipe: IO[bytes], value: Any) -> None:
@@ -189,7 +195,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what programs that the objective starts print is no answer
-    sys.stdout = printed = _SendingStream(sink)
+    sys.stdout, sys.stderr = printed = _SendingStream(sink, error=False), _SendingStream(sink, error=True)
     send(sink, "ready")
 
     def ask(report: Report) -> Answer:
@@ -209,7 +215,8 @@ def main() -> None:
             continue
         try:
             x, pulls, fidelity = point
-            printed.begin()
+            for stream in printed:
+                stream.begin()
             with answered_by(ask):
                 found = evaluate(objectives[agent], x, streams, pulls, fidelity)
             send(sink, found)

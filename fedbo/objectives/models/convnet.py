@@ -47,7 +47,7 @@ def require_torch(objective: str) -> None:
     """Refuse to go on without PyTorch: LibraryMissing. It is looked for only, since its import takes two seconds."""
     if find_spec("torch") is None:
         raise LibraryMissing(
-            f"the objective {objective!r} trains its networks with PyTorch, which is not installed: pip install 'fedbo[torch]'"
+            f"the objective {objective!r} trains its networks with PyTorch; install it with: pip install torch"
         )
 
 

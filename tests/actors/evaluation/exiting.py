@@ -99,6 +99,14 @@ def prints(x: Any, agent: int) -> float:
     return float(x[0])
 
 
+def warns(x: Any) -> float:
+    """Print to both standard streams, and from a program that is not kept."""
+    print("to output")
+    print("to error", file=sys.stderr)
+    os.system("echo a program of it")
+    return float(x[0])
+
+
 def dies(x: Any) -> float:
     print("begun", end="")
     os._exit(7)

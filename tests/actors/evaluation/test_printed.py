@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -72,6 +73,31 @@ def test_a_process_of_its_own_sends_what_is_printed_before_it_dies(capsys: pytes
     finally:
         isolated.close()
     assert capsys.readouterr().out == "begun"
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_both_standard_streams_are_kept_and_programs_that_an_objective_starts_are_not(
+    isolate: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = fedbo.run(study("warns", hosting={"isolate": isolate}), out=tmp_path / "run")
+    assert {row["text"] for row in result.printed.to_pylist()} == {"to output\nto error\n"} and len(result.printed) == 4
+    said = capsys.readouterr()
+    assert said.out.count("to output") == said.err.count("to error") == 4, "each is passed on to its own stream"
+
+
+def test_a_module_that_prints_as_it_is_imported_disturbs_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "talkative.py").write_text("print('imported')\ndef f(x):\n    return float(x[0])\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    function = importlib.import_module("talkative").f
+    isolated = Isolated(30.0, None)
+    try:
+        objective = PythonFunction(function, (0.0,), (1.0,)).objective(0, *[np.random.default_rng(0)] * 2)
+        assert isolated.evaluate(0, objective, np.array([0.5]), Streams(0)) == (0.5, 0.5)
+    finally:
+        isolated.close()
+    assert capsys.readouterr().out == 2 * "imported\n"
 
 
 def test_no_more_is_kept_than_a_user_reads(monkeypatch: pytest.MonkeyPatch) -> None:

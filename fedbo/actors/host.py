@@ -221,6 +221,12 @@ class Host:
         self.commit(commits)
         return self._write(partial(self._storage.write_snapshot, self.agents, number, whole))
 
+    def write_checkpoints(self) -> None:
+        """Write the checkpoint that each agent keeps in real time."""
+        assert self._storage is not None
+        for agent in self.agents.every():
+            self._storage.write_own(agent)
+
     def finish(self, commits: Commits, number: int, kind: str, counted: Mapping[int, int] | None = None) -> dict[str, str]:
         """Write all rows that are left as tables of this kind, and in real time all evaluations too; give names and SHA-256.
 

@@ -105,7 +105,7 @@ class AgentProcesses:
             if self.disclosures.is_needed:
                 self.disclosures.record(state, agent.number, payload, now)
             effects = self._network.send_up(state, message, now)
-        if agent.number not in self._targets or self._is_last(state, agent, number):
+        if agent.number not in self._targets or self.is_last(state, agent, number):
             return effects + self._end(state, agent, now)
         is_empty = number > 0 and report.queries == 0
         if is_empty and not self._synchronous and agent.inbox:
@@ -135,7 +135,7 @@ class AgentProcesses:
         """Say whether a message of an agent is under way without rounds: what becomes of it says all that the agent could."""
         return not self._synchronous and bool(agent.unacknowledged)
 
-    def _is_last(self, state: CoreState, agent: AgentRecord, step: int) -> bool:
+    def is_last(self, state: CoreState, agent: AgentRecord, step: int) -> bool:
         """Say whether an agent's budget ends with this step.
 
         Where it counts evaluations, a step may also be spent waiting; twice as many steps are the end of waiting in vain.
@@ -168,7 +168,7 @@ class AgentProcesses:
             return [After(absence, AgentAvailable(agent.number))]
         # Under a barrier an absence costs this iteration, whatever the algorithm sends, so that budgets stay comparable.
         agent.step = step
-        if self._is_last(state, agent, step):
+        if self.is_last(state, agent, step):
             return self._end(state, agent, now)
         if not self._sends(step):
             return [After(absence, AgentAvailable(agent.number))]

@@ -1,16 +1,29 @@
-"""What a run evaluated before, from its table, for one that makes the same evaluations again: they are looked up."""
+"""What a run evaluated before, from its tables: for one that makes it again, and for a replay in real time."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord
+from fedbo.actors.storage.rows import RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.actors.task import Task
+from fedbo.coordinator.errors import ReplayError
 from fedbo.coordinator.runtime.actor import Run
+from fedbo.coordinator.runtime.engine import EXTENDED, RecordedEvent
+from fedbo.execution.jobs import runs
+from fedbo.study.study import Study, load_study
+
+_COLUMNS = {"record": list(RecordedEvent._fields), "evaluations": list(EvaluationRecord._fields)}
 
 
 def recall_evaluations(observations: pa.Table, run: Run) -> None:
@@ -42,3 +55,40 @@ def _records(observations: pa.Table, run: Run) -> list[EvaluationRecord]:
         if error is None:
             found.append(EvaluationRecord(agent, number, x, value, score, 0.0, 0.0, None, pulls, None))
     return found
+
+
+class RealTimeRecord:
+    """The record of a study in real time, in its directory or that of a copy, with every budget that the study has had."""
+
+    def __init__(self, directory: Path, study: Study, manifest: Mapping[str, Any]) -> None:
+        self._directory = directory
+        budgets = [entry["budget"] for entry in manifest.get("extended", ()) if "budget" in entry]
+        document = study.document()
+        every = [*budgets, document["budget"]]
+        self._studies = [
+            study if budget == document["budget"] else load_study({**document, "budget": budget}, trust=True, derived=True)
+            for budget, _ in groupby(every)
+        ]
+
+    def of(self, run: Run) -> tuple[list[Run], list[RecordedEvent], list[EvaluationRecord]]:
+        """Return a run with each budget that it has had, its events, and its evaluations; ReplayError without a record."""
+        record = [RecordedEvent(*row) for row in self._recorded("record", run.key)]
+        evaluations = [EvaluationRecord(*row) for row in self._recorded("evaluations", run.key)]
+        count = 1 + sum(recorded.number == EXTENDED for recorded in record)
+        segments = [_same(run, study) for study in self._studies[-count:]]
+        return segments, record, evaluations
+
+    def _recorded(self, kind: str, key: RunKey) -> Iterator[tuple[Any, ...]]:
+        path = self._directory / f"{kind}.parquet"
+        if not path.is_file():
+            raise ReplayError(f"'{self._directory}': was run in real time and has no {path.name}, so it cannot be replayed")
+        table = read_table(path)
+        for column, value in zip(key._fields, key, strict=True):
+            table = table.filter(pc.equal(table[column], value))
+        return zip(*(table[name].to_pylist() for name in _COLUMNS[kind]), strict=True)
+
+
+def _same(run: Run, study: Study) -> Run:
+    """Return the run of a study that has the key of another one, in its place and in this process."""
+    (found,) = (one for one in runs(study, run.folder) if one.key == run.key)
+    return replace(found, hosting="inline")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
 from fedbo.actors.storage.sealed import Damaged, check_file, sha256_of
-from fedbo.algorithms.base import Anytime
-from fedbo.coordinator.runtime.actor import Run
+from fedbo.algorithms.base import Anytime, Waiting
+from fedbo.coordinator.runtime.actor import Coordinator, Run
+from fedbo.coordinator.runtime.replaying import extend_run
 from fedbo.execution.directory import KEPT
-from fedbo.execution.earlier import recall_evaluations
+from fedbo.execution.earlier import RealTimeRecord, recall_evaluations
+from fedbo.execution.jobs import learnings, runs
 from fedbo.results.manifest import STUDY, back
 from fedbo.study.document import StudyError, one_line
 from fedbo.study.study import Study, load_study
@@ -30,7 +33,7 @@ def extended_study(before: Study, path: Path, overrides: Sequence[str], added: S
     if added:
         document = more.document()
         more = load_study({**document, "algorithm": [*document["algorithm"], *added]}, trust=True, derived=True)
-    for line in _not_extended(before, more):
+    for line in why_no_extension(before, more):
         raise StudyError(f"--set {line}")
     return more
 
@@ -47,8 +50,8 @@ def runs_to_keep(before: Study, after: Study, work: Sequence[Run]) -> set[RunKey
     return {run.key for run in work if run.key.algorithm in before.labels and run.key.replicate < before.study.replicates}
 
 
-def _not_extended(before: Study, after: Study) -> list[str]:
-    """Say what keeps a study from being an extension of another one, in lines that begin with the key."""
+def why_no_extension(before: Study, after: Study) -> list[str]:
+    """List what keeps a study from being an extension of another one, in lines that begin with the key."""
     old, new = before.document(), after.document()
     if before.privacy.deltas is None:  # they are chosen with the first private algorithm
         new.get("privacy", {}).pop("deltas", None)
@@ -85,9 +88,9 @@ def _algorithms(before: Study, after: Study) -> list[str]:
 def _budget(before: Study, after: Study) -> list[str]:
     """Say which budget is none that the run would go on with."""
     old, new = before.budget, after.budget
-    if before.timing.clock == "wall":
-        remedy = "begin another one with its points: start = the run, in fedbo.tune or [agents.history]"
-        return [f"budget: a run in real time does not happen again, so it cannot be extended; {remedy}"]
+    if before.timing.clock == "wall" and (why := _why_not_continued(before)):
+        remedy = "start another one from what it observed: start = the run, in fedbo.tune or [agents.history]"
+        return [f"budget: a run in real time {why} cannot be extended; {remedy}"]
     if before.privacy.secure_noise:
         return ["budget: the key of the run's secure noise is gone, so it cannot be extended; run it again"]
     if old.pulls != new.pulls:
@@ -102,6 +105,29 @@ def _budget(before: Study, after: Study) -> list[str]:
             said = "had none" if was is None else f"had {one_line(was)}"
             return [f"budget.{key}={one_line(now)}: would have ended the run earlier, which {said}; give a larger one"]
     return _users_of_horizon(before) if old.iterations != new.iterations else []
+
+
+def _why_not_continued(study: Study) -> str:
+    """Return what keeps the agents of a run in real time from another step once they have ended; empty where nothing does."""
+    if study.fault:
+        return "with planned faults"
+    if study.availability.model != "always" or any(group.availability is not None for group in study.group):
+        return "with absences"
+    if any(isinstance(table.make(), Waiting) for table in study.algorithm):
+        return "in which agents wait for each other"
+    return "in which agents are idle between rounds" if study.exchange.make().selection.idles else ""
+
+
+def continue_runs(directory: Path, manifest: Mapping[str, Any], before: Study, after: Study) -> None:
+    """Leave the runs of a study in real time, which have ended, as ones that were interrupted, with a larger budget."""
+    parts = directory / "parts"
+    for job in learnings(after, parts):
+        Coordinator().learn(job)
+    record = RealTimeRecord(directory, before, manifest)
+    longer = {run.key: run for run in runs(after, parts)}
+    for run in runs(before, parts):
+        segments, events, evaluations = record.of(run)
+        extend_run([*segments, replace(longer[run.key], hosting="inline")], events, evaluations)
 
 
 def _users_of_horizon(study: Study) -> list[str]:

@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
-from fedbo.coordinator.errors import ReplayError
-from fedbo.coordinator.runtime.actor import Coordinator, Run
-from fedbo.coordinator.runtime.engine import RecordedEvent
+from fedbo.coordinator.runtime.actor import Coordinator
+from fedbo.coordinator.runtime.replaying import replay_run
 from fedbo.execution.directory import discard_parts, gather, new_directory, new_manifest
+from fedbo.execution.earlier import RealTimeRecord
 from fedbo.execution.jobs import learnings, runs
 from fedbo.results.manifest import STUDY, back, check_tables, read_manifest, write_manifest
 from fedbo.settings.shown import quoted
@@ -92,42 +90,26 @@ def _place(study: Study, out: Path | None, verify: bool) -> Iterator[Path]:
 
 def _carry_out(study: Study, directory: Path, place: Path) -> None:
     """Run everything in this process."""
-    parts = place / "parts"
+    parts, recorded = place / "parts", read_manifest(directory)
     atomic.make_folder(parts)
     atomic.write_text(place / STUDY, study.to_toml())
     manifest = new_manifest(study)
     coordinator, work = Coordinator(), runs(study, parts)
     for job in learnings(study, parts):
         coordinator.learn(job)
+    real = RealTimeRecord(directory, study, recorded) if study.timing.clock == "wall" else None
     for run in work:
-        alone_run = replace(run, hosting="inline")
-        if study.timing.clock == "wall":
-            moments, evaluations = _recorded(directory, "record", run), _recorded(directory, "evaluations", run)
-            coordinator.replay(
-                alone_run, [RecordedEvent(*row) for row in moments], [EvaluationRecord(*row) for row in evaluations]
-            )
+        if real is None:
+            coordinator.run(replace(run, hosting="inline"))
         else:
-            coordinator.run(alone_run)
+            replay_run(*real.of(run))
     files = gather(study, place, [run.key for run in work])
     discard_parts(place)
-    recorded = read_manifest(directory)
     copied = {key: recorded[key] for key in ("best_values", "complete_runs", "seconds")}
     write_manifest(place, {**manifest, **copied, "status": "complete", "error": None, "files": files})
 
 
 _COMPARED = ("events", "observations", "privacy")
-_COLUMNS = {"record": list(RecordedEvent._fields), "evaluations": list(EvaluationRecord._fields)}
-
-
-def _recorded(directory: Path, kind: str, run: Run) -> Iterator[tuple[Any, ...]]:
-    """Read what was recorded of one run in real time."""
-    path = directory / f"{kind}.parquet"
-    if not path.is_file():
-        raise ReplayError(f"'{directory}': was run in real time and has no {path.name}, so it cannot be replayed")
-    table = read_table(path)
-    for column, value in zip(run.key._fields, run.key, strict=True):
-        table = table.filter(pc.equal(table[column], value))
-    return zip(*(table[name].to_pylist() for name in _COLUMNS[kind]), strict=True)
 
 
 def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,23 @@ from fedbo.execution.directory import (
     now,
 )
 from fedbo.execution.display import Display
-from fedbo.execution.extension import check_kept, extended_study, recall, runs_to_keep, set_aside, settle
+from fedbo.execution.extension import (
+    check_kept,
+    continue_runs,
+    extended_study,
+    is_longer,
+    recall,
+    runs_to_keep,
+    set_aside,
+    settle,
+)
 from fedbo.execution.jobs import learnings, runs
 from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import Callback
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import require_objectives
 from fedbo.execution.workers import job_runner
+from fedbo.objectives.typed_function import GIVEN
 from fedbo.results.manifest import STUDY, back, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.results.result import Result
 from fedbo.settings.errors import FedboError
@@ -132,41 +142,67 @@ def _extend(
     progress: Progress | None,
     callbacks: Sequence[Callback],
 ) -> Result:
-    """Extend a run that has ended: what was evaluated is looked up, and runs that stay as they are are kept."""
-    if "forked" in manifest:
-        raise DirectoryError(f"'{directory}': is a branch of another run, and has ended; extend that run, and fork it again")
-    directory = directory.resolve()
-    with _room_in(directory), locked(directory):
-        _check_carried(directory)
-        discard_parts(directory)  # which a kill may have left
-        before = _begun_study(directory, manifest, (), trust=True)
-        check_code(directory, manifest, before, mixed)
+    """Extend a run that has ended by overrides and added algorithms."""
+    _check_carried(directory)
+
+    def changed(before: Study) -> Study:
         study = extended_study(before, directory / STUDY, *changes)
         if study.digest() == before.digest():
             remedy = f"look at it with: fedbo show {quoted(directory)}; or extend it, such as with --set budget.iterations=N"
             raise DirectoryError(f"'{directory}': has ended; {remedy}")
+        return study
+
+    return extend_study(directory, changed, progress, callbacks, mixed)
+
+
+def extend_study(
+    directory: Path,
+    changed: Callable[[Study], Study],
+    progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
+    mixed: bool = False,
+) -> Result:
+    """Extend a run that has ended: what was evaluated is looked up, and runs that stay as they are are kept.
+
+    `changed` returns the study to be, of that which was run. In real time the runs continue where they ended. Errors are those
+    of `resume_study`.
+    """
+    directory = directory.resolve()
+    with _room_in(directory), locked(directory):
+        manifest = read_manifest(directory)
+        if "forked" in manifest:
+            raise DirectoryError(
+                f"'{directory}': is a branch of another run, and has ended; extend that run, and fork it again"
+            )
+        discard_parts(directory)  # which a kill may have left
+        before = _begun_study(directory, manifest, (), trust=True)
+        check_code(directory, manifest, before, mixed)
+        study = changed(before)
         check_versions(directory, manifest)
         check_tables(directory, manifest)
         kept_files = set_aside(directory)
         atomic.write_text(directory / "parts" / STUDY, study.to_toml())
         _note_code(manifest, before)
         same = ("started", "seconds", "resumed", "best_values", "earlier_code")
-        changed = new_manifest(study) | {key: manifest[key] for key in same if key in manifest}
+        longer = new_manifest(study) | {key: manifest[key] for key in same if key in manifest}
         kept = runs_to_keep(before, study, runs(study, directory / "parts"))
-        extended = [*manifest.get("extended", ()), {"study_sha256": manifest["study_sha256"], "at": now()}]
-        changed |= {"kept_runs": sorted([*key] for key in kept), "kept_files": kept_files, "extended": extended}
-        write_manifest(directory, changed)
+        if study.timing.clock == "wall" and is_longer(before, study):
+            continue_runs(directory, manifest, before, study)
+        noted = {"study_sha256": manifest["study_sha256"], "at": now(), "budget": before.document()["budget"]}
+        extended = [*manifest.get("extended", ()), noted]
+        longer |= {"kept_runs": sorted([*key] for key in kept), "kept_files": kept_files, "extended": extended}
+        write_manifest(directory, longer)
         atomic.write_text(directory / STUDY, study.to_toml())
         copy_among_parts(directory)
-        return carry_out(study, directory, changed, progress, callbacks)
+        return carry_out(study, directory, longer, progress, callbacks)
 
 
 def _check_carried(directory: Path) -> None:
-    """Refuse to extend a tuning in real time whose function was passed in Python, so that nobody has it here."""
-    study = recall_study(directory / STUDY)
-    if study.timing.clock == "wall" and str(study.objective.settings.get("function", "")).startswith("given:"):
-        remedy = f"continue from what it observed: fedbo.tune(…, start={str(directory)!r}, out=…)"
-        raise DirectoryError(f"'{directory}': was tuned in real time, and has ended; {remedy}")
+    """Refuse to extend a tuning whose function was passed in Python, so that it is not in this process."""
+    function = str(recall_study(directory / STUDY).objective.settings.get("function", ""))
+    if function.startswith("given:") and function not in GIVEN:
+        remedy = "call fedbo.tune again with more iterations and resume=True"
+        raise DirectoryError(f"'{directory}': tuned a function that was passed in Python; {remedy}")
 
 
 def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[str], trust: bool) -> Study:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 
 from fedbo.callbacks import callbacks_of
 from fedbo.execution.directory import differing_code, unfinished
+from fedbo.execution.extension import why_no_extension
 from fedbo.execution.notices import FirstFailure
-from fedbo.execution.runner import resume_study, run_study
+from fedbo.execution.runner import extend_study, resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.results.manifest import read_manifest
@@ -81,11 +83,14 @@ def tuned(function: Callable[..., Any], space: Any, agents: int, options: Option
     if not unfinished(out):
         if not (out / "manifest.json").exists():
             return run_study(study, out, progress, callbacks)
-        _same(study, out)
+        if not _same(study, out):
+            return extend_study(out, partial(_extended, study, out), progress, callbacks)
         from fedbo.results.result import Result
 
         return Result.open(out)
-    _same(study, out)
+    if not _same(study, out):
+        words = "has not ended, and is another study than these arguments make"
+        raise DirectoryError(f"'{out}': {words}; resume it with its own arguments first, then extend it")
     return resume_study(out, (), progress, callbacks, changed_code=True)
 
 
@@ -197,12 +202,20 @@ def _place_of(function: Callable[..., Any]) -> str:
     return place
 
 
-def _same(study: Study, directory: Path) -> None:
+def _same(study: Study, directory: Path) -> bool:
+    """Return whether a directory holds this study; warn where it has ended and the objective has changed since."""
     manifest = read_manifest(directory)
     if manifest["study_sha256"] != study.digest(manifest.get("code", {})):
-        words = "holds another study than these arguments make"
-        more = f"out=…, start={str(directory)!r}"
-        raise DirectoryError(f"'{directory}': {words}; use another out, or continue from what it observed: {more}")
+        return False
     if manifest["status"] == "complete" and (differ := differing_code(manifest, study)):
         words = "changed after the run began; its results are those of the earlier version"
         print(f"warning: {', '.join(differ)} {words}", file=sys.stderr)
+    return True
+
+
+def _extended(study: Study, directory: Path, before: Study) -> Study:
+    """Return the study; DirectoryError where it is more than an extension of the study before."""
+    if why := why_no_extension(before, study):
+        words = f"holds another study than these arguments make, and cannot be extended to it: {why[0]}"
+        raise DirectoryError(f"'{directory}': {words}; or use another out with start={str(directory)!r}")
+    return study

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterable, Mapping
 from math import inf, isfinite
 from pathlib import Path
 from typing import NamedTuple
@@ -85,3 +86,18 @@ def noted(path: Path, place: Place, key: Key, value: float) -> RungState:
         file.truncate(len(whole) + len(end))
         atomic.append(file.fileno(), json.dumps([key[0], *place, value]).encode() + b"\n", sync=True)
         return state.reached(place, key, value)
+
+
+def recall_rungs(
+    rules: ReportedStopping, streams: Streams, places: Mapping[float, tuple[int, int]], records: Iterable[EvaluationRecord]
+) -> None:
+    """Write an agent's log of rungs anew from its evaluations, in the order of their ends, for a run that is extended.
+
+    `places` maps the start of each evaluation to its step and point.
+    """
+    for record in sorted(records, key=lambda one: one.finished):
+        if not record.rungs or record.started not in places:
+            continue
+        bracket = rules.stopping.first(streams, *places[record.started]).bracket
+        for fidelity, value in zip(rules.stopping.brackets[bracket], record.rungs, strict=False):
+            noted(rules.folder / f"rungs-{record.agent}.jsonl", (bracket, fidelity), (record.number, 0), value)

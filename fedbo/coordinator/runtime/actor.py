@@ -17,8 +17,6 @@ from fedbo.actors.late_ray import ray
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
 from fedbo.actors.retry_limits import HOST_LOSSES, WHY_ONE_DIES
 from fedbo.actors.storage.checkpoint import read_checkpoint
-from fedbo.actors.storage.evaluation_log import EvaluationLog
-from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import Row, RunKey
 from fedbo.actors.storage.run_folder import RunFolder, Superseded
 from fedbo.actors.storage.sealed import Damaged
@@ -32,10 +30,10 @@ from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.noise import secret_key
-from fedbo.coordinator.runtime.engine import RecordedEvent, RunHooks, run_virtual
+from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_log import EventLog
 from fedbo.coordinator.runtime.event_queue import EventQueue
-from fedbo.coordinator.runtime.replay_log import replay_events, resume_from_log
+from fedbo.coordinator.runtime.replay_log import resume_from_log
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.coordinator.runtime.wall_clock import run_wall
 from fedbo.settings.exits import exits_as_errors
@@ -225,25 +223,6 @@ class Coordinator:
         resume_from_log(core, hosts, queue, snapshots.events_since(), hooks)
         snapshots.start(parts)
         run_wall(core, hosts, hooks, queue, run.until)
-
-    def replay(self, run: Run, record: Sequence[RecordedEvent], evaluations: Sequence[EvaluationRecord]) -> RunSummary:
-        """Carry out again a run that was made in real time, by its record, in this process and without waiting.
-
-        What its `evaluations` gave is not found out again.
-        """
-        begun = time.monotonic()
-        snapshots = Snapshotter(RunFolder.of(run.folder, run.key), float("inf"), None)
-        core, event_log, queue = _core(run, snapshots.home), EventLog(snapshots.home), EventQueue()
-        log = EvaluationLog(snapshots.home, set(), 0)
-        log.append(evaluations)
-        log.close()
-        hosts = InlineHosts(run.task, range(run.task.problem.n_agents), HostConfig(snapshots.home, recorded=True))
-        try:
-            queue.time = replay_events(core, hosts, RunHooks(event_log.extend), record)
-        finally:
-            snapshots.finish(RunParts(core, queue, event_log, hosts), ended=True)
-            hosts.close()
-        return RunSummary(run.key, queue.time, len(record), False, time.monotonic() - begun, 0.0, (), {})
 
     def progress(self) -> RunProgress:
         """Say how far the present run is; it may be asked from another thread."""

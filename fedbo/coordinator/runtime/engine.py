@@ -46,6 +46,7 @@ class RecordedEvent(NamedTuple):
     """One event of a run in real time: when it happened, and which one it was.
 
     `number` is that of its scheduling, or FINISHED or DIED for what an agent's process did; those have `agent` and `lease`.
+    EXTENDED stands where the run had ended and was extended.
     """
 
     time: float
@@ -54,7 +55,7 @@ class RecordedEvent(NamedTuple):
     lease: int = -1
 
 
-FINISHED, DIED = -1, -2
+FINISHED, DIED, EXTENDED = -1, -2, -3
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,9 +118,14 @@ class EventLog:
 
     def note_from(self, number: int) -> None:
         """Write what happens after this snapshot down as it happens."""
+        self.close()
+        self._file = atomic.open_log(self.home.moments(number))
+
+    def close(self) -> None:
+        """Close the file of what happened since the last snapshot, where there is one."""
         if self._file is not None:
             os.close(self._file)
-        self._file = atomic.open_log(self.home.moments(number))
+            self._file = None
 
     def extend(self, records: Iterable[EventLine]) -> None:
         """Append records in their order."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.errors import ReplayError
-from fedbo.coordinator.events import BACKGROUND, After, Commit, Event, Finished, ProcessControl, ProcessDied, StudyStarted
+from fedbo.coordinator.events import BACKGROUND, After, Commit, Event, Finished, ProcessControl, ProcessDied
 from fedbo.coordinator.runtime.engine import DIED, FINISHED, RecordedEvent, RunHooks, report_progress
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.wall_clock import LiveHosts, control_process
@@ -41,9 +41,7 @@ def resume_from_log(core: Core, hosts: LiveHosts, queue: EventQueue, since: Iter
             elif isinstance(effect, After):
                 queue.push(recorded.time + effect.delay, effect.event)
                 by_number[queue.scheduled] = effect.event
-    left = [entry for entry in queue.heap if entry[1] not in gone]
-    heapq.heapify(left)
-    queue.heap, queue.waiting = left, sum(type(event) not in BACKGROUND for _, _, event in left)
+    _remove(gone, queue)
 
 
 def _event(recorded: RecordedEvent, report: StepReport | None, scheduled: dict[int, Event], place: int) -> Event:
@@ -56,14 +54,14 @@ def _event(recorded: RecordedEvent, report: StepReport | None, scheduled: dict[i
     return scheduled.pop(recorded.number)
 
 
-def replay_events(core: Core, hosts: Hosts, hooks: RunHooks, record: Iterable[RecordedEvent]) -> float:
-    """Replay a run in real time: the same events at the same times, without waiting; give the last time.
+def replay_events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, record: Iterable[RecordedEvent]) -> None:
+    """Replay a run in real time: the same events at the same times, without waiting; what is still to happen stays queued.
 
     ReplayError when an event that was recorded could not happen.
     """
-    scheduled: dict[int, Event] = {0: StudyStarted()}
+    scheduled = {number: event for _, number, event in queue.heap}
     steps: dict[tuple[int, int], int] = {}
-    count, now = 0, 0.0
+    gone: set[int] = set()
     for place, recorded in enumerate(record):
         now, number, agent, lease = recorded
         report = None
@@ -71,14 +69,25 @@ def replay_events(core: Core, hosts: Hosts, hooks: RunHooks, record: Iterable[Re
             report = hosts.result(agent)
         elif number == FINISHED:  # it came too late, and counted for nothing
             report = StepReport(agent, steps.get((agent, lease), -1), 0, None, lease)
-        for effect in core.handle(_event(recorded, report, scheduled, place), now):
+        event = _event(recorded, report, scheduled, place)
+        gone.add(number)
+        queue.time = now
+        queue.events += 1
+        for effect in core.handle(event, now):
             if isinstance(effect, After):
-                count += 1
-                scheduled[count] = effect.event
+                queue.push(now + effect.delay, effect.event)
+                scheduled[queue.scheduled] = effect.event
             elif isinstance(effect, StepRequest):
                 steps[effect.agent, effect.lease] = effect.step
                 hosts.submit(effect)
             elif isinstance(effect, Commit):
                 hosts.commit(effect.agent, effect.times)
+    _remove(gone, queue)
     report_progress(core, hooks)
-    return now
+
+
+def _remove(gone: Collection[int], queue: EventQueue) -> None:
+    """Remove the events with these numbers from a queue, which had them at other times than those at which they happened."""
+    left = [entry for entry in queue.heap if entry[1] not in gone]
+    heapq.heapify(left)
+    queue.heap, queue.waiting = left, sum(type(event) not in BACKGROUND for _, _, event in left)

@@ -17,7 +17,7 @@ from tuned_functions import SPACE
 import fedbo
 from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.stopping.reported import ReportedStopping, ReportJudge
+from fedbo.actors.stopping.reported import ReportedStopping, ReportJudge, recall_rungs
 from fedbo.actors.stopping.stoppers import Halving, Hyperband, Median, Stopper
 from fedbo.actors.stopping.stopping import Stopping
 from fedbo.actors.storage.evaluation_log import EvaluationLog
@@ -114,6 +114,17 @@ def test_a_line_that_a_kill_has_cut_is_written_anew(tmp_path: Path) -> None:
     path.write_bytes(whole[:-4])
     said(told.judge(Query(0, 2, 0, np.zeros(1)), streams), [2.0])
     assert path.read_bytes() == whole
+
+
+def test_the_log_of_rungs_is_made_again_from_the_evaluations(tmp_path: Path) -> None:
+    found = evaluated(tmp_path, tuned_functions.training)
+    path = tmp_path / "rungs-0.jsonl"
+    written = path.read_bytes()
+    path.unlink()
+    records = [one._replace(started=float(place), finished=place + 0.5) for place, one in enumerate(found)]
+    places = {one.started: (one.number, 0) for one in records}
+    recall_rungs(rules(tmp_path, Halving(reduction=2)), Streams(1).of(0), places, records)
+    assert path.read_bytes() == written
 
 
 def test_values_that_are_to_be_small_steps_that_are_left_out_and_values_that_are_no_numbers(tmp_path: Path) -> None:

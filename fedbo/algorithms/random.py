@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 
+import numpy as np
 from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
@@ -13,17 +15,25 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import check
+from fedbo.surrogates.projected import COMBINATIONS, SAME_POINT, Lattice, ProjectedSpace
 
 
 class RandomState(NamedTuple):
-    """The state of random search: the dimension."""
+    """The state of random search.
+
+    - `dim` is the dimension.
+    - `space` is the space where it may run out of points, else None; the points `seen (n, d)` and `waiting (p, d)` are of it.
+    """
 
     dim: int
+    space: Lattice | None = None
+    seen: Array | None = None
+    waiting: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Random(LocalOnly):
-    """Uniform random search, `queries` points for each decision."""
+    """Uniform random search, `queries` points for each decision; without replacement where the space is small and discrete."""
 
     horizon_use: ClassVar[str] = ""
 
@@ -33,20 +43,31 @@ class Random(LocalOnly):
         check(self)
 
     def agent_init(self, problem: Problem, streams: Streams) -> RandomState:
-        """Keep the dimension."""
-        return RandomState(problem.dim)
+        """Keep the dimension, and a space that may run out."""
+        space, none = problem.lattice, np.empty((0, problem.dim))
+        if space is None or 0 in space.levels or math.prod(space.levels) > COMBINATIONS:
+            return RandomState(problem.dim)
+        return RandomState(problem.dim, space, none, none)
 
     def ask(self, state: RandomState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, RandomState]:
-        """Draw uniform points."""
-        return Decision(streams.rng("random search").random((self.queries, state.dim)), "random"), state
+        """Draw uniform points, of a space that may run out only new ones as long as there are any."""
+        x = streams.rng("random search").random((self.queries, state.dim))
+        if state.space is not None and state.seen is not None and state.waiting is not None:
+            x, every = state.space.project(x), ProjectedSpace(state.space).candidates()
+            rng, taken = streams.rng("instead of a repeated point"), np.concatenate([state.seen, state.waiting])
+            for place, point in enumerate(x):
+                left = ProjectedSpace(state.space, taken=np.concatenate([taken, x[:place]])).untaken(every)
+                if len(left) and np.abs(left - point).max(axis=1).min() >= SAME_POINT:
+                    x[place] = left[rng.integers(len(left))]
+        return Decision(x, "random"), state
 
     def pending(self, state: RandomState, x: Array) -> RandomState:
-        """Take no note of the points that are being evaluated."""
-        return state
+        """Note the points that are being evaluated, where the space may run out."""
+        return state if state.space is None else state._replace(waiting=x)
 
     def tell(self, state: RandomState, x: Array, y: Array) -> RandomState:
-        """Learn nothing."""
-        return state
+        """Learn nothing but which points are done, where the space may run out."""
+        return state if state.seen is None else state._replace(seen=np.concatenate([state.seen, x]))
 
 
 ALGORITHMS = {"random": Entry(Random, summary="uniform random search, every agent alone")}

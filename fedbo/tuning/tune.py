@@ -166,9 +166,9 @@ def _beside(options: Options) -> Path:
 
 
 def _end_with_space(document: dict[str, Any], options: Options) -> None:
-    """Let a tuning end when every configuration was evaluated, unless repeats are wanted, or some may come twice anyway."""
+    """Let a tuning end when every configuration was evaluated, unless repeats are wanted or some are known at the start."""
     every = read_space(document["objective"]["space"]).every()
-    if every is None or options.get("repeats", False) or "start" in options or document["algorithm"][0].get("name") == "random":
+    if every is None or options.get("repeats", False) or "start" in options:
         return
     agents = document["agents"]
     initial = agents["initial"] = agents["initial"] if "initial_file" in agents else min(agents["initial"], len(every) - 1)

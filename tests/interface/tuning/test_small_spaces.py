@@ -11,6 +11,7 @@ import pytest
 import fedbo
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import catalogue
+from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.tuning.spaces import written_space
@@ -71,6 +72,28 @@ def test_what_repeats_gives_way_to_the_best_of_what_is_left(name: str) -> None:
     assert decision.origin == "own", "with all of them known it chooses freely"
 
 
+def test_random_search_draws_without_replacement_from_a_small_space_alone() -> None:
+    space, algorithm = read_space(written_space(SMALL)), Random(queries=2)
+    every = space.every()
+    assert every is not None
+    state = algorithm.agent_init(Problem(2, 1, (0,), 3, 10, 0, lattice=space), Streams(1).of(0).at(0))
+    state = algorithm.tell(state, every[:1], np.zeros(1))  # as an initial point, an enqueued one, or one of a `start`
+    state = algorithm.pending(state, every[1:2])
+    found = []
+    for step in range(1, 3):
+        decision, state = algorithm.ask(state, (), Streams(1).of(0).at(step))
+        found += list(map(tuple, decision.x))
+        state = algorithm.tell(state, decision.x, np.zeros(2))
+    assert sorted(found) == sorted(map(tuple, every[2:]))
+    state = algorithm.tell(state, every[1:2], np.zeros(1))
+    decision, _ = algorithm.ask(state, (), Streams(1).of(0).at(3))
+    assert {*map(tuple, decision.x)} <= {*map(tuple, every)}, "when all are known, some again"
+    wide = algorithm.agent_init(Problem(2, 1, (0,), 3, 10, 0), Streams(1).of(0).at(0))
+    streams = Streams(1).of(0).at(1)
+    (x, *_), after = algorithm.ask(algorithm.tell(algorithm.pending(wide, every), every, every[:, 0]), (), streams)
+    assert np.array_equal(x, streams.rng("random search").random((2, 2))) and after == wide, "nothing is kept"
+
+
 def test_initial_points_are_different_configurations() -> None:
     space = read_space(written_space(SMALL))
     every = space.every()
@@ -89,7 +112,7 @@ def test_initial_points_are_different_configurations() -> None:
         ({"iterations": 2}, 3, 2),
         ({"initial": 9}, 5, 1),
         ({"repeats": True}, 3, 20),
-        ({"algorithm": "random"}, 3, 20),
+        ({"algorithm": "random"}, 3, 3),
     ],
 )
 def test_a_tuning_is_no_longer_than_its_space(options: Any, initial: int, iterations: int) -> None:

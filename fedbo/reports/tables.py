@@ -136,7 +136,7 @@ def study_facts(
         table.add_row(Text("warning", style="bold"), weak)
     for label, reveals in (revealed or {}).items():
         table.add_row(Text("messages reveal", style="bold"), f"{label}: {reveals} ({reveals.meaning})")
-    return Group(table, Text(f"assuming: {'; '.join(cost.assumptions)}", style="dim"))
+    return Group(table, Text("if nothing fails, is late or is lost; all assumptions: --format json", style="dim"))
 
 
 def items_table(title: str, items: Sequence[Item], ranges: bool = False) -> RenderableType:

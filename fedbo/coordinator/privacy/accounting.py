@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -39,10 +40,16 @@ def epsilon(charges: Mapping[PrivacyCharge, int], delta: float, by: str) -> floa
     delta >= 1e-9.
     """
     _check(by, (delta,))
-    total = _empty_sum(by, charges)
-    for charge, times in charges.items():
+    return _total(by, tuple(charges.items())).epsilon(delta)
+
+
+@lru_cache(maxsize=16)
+def _total(by: str, charges: tuple[tuple[PrivacyCharge, int], ...]) -> ChargeSum:
+    """Compose charges in their order, on which rounding depends: the same ones are asked for at each delta and in each cell."""
+    total = _empty_sum(by, dict(charges))
+    for charge, times in charges:
         total = total.plus(charge, times)
-    return total.epsilon(delta)
+    return total
 
 
 def running(charges: Sequence[PrivacyCharge], deltas: Sequence[float], by: str) -> Array:

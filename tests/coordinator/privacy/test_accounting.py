@@ -29,6 +29,7 @@ from fedbo.coordinator.privacy.accounting import (
 from fedbo.coordinator.privacy.charge import PrivacyCharge
 from fedbo.coordinator.privacy.displacement import _log_excess
 from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
+from fedbo.coordinator.privacy.loss_sums import LossSum
 
 PAPER = [
     (200, 40, 0.15, 1.0, 5.93),
@@ -410,3 +411,12 @@ def test_a_small_excess_is_never_too_small(order: float) -> None:
     found = np.exp(_log_excess(loss, order))
     assert (found >= series * (1 - 1e-9)).all()
     np.testing.assert_allclose(found, series, rtol=2e-3)
+
+
+def test_the_same_charges_are_composed_once_for_all_deltas(monkeypatch: pytest.MonkeyPatch) -> None:
+    charges = {PrivacyCharge(0.31, 1.37): 7, PrivacyCharge(0.17, 2.23): 3}
+    found = [epsilon(charges, delta, "pld") for delta in (1e-5, 1e-3)]
+    monkeypatch.setattr(LossSum, "plus", None)
+    assert [epsilon(dict(charges), delta, "pld") for delta in (1e-5, 1e-3)] == found
+    with pytest.raises(TypeError):
+        epsilon({PrivacyCharge(0.31, 1.37): 8}, 1e-5, "pld")

@@ -52,7 +52,9 @@ READS: dict[str, list[list[str]] | None] = {
     "export": [["RUN", "--out", "OUT/journal"]],
     "watch": [["RUN", "--once"]],
     "replay": [["RUN", "--verify"], ["RUN", "--out", "OUT/replay"]],
-    "fork": [["RUN", "--at", "2", "--out", "OUT/fork"], ["RUN", "--every", "1", "--out", "OUT/forks"]],
+    "fork": [
+        ["RUN", when, "1", "--out", "OUT/fork", "--set", "timing.decision.coefficient=0.5"] for when in ("--at", "--every")
+    ],
     "worth": [["RUN"]],
     "fit": [["RUN", "--out", "OUT/world"]],
     "twin": [["RUN", "--replicates", "2"], ["RUN", "--replicates", "2", "--set", "budget.iterations=2"]],
@@ -234,6 +236,17 @@ def test_trust_is_of_places_not_of_the_process(mailed: Mailed, capsys: pytest.Ca
     assert carry_out("validate", ["RUN/study.toml"], mine, "--trust") == 0
     other = mailed.make(WHERE["a schedule"], "module")
     assert carry_out("replay", ["RUN", "--verify"], other) == 2 and not marked(other)
+
+
+@pytest.mark.parametrize("words", READS["fork"] or ())
+def test_a_fork_is_refused_for_its_code_and_not_for_its_arguments(
+    words: list[str], whole_run: Path, mailed: Mailed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(whole_run, tmp_path / "honest")
+    assert carry_out("fork", words, tmp_path / "honest") == 0
+    capsys.readouterr()
+    assert carry_out("fork", words, mailed.make(WHERE["a schedule"], "module")) == 2
+    assert "names Python code (" in capsys.readouterr().err
 
 
 IMPORTING = ("import_module", "__import__", "exec_module", "run_path", "run_module")

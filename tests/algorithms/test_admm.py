@@ -46,7 +46,7 @@ def _judge(name: str, seed: int) -> None:
     assert case.rounds or verdict.balance < 1e-12, "the duals add up to zero in lock-step"
 
 
-@pytest.mark.parametrize("name", ["A1", "A3 stretch", "A5 half"])
+@pytest.mark.parametrize("name", ["A3 stretch", *(pytest.param(name, marks=pytest.mark.long) for name in ("A1", "A5 half"))])
 def test_two_agents_find_the_joint_optimum_of_the_text(name: str) -> None:
     _judge(name, 0)
 

@@ -21,7 +21,7 @@ from fedbo.tuning.tune import tuning_study
 SETTINGS = [(name, preset) for name, found in algorithms().items() for preset in (None, *found.presets)]
 each = pytest.mark.parametrize(("name", "preset"), SETTINGS, ids=lambda word: str(word))
 # Those that take long, and whose parts others have: the prior and the noise, the ensemble, the consensus, the joint model.
-COSTLY = {"dp_fed_prior", "taf", "admm_consensus", "fed_gp"}
+COSTLY = {"dp_fed_prior", "taf", "admm_consensus", "fed_gp", "quantile_transfer"}
 FIRST = {type(entry(name).make()): name for name in reversed(list(algorithms()))}  # one name of each class
 
 

@@ -79,7 +79,7 @@ def test_what_is_asked_in_a_typed_space_can_be_evaluated(name: str) -> None:
         state = algorithm.tell(state, decision.x, -((decision.x - 0.4) ** 2).sum(axis=1))
 
 
-@pytest.mark.parametrize("name", ["ts", "gp_ei", "gp_ucb"])
+@pytest.mark.parametrize("name", ["ts", *(pytest.param(name, marks=pytest.mark.long) for name in ("gp_ei", "gp_ucb"))])
 def test_a_whole_number_is_optimised_correctly_on_a_known_function(name: str) -> None:
     typed = space(n=CS.Integer("n", (1, 10_000), log=True), k=(1, 8))
     names = [parameter.name for parameter in typed.parameters]
@@ -156,7 +156,9 @@ def test_choices_that_are_numbers_in_order_keep_it_and_others_have_none(choices:
     assert space(kind=CS.OrdinalHyperparameter("kind", choices)).unordered == ()
 
 
-@pytest.mark.parametrize("name", ["ts", "gp_ei", "gp_ucb", "fed_prior_alone"])
+@pytest.mark.parametrize(
+    "name", ["ts", "fed_prior_alone", *(pytest.param(name, marks=pytest.mark.long) for name in ("gp_ei", "gp_ucb"))]
+)
 def test_where_an_inactive_parameter_stands_changes_no_decision(name: str) -> None:
     """Two spaces differ in the defaults of conditional parameters alone: what is asked differs nowhere else."""
     asked = []

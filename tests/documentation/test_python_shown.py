@@ -195,6 +195,7 @@ LATER = {f"docs/{name}.md" for name in ("coming_from", "fork", "report", "tuning
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.long] * (page in LATER)) for page in PAGES])
 def test_the_blocks_of_a_page_run_one_after_the_other(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

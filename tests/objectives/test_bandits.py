@@ -56,7 +56,14 @@ def test_the_best_value_is_had_at_every_maximiser_and_nowhere_exceeded(name: str
     assert values.min() >= formula.worst - 1e-9
 
 
-@pytest.mark.parametrize("name", ["himmelblau", "ackley", "rastrigin", "branin", "hartmann 3", "hartmann 6"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "himmelblau",
+        "rastrigin",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("ackley", "branin", "hartmann 3", "hartmann 6")),
+    ],
+)
 def test_local_searches_from_the_best_of_many_points_end_at_a_maximiser(name: str) -> None:
     formula = FORMULAS[name]
     low, width = formula.box
@@ -204,6 +211,7 @@ def test_uniform_noise_is_bounded_and_has_its_variance() -> None:
     assert noise.mean() == pytest.approx(0.0, abs=6.0 * 0.1 / np.sqrt(3.0 * 20_000))
 
 
+@pytest.mark.long
 def test_the_mean_of_many_shifted_garlands_peaks_where_a_finer_grid_says() -> None:
     federation = Garland(agents=30)
     mean = MeanFunction(agents(federation), federation.parameters)

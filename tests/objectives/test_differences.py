@@ -36,7 +36,7 @@ def test_without_differences_values_are_those_of_the_federation() -> None:
         assert one.evaluate(x, world(5)) == pytest.approx(plain.evaluate(x, world(5)), rel=1e-12)
 
 
-@pytest.mark.parametrize("likeness", [0.3, 0.8])
+@pytest.mark.parametrize("likeness", [0.3, pytest.param(0.8, marks=pytest.mark.long)])
 def test_two_agents_of_one_function_have_the_correlation_that_is_declared(likeness: float) -> None:
     """Mean of 120 pairs over a grid; pairs share agents, so that only 16 draws count: 4 standard errors of such a mean."""
     same = Branin(agents=AGENTS, family="same")

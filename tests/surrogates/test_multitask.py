@@ -37,7 +37,7 @@ def test_agents_that_are_not_alike_are_so_many_processes() -> None:
     assert evidence(HYPER, 0.0, seen) == pytest.approx(sum(alone), rel=1e-9)
 
 
-@pytest.mark.parametrize("target", [1, 2])
+@pytest.mark.parametrize("target", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_draws_have_the_mean_and_covariance_of_the_posterior(target: int) -> None:
     """For an agent with observations and one without; Hotelling's statistic over 600 draws, false alarms below 1e-6; seed 2.
 

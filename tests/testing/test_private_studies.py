@@ -110,8 +110,8 @@ def tried(seeds: range, folder: Path) -> Counter[str]:
 
 
 def test_no_agent_has_more_influence_than_it_is_charged_and_no_value_shows_in_the_times(tmp_path: Path) -> None:
-    counts = tried(range(12), tmp_path)
-    assert counts["releases"] > 20 and counts["moved"] >= 8 and counts["sampled"] >= 1 and counts["timed"] >= 4, counts
+    counts = tried(range(9), tmp_path)
+    assert counts["releases"] > 20 and counts["moved"] >= 6 and counts["sampled"] >= 1 and counts["timed"] >= 3, counts
 
 
 COPIED: dict[str, Any] = {
@@ -125,7 +125,7 @@ COPIED: dict[str, Any] = {
 STOPPED: dict[str, Any] = {
     **COPIED,
     "objective": {"name": "learning_curves", "agents": 3, "epochs": 9},
-    "budget": {"iterations": 6},
+    "budget": {"iterations": 4},
     "exchange": {"mode": "immediate"},
     "fault": [],
     "stopping": {"kind": "asha"},

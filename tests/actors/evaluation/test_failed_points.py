@@ -38,8 +38,10 @@ def study_of(algorithm: dict[str, Any], **tables: Any) -> Any:
     return load_study({"agents": {"initial": 4}, "budget": {"iterations": DECISIONS}, **document})
 
 
-@pytest.mark.parametrize("parallel", [1, 3])
-@pytest.mark.parametrize("name", ["gp_ei", "fts"])
+@pytest.mark.parametrize(
+    ("name", "parallel"),
+    [("gp_ei", 3), ("fts", 1), *(pytest.param(*one, marks=pytest.mark.long) for one in (("gp_ei", 1), ("fts", 3)))],
+)
 def test_a_study_asks_no_failed_point_again_and_fails_less_than_uniform_points(
     name: str, parallel: int, tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_big_allocation_is_a_recorded_memory_error_and_the_next_one_works(noth
     assert after.value == 0.25 and after.error is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("deed", "code"), [pytest.param("exit", 7, marks=pytest.mark.long), ("kill", -9)])
 def test_a_process_that_ends_itself_is_recorded_with_its_code(deed: str, code: int, nothing_is_left: None) -> None:
     dead, after, again = outcome(Policy(time_limit=5.0), deed, BAD, GOOD, BAD)

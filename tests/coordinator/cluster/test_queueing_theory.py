@@ -172,6 +172,7 @@ def test_a_worker_holds_as_many_as_its_resources_and_what_fits_does_not_wait_for
     assert [one.agent for one in pool.serve(state)] == [1]
 
 
+@pytest.mark.long
 def test_lost_work_takes_as_long_as_renewal_theory_says() -> None:
     """Work of length L is done when no preemption of rate r struck for L: (exp(r L) - 1) (1 / r + the mean time away)."""
     rate, length, away = 0.4, 1.5, 0.5

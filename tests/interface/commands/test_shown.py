@@ -80,7 +80,7 @@ def hostile(run: Path, how: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize(
-    "how", [*(pytest.param(how, marks=pytest.mark.long) for how in ("manifest", "status")), "key", "description"]
+    "how", [*(pytest.param(how, marks=pytest.mark.long) for how in ("manifest", "status", "key")), "description"]
 )
 def test_no_command_prints_what_acts_on_a_terminal(
     how: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -177,7 +177,7 @@ def test_what_was_evaluated_is_looked_up(costly: Costly, tmp_path: Path) -> None
     ("budget", "change"),
     [
         ({"time": 2.5}, "budget.time=6"),
-        ({"evaluations": 8}, "budget.evaluations=11"),
+        pytest.param({"evaluations": 8}, "budget.evaluations=11", marks=pytest.mark.long),
         ({"target": 30.0}, "budget.target=0.5"),
     ],
 )

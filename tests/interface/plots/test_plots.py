@@ -188,7 +188,7 @@ def test_three_swept_keys_give_every_cell_a_shade_of_its_own(make: Make) -> None
 
 
 @pytest.mark.parametrize(
-    "kind", ["trouble", "overview", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("timeline", "sweep", "curves"))]
+    "kind", ["overview", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("trouble", "timeline", "sweep", "curves"))]
 )
 @pytest.mark.parametrize("ending", ["png", pytest.param("pdf", marks=pytest.mark.long)])
 def test_every_kind_is_drawn_without_a_warning(make: Make, kind: str, ending: str, tmp_path: Path) -> None:

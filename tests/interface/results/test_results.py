@@ -97,7 +97,7 @@ def test_a_figure_that_cannot_be_drawn_is_refused(result: Result, tmp_path: Path
 
 def test_one_agent_in_one_replicate_and_more_agents_than_rows_can_both_be_drawn(tmp_path: Path) -> None:
     single = Result.open(write_run(tmp_path / "single", document(agents=1, iterations=1, replicates=1)))
-    assert single.plot().exists()
+    assert len(figure_of(single, View()).axes) > 1
     many = Result.open(write_run(tmp_path / "many", document(agents=MAX_AGENTS + 5, iterations=1, replicates=1)))
     assert len(figure_of(many, View("timeline")).axes[0].get_yticks()) == MAX_AGENTS
 
@@ -120,7 +120,7 @@ def test_a_run_opens_where_its_objective_and_its_files_are_not(tmp_path: Path) -
     text = (folder / "study.toml").read_text(encoding="utf-8")
     gone = text.replace('name = "digits"', 'name = "gone"').replace("initial = 3", 'initial_file = "gone.csv"')
     (folder / "study.toml").write_text(gone, encoding="utf-8")
-    assert Result.open(folder).plot().exists()
+    assert len(figure_of(Result.open(folder), View()).axes) > 1
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

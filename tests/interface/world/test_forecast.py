@@ -35,7 +35,7 @@ workers = 3
 """
 
 
-@pytest.mark.parametrize("seconds", [20.0, 0.0])
+@pytest.mark.parametrize("seconds", [pytest.param(20.0, marks=pytest.mark.long), 0.0])
 def test_the_virtual_time_of_a_study_with_a_queue_is_told(
     seconds: float, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,8 +79,8 @@ def check_callback(found: Any) -> Any:
 class CallbackCalls:
     """The calls of a study's callbacks: each is told what it has a method for, a function of every evaluation.
 
-    One that raises an exception is told nothing more, which a line on standard error says; the study goes on. Only where it is
-    `strict` the exception is raised.
+    One that raises an exception is disabled, with a line on standard error, and the study continues. Only where it is `strict`
+    the exception is raised.
     """
 
     def __init__(self, callbacks: Sequence[Callback], strict: bool = False) -> None:
@@ -123,7 +123,7 @@ class CallbackCalls:
                 self._callbacks.remove(each)
                 name = getattr(each, "__qualname__", type(each).__name__)
                 words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-                print(shown(f"callback {name} failed and is told nothing more: {words}; the study goes on"), file=sys.stderr)
+                print(shown(f"callback {name} raised {words}, and was disabled; the study continues"), file=sys.stderr)
         return enough
 
 

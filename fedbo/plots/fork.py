@@ -19,9 +19,8 @@ from fedbo.plots.curves import label_panel, line
 from fedbo.plots.layout import FigurePanel, PlotError, Sheet, arrange, row_labels
 from fedbo.plots.plot import Choices, View, write
 from fedbo.plots.style import FAINT, INK, LINES, band_entry, entries, rows_only, styles, time_label
-from fedbo.results.compare import last_place
-from fedbo.results.curves import Array, Axis, IncumbentTrace, curve, grid, mean_and_error, replicate_means
-from fedbo.results.fork import BEST, Fork
+from fedbo.results.curves import Array, IncumbentTrace, curve, grid, mean_and_error, replicate_means
+from fedbo.results.fork import BEST, COSTS, Fork, ForkEffect
 from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.summary import student_factor
 
@@ -29,7 +28,6 @@ _POINTS = 400
 _SHOWN = 0.75  # of the time of the first fork: when the figure begins
 _MARKS = ("o", "s", "^", "D", "v", "P")
 BAND = "95 % over replicates"
-COSTS: dict[Axis, str] = {"time": "end of the run", "evaluations": "evaluations", "bytes": "bytes", "epsilon": "epsilon"}
 
 
 def draw_fork(fork: Fork, path: Path | None, cell: int = 0, look: Choices | None = None) -> Path:
@@ -46,9 +44,11 @@ def fork_figure(fork: Fork, cell: int = 0, look: Choices | None = None) -> Figur
 
 def _sheet(fork: Fork, cell: int) -> Sheet:
     """Collect what the figure shows: all ways against time, the effect, and what else changes."""
+    effects = [effect for effect in fork.effects() if effect.cell == cell]
+    one, several = partial(_draw_gap, fork=fork, cell=cell), partial(_draw_effects, fork=fork, effects=effects)
     panels = [FigurePanel("time", partial(_draw_ways, fork=fork, cell=cell))]
-    panels.append(FigurePanel("effect", partial(_draw_gap if len(fork.branches) == 1 else _draw_effects, fork=fork, cell=cell)))
-    panels.append(FigurePanel("costs", partial(_draw_costs, fork=fork, cell=cell), wide=True, rows=2 * len(COSTS)))
+    panels.append(FigurePanel("effect", one if len(fork.branches) == 1 else several))
+    panels.append(FigurePanel("costs", partial(_draw_costs, fork=fork, effects=effects), wide=True, rows=2 * len(COSTS)))
     legend = entries({label: _line_of(fork, label) for label in fork.original.study.labels})
     legend.append(Line2D([], [], color=INK, linestyle=LINES[2], label="as it was"))
     if len(fork.branches) > 1:
@@ -113,12 +113,11 @@ def _draw_gap(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
     return _label_effect(axes, fork, metric, "Effect over time", time_label(fork.original))
 
 
-def _draw_effects(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
+def _draw_effects(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequence[Artist]:
     """Draw the effect in the end by when the change comes."""
-    known, metric, times = styles(fork.original), fork.original.metric(cell), _times(fork)
-    found = [effect for effect in fork.effects() if effect.cell == cell and effect.fact == BEST]
+    known, metric, times = styles(fork.original), fork.original.metric(effects[0].cell), _times(fork)
     for label in fork.original.study.labels:
-        mine = [effect for effect in found if effect.algorithm == label]
+        mine = [effect for effect in effects if effect.algorithm == label and effect.fact == BEST]
         mean = np.array([e.changed.mean - e.original.mean for e in mine])
         ends = np.array([(e.difference.low, e.difference.high) if e.difference else (np.nan, np.nan) for e in mine])
         colour, marker = known[label]["color"], _line_of(fork, label)["marker"]
@@ -127,32 +126,26 @@ def _draw_effects(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
     return _label_effect(axes, fork, metric, "Effect in the end, by when", f"{time_label(fork.original)} of the fork")
 
 
-def _draw_costs(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
+def _draw_costs(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequence[Artist]:
     """Draw what each run took and spent in the end, as a multiple of what it was; a row for each quantity."""
-    before, labels = by_cell_and_algorithm(fork.original.traces), fork.original.study.labels
-    rows = [axis for axis in COSTS if any(_total(before[key], axis) for key in before if key[0] == cell)]
-    for place, branch in enumerate(fork.branches):
-        for (number, label), mine in by_cell_and_algorithm(branch.traces).items():
-            options = _line_of(fork, label)
-            shade = _shade(fork, place) if len(fork.branches) > 1 else options["color"]
-            beside = 0.5 * ((labels.index(label) + 0.5) / len(labels) - 0.5)
-            for row, axis in enumerate(rows if number == cell else []):
-                if was := _total(before[cell, label], axis):
-                    axes.plot([_total(mine, axis) / was], [row + beside], marker=options["marker"], color=shade, markersize=5.5)
+    labels = fork.original.study.labels
+    found = [effect for effect in effects if effect.fact in COSTS and effect.original.mean > 0]
+    rows = [fact for fact in COSTS if any(effect.fact == fact for effect in found)]
+    for effect in found:
+        options, place = _line_of(fork, effect.algorithm), list(fork.at).index(effect.at)
+        shade = _shade(fork, place) if len(fork.branches) > 1 else options["color"]
+        beside = 0.5 * ((labels.index(effect.algorithm) + 0.5) / len(labels) - 0.5)
+        ratio = effect.changed.mean / effect.original.mean
+        axes.plot([ratio], [rows.index(effect.fact) + beside], marker=options["marker"], color=shade, markersize=5.5)
     axes.axvline(1.0, color=FAINT, linewidth=0.8)
     low, high = axes.get_xlim()
     axes.set_xlim(min(low, 0.9), max(high, 1.1))
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    row_labels(axes, [COSTS[axis] for axis in rows])
+    row_labels(axes, [COSTS[fact] for fact in rows])
     rows_only(axes)
     axes.set_title("What else it changes")
     axes.set_xlabel("as a multiple of what it was, mean over replicates")
     return ()
-
-
-def _total(found: list[IncumbentTrace], axis: Axis) -> float:
-    """Return where runs ended on an axis, the mean over replicates."""
-    return float(np.mean([last_place(found, replicate, axis) for replicate in {trace.replicate for trace in found}]))
 
 
 def _label_effect(axes: Axes, fork: Fork, metric: Metric, title: str, unit: str) -> Sequence[Artist]:

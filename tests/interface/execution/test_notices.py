@@ -121,7 +121,7 @@ def test_a_callback_that_fails_is_one_line_and_is_told_nothing_more(tmp_path: Pa
     result = fedbo.run(STUDY, out=tmp_path / "run", callbacks=[failing_later(), seen])
     assert len(seen.evaluations) == result.observations.num_rows
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("callback")]
-    words = "failed and is told nothing more: OSError: the disk of the logs is full; the study goes on"
+    words = "raised OSError: the disk of the logs is full, and was disabled; the study continues"
     assert line == f"callback failing_later.<locals>.third_time {words}"
 
 

@@ -153,11 +153,14 @@ def _print_view(view: ReportView, result: Result, printed: TableFormat) -> None:
 
 def _show_prints(result: Result) -> None:
     """Print what each evaluation printed, below a line that names the evaluation."""
+    from fedbo.objectives.typed_spaces.nesting import in_words
+
     rows = result.printed.to_pylist()
     for row in rows:
         cell = f"cell {row['cell']}, " if len(result.manifest["cells"]) > 1 else ""
         place = f"replicate {row['replicate']}, agent {row['agent']}, step {row['step']}, evaluation {row['number']}"
-        print(f"{cell}{row['algorithm']}, {place}, x = {row['x']}:\n{row['text'].rstrip()}")
+        point = in_words(result.configurations(row["cell"]).at(row["x"]))
+        print(f"{cell}{row['algorithm']}, {place}, {point}:\n{row['text'].rstrip()}")
     if not rows:
         print("no evaluation printed anything; prints of fedbo's own objectives are not kept")
 

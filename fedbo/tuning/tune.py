@@ -16,12 +16,12 @@ from fedbo.execution.notices import FirstFailure
 from fedbo.execution.runner import extend_study, resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
 from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.results.manifest import read_manifest
+from fedbo.results.manifest import STUDY, read_manifest
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import as_document
 from fedbo.study.invalid import InvalidSettings
 from fedbo.study.paths import DirectoryError
-from fedbo.study.study import Study, checked_study
+from fedbo.study.study import Study, checked_study, recall_study
 from fedbo.tuning.arguments import check_arguments, in_arguments
 from fedbo.tuning.progress import TuningProgress
 from fedbo.tuning.spaces import written_space
@@ -206,11 +206,21 @@ def _same(study: Study, directory: Path) -> bool:
     """Return whether a directory holds this study; warn where it has ended and the objective has changed since."""
     manifest = read_manifest(directory)
     if manifest["study_sha256"] != study.digest(manifest.get("code", {})):
+        check_function(study, directory)
         return False
     if manifest["status"] == "complete" and (differ := differing_code(manifest, study)):
         words = "changed after the run began; its results are those of the earlier version"
         print(f"warning: {', '.join(differ)} {words}", file=sys.stderr)
     return True
+
+
+def check_function(study: Study, directory: Path) -> None:
+    """Refuse a directory that tuned a function under another name: of a script, say, that is now imported as a module."""
+    before = recall_study(directory / STUDY).objective.settings.get("function", "")
+    begun, now = (str(each).removeprefix("given:") for each in (before, study.objective.settings["function"]))
+    if before and begun != now:
+        words = f"tuned the function '{begun}', and these arguments name '{now}'"
+        raise DirectoryError(f"'{directory}': {words}; call fedbo.tune from the program that began it, or use another out")
 
 
 def _extended(study: Study, directory: Path, before: Study) -> Study:

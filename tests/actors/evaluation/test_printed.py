@@ -52,7 +52,7 @@ def test_an_extension_keeps_what_was_printed_before(tmp_path: Path, capsys: pyte
     capsys.readouterr()
     assert main(["show", str(directory), "--printed"]) == 0
     shown = capsys.readouterr().out
-    assert "random, replicate 0, agent 1, step 3, evaluation 3, x = [" in shown
+    assert "random, replicate 0, agent 1, step 3, evaluation 3, x1=0." in shown
     assert all(text in shown for _, _, text in kept(longer))
 
 

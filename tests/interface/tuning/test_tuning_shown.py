@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tuned_functions
 from rich.console import Console
 
 import fedbo
 from fedbo.actors.storage.evaluations import Query
 from fedbo.execution.notices import Evaluation, FirstFailure
 from fedbo.tuning.progress import TuningProgress
+from fedbo.tuning.tune import check_function, tuning_study
 
 
 def ended(agent: int, number: int, value: float | None, reports: tuple[tuple[float, float], ...] = ()) -> Evaluation:
@@ -100,3 +102,15 @@ def test_a_run_and_an_agent_show_their_best_configuration(tmp_path: Path) -> Non
         assert f"1 values, 0 open, best 3 at {agent.pending() or agent.best()[0]}" in repr(agent)  # type: ignore[index]
     (tmp_path / "run" / "observations.parquet").write_bytes(b"")
     assert "is damaged" in repr(fedbo.Result(result.directory, result.study, result.manifest))
+
+
+def test_a_function_that_has_another_name_than_in_the_directory_is_refused_with_both_names(tmp_path: Path) -> None:
+    def accuracy(config: dict[str, Any]) -> float:
+        return 1.0
+
+    space = {"rate": (0.0, 1.0)}
+    began = tuning_study(accuracy, space, 2, {})  # as in a script
+    (tmp_path / "study.toml").write_text(began.to_toml())
+    check_function(began, tmp_path)
+    with pytest.raises(fedbo.FedboError, match=r"accuracy', and these arguments name 'tuned_functions:training'; "):
+        check_function(tuning_study(tuned_functions.training, space, 2, {}), tmp_path)

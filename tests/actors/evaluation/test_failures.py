@@ -80,14 +80,16 @@ def test_an_objective_that_calls_exit_fails_under_every_hosting(
 
 
 def test_ctrl_c_and_the_exit_of_a_signal_handler_end_the_run() -> None:
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # an evaluation in real time leaves another one in its process
     try:
         for function, kind in ((exiting.interrupted, KeyboardInterrupt), (exiting.terminated, SystemExit)):
             with pytest.raises(kind) as ended:
                 exits_as_errors(function)(None)
             assert ends_process(ended.value)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     with pytest.raises(ExitError, match=r"exiting.py, line \d+, in exit_zero called sys.exit\(0\)"):
         exits_as_errors(exiting.exit_zero)(None)
 

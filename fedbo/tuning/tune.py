@@ -84,7 +84,7 @@ def tuned(function: Callable[..., Any], space: Any, agents: int, options: Option
         if not (out / "manifest.json").exists():
             return run_study(study, out, progress, callbacks)
         if not _same(study, out):
-            return extend_study(out, partial(_extended, study, out), progress, callbacks)
+            return extend_study(out, partial(_extended, study, out), progress, callbacks, mixed=True)
         from fedbo.results.result import Result
 
         return Result.open(out)

@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from fedbo.papers.decision_time import decisions
+from fedbo.lab.papers.decision_time import decisions
 from fedbo.study.study import load_study
 
 STUDY = Path(__file__).resolve().parents[1] / "examples" / "papers" / "fts_fig3d.toml"

@@ -18,10 +18,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import fedbo
-from fedbo.plots.style import COLOURS, FAINT, STYLE
-from fedbo.results.curves import Array, mean_and_error, replicate_means
-from fedbo.results.fork import is_fork
-from fedbo.results.summary import student_factor
+from fedbo.analysis.curves import Array, mean_and_error, replicate_means
+from fedbo.analysis.summary import student_factor
+from fedbo.figures.style import COLOURS, FAINT, STYLE
+from fedbo.lab.fork.result import is_fork
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LOST = {"the best-informed": 0, "another": 1}

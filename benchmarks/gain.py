@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 import fedbo
-from fedbo.estimates.gain import estimate_gain
+from fedbo.analysis.curves import replicate_means
+from fedbo.analysis.estimates.gain import estimate_gain
+from fedbo.analysis.grouping import grouped
+from fedbo.analysis.result import Result
 from fedbo.execution.directory import unfinished
 from fedbo.objectives.suites.catalog import SUITES, SuiteTask
-from fedbo.results.curves import replicate_means
-from fedbo.results.grouping import grouped
-from fedbo.results.result import Result
 from fedbo.study.study import Study, load_study
 
 HEADINGS = (

@@ -34,7 +34,7 @@ from fedbo.actors.agent import HostedAgent
 from fedbo.actors.task import StepRequest
 from fedbo.coordinator.runtime.actor import Coordinator
 from fedbo.execution.jobs import runs
-from fedbo.plots.style import COLOURS, STYLE
+from fedbo.figures.style import COLOURS, STYLE
 from fedbo.study.study import load_study
 
 Curve = list[tuple[int, float]]

@@ -23,9 +23,9 @@ from matplotlib.figure import Figure
 from scipy.stats import ttest_rel
 
 import fedbo
-from fedbo.plots.style import COLOURS, STYLE
-from fedbo.results.grouping import grouped
-from fedbo.results.result import Result
+from fedbo.analysis.grouping import grouped
+from fedbo.analysis.result import Result
+from fedbo.figures.style import COLOURS, STYLE
 
 Array = npt.NDArray[np.float64]
 EARLY = (1, 3, 5, 10)  # iterations, and then the last one

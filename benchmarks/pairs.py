@@ -18,8 +18,8 @@ import numpy.typing as npt
 from scipy.stats import t as student
 
 import fedbo
+from fedbo.analysis.curves import Axis, IncumbentTrace
 from fedbo.objectives.base import Metric
-from fedbo.results.curves import Axis, IncumbentTrace
 
 Array = npt.NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import fedbo
-from fedbo.results.summary import paired
+from fedbo.analysis.summary import paired
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 ROUNDS, CLIENTS = (1000, 3000, 10_000, 30_000, 100_000), (1, 3, 10, 30, 100)

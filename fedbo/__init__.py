@@ -10,25 +10,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from fedbo import moved
 from fedbo.settings import arguments as checks
 
 if TYPE_CHECKING:
     from fedbo.actors.storage.record_types import CheckpointError
     from fedbo.actors.storage.rows import TooLargeError
     from fedbo.actors.storage.sealed import Damaged, OtherFormat
+    from fedbo.analysis.result import Result, ResultError
     from fedbo.call_arguments import Overrides
     from fedbo.coordinator.errors import EndlessError, ForkError, ProtocolError, ReplayError
     from fedbo.execution.cluster import ClusterError
     from fedbo.execution.notices import Callback
     from fedbo.execution.progress import Progress
     from fedbo.execution.runner import RunError
+    from fedbo.figures.layout import PlotError
+    from fedbo.figures.page.page import ReportError
+    from fedbo.lab.fork.result import Fork
+    from fedbo.lab.twins.measurements import Immeasurable
     from fedbo.objectives.base import LibraryMissing, Refused
     from fedbo.objectives.datasets.data import DataDamaged, DataMissing
     from fedbo.objectives.tables.table import TableError
-    from fedbo.page.page import ReportError
-    from fedbo.plots.layout import PlotError
-    from fedbo.results.fork import Fork
-    from fedbo.results.result import Result, ResultError
     from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, SettingError, UnknownChoice
     from fedbo.settings.exits import ExitError
     from fedbo.settings.own_code import CodeError
@@ -43,7 +45,8 @@ if TYPE_CHECKING:
     from fedbo.tuning.spaces import log
     from fedbo.tuning.terms import Terms
     from fedbo.tuning.tune import Options
-    from fedbo.world.measurements import Immeasurable
+
+moved.install()
 
 __all__ = [
     "Agent",
@@ -109,9 +112,9 @@ _PLACES = {
     "DataDamaged": "fedbo.objectives.datasets.data",
     "DataMissing": "fedbo.objectives.datasets.data",
     "TableError": "fedbo.objectives.tables.table",
-    "ReportError": "fedbo.page.page",
-    "PlotError": "fedbo.plots.layout",
-    "ResultError": "fedbo.results.result",
+    "ReportError": "fedbo.figures.page.page",
+    "PlotError": "fedbo.figures.layout",
+    "ResultError": "fedbo.analysis.result",
     "ArgumentError": "fedbo.settings.errors",
     "FedboError": "fedbo.settings.errors",
     "EvaluationWarning": "fedbo.settings.errors",
@@ -124,12 +127,12 @@ _PLACES = {
     "UntrustedError": "fedbo.settings.trust",
     "StudyError": "fedbo.study.document",
     "DirectoryError": "fedbo.study.paths",
-    "Immeasurable": "fedbo.world.measurements",
+    "Immeasurable": "fedbo.lab.twins.measurements",
     "Agent": "fedbo.tuning.ask_tell",
-    "Fork": "fedbo.results.fork",
+    "Fork": "fedbo.lab.fork.result",
     "Meeting": "fedbo.tuning.message_folder",
     "Terms": "fedbo.tuning.terms",
-    "Result": "fedbo.results.result",
+    "Result": "fedbo.analysis.result",
     "Study": "fedbo.study.study",
     "log": "fedbo.tuning.spaces",
 }
@@ -220,7 +223,7 @@ def fork(
     or not with that change; else as `run`.
     """
     from fedbo.call_arguments import folder_of, named_in_python, new_folder_of, overrides_of
-    from fedbo.execution.fork import fork_run, points_of
+    from fedbo.lab.fork.fork import fork_run, points_of
 
     with named_in_python():
         folder, changes, place = folder_of("directory", directory), overrides_of(overrides), new_folder_of(out)
@@ -259,7 +262,7 @@ def tune(
     begun. Raises what `run` raises. See docs/tuning.md.
     """
     from fedbo.call_arguments import drawn, named_in_python, succeeded
-    from fedbo.reports.tables import console
+    from fedbo.figures.reports.tables import console
     from fedbo.tuning.tune import tuned
 
     with named_in_python():
@@ -287,8 +290,8 @@ def tabulate(
     anything is wrong with these, RunError when evaluating failed, KeyboardInterrupt after Ctrl-C: what was evaluated is kept.
     """
     from fedbo.call_arguments import check_tabulation, named_in_python, new_folder_of, overrides_of
-    from fedbo.tabulation.sources import source
-    from fedbo.tabulation.tabulation import TableRequest, tabulate
+    from fedbo.lab.tabulation.sources import source
+    from fedbo.lab.tabulation.tabulation import TableRequest, tabulate
 
     with named_in_python():
         check_tabulation(points, refine, agents, seed, replicate, workers)
@@ -303,7 +306,7 @@ def _display(progress: bool) -> Progress | None:
     if not checks.flag("progress", progress):
         return None
     from fedbo.execution.progress import progress_for
-    from fedbo.reports.tables import console
+    from fedbo.figures.reports.tables import console
 
     return progress_for(console(stderr=True))
 

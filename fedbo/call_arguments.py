@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedbo.analysis.result import Result
 from fedbo.execution.runner import RunError
-from fedbo.results.result import Result
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, warn_caller
 from fedbo.study.document import as_document, inline
@@ -114,7 +114,7 @@ def succeeded(result: Result, warn: bool = True) -> Result:
 
 def drawn(result: Result) -> Result:
     """Return a result whose figure and report have been written into its directory, as `fedbo run` does; warn if not."""
-    from fedbo.page.page import REPORT, write_report
+    from fedbo.figures.page.page import REPORT, write_report
 
     try:
         if result.traces:

@@ -65,8 +65,8 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Those that a test asks for itself, with a path or a kind, are drawn.
     """
-    from fedbo.page import page
-    from fedbo.results.result import Result
+    from fedbo.analysis.result import Result
+    from fedbo.figures.page import page
 
     plot, report = Result.plot, page.write_report
 

@@ -97,7 +97,7 @@ def progress_display(quiet: bool) -> Progress | None:
     if quiet:
         return None
     from fedbo.execution.progress import progress_for
-    from fedbo.reports.tables import console
+    from fedbo.figures.reports.tables import console
 
     return progress_for(console(stderr=True))
 

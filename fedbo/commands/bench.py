@@ -23,7 +23,7 @@ from fedbo.commands.arguments import (
 )
 
 if TYPE_CHECKING:
-    from fedbo.benchmarking.benchmark import Benchmark
+    from fedbo.lab.benchmarking.benchmark import Benchmark
 
 
 def bench(
@@ -47,7 +47,7 @@ def bench(
 
     What has been run before into the same directory is not run again; after Ctrl-C, the same command goes on.
     """
-    from fedbo.benchmarking.benchmark import BenchmarkRequest, run_benchmark
+    from fedbo.lab.benchmarking.benchmark import BenchmarkRequest, run_benchmark
 
     folder = to or Path("runs") / f"bench-{Path(suite).name}{'-quick' * quick}"
     chosen = [word for one in (algorithms or "").split(",") if (word := one.strip())]
@@ -74,9 +74,9 @@ def bench(
 
 def _print_benchmark(made: Benchmark, printed: Format) -> None:
     """Write the tables, the figure and the report, and print the tables and where everything is."""
-    from fedbo.benchmarking.benchmark import write_benchmark
-    from fedbo.reports.statistics import statistics_table
-    from fedbo.reports.tables import console, plain
+    from fedbo.figures.reports.statistics import statistics_table
+    from fedbo.figures.reports.tables import console, plain
+    from fedbo.lab.benchmarking.benchmark import write_benchmark
 
     found, paths = write_benchmark(made)
     if printed is Format.json:

@@ -26,7 +26,7 @@ class Finding(NamedTuple):
 
 def doctor(printed: Printed = Format.text) -> None:
     """Say what of Ray, packages, compiled arithmetic, data, plug-ins, cores and memory is there; 1 if something is broken."""
-    from fedbo.reports.tables import console, health_table
+    from fedbo.figures.reports.tables import console, health_table
 
     found = [*_packages(), *_machine(), _compiled(), *_data(), *_plugins()]
     if printed is Format.json:

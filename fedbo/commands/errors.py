@@ -5,20 +5,20 @@ from __future__ import annotations
 from fedbo.actors.storage.checkpoint import CheckpointError
 from fedbo.actors.storage.rows import TooLargeError
 from fedbo.actors.storage.sealed import Damaged, OtherFormat
+from fedbo.analysis.result import ResultError
 from fedbo.coordinator.errors import ForkError, ProtocolError, ReplayError
 from fedbo.execution.cluster import ClusterError
 from fedbo.execution.runner import RunError
+from fedbo.figures.layout import PlotError
+from fedbo.figures.page.page import ReportError
+from fedbo.lab.twins.measurements import Immeasurable
 from fedbo.objectives.base import LibraryMissing
 from fedbo.objectives.datasets.data import DataDamaged, DataMissing
 from fedbo.objectives.tables.table import TableError
-from fedbo.page.page import ReportError
-from fedbo.plots.layout import PlotError
-from fedbo.results.result import ResultError
 from fedbo.settings.errors import ArgumentError
 from fedbo.settings.exits import ExitError
 from fedbo.settings.trust import UntrustedError
 from fedbo.study.paths import DirectoryError
-from fedbo.world.measurements import Immeasurable
 
 
 def is_wrong_input(error: Exception) -> bool:

@@ -31,17 +31,17 @@ def export(
     ] = None,
 ) -> None:
     """Export the evaluations of a run for Optuna's dashboard, its timeline for Perfetto, or what a private run may publish."""
-    from fedbo.results.result import Result, ResultError
+    from fedbo.analysis.result import Result, ResultError
 
     result = Result.open(folder)
     if public is not None:
-        from fedbo.results.public_export import export_public
+        from fedbo.analysis.public_export import export_public
 
         labels = export_public(result, public)
         print(f"{public}: releases of {', '.join(labels)}, and nothing of single agents")
         return
     if to is Tool.perfetto:
-        from fedbo.reports.perfetto import export_to_perfetto
+        from fedbo.figures.reports.perfetto import export_to_perfetto
 
         path = out or folder / f"{to}.json"
         count = export_to_perfetto(result, path, algorithm, None if replicate < 0 else replicate)

@@ -32,10 +32,10 @@ def fit(
     A log has a column duration, or started and finished; it may have agent, and coordinates from 0 to 1 in u1, u2, ….
     """
     from fedbo.actors.storage import atomic
+    from fedbo.lab.twins.fitting import fit_world
+    from fedbo.lab.twins.sources import keep_durations, measure
+    from fedbo.lab.twins.words import world_facts, world_toml
     from fedbo.study.paths import make_folder
-    from fedbo.world.fitting import fit_world
-    from fedbo.world.sources import keep_durations, measure
-    from fedbo.world.words import world_facts, world_toml
 
     measured = measure(source, algorithm, cell)
     file = None

@@ -20,7 +20,7 @@ from fedbo.commands.arguments import (
 from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
-    from fedbo.results.fork import Fork
+    from fedbo.lab.fork.result import Fork
 
 
 def fork(
@@ -37,7 +37,7 @@ def fork(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
 ) -> None:
     """Let a finished run go on from one point with something changed, on the same draws, and say what the change does."""
-    from fedbo.execution.fork import fork_run, points_of
+    from fedbo.lab.fork.fork import fork_run, points_of
 
     if not sets:
         raise typer.BadParameter("--set: is missing, and without a change the branch is the run; add --set KEY=VALUE")
@@ -48,9 +48,9 @@ def fork(
 
 def finish_fork(carry_out: Callable[[], Fork], printed: Format) -> None:
     """Carry a fork out, draw its figure and print its effects."""
-    from fedbo.plots.fork import draw_fork
-    from fedbo.reports.fork import fork_facts, fork_table
-    from fedbo.reports.tables import console
+    from fedbo.figures.reports.tables import console
+    from fedbo.lab.fork.figure import draw_fork
+    from fedbo.lab.fork.tables import fork_facts, fork_table
 
     try:
         found = carry_out()

@@ -28,12 +28,12 @@ from fedbo.commands.arguments import (
 )
 
 if TYPE_CHECKING:
-    from fedbo.plots.plot import Choices
-    from fedbo.reports.views import ReportView
-    from fedbo.results.fork import Fork
-    from fedbo.results.result import Result
+    from fedbo.analysis.result import Result
+    from fedbo.figures.plot import Choices
+    from fedbo.figures.reports.views import ReportView
+    from fedbo.lab.fork.result import Fork
 
-# Those of `fedbo.plots.plot.KINDS`, which this command does not import before it draws.
+# Those of `fedbo.figures.plot.KINDS`, which this command does not import before it draws.
 FIGURES = (
     *("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep"),
     *("history", "importance", "slices", "parallel"),
@@ -56,12 +56,12 @@ def validate(
     """
     from dataclasses import asdict
 
-    from fedbo.estimates.cost import estimate_cost
-    from fedbo.estimates.endless import endless_warning
-    from fedbo.estimates.privacy import privacy_estimates, total_estimate
+    from fedbo.analysis.estimates.cost import estimate_cost
+    from fedbo.analysis.estimates.endless import endless_warning
+    from fedbo.analysis.estimates.privacy import privacy_estimates, total_estimate
     from fedbo.execution.requirements import missing
+    from fedbo.figures.reports.tables import console, plain, study_facts
     from fedbo.objectives.datasets.data import without_fetching
-    from fedbo.reports.tables import console, plain, study_facts
     from fedbo.study.check_privacy import revealed
     from fedbo.study.study import load_study
 
@@ -72,7 +72,7 @@ def validate(
         return
     cost, private, total = estimate_cost(checked), privacy_estimates(checked), total_estimate(checked)
     if timed:
-        from fedbo.world.forecasts import forecast, forecast_line
+        from fedbo.lab.twins.forecasts import forecast, forecast_line
 
     found = forecast(checked, time.process_time()) if timed else None
     lacking, endless = missing(checked), endless_warning(checked)
@@ -108,10 +108,10 @@ def show(
     printed: TableFormats = TableFormat.text,
 ) -> None:
     """Print the summary of a run; for a sweep, also what its cells differ by."""
-    from fedbo.reports.views import ReportView
-    from fedbo.results.compare import target_of
-    from fedbo.results.fork import Fork, is_fork
-    from fedbo.results.result import Result
+    from fedbo.analysis.compare import target_of
+    from fedbo.analysis.result import Result
+    from fedbo.figures.reports.views import ReportView
+    from fedbo.lab.fork.result import Fork, is_fork
 
     if is_fork(folder):
         _show_fork(Fork.open(folder, trust), printed)
@@ -133,8 +133,8 @@ def show(
 
 def _print_view(view: ReportView, result: Result, printed: TableFormat) -> None:
     """Print a view of a run in one of the formats."""
-    from fedbo.reports.tables import console
-    from fedbo.reports.views import written
+    from fedbo.figures.reports.tables import console
+    from fedbo.figures.reports.views import written
 
     if printed is TableFormat.json:
         print_json({**view.facts(result), "figures": []})
@@ -167,11 +167,11 @@ def _show_prints(result: Result) -> None:
 
 def _show_fork(fork: Fork, printed: TableFormat) -> None:
     """Print the effects of a fork."""
-    from fedbo.records.records import Records
-    from fedbo.reports.fork import fork_facts, fork_table
-    from fedbo.reports.tables import console
-    from fedbo.reports.views import written
-    from fedbo.results.fork import ForkEffect
+    from fedbo.analysis.records.records import Records
+    from fedbo.figures.reports.tables import console
+    from fedbo.figures.reports.views import written
+    from fedbo.lab.fork.result import ForkEffect
+    from fedbo.lab.fork.tables import fork_facts, fork_table
 
     if printed is TableFormat.json:
         print_json({**fork_facts(fork), "figures": []})
@@ -211,8 +211,8 @@ def plot(
     trust: Trust = False,
 ) -> None:
     """Draw a figure of a run, and print where it is."""
-    from fedbo.results.fork import Fork, is_fork
-    from fedbo.results.result import Result
+    from fedbo.analysis.result import Result
+    from fedbo.lab.fork.result import Fork, is_fork
 
     choices: Choices = {
         **{"regret": regret, "algorithm": algorithm, "level": level, "replicate": replicate},
@@ -220,7 +220,7 @@ def plot(
     }
     look: Choices = {"width": width, "height": height, "font": font, "font_size": font_size, "title": title}
     if is_fork(folder):
-        from fedbo.plots.fork import draw_fork
+        from fedbo.lab.fork.figure import draw_fork
 
         idle = [name for name, value in {"kind": kind, **choices}.items() if value not in (None, False)]
         if idle:

@@ -17,7 +17,7 @@ def list_names(
     """List what a study can name, with its settings, and of one group with what these may be."""
     from dataclasses import asdict
 
-    from fedbo.reports.tables import console, items_table
+    from fedbo.figures.reports.tables import console, items_table
     from fedbo.settings.errors import unknown
     from fedbo.study.listing import broken, groups
 
@@ -38,8 +38,8 @@ def list_data(printed: Printed = Format.text) -> None:
     """List the data sets, and where each was found."""
     from dataclasses import asdict
 
+    from fedbo.figures.reports.tables import console, data_table
     from fedbo.objectives.datasets.data import inventory
-    from fedbo.reports.tables import console, data_table
 
     rows = [{**asdict(row), "where": None if row.where is None else str(row.where)} for row in inventory()]
     if printed is Format.json:

@@ -71,7 +71,7 @@ def examples(
     printed: Printed = Format.text,
 ) -> None:
     """List the studies that come with fedbo, or copy one of them."""
-    from fedbo.reports.tables import console, examples_table
+    from fedbo.figures.reports.tables import console, examples_table
     from fedbo.settings.errors import unknown
     from fedbo.study.document import read
     from fedbo.study.paths import usable

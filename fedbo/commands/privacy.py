@@ -66,7 +66,7 @@ def privacy(
     if printed is Format.json:
         print_json(_facts(rows, deltas, rounds, q))
         return
-    from fedbo.reports.tables import console
+    from fedbo.figures.reports.tables import console
 
     console().print(_table(rows, deltas, rounds, q, epsilon))
 
@@ -79,9 +79,9 @@ def _refuse_beside_study(values: Mapping[str, float | None]) -> None:
 
 def _of_study(path: Path, epsilon: float | None, delta: float | None, sets: list[str], trust: bool, printed: Format) -> None:
     """Print the noise that each private algorithm of a study needs."""
-    from fedbo.estimates.privacy import noise_needed
-    from fedbo.reports.privacy import noise_table
-    from fedbo.reports.tables import console, plain
+    from fedbo.analysis.estimates.privacy import noise_needed
+    from fedbo.figures.reports.privacy import noise_table
+    from fedbo.figures.reports.tables import console, plain
     from fedbo.study.study import load_study
 
     if epsilon is None:
@@ -145,7 +145,7 @@ def _ask(name: str, epsilon: float | None, noise: float | None, deltas: tuple[fl
 
 
 def _facts(rows: list[Needed], deltas: tuple[float, ...], rounds: int, q: float) -> dict[str, Any]:
-    from fedbo.reports.tables import plain
+    from fedbo.figures.reports.tables import plain
 
     said = [
         {
@@ -163,7 +163,7 @@ def _table(rows: list[Needed], deltas: tuple[float, ...], rounds: int, q: float,
     from rich.console import Group
     from rich.text import Text
 
-    from fedbo.reports.tables import table_of
+    from fedbo.figures.reports.tables import table_of
 
     headings = ("accountant", "noise multiplier", *(f"epsilon at delta {delta:.3g}" for delta in deltas))
     lines = [(row.accountant, _number(row.noise), *(_number(found) for found in row.epsilons)) for row in rows]

@@ -22,8 +22,8 @@ def report(
 
     Of a private study it shows no value of a single agent unless you ask for them; means over agents have no noise.
     """
-    from fedbo.page.page import REPORT, write_report
-    from fedbo.results.result import Result
+    from fedbo.analysis.result import Result
+    from fedbo.figures.page.page import REPORT, write_report
 
     if out is None and len(folders) > 1:
         raise typer.BadParameter("several runs need a file for their report; add --out report.html")
@@ -37,11 +37,11 @@ def compare(
     printed: TableFormats = TableFormat.text,
 ) -> None:
     """Print several runs of the same objective side by side, each algorithm against the same one in the first run."""
-    from fedbo.reports.side_by_side import runs_table
-    from fedbo.reports.tables import console, plain
-    from fedbo.reports.views import written
-    from fedbo.results.result import Result
-    from fedbo.statistics.side_by_side import side_by_side
+    from fedbo.analysis.result import Result
+    from fedbo.analysis.statistics.side_by_side import side_by_side
+    from fedbo.figures.reports.side_by_side import runs_table
+    from fedbo.figures.reports.tables import console, plain
+    from fedbo.figures.reports.views import written
 
     results = [Result.open(folder, trust) for folder in folders]
     rows = side_by_side(results)

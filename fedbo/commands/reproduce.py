@@ -14,7 +14,7 @@ from fedbo.commands.new import example_folder
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fedbo.papers.reproduction import Reproduction
+    from fedbo.lab.papers.reproduction import Reproduction
 
 
 def reproduce(
@@ -33,11 +33,11 @@ def reproduce(
 
     What has been run before into the same directory is not run again; after Ctrl-C, the same command resumes.
     """
-    from fedbo.papers.manifest import find_paper
-    from fedbo.papers.page import PAGE, facts, write_page
-    from fedbo.papers.reproduction import ReproductionRequest
-    from fedbo.papers.reproduction import reproduce as figures_of
-    from fedbo.reports.tables import console
+    from fedbo.figures.reports.tables import console
+    from fedbo.lab.papers.manifest import find_paper
+    from fedbo.lab.papers.page import PAGE, facts, write_page
+    from fedbo.lab.papers.reproduction import ReproductionRequest
+    from fedbo.lab.papers.reproduction import reproduce as figures_of
 
     folder = out or Path("runs") / f"reproduce-{paper}{'-quick' * quick}"
     chosen = [one.strip() for one in only.split(",") if one.strip()] if only else []
@@ -65,7 +65,7 @@ def _summary(made: Reproduction) -> RenderableType:
 
     from rich.text import Text
 
-    from fedbo.reports.tables import table_of
+    from fedbo.figures.reports.tables import table_of
 
     style = {"holds": "green", "does not hold": "red", "cannot be said": "yellow"}
     lines = list[tuple[str | Text, ...]]()

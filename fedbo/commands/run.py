@@ -30,8 +30,8 @@ from fedbo.settings.interrupts import ends_at_once
 from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
+    from fedbo.analysis.result import Result
     from fedbo.execution.notices import Callback
-    from fedbo.results.result import Result
 
 
 def run(
@@ -49,9 +49,9 @@ def run(
 
     extra, told = hosting_sets(workers, address), _made(callbacks)
     checked = load_study(study, [*(sets or []), *extra], trust=True)
+    from fedbo.analysis.manifest import read_manifest
     from fedbo.execution.directory import unfinished
     from fedbo.execution.runner import resume_study, run_study
-    from fedbo.results.manifest import read_manifest
 
     same = out is not None and unfinished(out) and read_manifest(out).get("study_sha256") == checked.digest()
     if out is not None and same and _wants(f"'{out}' holds a run of this study that has not ended. Go on with it?"):
@@ -91,7 +91,7 @@ def resume(
     In virtual time its results are those of one never stopped, or of one that had the larger budget from the start.
     """
     from fedbo.execution.runner import resume_study
-    from fedbo.results.fork import has_begun
+    from fedbo.lab.fork.result import has_begun
     from fedbo.study.document import parse_override
 
     if has_begun(folder):
@@ -106,7 +106,7 @@ def resume(
 
 def _resume_fork(folder: Path, changed: bool, shown: tuple[Format, bool]) -> None:
     """Go on with a fork that was killed or interrupted, which is as it began."""
-    from fedbo.execution.fork import resume_fork
+    from fedbo.lab.fork.fork import resume_fork
 
     if changed:
         raise typer.BadParameter(
@@ -123,7 +123,7 @@ def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
         folder = stop.args[0] if stop.args else None
         stop_interrupted(folder, f"go on with: fedbo resume {quoted(folder)}", printed)
     with ends_at_once(f"interrupted; the run is complete, and its results are in {quoted(result.directory)}"):
-        from fedbo.page.page import REPORT, write_report
+        from fedbo.figures.page.page import REPORT, write_report
 
         figures = [str(result.plot())] if result.traces else []
         _print_run(result, printed, figures, write_report([result], result.directory / REPORT))
@@ -132,8 +132,8 @@ def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
 
 
 def _print_run(result: Result, printed: Format, figures: Sequence[str], report: Path) -> None:
-    from fedbo.reports.answers import before_summary
-    from fedbo.reports.tables import console, results_table, run_facts
+    from fedbo.figures.reports.answers import before_summary
+    from fedbo.figures.reports.tables import console, results_table, run_facts
 
     if printed is Format.json:
         print_json({**run_facts(result), "figures": list(figures), "report": str(report)})

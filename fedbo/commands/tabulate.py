@@ -46,8 +46,8 @@ def tabulate(
 
     Ctrl-C and kills keep what was evaluated. More --points and more --refine keep what there is.
     """
-    from fedbo.tabulation.sources import source
-    from fedbo.tabulation.tabulation import TableRequest, tabulate
+    from fedbo.lab.tabulation.sources import source
+    from fedbo.lab.tabulation.tabulation import TableRequest, tabulate
 
     origin, hosting = source(objective, sets or (), seed, replicate)
     given = {"workers": workers, "address": address}
@@ -60,7 +60,7 @@ def tabulate(
     if printed is Format.json:
         print_json({**facts, "directory": str(folder.resolve())})
     else:
-        from fedbo.reports.tables import console, tabulation_table
+        from fedbo.figures.reports.tables import console, tabulation_table
 
         console().print(tabulation_table(facts))
         print(f"table: {folder}")

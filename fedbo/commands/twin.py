@@ -20,9 +20,9 @@ def twin(
     printed: Printed = Format.text,
 ) -> None:
     """Rebuild a run in virtual time from its fit alone, compare both, and with --set say what would be different."""
-    from fedbo.results.result import Result
-    from fedbo.world.twins import Twin, facts_of_prediction, ratios
-    from fedbo.world.words import change_lines, prediction_lines
+    from fedbo.analysis.result import Result
+    from fedbo.lab.twins.twins import Twin, facts_of_prediction, ratios
+    from fedbo.lab.twins.words import change_lines, prediction_lines
 
     with Twin(Result.open(folder, trust), algorithm, seed) as made:
         if sets:

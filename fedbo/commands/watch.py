@@ -23,7 +23,7 @@ def watch(
 ) -> None:
     """Watch a run that is going on, in this process or another one, until it ends; Ctrl-C leaves it running."""
     from fedbo.execution.run_watch import study_state
-    from fedbo.reports.tables import console, plain
+    from fedbo.figures.reports.tables import console, plain
 
     state, terminal = study_state(folder), console()
     if printed is Format.json:

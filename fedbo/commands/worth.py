@@ -22,7 +22,7 @@ from fedbo.commands.arguments import (
 from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
-    from fedbo.results.result import Result
+    from fedbo.analysis.result import Result
     from fedbo.study.study import Study
 
 
@@ -50,15 +50,15 @@ def worth(
 
     The study is run with the algorithms that the question needs beside its own. Give it ten replicates or more.
     """
-    from fedbo.estimates.gain import estimate_gain
-    from fedbo.reports.tables import console, plain
-    from fedbo.reports.worth import verdict, worth_table
-    from fedbo.results.result import Result
+    from fedbo.analysis.estimates.gain import estimate_gain
+    from fedbo.analysis.result import Result
+    from fedbo.figures.reports.tables import console, plain
+    from fedbo.figures.reports.worth import verdict, worth_table
 
     if (study / "study.toml").is_file():
         result = Result.open(study, trust)
     else:
-        from fedbo.reports.worth import worth_study
+        from fedbo.figures.reports.worth import worth_study
         from fedbo.study.study import load_study
 
         asked, left = worth_study(load_study(study, [*(sets or []), *hosting_sets(workers, None)], trust=True))
@@ -75,10 +75,10 @@ def worth(
 
 def _carried_out(study: Study, out: Path | None, printed: Format, quiet: bool) -> Result:
     """Run a study, go on with it where it was interrupted, or open it where it has ended."""
+    from fedbo.analysis.manifest import read_manifest
+    from fedbo.analysis.result import Result
     from fedbo.execution.directory import unfinished
     from fedbo.execution.runner import resume_study, run_study
-    from fedbo.results.manifest import read_manifest
-    from fedbo.results.result import Result
 
     same = out is not None and (out / "manifest.json").is_file() and read_manifest(out).get("study_sha256") == study.digest()
     try:

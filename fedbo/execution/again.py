@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedbo.analysis.manifest import read_manifest
+from fedbo.analysis.result import Result
 from fedbo.execution.directory import unfinished
 from fedbo.execution.progress import Progress
 from fedbo.execution.runner import resume_study, run_study
-from fedbo.results.manifest import read_manifest
-from fedbo.results.result import Result
 from fedbo.study.study import Study
 
 

@@ -22,11 +22,11 @@ from fedbo.actors.storage.rows import EVALUATIONS, OBSERVATIONS, RunKey, read_ta
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, sha256_of
 from fedbo.actors.storage.snapshot_store import SnapshotStore
+from fedbo.analysis.manifest import STUDY, read_manifest
+from fedbo.analysis.schemas import canonical
 from fedbo.coordinator.privacy.ledger import PRIVACY, RELEASES, SPENT, accounted
 from fedbo.coordinator.runtime.event_log import EVENTS, MOMENTS
 from fedbo.objectives.base import described
-from fedbo.results.manifest import STUDY, read_manifest
-from fedbo.results.schemas import canonical
 from fedbo.settings.shown import quoted
 from fedbo.study.check_privacy import revealed
 from fedbo.study.paths import PRIVATE, DirectoryError, make_folder, usable

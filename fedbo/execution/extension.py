@@ -12,12 +12,12 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
 from fedbo.actors.storage.sealed import Damaged, check_file, sha256_of
 from fedbo.algorithms.base import Anytime, Waiting
+from fedbo.analysis.manifest import STUDY, back
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.coordinator.runtime.replaying import extend_run
 from fedbo.execution.directory import KEPT
 from fedbo.execution.earlier import RealTimeRecord, recall_evaluations
 from fedbo.execution.jobs import learnings, runs
-from fedbo.results.manifest import STUDY, back
 from fedbo.study.document import StudyError, one_line
 from fedbo.study.study import Study, load_study
 from fedbo.study.tables import AlgorithmTable

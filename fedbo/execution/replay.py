@@ -15,12 +15,12 @@ import pyarrow as pa
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
+from fedbo.analysis.manifest import STUDY, back, check_tables, read_manifest, write_manifest
 from fedbo.coordinator.runtime.actor import Coordinator
 from fedbo.coordinator.runtime.replaying import replay_run
 from fedbo.execution.directory import discard_parts, gather, new_directory, new_manifest
 from fedbo.execution.earlier import RealTimeRecord
 from fedbo.execution.jobs import learnings, runs
-from fedbo.results.manifest import STUDY, back, check_tables, read_manifest, write_manifest
 from fedbo.settings.shown import quoted
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError

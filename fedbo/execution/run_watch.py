@@ -15,9 +15,9 @@ from fedbo.actors.storage.rows import RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.actors.storage.snapshot_store import SnapshotStore
+from fedbo.analysis.manifest import STUDY, read_manifest
+from fedbo.analysis.result import Result
 from fedbo.objectives.base import Metric
-from fedbo.results.manifest import STUDY, read_manifest
-from fedbo.results.result import Result
 from fedbo.study.study import Study, recall_study
 
 

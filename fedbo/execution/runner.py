@@ -12,6 +12,8 @@ from typing import Any
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.sealed import Damaged
+from fedbo.analysis.manifest import STUDY, back, check_tables, copy_among_parts, read_manifest, write_manifest
+from fedbo.analysis.result import Result
 from fedbo.coordinator.runtime.actor import RunSummary
 from fedbo.execution.cluster import ClusterError
 from fedbo.execution.damage import fall_back
@@ -45,8 +47,6 @@ from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import require_objectives
 from fedbo.execution.workers import job_runner
 from fedbo.objectives.typed_function import GIVEN
-from fedbo.results.manifest import STUDY, back, check_tables, copy_among_parts, read_manifest, write_manifest
-from fedbo.results.result import Result
 from fedbo.settings.errors import FedboError
 from fedbo.settings.exits import ExitError, ends_process, exit_words
 from fedbo.settings.interrupts import interrupts

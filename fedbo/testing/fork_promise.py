@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.actors.storage.rows import read_table
-from fedbo.coordinator.runtime.forking import ForkPoint
-from fedbo.execution.fork import fork_run
-from fedbo.results.fork import is_fork
-from fedbo.results.grouping import by_run
+from fedbo.analysis.grouping import by_run
+from fedbo.lab.fork.fork import fork_run
+from fedbo.lab.fork.result import is_fork
+from fedbo.lab.fork.trunk import ForkPoint
 from fedbo.study.study import Study
 from fedbo.testing.carrying_out import LEGAL_NAMES, Untried, begin_or_go_on, differences, dying, forked, tables, words
 from fedbo.testing.chaos.knobs import NONE_TURNED, Knobs, draw_knobs, in_words, turn

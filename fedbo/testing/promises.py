@@ -23,9 +23,9 @@ from typing import Any
 import ray
 
 import fedbo
+from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.execution.extension import extended_study, why_not_extended
 from fedbo.execution.replay import replay
-from fedbo.results.manifest import STUDY, read_manifest
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.testing.carrying_out import (
     LEGAL_NAMES,

@@ -19,13 +19,13 @@ from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint, wr
 from fedbo.actors.threads import blas_threads
 from fedbo.algorithms.base import Array, Inbound, Problem, Starting
 from fedbo.algorithms.streams import Streams
-from fedbo.evaluated import Evaluated, evaluated
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import as_declared, flattened
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError
 from fedbo.settings.shown import shown
 from fedbo.tuning.ask_log import AskLog, LogEntry
+from fedbo.tuning.evaluated import Evaluated, evaluated
 from fedbo.tuning.message_folder import Meeting, answer_to
 from fedbo.tuning.messages import MessageStore, secret_step
 from fedbo.tuning.spaces import written_space
@@ -65,7 +65,7 @@ class Agent:
     the terms are wrong, or not those with which the folder was made; DirectoryError when another process has it open.
 
     It begins with what was evaluated before, if that is given as a `start`: pairs of a configuration and its value, a file, a
-    run, of which it takes what the agent of its number observed, or an `optuna.Study` (see `fedbo.evaluated.evaluated`).
+    run, of which it takes what the agent of its number observed, or an `optuna.Study` (see `fedbo.tuning.evaluated.evaluated`).
     """
 
     _file: _AgentFile

@@ -18,8 +18,8 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from fedbo.results.grouping import by_run, grouped
-from fedbo.results.result import Result, ResultError, check_label
+from fedbo.analysis.grouping import by_run, grouped
+from fedbo.analysis.result import Result, ResultError, check_label
 from fedbo.tuning.optuna_space import distributions
 
 

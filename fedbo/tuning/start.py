@@ -13,19 +13,19 @@ import numpy as np
 
 from fedbo.actors.storage import atomic
 from fedbo.algorithms.streams import Streams
-from fedbo.evaluated import Evaluated, evaluated
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.arguments import wrong
 from fedbo.settings.errors import ArgumentError
+from fedbo.tuning.evaluated import Evaluated, evaluated
 
 
 def start_file(given: Any, space: str, agents: int, mode: str, folder: Path) -> Path:
     """Write what each agent starts from into a file named by what is in it, and give its path; ValueError.
 
-    `given` is a source for all agents (see `fedbo.evaluated.evaluated`; of a run each takes what the agent of its number
+    `given` is a source for all agents (see `fedbo.tuning.evaluated.evaluated`; of a run each takes what the agent of its number
     observed), or a dictionary with one for each of some agents.
     """
     read, text = read_space(space), io.StringIO()

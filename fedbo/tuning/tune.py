@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 
+from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.callbacks import callbacks_of
 from fedbo.execution.directory import differing_code, unfinished
 from fedbo.execution.extension import why_no_extension
@@ -16,7 +17,6 @@ from fedbo.execution.notices import FirstFailure
 from fedbo.execution.runner import extend_study, resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
 from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.results.manifest import STUDY, read_manifest
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import as_document
 from fedbo.study.invalid import InvalidSettings
@@ -30,8 +30,8 @@ from fedbo.tuning.start import enqueued_file, start_file
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fedbo.analysis.result import Result
     from fedbo.execution.notices import Callback
-    from fedbo.results.result import Result
 
 Resources = Mapping[str, float]
 
@@ -85,7 +85,7 @@ def tuned(function: Callable[..., Any], space: Any, agents: int, options: Option
             return run_study(study, out, progress, callbacks)
         if not _same(study, out):
             return extend_study(out, partial(_extended, study, out), progress, callbacks, mixed=True)
-        from fedbo.results.result import Result
+        from fedbo.analysis.result import Result
 
         return Result.open(out)
     if not _same(study, out):

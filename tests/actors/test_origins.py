@@ -14,9 +14,9 @@ from fedbo.actors.task import Task
 from fedbo.algorithms.base import ORIGINS, Decision, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
+from fedbo.analysis.timeline_bars import kind_of
+from fedbo.lab.papers.statements import FEDERATED_ORIGINS
 from fedbo.objectives.functions import Quadratic
-from fedbo.papers.statements import FEDERATED_ORIGINS
-from fedbo.results.timeline_bars import kind_of
 
 STUDY: dict[str, Any] = {
     "study": {"name": "missing"},

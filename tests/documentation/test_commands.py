@@ -13,7 +13,7 @@ import pytest
 
 from fedbo.cli import _command, main
 from fedbo.commands.help import GROUPS
-from fedbo.plots.plot import KINDS
+from fedbo.figures.plot import KINDS
 
 SHELLS = ("sh", "console", "bash")
 TARGETS = set(re.findall(r"^([\w-]+):", (pages.ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from troubled_life import Life, coordinate
 
 from fedbo.actors.storage.rows import RunKey
-from fedbo.results.schemas import EVENTS, OBSERVATIONS, canonical
+from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, canonical
 from fedbo.study.study import Study, load_study
 
 INITIAL = 3

@@ -21,10 +21,10 @@ import pytest
 import fedbo
 import fedbo.execution.runner
 import fedbo.tuning.tune
-from fedbo.evaluated import evaluated
-from fedbo.optuna_sampler import OptunaSampler
-from fedbo.ray_scheduler import RayScheduler
-from fedbo.ray_searcher import RaySearcher
+from fedbo.tuning.evaluated import evaluated
+from fedbo.tuning.optuna_sampler import OptunaSampler
+from fedbo.tuning.ray_scheduler import RayScheduler
+from fedbo.tuning.ray_searcher import RaySearcher
 
 SPACE: dict[str, Any] = {"x": (0.0, 1.0), "n": (1, 9)}
 STUDY: dict[str, Any] = {

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.actors.storage.rows import read_table
+from fedbo.analysis.grouping import by_run
 from fedbo.coordinator.environment.faults import MESSAGE_FAULTS
-from fedbo.coordinator.runtime.forking import ForkPoint
-from fedbo.execution.fork import fork_run
-from fedbo.results.grouping import by_run
+from fedbo.lab.fork.fork import fork_run
+from fedbo.lab.fork.trunk import ForkPoint
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.testing.carrying_out import LEGAL_NAMES, Untried, begin_or_go_on, forked, words
 from fedbo.testing.invariants import violations

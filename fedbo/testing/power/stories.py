@@ -17,15 +17,15 @@ import fedbo
 from fedbo.actors import supervision
 from fedbo.actors.remote import HostActor
 from fedbo.actors.storage.rows import read_table
+from fedbo.analysis.manifest import STUDY, read_manifest
+from fedbo.analysis.result import Result
 from fedbo.coordinator.runtime import actor
 from fedbo.coordinator.runtime.event_log import read_moments
-from fedbo.coordinator.runtime.forking import ForkPoint
 from fedbo.execution import runner, workers
-from fedbo.execution.fork import fork_run
 from fedbo.execution.replay import replay
-from fedbo.results.fork import is_fork
-from fedbo.results.manifest import STUDY, read_manifest
-from fedbo.results.result import Result
+from fedbo.lab.fork.fork import fork_run
+from fedbo.lab.fork.result import is_fork
+from fedbo.lab.fork.trunk import ForkPoint
 from fedbo.study.study import Study, load_study
 from fedbo.testing.carrying_out import Untried, begin_or_go_on, differences, tables
 from fedbo.testing.invariants import violations

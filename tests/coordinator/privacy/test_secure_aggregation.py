@@ -16,6 +16,8 @@ import fedbo
 from fedbo.algorithms.base import Mechanism, Private, Problem
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import Streams
+from fedbo.analysis.estimates.cost import estimate_cost
+from fedbo.analysis.estimates.privacy import privacy_estimates
 from fedbo.coordinator.environment.availability import Bernoulli
 from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition
 from fedbo.coordinator.environment.timing import Constant, Exponential
@@ -37,8 +39,6 @@ from fedbo.coordinator.privacy.secure_aggregation import (
     secure_sum,
     why_not_masked,
 )
-from fedbo.estimates.cost import estimate_cost
-from fedbo.estimates.privacy import privacy_estimates
 from fedbo.study.study import load_study
 
 PLAIN_SUM = Mechanism(blocks=2, clip=3.0, noise=0.0)

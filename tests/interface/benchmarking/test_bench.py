@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fedbo.benchmarking import sources
-from fedbo.benchmarking.benchmark import BenchmarkRequest, run_benchmark
-from fedbo.benchmarking.sources import benchmark_sources
 from fedbo.cli import OK, WRONG_INPUT, main
+from fedbo.lab.benchmarking import sources
+from fedbo.lab.benchmarking.benchmark import BenchmarkRequest, run_benchmark
+from fedbo.lab.benchmarking.sources import benchmark_sources
 from fedbo.study.document import StudyError
 
 STUDY = """

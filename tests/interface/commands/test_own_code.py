@@ -59,8 +59,8 @@ def test_an_error_in_each_part_of_a_method_names_its_place_and_is_mended(
         del sys.modules[name]
         catalogue.cache_clear()  # both as in a new process
         Path(f"{name}.py").write_text(whole)
-        monkeypatch.setattr("fedbo.page.page.write_report", lambda *_: "report")
-        monkeypatch.setattr("fedbo.results.result.Result.plot", lambda *_, **__: "figure")
+        monkeypatch.setattr("fedbo.figures.page.page.write_report", lambda *_: "report")
+        monkeypatch.setattr("fedbo.analysis.result.Result.plot", lambda *_, **__: "figure")
         assert main(["resume", raised[1], "--quiet"]) == 0
         assert not Path(raised[0]).exists()
     finally:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from fedbo.analysis.estimates.privacy import privacy_estimates
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.coordinator.privacy.accounting import ACCOUNTANTS, epsilon
 from fedbo.coordinator.privacy.charge import PrivacyCharge
-from fedbo.estimates.privacy import privacy_estimates
 from fedbo.study.study import load_study
 
 PAPER = ("--noise", "1.0", "--rounds", "40", "--agents", "200", "--q", "0.25")

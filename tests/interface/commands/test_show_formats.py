@@ -13,13 +13,13 @@ import pytest
 from rich.cells import cell_len
 from synthetic_run import document, write_run
 
+from fedbo.analysis.compare import target_of
+from fedbo.analysis.records.text_table import TextTable
+from fedbo.analysis.result import Result
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.commands.reproduce import _summary
-from fedbo.records.text_table import TextTable
-from fedbo.reports.disruptions import disruptions_table, tables_of
-from fedbo.reports.tables import ShownConsole, amount
-from fedbo.results.compare import target_of
-from fedbo.results.result import Result
+from fedbo.figures.reports.disruptions import disruptions_table, tables_of
+from fedbo.figures.reports.tables import ShownConsole, amount
 
 VIEWS = ("", "--trouble", "--trouble --agents", "--best", "--trials")
 

@@ -17,7 +17,7 @@ import fedbo
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import seal
 from fedbo.cli import main
-from fedbo.reports.tables import ShownConsole, console
+from fedbo.figures.reports.tables import ShownConsole, console
 from fedbo.settings.shown import shown
 from fedbo.study.names import _fit
 

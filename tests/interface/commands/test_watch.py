@@ -13,11 +13,11 @@ from synthetic_run import document, write_run
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
+from fedbo.analysis.manifest import read_manifest, write_manifest
+from fedbo.analysis.result import Result
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.execution.run_watch import study_state
 from fedbo.execution.runner import run_study
-from fedbo.results.manifest import read_manifest, write_manifest
-from fedbo.results.result import Result
 from fedbo.study.study import load_study
 
 STUDY = {

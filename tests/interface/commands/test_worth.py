@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedbo.analysis.estimates.gain import Gain, estimate_gain
+from fedbo.analysis.summary import Difference
 from fedbo.cli import main
-from fedbo.estimates.gain import Gain, estimate_gain
+from fedbo.figures.reports import worth
+from fedbo.figures.reports.worth import Worth, worth_study
 from fedbo.objectives.base import Metric
-from fedbo.reports import worth
-from fedbo.reports.worth import Worth, worth_study
-from fedbo.results.summary import Difference
 from fedbo.study.study import StudyError, load_study
 
 GAIN = Gain(random=0.0, common=0.9, own=1.0, alike=0.8, least=0.7, most=0.9, targets=4, points=64)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import fedbo
+from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.execution.again import has_ended
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
-from fedbo.results.manifest import read_manifest, write_manifest
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.tuning.spaces import written_space

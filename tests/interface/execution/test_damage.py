@@ -154,7 +154,7 @@ def test_what_a_later_format_wrote_is_refused_with_the_version_that_wrote_it(
     alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from fedbo.actors.storage import rows, sealed
-    from fedbo.results.manifest import read_manifest, write_manifest
+    from fedbo.analysis.manifest import read_manifest, write_manifest
 
     directory = tmp_path / "run"
     shutil.copytree(alone / "run", directory)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fedbo.analysis.manifest import read_manifest
 from fedbo.cli import main
 from fedbo.coordinator import endless
-from fedbo.results.manifest import read_manifest
 
 ENDLESS = """
 [study]

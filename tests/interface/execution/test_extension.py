@@ -251,7 +251,7 @@ def test_a_swept_budget_is_not_extended(tmp_path: Path) -> None:
 def test_a_run_that_has_not_ended_is_to_end_before_it_is_extended(tmp_path: Path) -> None:
     fedbo.run(STUDY, out=tmp_path / "run")
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    from fedbo.results.manifest import read_manifest, write_manifest
+    from fedbo.analysis.manifest import read_manifest, write_manifest
 
     assert manifest["status"] == "complete"
     write_manifest(tmp_path / "run", {**read_manifest(tmp_path / "run"), "status": "interrupted"})

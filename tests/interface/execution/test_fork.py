@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import fedbo
+from fedbo.analysis.grouping import by_run
+from fedbo.analysis.result import ResultError
 from fedbo.cli import main
 from fedbo.coordinator.errors import ForkError
-from fedbo.execution.fork import fork_run, points_of
-from fedbo.results.grouping import by_run
-from fedbo.results.result import ResultError
+from fedbo.lab.fork.fork import fork_run, points_of
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError
 from fedbo.testing.carrying_out import tables

@@ -20,8 +20,8 @@ import pytest
 from pickle_scan import contents, pickles
 
 import fedbo
+from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.cli import main
-from fedbo.results.manifest import read_manifest, write_manifest
 
 ROOT = Path(__file__).resolve().parents[3]
 UNSAFE = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}

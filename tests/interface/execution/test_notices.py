@@ -16,12 +16,12 @@ from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
+from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.callbacks import RayMetrics
 from fedbo.cli import main
 from fedbo.execution.jobs import runs
 from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import ClosedRound, Evaluation, LoggedEvent
-from fedbo.results.manifest import read_manifest, write_manifest
 from fedbo.testing.carrying_out import tables
 from fedbo.testing.studies import draw_study
 

@@ -13,10 +13,10 @@ from killing import TROUBLED, tables
 
 import fedbo
 from fedbo.actors.storage.sealed import Damaged
+from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.cli import main
 from fedbo.coordinator.errors import ReplayError
 from fedbo.execution.replay import replay
-from fedbo.results.manifest import read_manifest, write_manifest
 from fedbo.study.paths import DirectoryError
 
 SMALL: dict[str, Any] = {

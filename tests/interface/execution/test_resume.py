@@ -19,8 +19,8 @@ import pytest
 from killing import TROUBLED, End, Forks, begin_or_go_on, environment, gone, marked, tables
 
 import fedbo
+from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.cli import main
-from fedbo.results.manifest import read_manifest, write_manifest
 
 INTERRUPTED = 130
 PACKED = ("--set", "hosting.kind=packed", "--set", "hosting.workers=2")

@@ -11,7 +11,7 @@ import pytest
 from killing import End, Forks
 
 import fedbo
-from fedbo.estimates.cost import estimate_cost
+from fedbo.analysis.estimates.cost import estimate_cost
 from fedbo.study.study import StudyError, load_study
 from fedbo.testing.carrying_out import tables
 from fedbo.testing.invariants import violations

@@ -18,8 +18,8 @@ import pytest
 import typer
 
 import fedbo
+from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.cli import app, main
-from fedbo.results.manifest import read_manifest, write_manifest
 from fedbo.settings import trust
 from fedbo.study.document import to_toml
 

@@ -9,8 +9,8 @@ import pytest
 from browser import CHROMIUM, Browser
 from synthetic_run import document, write_run
 
-from fedbo.page.page import write_report
-from fedbo.results.result import Result
+from fedbo.analysis.result import Result
+from fedbo.figures.page.page import write_report
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here; apt-get install chromium brings one")
 

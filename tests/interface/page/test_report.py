@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 from synthetic_run import document, write_run
 
+from fedbo.analysis.manifest import read_manifest, write_manifest
+from fedbo.analysis.result import Result
+from fedbo.analysis.summary import Difference
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.execution.directory import new_manifest
-from fedbo.page.about import asked, failures
-from fedbo.page.axes import LinearAxis, label_of, spanned
-from fedbo.page.curve_drawing import draw_panel
-from fedbo.page.curve_panels import curve_panels
-from fedbo.page.page import report
-from fedbo.page.timeline_drawing import draw_timeline
-from fedbo.page.verdict import Verdict, verdict
-from fedbo.plots.style import dashes_at
-from fedbo.results.manifest import read_manifest, write_manifest
-from fedbo.results.result import Result
-from fedbo.results.summary import Difference
+from fedbo.figures.page.about import asked, failures
+from fedbo.figures.page.axes import LinearAxis, label_of, spanned
+from fedbo.figures.page.curve_drawing import draw_panel
+from fedbo.figures.page.curve_panels import curve_panels
+from fedbo.figures.page.page import report
+from fedbo.figures.page.timeline_drawing import draw_timeline
+from fedbo.figures.page.verdict import Verdict, verdict
+from fedbo.figures.style import dashes_at
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -133,11 +133,11 @@ def test_the_first_sentence_says_that_a_control_is_not_beaten(tmp_path: Path, mo
     study = document(agents=6, iterations=30)
     study["algorithm"] = [{"name": "ts", "label": "Alone"}, {"name": "fts", "label": "Together"}, {"name": "fts_noise"}]
     result = Result.open(write_run(tmp_path / "run", study))
-    monkeypatch.setattr("fedbo.page.verdict.difference", lambda *_: Difference(-0.1, -0.3, 0.1))
+    monkeypatch.setattr("fedbo.figures.page.verdict.difference", lambda *_: Difference(-0.1, -0.3, 0.1))
     found = judged(result)
     assert found.headline.startswith("Together ends better than Alone, but not clearly better than fts_noise: best error")
     assert found.tone == "open"
-    monkeypatch.setattr("fedbo.page.verdict.difference", lambda *_: better)
+    monkeypatch.setattr("fedbo.figures.page.verdict.difference", lambda *_: better)
     found = judged(result)
     assert found.headline.startswith("Together ends better than Alone: best error") and found.tone == "better"
 

@@ -15,20 +15,20 @@ from matplotlib.image import imread
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.algorithms.catalog import algorithms
+from fedbo.analysis.curves import mean_and_error
+from fedbo.analysis.result import Result
+from fedbo.analysis.summary import Difference, difference
 from fedbo.cli import main
 from fedbo.commands.arguments import FAILED, INTERRUPTED, OK, WRONG_INPUT
+from fedbo.lab.papers.decision_time import Times, measure
+from fedbo.lab.papers.manifest import TestTable, load_manifest
+from fedbo.lab.papers.page import interval
+from fedbo.lab.papers.plot import paper_figure
+from fedbo.lab.papers.reproduction import ReproductionRequest, reproduce, without_folders
+from fedbo.lab.papers.statements import FigureData, judge, verdict
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
 from fedbo.objectives.datasets.inventory import DATA_SETS, DataFile, DataSet
-from fedbo.papers.decision_time import Times, measure
-from fedbo.papers.manifest import TestTable, load_manifest
-from fedbo.papers.page import interval
-from fedbo.papers.plot import paper_figure
-from fedbo.papers.reproduction import ReproductionRequest, reproduce, without_folders
-from fedbo.papers.statements import FigureData, judge, verdict
-from fedbo.results.curves import mean_and_error
-from fedbo.results.result import Result
-from fedbo.results.summary import Difference, difference
 from fedbo.study.document import read, to_toml
 from fedbo.study.study import StudyError, load_study
 

@@ -19,12 +19,12 @@ from matplotlib.transforms import Bbox
 from synthetic_run import document, write_run
 from test_plots import legends, plain
 
-from fedbo.plots.fork import fork_figure
-from fedbo.plots.layout import Look
-from fedbo.plots.plot import PlotError, View, draw_on, figure_of
-from fedbo.plots.style import style_at
-from fedbo.results.fork import Fork
-from fedbo.results.result import Result, ResultError
+from fedbo.analysis.result import Result, ResultError
+from fedbo.figures.layout import Look
+from fedbo.figures.plot import PlotError, View, draw_on, figure_of
+from fedbo.figures.style import style_at
+from fedbo.lab.fork.figure import fork_figure
+from fedbo.lab.fork.result import Fork
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,11 @@ from matplotlib.legend import Legend
 from synthetic_run import document, write_run
 
 import fedbo
-from fedbo.plots.cells import MAX_ENTRIES, cell_styles
-from fedbo.plots.plot import PlotError, View, figure_of
-from fedbo.plots.style import COLOURS, PALE, colour_at
-from fedbo.results.result import Result, ResultError
-from fedbo.results.timeline_bars import within, without
+from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.timeline_bars import within, without
+from fedbo.figures.cells import MAX_ENTRIES, cell_styles
+from fedbo.figures.plot import PlotError, View, figure_of
+from fedbo.figures.style import COLOURS, PALE, colour_at
 
 Make = Callable[..., Result]
 

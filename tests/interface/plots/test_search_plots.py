@@ -12,10 +12,10 @@ import pytest
 from test_plots import words
 
 import fedbo
+from fedbo.analysis.result import Result, ResultError
+from fedbo.figures.plot import PlotError, View, figure_of
+from fedbo.figures.search import ParameterColumn, SearchTrials, importances
 from fedbo.objectives.typed_function import GIVEN
-from fedbo.plots.plot import PlotError, View, figure_of
-from fedbo.plots.search import ParameterColumn, SearchTrials, importances
-from fedbo.results.result import Result, ResultError
 from fedbo.study.study import load_study
 
 

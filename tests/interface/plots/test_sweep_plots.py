@@ -11,9 +11,9 @@ import pytest
 from synthetic_run import document, write_run
 from test_plots import legends, plain, words
 
-from fedbo.plots.plot import View, figure_of
-from fedbo.results.compare import target_of, times_to_target
-from fedbo.results.result import Result
+from fedbo.analysis.compare import target_of, times_to_target
+from fedbo.analysis.result import Result
+from fedbo.figures.plot import View, figure_of
 
 
 @pytest.fixture(scope="module")

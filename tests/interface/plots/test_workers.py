@@ -11,13 +11,13 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
+from fedbo.analysis.grouping import grouped
+from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.timeline_bars import EVALUATION_KINDS, evaluation_bars
 from fedbo.execution.runner import run_study
-from fedbo.plots.marks import add_bars
-from fedbo.plots.plot import View, figure_of
-from fedbo.reports.perfetto import export_to_perfetto
-from fedbo.results.grouping import grouped
-from fedbo.results.result import Result, ResultError
-from fedbo.results.timeline_bars import EVALUATION_KINDS, evaluation_bars
+from fedbo.figures.marks import add_bars
+from fedbo.figures.plot import View, figure_of
+from fedbo.figures.reports.perfetto import export_to_perfetto
 from fedbo.study.study import load_study
 
 STUDY: dict[str, Any] = {

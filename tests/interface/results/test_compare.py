@@ -12,8 +12,8 @@ import pytest
 from scipy.stats import gmean, ttest_1samp
 from synthetic_run import document, write_run
 
-from fedbo.results.compare import GeometricMean, TimeToTarget, short, target_of, times_to_target
-from fedbo.results.result import Result, ResultError
+from fedbo.analysis.compare import GeometricMean, TimeToTarget, short, target_of, times_to_target
+from fedbo.analysis.result import Result, ResultError
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from fedbo.analysis.curves import IncumbentTrace, curve, grid, replicate_means, traces
+from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, PRIVACY, canonical
+from fedbo.analysis.summary import difference, paired, regrets, summary_row
 from fedbo.objectives.base import Metric
-from fedbo.results.curves import IncumbentTrace, curve, grid, replicate_means, traces
-from fedbo.results.schemas import EVENTS, OBSERVATIONS, PRIVACY, canonical
-from fedbo.results.summary import difference, paired, regrets, summary_row
 
 
 def observations(*runs: tuple[int, int, list[tuple[int, float, float]]]) -> Any:

@@ -17,12 +17,12 @@ from synthetic_run import document, write_run
 
 from fedbo.actors.storage import rows
 from fedbo.actors.storage.rows import TooLargeError, read_table
+from fedbo.analysis.records.text_table import TextTable
+from fedbo.analysis.result import Result
 from fedbo.cli import main
+from fedbo.figures.page.page import report
 from fedbo.objectives.datasets import data
 from fedbo.objectives.datasets.inventory import DataFile
-from fedbo.page.page import report
-from fedbo.records.text_table import TextTable
-from fedbo.results.result import Result
 from fedbo.settings.shown import quoted
 
 

@@ -14,10 +14,10 @@ import pytest
 from synthetic_run import document, write_run
 
 import fedbo
+from fedbo.analysis.public_export import RELEASED, export_public, private_labels
+from fedbo.analysis.result import Result, ResultError
 from fedbo.cli import OK, main
-from fedbo.page.page import report
-from fedbo.results.public_export import RELEASED, export_public, private_labels
-from fedbo.results.result import Result, ResultError
+from fedbo.figures.page.page import report
 from fedbo.study.study import StudyError, load_study
 from fedbo.testing.studies import draw_document
 

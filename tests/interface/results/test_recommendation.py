@@ -10,8 +10,8 @@ import pytest
 from test_trials import VIRTUAL
 
 import fedbo
-from fedbo.reports.recommendation import BestConfiguration, best_configurations, best_table
-from fedbo.results.result import Result
+from fedbo.analysis.result import Result
+from fedbo.figures.reports.recommendation import BestConfiguration, best_configurations, best_table
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 OPTIMA = (0.2, 0.4, 0.9)  # of the agents; the mean of the three parabolas is least at 0.5

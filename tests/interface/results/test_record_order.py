@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fedbo.analysis.schemas import canonical
 from fedbo.coordinator.runtime.event_log import MOMENTS
-from fedbo.results.schemas import canonical
 
 
 def test_a_record_stays_in_the_order_of_its_events() -> None:

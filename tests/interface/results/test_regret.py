@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 import fedbo
 from fedbo.algorithms.streams import Streams
+from fedbo.analysis.mean_objective import FILE
+from fedbo.analysis.regret import RegretTrace, regret_curves
+from fedbo.analysis.result import Result, ResultError
 from fedbo.cli import app
+from fedbo.figures.optima import _found
 from fedbo.objectives.functions import Quadratic
-from fedbo.plots.optima import _found
-from fedbo.results.mean_objective import FILE
-from fedbo.results.regret import RegretTrace, regret_curves
-from fedbo.results.result import Result, ResultError
 
 STUDY: dict[str, Any] = {
     "study": {"name": "bowls", "seed": 3, "replicates": 2},

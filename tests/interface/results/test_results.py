@@ -11,10 +11,10 @@ from matplotlib.image import imread
 from synthetic_run import INITIAL, document, write_run
 
 from fedbo.actors.storage.sealed import Damaged
-from fedbo.plots.plot import PlotError, View, figure_of
-from fedbo.results.result import Result, ResultError
-from fedbo.results.schemas import EVENTS, OBSERVATIONS
-from fedbo.results.timeline_bars import MAX_AGENTS, horizon
+from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.schemas import EVENTS, OBSERVATIONS
+from fedbo.analysis.timeline_bars import MAX_AGENTS, horizon
+from fedbo.figures.plot import PlotError, View, figure_of
 
 
 @pytest.fixture(scope="module")

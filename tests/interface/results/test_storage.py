@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import fedbo
+from fedbo.analysis.result import Result
 from fedbo.cli import main
-from fedbo.results.result import Result
 from fedbo.study.paths import DirectoryError, address_of
 
 STUDY = {

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import fedbo
-from fedbo.results.grouping import sent_down, sent_up
-from fedbo.results.result import Result
-from fedbo.world.measurements import Measurements, _messages
+from fedbo.analysis.grouping import sent_down, sent_up
+from fedbo.analysis.result import Result
+from fedbo.lab.twins.measurements import Measurements, _messages
 
 
 def study(*faults: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from synthetic_run import document, write_run
 
 import fedbo
 from fedbo.actors.storage.rows import read_table, write_table
-from fedbo.evaluated import evaluated
-from fedbo.records.records import column_array
-from fedbo.results.result import Result
-from fedbo.results.schemas import OBSERVATIONS
+from fedbo.analysis.records.records import column_array
+from fedbo.analysis.result import Result
+from fedbo.analysis.schemas import OBSERVATIONS
+from fedbo.tuning.evaluated import evaluated
 from fedbo.tuning.optuna_export import RunChoice, export_to_optuna
 
 SPACE = {"lr": (0.001, 1.0), "n": (1, 4), "opt": ["=adam", "sgd"], "width": [1, 2.5, 16], "agent": (0.5, 1.5), "fixed": 3}

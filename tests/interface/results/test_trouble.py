@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from synthetic_run import document, write_run
 
-from fedbo.results.agent_states import STATES, EventInterval, event_intervals, state_intervals
-from fedbo.results.disruptions import disruptions
-from fedbo.results.grouping import by_run
-from fedbo.results.result import Result
-from fedbo.results.schemas import EVENTS
+from fedbo.analysis.agent_states import STATES, EventInterval, event_intervals, state_intervals
+from fedbo.analysis.disruptions import disruptions
+from fedbo.analysis.grouping import by_run
+from fedbo.analysis.result import Result
+from fedbo.analysis.schemas import EVENTS
 
 Mark = tuple[float, str, str]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fedbo
+from fedbo.analysis.result import Result
+from fedbo.analysis.statistics.answers import answers
 from fedbo.cli import OK, main
-from fedbo.plots.plot import View, figure_of
-from fedbo.results.result import Result
-from fedbo.statistics.answers import answers
+from fedbo.figures.plot import View, figure_of
 
 EDGES = [[[0.0, 1.0], [-1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], [[-1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]]
 

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from synthetic_run import document, write_run
 
+from fedbo.analysis.manifest import read_manifest, write_manifest
+from fedbo.analysis.result import Result
 from fedbo.cli import OK, WRONG_INPUT, main
-from fedbo.results.manifest import read_manifest, write_manifest
-from fedbo.results.result import Result
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ import pytest
 from scipy import stats
 from synthetic_run import document, write_run
 
-from fedbo.records.text_table import TextTable
-from fedbo.results.compare import restricted_ratio
-from fedbo.results.result import Result, ResultError
-from fedbo.statistics.costs import CostToLevel, costs_to_level
-from fedbo.statistics.overview import overview
-from fedbo.statistics.pairs import holm, pair_tests, signed_ranks, student
-from fedbo.statistics.ranks import ranking
-from fedbo.statistics.tasks import Comparable, comparable
+from fedbo.analysis.compare import restricted_ratio
+from fedbo.analysis.records.text_table import TextTable
+from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.statistics.costs import CostToLevel, costs_to_level
+from fedbo.analysis.statistics.overview import overview
+from fedbo.analysis.statistics.pairs import holm, pair_tests, signed_ranks, student
+from fedbo.analysis.statistics.ranks import ranking
+from fedbo.analysis.statistics.tasks import Comparable, comparable
 
 # Demsar 2006, table 6: the area under the curve of C4.5, C4.5+m, C4.5+cf and C4.5+m+cf on 14 data sets. On "voting" the
 # last two are both printed as 0.975, but have the ranks 2 and 3.
@@ -207,7 +207,7 @@ def test_latex_prints_words_as_they_are() -> None:
 
 
 def test_the_figure_has_a_line_for_each_method(runs: list[Result]) -> None:
-    from fedbo.plots.ranks import draw_overview
+    from fedbo.figures.ranks import draw_overview
 
     figure = draw_overview(overview(runs))
     words = [text.get_text() for axes in figure.get_axes() for text in axes.texts]

@@ -13,12 +13,12 @@ from typing import Any
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.catalog import algorithms
+from fedbo.analysis.estimates.cost import estimate_cost
+from fedbo.analysis.estimates.privacy import privacy_estimates
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import MODES, Staleness
-from fedbo.estimates.cost import estimate_cost
-from fedbo.estimates.privacy import privacy_estimates
 from fedbo.objectives.catalog import federations
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.document import Loc, StudyError, with_value

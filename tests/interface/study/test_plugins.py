@@ -258,7 +258,7 @@ def test_a_run_is_not_resumed_with_other_plugins(install: Install, tmp_path: Pat
     install("coins", "1.2", ALL)
     fedbo.run(STUDY, out=tmp_path / "run")
     manifest = tmp_path / "run" / "manifest.json"
-    from fedbo.results.manifest import read_manifest, write_manifest
+    from fedbo.analysis.manifest import read_manifest, write_manifest
 
     found = read_manifest(tmp_path / "run")
     write_manifest(tmp_path / "run", {**found, "status": "interrupted", "plugins": {"algorithms.coin": "coins 1.1"}})

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.analysis.estimates.cost import estimate_cost
 from fedbo.coordinator.environment.availability import Always, Markov
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import FAULTS, Crash, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Pareto, SpeedClasses
 from fedbo.coordinator.exchange import FirstK, Immediate, Staleness
 from fedbo.coordinator.selection import Selection
-from fedbo.estimates.cost import estimate_cost
 from fedbo.execution.jobs import learnings, runs
 from fedbo.study.document import to_toml
 from fedbo.study.environment.models import environment_of, members

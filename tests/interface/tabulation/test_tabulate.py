@@ -18,12 +18,12 @@ import pytest
 
 import fedbo
 from fedbo.cli import FAILED, INTERRUPTED, OK, WRONG_INPUT, main
+from fedbo.lab.tabulation.design import sobol
+from fedbo.lab.tabulation.sources import source
+from fedbo.lab.tabulation.tabulation import TableRequest, tabulate
+from fedbo.lab.tabulation.worker import TableJob, TablePlan, Tabulator, rows_of
 from fedbo.objectives.tables.table import POINTS
 from fedbo.study.document import to_toml
-from fedbo.tabulation.design import sobol
-from fedbo.tabulation.sources import source
-from fedbo.tabulation.tabulation import TableRequest, tabulate
-from fedbo.tabulation.worker import TableJob, TablePlan, Tabulator, rows_of
 
 HILL = ["function=countable:hill", "low=[0.0, 0.0]", "high=[1.0, 1.0]", "agents=2"]
 SIZE: dict[str, Any] = {"points": 24, "refine": 20}

@@ -9,7 +9,7 @@ import ConfigSpace as CS
 import pytest
 
 import fedbo
-from fedbo.evaluated import Evaluated, evaluated_in_csv, evaluated_in_study
+from fedbo.tuning.evaluated import Evaluated, evaluated_in_csv, evaluated_in_study
 
 HEAD = "date,kind,layers,rate,loss\n"
 

@@ -11,8 +11,8 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 from synthetic_run import document, write_run
 
+from fedbo.analysis.result import Result
 from fedbo.cli import OK, WRONG_INPUT, main
-from fedbo.results.result import Result
 
 
 @pytest.fixture(scope="module")

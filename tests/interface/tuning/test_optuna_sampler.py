@@ -16,7 +16,7 @@ from optuna.storages.journal import JournalFileBackend  # noqa: E402
 from optuna.trial import TrialState  # noqa: E402
 
 import fedbo  # noqa: E402
-from fedbo.optuna_sampler import OptunaSampler  # noqa: E402
+from fedbo.tuning.optuna_sampler import OptunaSampler  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 SPACE: dict[str, Any] = {

@@ -17,8 +17,8 @@ tune = pytest.importorskip("ray.tune", reason="the scheduler needs Ray Tune: pip
 from ray.tune import schedulers  # noqa: E402
 
 import fedbo  # noqa: E402
-from fedbo.ray_scheduler import RayScheduler  # noqa: E402
-from fedbo.ray_searcher import RaySearcher  # noqa: E402
+from fedbo.tuning.ray_scheduler import RayScheduler  # noqa: E402
+from fedbo.tuning.ray_searcher import RaySearcher  # noqa: E402
 
 CONTROLLER = SimpleNamespace(get_live_trials=list)
 

@@ -15,7 +15,7 @@ tune = pytest.importorskip("ray.tune", reason="the searcher needs Ray Tune: pip 
 from ray.tune.search import ConcurrencyLimiter  # noqa: E402
 
 import fedbo  # noqa: E402
-from fedbo.ray_searcher import RaySearcher  # noqa: E402
+from fedbo.tuning.ray_searcher import RaySearcher  # noqa: E402
 
 SPACE: dict[str, Any] = {
     "model": {"rate": tune.loguniform(1e-4, 1.0), "n": tune.randint(1, 31), "name": "tree"},

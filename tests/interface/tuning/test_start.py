@@ -11,8 +11,8 @@ import pytest
 import tuned_functions
 
 import fedbo
-from fedbo.evaluated import evaluated
 from fedbo.study.document import StudyError
+from fedbo.tuning.evaluated import evaluated
 from fedbo.tuning.tune import tuning_study
 
 SPACE: dict[str, Any] = {"rate": (1e-4, 1.0), "kind": ["a", "b"]}

@@ -18,13 +18,13 @@ import pytest
 
 from fedbo.cli import main
 from fedbo.execution.runner import run_study
+from fedbo.lab.twins import goodness
+from fedbo.lab.twins.families import FAMILIES
+from fedbo.lab.twins.fitting import fit_durations, fit_world
+from fedbo.lab.twins.goodness import REFUSED, _candidate, candidates
+from fedbo.lab.twins.measurements import Measurements, _lives, _lost_steps
+from fedbo.lab.twins.sources import measure
 from fedbo.study.study import load_study
-from fedbo.world import goodness
-from fedbo.world.families import FAMILIES
-from fedbo.world.fitting import fit_durations, fit_world
-from fedbo.world.goodness import REFUSED, _candidate, candidates
-from fedbo.world.measurements import Measurements, _lives, _lost_steps
-from fedbo.world.sources import measure
 
 KNOWN: dict[str, tuple[float, ...]] = {
     "exponential": (2.0,),

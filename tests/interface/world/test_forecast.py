@@ -11,8 +11,8 @@ import pytest
 
 from fedbo.cli import main
 from fedbo.execution.runner import run_study
+from fedbo.lab.twins import forecasts
 from fedbo.study.study import load_study
-from fedbo.world import forecasts
 
 STUDY = """[study]
 name = "queue"

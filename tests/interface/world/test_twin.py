@@ -10,8 +10,8 @@ import pytest
 
 from fedbo.cli import main
 from fedbo.execution.runner import run_study
+from fedbo.lab.twins import goodness
 from fedbo.study.study import load_study
-from fedbo.world import goodness
 
 ROUNDS: dict[str, Any] = {
     "study": {"name": "rounds", "seed": 5},

@@ -1,0 +1,1 @@
+"""The analysis of runs: results, summaries, curves, statistics and estimates."""

@@ -1,0 +1,152 @@
+"""The states of agents over time: intervals of evaluating, waiting, being away and being down, from the events of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.analysis.grouping import column_of, of_kinds, starts
+
+Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+STATES = ("evaluating", "waiting", "away", "down")
+
+# Events of an agent itself; those of its messages, and partitions, may come after its end.
+OWN_EVENTS = (
+    *("started", "finished", "failed", "sent", "delivered", "done", "absent", "returned"),
+    *("crashed", "restarted", "hung", "woke", "slowed", "recovered"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StateIntervals:
+    """The state intervals of one run's agents, by agent and then by time: from `begin` to `end (s,)`, in `STATES[state]`.
+
+    They cover each agent's life without gaps, from 0 to its last event. An agent that is down or away in the middle of a
+    step does not evaluate meanwhile; one that hangs counts as down.
+    """
+
+    agent: Integers
+    begin: Array
+    end: Array
+    state: Integers
+
+    def total(self, state: str, agents: Integers) -> float:
+        """Give the time that some agents spent in a state, all together."""
+        mine = (self.state == STATES.index(state)) & np.isin(self.agent, agents)
+        return float(np.sum(self.end[mine] - self.begin[mine]))
+
+    def of(self, state: str) -> list[tuple[int, float, float]]:
+        """List the intervals in a state as agent, begin, end."""
+        mine = self.state == STATES.index(state)
+        return list(zip(self.agent[mine].tolist(), self.begin[mine].tolist(), self.end[mine].tolist(), strict=True))
+
+
+def state_intervals(events: Any) -> StateIntervals:
+    """Follow the agents through the events of one run.
+
+    A life ends with `done`, with a crash for good, or else with the agent's last event of its own.
+    """
+    happened = of_kinds(events, *OWN_EVENTS)
+    agent, time, kind, detail = (column_of(happened, name) for name in ("agent", "time", "kind", "detail"))
+    order = np.argsort(agent, kind="stable")
+    order = order[_alive(agent[order], kind[order], detail[order])]
+    agent, time = agent[order].astype(np.int64), time[order].astype(np.float64)
+    state = _states(agent, kind[order])
+    first = starts(agent)
+    last = np.append(first[1:], True) if len(first) else first
+    end = np.append(time[1:], 0.0) if len(time) else time
+    begin = np.concatenate([np.zeros(int(first.sum())), time[~last]])
+    who = np.concatenate([agent[first], agent[~last]])
+    what = np.concatenate([np.full(int(first.sum()), STATES.index("waiting")), state[~last]])
+    return _joined(who, begin, np.concatenate([time[first], end[~last]]), what)
+
+
+class EventInterval(NamedTuple):
+    """The interval between two events of an agent: when it began and ended, and the detail of the first event.
+
+    `ends` says whether its end was seen, and not only that of the agent's life or of the run.
+    """
+
+    agent: int
+    begin: float
+    end: float
+    detail: str
+    ends: bool
+
+
+def event_intervals(events: Any, begins: str, ends: str) -> list[EventInterval]:
+    """Pair the events of one run that begin something with those that end it, in the order of the ends.
+
+    Intervals of an agent that overlap are one. One without an end lasts until the end of the agent, or of the run.
+    """
+    found, since, depth = list[EventInterval](), dict[int, tuple[float, str]](), Counter[int]()
+    for event in of_kinds(events, begins, ends).select(["kind", "agent", "time", "detail"]).to_pylist():
+        agent, opened = event["agent"], event["kind"] == begins
+        depth[agent] = max(0, depth[agent] + (1 if opened else -1))
+        if opened:
+            since.setdefault(agent, (event["time"], event["detail"]))
+        elif agent in since and not depth[agent]:
+            begin, detail = since.pop(agent)
+            found.append(EventInterval(agent, begin, event["time"], detail, True))
+    over = _deaths(events) if since else {}
+    last = float(np.max(column_of(events, "time"))) if since else 0.0
+    for agent, (begin, detail) in since.items():
+        found.append(EventInterval(agent, begin, max(begin, over.get(agent, last)), detail, False))
+    return found
+
+
+def _deaths(events: Any) -> Mapping[int, float]:
+    rows = of_kinds(events, "done", "crashed").select(["kind", "agent", "time", "detail"]).to_pylist()
+    return {row["agent"]: row["time"] for row in reversed(rows) if row["kind"] == "done" or row["detail"] == "for good"}
+
+
+def _alive(agent: Integers, kind: npt.NDArray[Any], detail: npt.NDArray[Any]) -> Flags:
+    """Keep what happened up to the end of each agent's life."""
+    over = (kind == "done") | ((kind == "crashed") & (detail == "for good"))
+    first = starts(agent)
+    gone = _since(over, np.zeros_like(over), first)
+    return ~np.append(False, gone[:-1]) | first if len(gone) else gone
+
+
+def _states(agent: Integers, kind: npt.NDArray[Any]) -> Integers:
+    """Say what each agent does from each of its events on."""
+    first = starts(agent)
+    over = np.isin(kind.astype(str), ("finished", "done", "crashed"))  # after a crash the step is begun again
+    busy = _since(kind == "started", over, first)
+    away = _depth(kind == "absent", kind == "returned", first) > 0
+    down = _depth(kind == "crashed", kind == "restarted", first) + _depth(kind == "hung", kind == "woke", first) > 0
+    chosen = np.select([down, away, busy], [STATES.index(name) for name in ("down", "away", "evaluating")], 1)
+    return chosen.astype(np.int64)
+
+
+def _since(begins: Flags, ends: Flags, first: Flags) -> Flags:
+    """Say at each event whether the last of the two that its agent has had is one that begins."""
+    place = np.maximum.accumulate(np.where(begins | ends | first, np.arange(len(first)), 0))
+    return np.asarray(begins[place], dtype=bool)
+
+
+def _depth(begins: Flags, ends: Flags, first: Flags) -> Integers:
+    """Count at each event what has begun and not ended for its agent: two faults of a kind may overlap."""
+    total = np.cumsum(begins.astype(np.int64) - ends.astype(np.int64))
+    start = np.flatnonzero(first)
+    before = np.append(0, total)[start]
+    return np.asarray(total - np.repeat(before, np.diff(np.append(start, len(first)))), dtype=np.int64)
+
+
+def _joined(agent: Integers, begin: Array, end: Array, state: Integers) -> StateIntervals:
+    """Sort intervals, leave empty ones out, and make one of neighbours in the same state."""
+    keep = end > begin
+    agent, begin, end, state = agent[keep], begin[keep], end[keep], state[keep]
+    order = np.lexsort((begin, agent))
+    agent, begin, end, state = agent[order], begin[order], end[order], state[order]
+    new = starts(agent, state)
+    last = np.append(new[1:], True) if len(new) else new
+    return StateIntervals(agent[new], begin[new], end[last], state[new])

@@ -1,0 +1,269 @@
+"""Best-so-far curves: the score of each agent's incumbent against iterations, evaluations, time, bytes, epsilon or cost.
+
+An agent's incumbent is the point with the largest value that it has *seen*; it is judged by its noise-free *score*, so
+that noise gives no advantage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fedbo.actors.storage.rows import RunKey
+from fedbo.analysis.grouping import by_replicate, by_run, column_of, sent_down, sent_up, starts
+from fedbo.objectives.base import Metric
+
+Array = npt.NDArray[np.float64]
+Axis = Literal["iteration", "evaluations", "time", "bytes", "epsilon", "cost"]
+
+REGRET = Metric("regret", -1)
+PLACES: dict[Axis, str] = {
+    **{"iteration": "step", "evaluations": "evaluated", "time": "finished", "bytes": "moved"},
+    **{"epsilon": "spent", "cost": "used"},
+}
+_MAX_POINTS = 2000  # places of a curve against evaluations
+
+
+@dataclass(frozen=True, slots=True)
+class IncumbentTrace:
+    """The incumbent of one target in a run: after each of its `e` points, in time, the iteration and the incumbent's score.
+
+    `step (e,)`; `evaluated (e,)` counts the evaluations up to and with each point, which may be evaluated many times;
+    `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the score of the
+    incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the first that succeeded
+    have `best` NaN and `row` -1; where none succeeded, `best` is the worst known score (`_without_success`). `moved (e,)` are
+    the bytes transmitted in the whole run, to the coordinator and to agents, before each ended, for each target. `spent (e,)`
+    is the epsilon spent in the run before each ended, at the first delta and by the agent that spent most; `used (e,)` is the
+    time that the target had spent in evaluations, which is their cost.
+    """
+
+    cell: int
+    algorithm: str
+    replicate: int
+    agent: int
+    step: npt.NDArray[np.int64]
+    finished: Array
+    score: Array
+    best: Array
+    row: npt.NDArray[np.int64]
+    moved: Array
+    evaluated: npt.NDArray[np.int64]
+    spent: Array
+    used: Array
+
+    @property
+    def begun(self) -> bool:
+        """Say whether the target ever had an incumbent."""
+        return bool(self.row[-1] >= 0)
+
+    @property
+    def first(self) -> float:
+        """Return the score of the target's first incumbent, or where it never had one the worst known score."""
+        return float(self.best[np.argmax(self.row >= 0)])
+
+    def places(self, axis: Axis) -> Array:
+        """Return the place of each evaluation on an axis."""
+        return np.asarray(getattr(self, PLACES[axis]))
+
+    def at(self, axis: Axis, x: Array) -> Array:
+        """Return the incumbent's score at the places `x (p,)` of an axis; NaN before there is one, if there ever is."""
+        if not self.begun:
+            return np.full(len(x), self.best[-1])
+        places = self.places(axis)
+        if axis == "iteration":
+            places = np.maximum.accumulate(np.where(np.isnan(self.score), 0, places))
+        index = np.searchsorted(places, x, side="right") - 1
+        return np.where(index >= 0, self.best[np.maximum(index, 0)], np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The mean best-so-far of one algorithm in one cell, over targets and replicates, in native units or as regret.
+
+    `x (p,)`, `mean (p,)` and `error (p,)`, its standard error over replicates: agents of one replicate share their
+    world, so their mean counts as one draw. With a single replicate `error` is NaN.
+    """
+
+    cell: int
+    algorithm: str
+    axis: Axis
+    x: Array
+    mean: Array
+    error: Array
+    regret: bool = False
+
+
+def traces(observations: Any, events: Any = None, privacy: Any = None) -> list[IncumbentTrace]:
+    """Follow every agent that evaluated anything in the study itself; the tables are in canonical order.
+
+    Without `events`, nothing is known to have been sent; without `privacy`, no release is known.
+    """
+    columns = {
+        name: column_of(observations, name)
+        for name in ("cell", "algorithm", "replicate", "agent", "step", "started", "finished")
+    }
+    rows = np.flatnonzero(column_of(observations, "phase") != "history")
+    many = "pulls" in observations.column_names  # runs of earlier versions have none
+    columns["pulls"] = column_of(observations, "pulls") if many else np.ones(len(observations), dtype=np.int64)
+    value, score = (column_of(observations, name).astype(np.float64) for name in ("value", "score"))
+    # An evaluation that failed, or was forgotten, cost time but gave nothing that could be an incumbent.
+    failed = ~np.asarray(observations["error"].is_null()) | ~np.isfinite(value)
+    seen = np.where(failed, -np.inf, value)
+    traffic = {} if events is None else _traffic(events, targets_of(observations))
+    released = {} if privacy is None else _released(privacy)
+    first = starts(*(columns[name][rows] for name in ("cell", "algorithm", "replicate", "agent")))
+    # What a crash made an agent forget is evaluated again: then steps go back, but time does not.
+    found = [
+        _trace(columns, seen, score, group[np.argsort(columns["finished"][group], kind="stable")], (traffic, released))
+        for group in np.split(rows, np.flatnonzero(first))[1:]
+    ]
+    return _without_success(found)
+
+
+def _without_success(found: list[IncumbentTrace]) -> list[IncumbentTrace]:
+    """Score targets without any success with the worst score of the same agent, or else of any agent, in the cell.
+
+    That is over all algorithms and replicates. If such a target were left out of the mean of its replicate, the algorithm
+    whose evaluations fail most would look best.
+    """
+    if all(trace.begun for trace in found):
+        return found
+    worst = dict[tuple[int, int | None], float]()
+    for trace in (trace for trace in found if trace.begun):
+        lowest = float(np.nanmin(trace.score))
+        for key in ((trace.cell, trace.agent), (trace.cell, None)):
+            worst[key] = min(worst.get(key, np.inf), lowest)
+    known = [worst.get((one.cell, one.agent), worst.get((one.cell, None), np.nan)) for one in found]
+    return [
+        one if one.begun else replace(one, best=np.full_like(one.best, score)) for one, score in zip(found, known, strict=True)
+    ]
+
+
+def targets_of(observations: Any) -> dict[int, npt.NDArray[np.int64]]:
+    """Give the targets of each cell: the agents that evaluated anything in any of its runs, in ascending order."""
+    cell, agent = (column_of(observations, name).astype(np.int64) for name in ("cell", "agent"))
+    return {int(number): np.unique(agent[cell == number]) for number in np.unique(cell)}
+
+
+def _traffic(events: Any, targets: Mapping[int, npt.NDArray[np.int64]]) -> dict[RunKey, tuple[Array, Array]]:
+    """Give the times of each run's transmissions, and the bytes for each target up to and with each of them."""
+    found = {}
+    for key, own in by_run(events):
+        moved = pa.concat_tables([sent_up(own), sent_down(own)])
+        time, size = column_of(moved, "time").astype(np.float64), column_of(moved, "bytes").astype(np.float64)
+        order = np.argsort(time, kind="stable")
+        found[key] = time[order], np.cumsum(size[order]) / max(1, len(targets.get(key.cell, ())))
+    return found
+
+
+def _released(privacy: Any) -> dict[RunKey, tuple[Array, Array]]:
+    """Give the times of each run's releases, and the epsilon spent up to and with each of them."""
+    found = {}
+    for key, own in by_run(privacy):
+        made = [row for row in own.select(["time", "epsilon", "refused"]).to_pylist() if not row["refused"]]
+        time, spent = np.array([row["time"] for row in made]), np.array([row["epsilon"][0] for row in made])
+        keep = np.isfinite(spent)
+        found[key] = time[keep], spent[keep]
+    return found
+
+
+def curve(found: Sequence[IncumbentTrace], axis: Axis, x: Array, metric: Metric, early: bool = False) -> Curve:
+    """Average one algorithm's traces in one cell over targets, then over replicates, at the places `x (p,)`.
+
+    With `early`, a target that has no incumbent yet counts with its first one.
+    """
+    means = replicate_means(found, axis, x, early)
+    mean, error = mean_and_error(metric.native(np.stack(list(means.values()))))
+    return Curve(found[0].cell, found[0].algorithm, axis, x, mean, error, metric == REGRET)
+
+
+def replicate_means(found: Sequence[IncumbentTrace], axis: Axis, grid: Array, early: bool = False) -> dict[int, Array]:
+    """Average the scores of one algorithm's targets at the places `grid (p,)`, for each replicate.
+
+    A target that never had an incumbent counts with the worst known score (`_without_success`). With `early`, a target that
+    has none yet counts with its first one.
+    """
+    means = {}
+    for replicate, counted in sorted(by_replicate(found).items()):
+        scores = [trace.at(axis, grid) for trace in counted]
+        if early:
+            scores = [np.where(np.isnan(own), trace.first, own) for trace, own in zip(counted, scores, strict=True)]
+        means[replicate] = np.mean(scores, axis=0)
+    return means
+
+
+def mean_and_error(values: Array) -> tuple[Array, Array]:
+    """Give the mean of `values (r, p)` over replicates and its standard error; the error of a single one is NaN."""
+    count = len(values)
+    mean = values.mean(axis=0)
+    error = values.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full_like(mean, np.nan)
+    return mean, error
+
+
+def grid(found: Sequence[IncumbentTrace], axis: Axis, points: int) -> Array:
+    """Choose the places of one curve, from where every trace has an incumbent to where the last one ends."""
+    if axis == "iteration":
+        return np.arange(max(int(trace.step.max()) for trace in found) + 1, dtype=np.float64)
+    begun = [trace for trace in found if trace.begun] or found
+    first = [int(np.argmax(trace.row >= 0)) for trace in begun]
+    if axis == "evaluations":
+        least = max(int(trace.evaluated[number]) for trace, number in zip(begun, first, strict=True))
+        most = max(int(trace.evaluated[-1]) for trace in found)
+        return np.unique(np.linspace(least, most, min(_MAX_POINTS, most - least + 1)).round())
+    places = [trace.places(axis) for trace in begun]
+    begin = max(float(place[number]) for place, number in zip(places, first, strict=True))
+    end = max(float(place[-1]) for place in places)
+    return np.linspace(begin, end, points) if end > begin else np.array([begin])
+
+
+def early_span(found: Sequence[IncumbentTrace], axis: Axis) -> tuple[float, float]:
+    """Return where half of the traces have an incumbent on an axis of amounts, and where the last one ends."""
+    begun = [trace for trace in found if trace.begun] or found
+    places = [trace.places(axis) for trace in begun]
+    firsts = sorted(float(place[np.argmax(trace.row >= 0)]) for place, trace in zip(places, begun, strict=True))
+    return firsts[(len(firsts) - 1) // 2], max(float(place[-1]) for place in places)
+
+
+def _trace(
+    columns: Mapping[str, Any],
+    seen: Array,
+    score: Array,
+    rows: npt.NDArray[np.int64],
+    totals: tuple[Mapping[RunKey, tuple[Array, Array]], Mapping[RunKey, tuple[Array, Array]]],
+) -> IncumbentTrace:
+    mine = seen[rows]
+    record = np.maximum.accumulate(mine)
+    new = mine > np.concatenate(([-np.inf], record[:-1]))
+    place = np.maximum.accumulate(np.where(new, np.arange(len(rows)), -1))
+    row = np.where(place >= 0, rows[np.maximum(place, 0)], -1)
+    first = int(rows[0])
+    key = RunKey(int(columns["cell"][first]), str(columns["algorithm"][first]), int(columns["replicate"][first]))
+    finished = columns["finished"][rows].astype(np.float64)
+    return IncumbentTrace(
+        cell=key.cell,
+        algorithm=key.algorithm,
+        replicate=key.replicate,
+        agent=int(columns["agent"][first]),
+        step=columns["step"][rows].astype(np.int64),
+        finished=finished,
+        score=np.where(np.isfinite(mine), score[rows], np.nan),
+        best=np.where(row >= 0, score[row], np.nan),
+        row=row,
+        moved=_before(totals[0].get(key), finished),
+        evaluated=np.cumsum(columns["pulls"][rows], dtype=np.int64),
+        spent=_before(totals[1].get(key), finished),
+        used=np.cumsum(finished - columns["started"][rows].astype(np.float64)),
+    )
+
+
+def _before(totals: tuple[Array, Array] | None, finished: Array) -> Array:
+    """Return what a total was before each of these times; what an evaluation led to comes after it."""
+    if totals is None:
+        return np.zeros(len(finished))
+    time, total = totals
+    return np.append(0.0, total)[np.searchsorted(time, finished, side="left")]

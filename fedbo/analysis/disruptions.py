@@ -1,0 +1,253 @@
+"""The disruptions of a run in numbers: rounds, messages by their fate, staleness, time by state, failures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedbo.analysis.agent_states import STATES, state_intervals
+from fedbo.analysis.curves import targets_of
+from fedbo.analysis.grouping import by_run, bytes_of, column_of, of_kinds, runs_by_algorithm, sent_down, sent_up
+from fedbo.analysis.queueing import placements, queued_time
+
+Array = npt.NDArray[np.float64]
+
+# What is logged as rejected, but is a second copy of a message or of an answer, or no arrival at all.
+_NO_REFUSALS = ("duplicate: this message", "duplicate: the agent", "given up")
+
+
+@dataclass(frozen=True)
+class _Who:
+    cell: int
+    algorithm: str
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The messages of a run, or of one of its agents: means over replicates.
+
+    Of the transmissions `sent`, `arrived` took effect (`lies` of them were falsified), `late` came after their round and were
+    dropped, `lost` never came, `rejected` were refused (`stale` of them as too old), and `duplicates` are copies that arrived
+    besides and were refused; `given_up` messages were never heard of after all their transmissions, and `falsified` ones were
+    sent by agents that lied. `answers` reached an agent, `answers_lost` transmissions of them did not, `answer_copies` were
+    refused as copies. `lost_to` counts what was lost on both ways by its cause: a fault, a partition, a coordinator that was
+    down. `bytes_up` and `bytes_down` were transmitted, of which `bytes_arrived` took effect and `bytes_delivered` reached an
+    agent.
+
+    `staleness` is the mean over all messages that took effect, in rounds, and `max_staleness` the largest in any
+    replicate; both are None where nothing is known of it.
+    """
+
+    sent: float
+    arrived: float
+    late: float
+    lost: float
+    rejected: float
+    stale: float
+    duplicates: float
+    given_up: float
+    falsified: float
+    lies: float
+    answers: float
+    answers_lost: float
+    answer_copies: float
+    lost_to: Mapping[str, float]
+    bytes_up: float
+    bytes_arrived: float
+    bytes_down: float
+    bytes_delivered: float
+    staleness: float | None
+    max_staleness: float | None
+
+
+@dataclass(frozen=True)
+class LifeTimes:
+    """The mean times of a target from 0 to the end of its life (see `fedbo.analysis.agent_states`).
+
+    `evaluating` includes deciding; `queueing` is the part of its steps in which its evaluations waited for workers of a cluster
+    and none of them ran. `utilisation` is the share of `evaluating` in all five.
+    """
+
+    utilisation: float
+    evaluating: float
+    queueing: float
+    waiting: float
+    away: float
+    down: float
+
+
+@dataclass(frozen=True)
+class Disruptions(Messages, LifeTimes, _Who):
+    """The disruptions of one algorithm in one cell: means over replicates of counts and times in a whole run.
+
+    `round_length` is the mean time from the close of a round to that of the next, None with fewer than two rounds. `failed`
+    evaluations gave no value; `forgotten` ones were lost by a crash or came too late to count. `barren` targets never had a
+    good observation.
+    """
+
+    replicates: int
+    rounds: float
+    round_length: float | None
+    crashes: float
+    failed: float
+    forgotten: float
+    barren: float
+
+
+@dataclass(frozen=True)
+class AgentTrouble(Messages, LifeTimes, _Who):
+    """The messages and times of one agent in one cell under one algorithm: means over replicates."""
+
+    agent: int
+    crashes: float
+
+
+def disruptions(observations: Any, events: Any, faults: Sequence[str] = ()) -> list[Disruptions]:
+    """Measure every algorithm in every cell; both tables are in canonical order.
+
+    `faults` are the names of those of the plan, by which the causes of losses are called.
+    """
+    targets = targets_of(observations)
+    evaluated = dict(by_run(observations))
+    nothing = observations.slice(0, 0)
+    found = []
+    for (cell, label), runs in runs_by_algorithm(events).items():
+        mine = targets.get(cell, np.zeros(0, dtype=np.int64))
+        facts = [
+            {**_messages(own, faults), **_Lives(own).times(mine), **_failures(evaluated.get(key, nothing), own, mine)}
+            | {"rounds": len(of_kinds(own, "round")), "gaps": _gaps(own)}
+            for key, own in runs
+        ]
+        gaps = np.concatenate([each.pop("gaps") for each in facts])
+        length = float(gaps.mean()) if len(gaps) else None
+        found.append(Disruptions(cell=cell, algorithm=label, replicates=len(facts), round_length=length, **_averaged(facts)))
+    return found
+
+
+def trouble_by_agent(events: Any, faults: Sequence[str] = ()) -> list[AgentTrouble]:
+    """Measure every agent under every algorithm in every cell; the table is in canonical order."""
+    found = []
+    for (cell, label), runs in runs_by_algorithm(events).items():
+        facts: dict[int, list[dict[str, Any]]] = {}
+        for _, own in runs:
+            lives = _Lives(own)
+            for agent, part in _by_agent(own):
+                facts.setdefault(agent, []).append({**_messages(part, faults), **lives.times(np.array([agent]))})
+        found += [AgentTrouble(cell=cell, algorithm=label, agent=agent, **_averaged(facts[agent])) for agent in sorted(facts)]
+    return found
+
+
+def staleness_of(events: Any) -> Array:
+    """List how many rounds old each message was that took effect, `(s,)`, where that is known."""
+    details = [detail for detail in of_kinds(events, "arrived")["detail"].to_pylist() if detail]
+    return np.array(details, dtype=np.float64)
+
+
+def falsified_arrivals(events: Any) -> int:
+    """Count the messages of one run that took effect although the agent that sent them lied."""
+    lies = set(_steps_of(events, "falsified"))
+    return sum(step in lies for step in _steps_of(events, "arrived"))
+
+
+def _steps_of(events: Any, kind: str) -> list[tuple[int, int]]:
+    found = of_kinds(events, kind)
+    return list(zip(found["agent"].to_pylist(), found["step"].to_pylist(), strict=True))
+
+
+def _by_agent(events: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the events of each agent, in their order; those of the coordinator are left out."""
+    agents = column_of(events, "agent")
+    order = np.argsort(agents, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(agents[order])) + 1):
+        if agents[places[0]] >= 0:
+            yield int(agents[places[0]]), events.take(pa.array(places))
+
+
+def _averaged(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Average facts over replicates: numbers, and counts by their cause; staleness over all messages."""
+    stale = np.concatenate([facts.pop("staleness") for facts in found])
+    causes = sorted({cause for facts in found for cause in facts["lost_to"]})
+    lost_to = {cause: float(np.mean([facts["lost_to"].get(cause, 0) for facts in found])) for cause in causes}
+    mean = {name: float(np.mean([facts[name] for facts in found])) for name in found[0] if name != "lost_to"}
+    life = sum(mean[state] for state in (*STATES, "queueing"))
+    return {
+        **mean,
+        "lost_to": lost_to,
+        "staleness": float(stale.mean()) if len(stale) else None,
+        "max_staleness": float(stale.max()) if len(stale) else None,
+        "utilisation": mean["evaluating"] / life if life else 0.0,
+    }
+
+
+def _messages(events: Any, faults: Sequence[str]) -> dict[str, Any]:
+    counts = {item["values"]: item["counts"] for item in pc.value_counts(events["kind"]).to_pylist()}
+    refused = of_kinds(events, "rejected")["detail"].to_pylist()
+    copies, answered, given_up = (sum(detail.startswith(words) for detail in refused) for words in _NO_REFUSALS)
+    astray = [detail.partition(": ") for detail in of_kinds(events, "lost")["detail"].to_pylist()]
+    down = sum(way == "down" for way, _, _ in astray)
+    came = of_kinds(events, "arrived")
+    return {
+        "sent": counts.get("sent", 0),
+        "arrived": counts.get("arrived", 0),
+        "late": counts.get("late", 0),
+        "lost": len(astray) - down,
+        "rejected": len(refused) - copies - answered - given_up,
+        "stale": sum(detail.startswith("stale") for detail in refused),
+        "duplicates": copies,
+        "given_up": given_up,
+        "falsified": counts.get("falsified", 0),
+        "lies": falsified_arrivals(events),
+        "answers": counts.get("delivered", 0),
+        "answers_lost": down,
+        "answer_copies": answered,
+        "lost_to": Counter(_cause(why, faults) for _, _, why in astray),
+        "bytes_up": bytes_of(sent_up(events)),
+        "bytes_arrived": bytes_of(came),
+        "bytes_down": bytes_of(sent_down(events)),
+        "bytes_delivered": bytes_of(of_kinds(events, "delivered")),
+        "staleness": staleness_of(events),
+        "crashes": counts.get("crashed", 0),
+    }
+
+
+def _cause(why: str, faults: Sequence[str]) -> str:
+    """Name why a transmission was lost; runs of earlier versions have not recorded it."""
+    word, _, place = why.partition(" ")
+    if word == "fault" and int(place) < len(faults):
+        return faults[int(place)]
+    return why or "not recorded"
+
+
+class _Lives:
+    """The lives of the agents of one run."""
+
+    def __init__(self, events: Any) -> None:
+        self._lived, self._placed = state_intervals(events), placements(events)
+
+    def times(self, targets: npt.NDArray[np.int64]) -> dict[str, float]:
+        """Return the mean time of some agents in each state."""
+        mean = {state: self._lived.total(state, targets) / max(1, len(targets)) for state in STATES}
+        queued = sum(queued_time(self._placed, self._lived, int(agent)) for agent in targets) if len(self._placed) else 0.0
+        queued /= max(1, len(targets))
+        return {**mean, "evaluating": mean["evaluating"] - queued, "queueing": queued}
+
+
+def _failures(observations: Any, events: Any, targets: npt.NDArray[np.int64]) -> dict[str, float]:
+    good = observations.filter(pc.is_null(observations["error"]))
+    forgotten = sum((error or "").startswith("forgotten") for error in observations["error"].to_pylist())
+    return {
+        "failed": len(of_kinds(events, "failed")),
+        "forgotten": forgotten + len(of_kinds(events, "discarded")),
+        "barren": len(targets) - len(np.unique(column_of(good, "agent"))),
+    }
+
+
+def _gaps(events: Any) -> Array:
+    return np.diff(column_of(of_kinds(events, "round"), "time").astype(np.float64))

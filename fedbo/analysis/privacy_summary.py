@@ -1,0 +1,151 @@
+"""The privacy spent in a run, one row for each algorithm in each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.analysis.grouping import by_run, runs_by_algorithm
+from fedbo.coordinator.privacy.composition import epsilon_together
+from fedbo.coordinator.privacy.ledger import LOCAL
+
+Array = npt.NDArray[np.float64]
+
+BY = ("moments", "rdp", "pld", "weights", "epsilon")
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacySummary:
+    """The privacy spending of one algorithm in one cell.
+
+    `epsilon` is what the agent has spent in the end that spent most, at each of the `deltas` and in the replicate where that
+    was largest; `accounts` has what each accountant says. `least` is the least that any agent spent. Of the `releases` in a
+    run, `refused` were not made. `sampled` and `arrived` are the mean numbers of agents in one release, `clipped` is the share
+    of the messages that were shortened, and `signal` the mean norm of a sum over that of the noise to be expected. `whole`
+    says why there is no gain from sampling, where there is none; `noise` is z, `secure` whether a secret key gave the noise.
+    """
+
+    cell: int
+    algorithm: str
+    deltas: tuple[float, ...]
+    epsilon: tuple[float, ...]
+    least: tuple[float, ...]
+    accounts: Mapping[str, tuple[float, ...]]
+    releases: float
+    refused: float
+    sampled: float
+    arrived: float
+    clipped: float
+    signal: float
+    whole: str
+    noise: float
+    secure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyTotal:
+    """The privacy spending of all private runs together, where these concern the data of the same agents.
+
+    `epsilon` is that of the `agent` that has spent most, at each of the `deltas`, over this number of `runs` of `algorithms`:
+    all cells and replicates. Methods without noise, and messages that agents hide themselves, are no part of it.
+    """
+
+    algorithms: tuple[str, ...]
+    runs: int
+    agent: int
+    deltas: tuple[float, ...]
+    epsilon: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The releases of one algorithm in one cell, by number, as means over replicates; each array has one value for each.
+
+    `epsilon` holds for each accountant the epsilon spent by then at the first delta.
+    """
+
+    epsilon: Mapping[str, Array]
+    clipped: Array
+    signal: Array
+    arrived: Array
+
+
+def privacy_summaries(privacy: Any, spent: Any) -> list[PrivacySummary]:
+    """Sum the ledger up; both tables are in canonical order."""
+    least = {key: np.array(own["epsilon"].to_pylist()).min(axis=0) for key, own in by_run(spent)}
+    return [
+        _summary(cell, label, [(entries.to_pylist(), least[key]) for key, entries in runs])
+        for (cell, label), runs in runs_by_algorithm(privacy).items()
+    ]
+
+
+def privacy_total(privacy: Any) -> PrivacyTotal | None:
+    """Compose all releases of a study; None where fewer than two of its runs have any."""
+    rows = [row for row in privacy.to_pylist() if row["noise_multiplier"] and row["sampling"] != LOCAL]
+    runs = {(row["cell"], row["algorithm"], row["replicate"]) for row in rows}
+    if len(runs) < 2:
+        return None
+    deltas = tuple(dict.fromkeys(delta for row in rows for delta in row["deltas"]))
+    charged = [agent for row in rows for agent in row["charged"]]
+    spent = epsilon_together(rows, deltas, 1 + max(charged, default=0))
+    most = int(spent.sum(axis=1).argmax())
+    labels = tuple(dict.fromkeys(row["algorithm"] for row in rows))
+    return PrivacyTotal(labels, len(runs), most, deltas, tuple(spent[most].tolist()))
+
+
+def _summary(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]], Array]]) -> PrivacySummary:
+    every = [row for rows, _ in found for row in rows if not row["refused"]]
+    accounts = {by: tuple(np.max([rows[-1][by] for rows, _ in found], axis=0).tolist()) for by in BY}
+    first = found[0][0][0]
+    return PrivacySummary(
+        cell=cell,
+        algorithm=label,
+        deltas=tuple(first["deltas"]),
+        epsilon=accounts.pop("epsilon"),
+        least=tuple(np.min([least for _, least in found], axis=0).tolist()),
+        accounts=accounts,
+        releases=len(every) / len(found),
+        refused=float(np.mean([sum(bool(row["refused"]) for row in rows) for rows, _ in found])),
+        sampled=_mean([len(row["sampled"]) for row in every]),
+        arrived=_mean([len(row["arrived"]) for row in every]),
+        clipped=sum(row["clipped"] for row in every) / max(1, sum(len(row["arrived"]) for row in every)),
+        signal=_mean([signal_to_noise(row) for row in every if row["noise_multiplier"]]),
+        whole=first["whole"],
+        noise=first["noise_multiplier"],
+        secure=first["secure"],
+    )
+
+
+def ledgers(privacy: Any, cell: int) -> dict[str, Ledger]:
+    """Give the releases of each algorithm in a cell, by number."""
+    return {
+        label: _ledger([[row for row in entries.to_pylist() if not row["refused"]] for _, entries in runs])
+        for (number, label), runs in runs_by_algorithm(privacy).items()
+        if number == cell
+    }
+
+
+def _ledger(found: Sequence[list[dict[str, Any]]]) -> Ledger:
+    count = min(map(len, found))
+    rows = [[run[number] for run in found] for number in range(count)]
+    arrived = np.array([_mean([len(row["arrived"]) for row in step]) for step in rows])
+    clipped = np.array(
+        [sum(row["clipped"] for row in step) / max(1, sum(len(row["arrived"]) for row in step)) for step in rows]
+    )
+    epsilon = {by: np.array([max(row[by][0] for row in step) for step in rows]) for by in BY}
+    signal = np.array([_mean([signal_to_noise(row) for row in step]) for step in rows])
+    return Ledger(epsilon, clipped, signal, arrived)
+
+
+def signal_to_noise(row: Mapping[str, Any]) -> float:
+    """Give the norm of a release's sum over the square root of the expected square of its noise's; infinite without noise."""
+    noise = float(np.sqrt(row["numbers"] / len(row["noise"]) * np.square(row["noise"]).sum()))
+    return float("inf") if noise == 0 else row["signal"] / noise
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else float("nan")

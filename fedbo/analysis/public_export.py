@@ -1,0 +1,86 @@
+"""What of a private run may be published: numbers that were released with noise or known beforehand, in one file.
+
+Every entry is named here, so that a column or a key that is added elsewhere stays private until somebody lists it.
+
+- Of the study: what the mechanism is made of. The seed is left out, and whatever it could be guessed by: it gives the initial
+  points of every agent.
+- Of the ledger: the parameters of each release and what it cost. Left out are who was asked, who answered and when, which are
+  the coins that a gain from sampling rests on, and the norm of a sum and the number of clipped messages, which have no noise.
+- Nothing of observations, evaluations, events and times: means over agents have no noise either.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.sealed import installed
+from fedbo.algorithms.reveals import Reveals
+from fedbo.analysis.result import Result, ResultError
+
+RELEASED = (
+    "cell", "algorithm", "replicate", "release", "clip", "sensitivity", "noise_multiplier", "noise", "numbers", "share",
+    "sampling", "population", "whole", "deltas", "moments", "rdp", "pld", "weights", "epsilon", "refused",
+)  # fmt: skip
+
+
+def export_public(result: Result, path: Path) -> list[str]:
+    """Write the public file of a run, and return the labels of the algorithms in it.
+
+    ResultError when no algorithm of the run is private, or when its noise follows from a seed: a reader who knows the seed, or
+    guesses it, could take the noise off. FileExistsError when there is such a file.
+    """
+    labels = private_labels(result)
+    if not labels:
+        raise ResultError(f"'{result.directory}': has no private algorithm; none of its numbers was released with noise")
+    releases = result.privacy.to_pylist()
+    if seeded := sorted({row["algorithm"] for row in releases if not row["secure"]}):
+        words = f"the noise of {', '.join(seeded)} follows from the study's seed, and can be taken off"
+        raise ResultError(f"'{result.directory}': {words}; run the study with [privacy] secure_noise = true")
+    if path.exists():
+        raise FileExistsError(f"'{path}' exists; name a new file")
+    public = {
+        "fedbo": installed(),
+        "study": _study(result, labels),
+        "releases": [{name: row[name] for name in RELEASED} for row in releases],
+    }
+    atomic.write_text(path, json.dumps(public, indent=1, default=str) + "\n")
+    return labels
+
+
+def private_labels(result: Result) -> list[str]:
+    """List the algorithms whose messages pass a private mechanism, in the order of the study."""
+    recorded = {label for label, word in result.manifest.get("reveals", {}).items() if word == Reveals.NOISY_SUMS}
+    spent = {row.algorithm for row in result.spending()}
+    return [label for label in result.study.labels if label in recorded | spent]
+
+
+def _study(result: Result, labels: list[str]) -> dict[str, Any]:
+    """Return what readers need to know of a study, all of which was fixed before the first evaluation."""
+    study, manifest = result.study, result.manifest
+    privacy = study.privacy
+    masks = privacy.secure_aggregation
+    return {
+        "name": study.study.name,
+        "replicates": study.study.replicates,
+        "cells": [str(title) for title in study.titles()],
+        "metric": [metric["name"] for metric in manifest["metric"]],
+        "parameters": manifest["parameters"],
+        "iterations": study.budget.iterations,
+        "exchange": study.exchange.mode,
+        "deltas": privacy.deltas,
+        "epsilon_max": privacy.epsilon_max,
+        "secure_aggregation": None if masks is None else masks.model_dump(mode="json"),
+        "algorithms": {
+            table.title: {"name": Path(table.name).name, "settings": _plain(table.settings)}
+            for table in study.algorithm
+            if table.title in labels
+        },
+    }
+
+
+def _plain(settings: Any) -> Any:
+    """Return settings as JSON holds them; infinity is a word there."""
+    return json.loads(json.dumps(settings, default=str).replace("Infinity", '"inf"'))

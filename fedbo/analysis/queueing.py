@@ -1,0 +1,126 @@
+"""How long evaluations waited for the workers of a simulated cluster, and how busy these were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedbo.analysis.agent_states import STATES, StateIntervals
+from fedbo.analysis.grouping import by_run, column_of, of_kinds, runs_by_algorithm
+from fedbo.coordinator.environment.worker_models import ClusterModel
+from fedbo.study.study import Cell
+
+PLACEMENTS = pa.schema(
+    [
+        *((name, pa.int32() if name != "algorithm" else pa.string()) for name in ("cell", "algorithm", "replicate", "agent")),
+        *((name, pa.int32()) for name in ("step", "query", "worker")),
+        *((name, pa.float64()) for name in ("queued_at", "started_at", "ended_at")),
+        ("preempted", pa.bool_()),
+    ]
+)
+
+
+def placements(events: Any) -> Any:
+    """List each time that an evaluation was on a worker, as an Arrow table, in the order in which these ended.
+
+    It came into the queue at `queued_at`, and was on its `worker` from `started_at`, start-up time included, to `ended_at`;
+    what is still there in the end was so until then.
+    """
+    rows: list[tuple[Any, ...]] = []
+    for key, own in by_run(events):
+        begun: dict[tuple[int, int, str], tuple[int, float, float]] = {}
+        happened = of_kinds(own, "placed", "released", "preempted")
+        for time, kind, agent, step, detail in _listed(happened):
+            point, worker, *queued = detail.split()
+            if kind == "placed":
+                begun[agent, step, point] = int(worker), float(queued[0]), time
+            else:
+                found = begun.pop((agent, step, point))
+                rows.append((*key, agent, step, int(point), *found, time, kind == "preempted"))
+        end = float(column_of(own, "time").max())
+        rows += [(*key, agent, step, int(point), *found, end, False) for (agent, step, point), found in begun.items()]
+    columns = zip(*rows, strict=True) if rows else [()] * len(PLACEMENTS)
+    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, PLACEMENTS, strict=True)], schema=PLACEMENTS)
+
+
+def queued_time(placed: Any, lived: StateIntervals, agent: int) -> float:
+    """Return how long an agent was in the middle of a step while its evaluations waited for workers and none of them ran."""
+    mine = placed.filter(pc.equal(placed["agent"], agent))
+    queued, started, ended = (column_of(mine, name).astype(float) for name in ("queued_at", "started_at", "ended_at"))
+    busy = (lived.agent == agent) & (lived.state == STATES.index("evaluating"))
+    spans = ((queued, started), (started, ended), (lived.begin[busy], lived.end[busy]))
+    time = np.concatenate([edge for span in spans for edge in span])
+    order = np.argsort(time, kind="stable")
+    sizes, waits = [len(span[0]) for span in spans], np.ones(len(time) - 1, dtype=bool)
+    for place, (size, wanted) in enumerate(zip(sizes, (True, False, True), strict=True)):
+        change, before = np.zeros(len(time), dtype=np.int64), 2 * sum(sizes[:place])
+        change[before : before + size], change[before + size : before + 2 * size] = 1, -1
+        waits &= (np.cumsum(change[order])[:-1] > 0) == wanted
+    return float(np.diff(time[order])[waits].sum())
+
+
+def _listed(events: Any) -> Any:
+    return zip(*(events[name].to_pylist() for name in ("time", "kind", "agent", "step", "detail")), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerUse:
+    """The queue for workers in the runs of one algorithm in one cell: means over replicates.
+
+    Evaluations were `placed` so often on a worker, and `preempted` so often there. They had waited for the time `waited` on
+    average, since they came or last began, and for `longest` at most; the share `delayed` had waited at all. `utilisation` is
+    the share of the workers' CPU time that was used, from 0 to the end of the run.
+    """
+
+    cell: int
+    algorithm: str
+    placed: float
+    preempted: float
+    waited: float
+    longest: float
+    delayed: float
+    utilisation: float
+
+
+def worker_use(events: Any, cells: list[Cell]) -> list[WorkerUse]:
+    """List the use of workers by algorithm and cell, of those cells that have a cluster."""
+    found = []
+    for (number, label), runs in runs_by_algorithm(events).items():
+        study = cells[number].study
+        if study.cluster is None:
+            continue
+        model = study.cluster.make(study.evaluation.make().resources)
+        facts = np.array([_facts(own, model) for _, own in runs])
+        found.append(WorkerUse(number, label, *facts.mean(axis=0).tolist()))
+    return found
+
+
+def _facts(events: Any, model: ClusterModel) -> tuple[float, ...]:
+    """Give the numbers of one run, in the order of the fields."""
+    end = float(column_of(events, "time").max())
+    own = of_kinds(events, "placed", "released", "preempted")
+    begun, waits, counts, used = dict[tuple[int, int, str], float](), list[float](), {"preempted": 0}, 0.0
+    for time, kind, agent, step, detail in _listed(own):
+        point, _, *queued = detail.split()
+        job = (agent, step, point)
+        if kind == "placed":
+            waits.append(time - float(queued[0]))
+            begun[job] = time
+            continue
+        used += (time - begun.pop(job)) * model.need(agent).cpus
+        counts["preempted"] += kind == "preempted"
+    used += sum((end - time) * model.need(job[0]).cpus for job, time in begun.items())
+    waited = np.array(waits or [0.0])
+    have = model.total.cpus * end
+    return (
+        float(len(waits)),
+        float(counts["preempted"]),
+        float(waited.mean()),
+        float(waited.max()),
+        float((waited > 0).mean()),
+        used / have if have else 0.0,
+    )

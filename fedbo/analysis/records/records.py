@@ -1,0 +1,149 @@
+"""Results as tables of other programs: pandas, Arrow, CSV, LaTeX and Markdown, all of them the same one way."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_type_hints
+
+import numpy as np
+import pyarrow as pa
+
+from fedbo.actors.storage import atomic
+from fedbo.analysis.records.text_table import TextTable
+
+if TYPE_CHECKING:
+    import pandas
+
+T = TypeVar("T")
+_DIGITS = 4  # significant ones in LaTeX and Markdown, as in the tables that are printed; CSV has them all
+
+
+class Tabular:
+    """A result that converts to a table: pandas, Arrow, CSV, LaTeX, Markdown.
+
+    The three written forms are returned, and also written to a file if there is a `path`.
+    """
+
+    name = "table"
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a pandas data frame; ImportError when pandas is not installed."""
+        return frame_of(self.to_arrow())
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return the table as CSV; numbers have all their digits, missing values are empty."""
+        return _kept(self.in_words(repr).csv(), path)
+
+    def to_latex(self, path: str | Path | None = None) -> str:
+        """Return the table as LaTeX, for the package booktabs; numbers have four significant digits."""
+        return _kept(self.in_words().latex(), path)
+
+    def to_markdown(self, path: str | Path | None = None) -> str:
+        """Return the table as Markdown; numbers have four significant digits."""
+        return _kept(self.in_words().markdown(), path)
+
+    def in_words(self, number: Callable[[float], str] | None = None) -> TextTable:
+        """Return the table in words, by default with four significant digits; `number` writes one otherwise."""
+        table = self.to_arrow()
+        columns = [[_word(value, number or _rounded) for value in column.to_pylist()] for column in table.columns]
+        return TextTable(self.name, self.name, table.column_names, list(zip(*columns, strict=True)))
+
+
+class ResultTable(Tabular):
+    """A table of results with its name; `len` counts its rows."""
+
+    def __init__(self, name: str, data: pa.Table) -> None:
+        self.name, self._data = name, data
+
+    def to_arrow(self) -> pa.Table:
+        """Return the Arrow table itself."""
+        return self._data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {len(self)} rows of {', '.join(self._data.column_names)}>"
+
+
+class Records(list[T], Tabular, Generic[T]):
+    """A list of results of one kind, each a dataclass, which converts to a table with a row for each.
+
+    A field that is a dataclass itself, or a dictionary, has a column for each of its parts, such as `final_mean`; a result with
+    arrays, such as a curve, has a row for each place of these.
+    """
+
+    def __init__(self, name: str, kind: type[T], items: Iterable[T]) -> None:
+        super().__init__(items)
+        self.name, self._kind = name, kind
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table."""
+        columns = _flattened(self._kind, self)
+        arrays = [name for name, values in columns.items() if any(isinstance(value, np.ndarray) for value in values)]
+        if arrays:
+            counts = [len(value) for value in columns[arrays[0]]]
+            columns = {
+                name: np.concatenate(values).tolist() if name in arrays else np.repeat(np.array(values), counts).tolist()
+                for name, values in columns.items()
+            }
+        return pa.table({name: column_array(values) for name, values in columns.items()})
+
+
+def frame_of(table: pa.Table) -> pandas.DataFrame:
+    """Return an Arrow table as a pandas data frame; ImportError when pandas is not installed."""
+    try:
+        import pandas  # noqa: F401
+    except ImportError:
+        raise ImportError("to_pandas needs pandas; install it with: pip install pandas") from None
+    return table.to_pandas()
+
+
+def column_array(values: Sequence[Any]) -> pa.Array:
+    """Return values as an Arrow array of one type; values of several types, and structures, become words."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float} or kinds in ({bool}, {str}):
+        return pa.array(values, pa.float64() if float in kinds else None)
+    return pa.array([None if value is None else _word(value, repr) for value in values], pa.string())
+
+
+def _flattened(kind: Any, rows: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return the columns of rows, each a dataclass of this kind or None."""
+    hints, columns = get_type_hints(kind), dict[str, list[Any]]()
+    for field in fields(kind):
+        values = [None if row is None else getattr(row, field.name) for row in rows]
+        inner = next((each for each in (hints[field.name], *get_args(hints[field.name])) if is_dataclass(each)), None)
+        if inner is not None:
+            columns |= {f"{field.name}_{name}": part for name, part in _flattened(inner, values).items()}
+        elif any(isinstance(value, Mapping) for value in values):
+            keys = dict.fromkeys(key for value in values for key in value or ())
+            columns |= {f"{field.name}_{key}": [(value or {}).get(key) for value in values] for key in keys}
+        else:
+            columns[field.name] = values
+    return columns
+
+
+def _word(value: Any, number: Callable[[float], str]) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return str(number(value))
+    return value if isinstance(value, str) else json.dumps(value, default=str) if isinstance(value, list | dict) else str(value)
+
+
+def _rounded(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.{_DIGITS}g}"
+
+
+def _kept(text: str, path: str | Path | None) -> str:
+    if path is not None:
+        atomic.write_text(Path(path), text)
+    return text

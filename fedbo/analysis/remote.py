@@ -1,0 +1,36 @@
+"""Runs on storage that is not a disk of this machine, read from copies."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedbo.actors.storage.sealed import Damaged
+from fedbo.study.paths import DirectoryError
+from fedbo.study.storage import copy_run
+
+if TYPE_CHECKING:
+    from fedbo.analysis.result import Result
+
+
+def open_copy(kind: type[Result], address: str, trust: bool) -> Result:
+    """Copy the tables of a run to this machine, for as long as the result lasts, and open that; DirectoryError in one line."""
+    copy = tempfile.mkdtemp(prefix="fedbo-")
+    try:
+        copy_run(address, Path(copy))
+        found = kind.open(copy, trust)
+    except BaseException as error:
+        shutil.rmtree(copy, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise DirectoryError(f"'{address}': cannot be reached ({' '.join(str(error).split())[:200]})") from None
+        if isinstance(error, Damaged):
+            raise DirectoryError(f"'{address}': {error.path.name} is damaged ({error.why}); copy it there again") from None
+        if isinstance(error, ValueError):
+            raise DirectoryError(str(error).replace(copy, address)) from None
+        raise
+    found.address = address
+    weakref.finalize(found, shutil.rmtree, copy, ignore_errors=True)
+    return found

@@ -1,0 +1,387 @@
+"""The results of a run: its directory as tables, curves, a summary and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack, get_args, overload
+
+import pyarrow as pa
+
+from fedbo.actors.storage.evaluations import reason_of
+from fedbo.actors.storage.rows import read_table
+from fedbo.actors.storage.sealed import Damaged
+from fedbo.analysis.curves import REGRET, Axis, Curve, IncumbentTrace, curve, grid, traces
+from fedbo.analysis.described import html_of, words_of
+from fedbo.analysis.disruptions import AgentTrouble, Disruptions, disruptions, trouble_by_agent
+from fedbo.analysis.grouping import by_cell_and_algorithm, by_run, of_algorithm
+from fedbo.analysis.manifest import MANIFEST, STUDY, back, check_tables, read_manifest, remedy_of
+from fedbo.analysis.privacy_summary import PrivacySummary, PrivacyTotal, privacy_summaries, privacy_total
+from fedbo.analysis.queueing import placements
+from fedbo.analysis.records.configurations import Configurations
+from fedbo.analysis.records.records import Records, ResultTable, frame_of
+from fedbo.analysis.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
+from fedbo.analysis.remote import open_copy
+from fedbo.analysis.schemas import OBSERVATIONS, PRINTED, PRIVACY, SPENT
+from fedbo.analysis.summary import SummaryRow, difference, regrets, summary_row
+from fedbo.analysis.trials import trials
+from fedbo.objectives.base import Metric
+from fedbo.objectives.typed_spaces.nesting import in_words
+from fedbo.settings import arguments
+from fedbo.settings.errors import FedboError
+from fedbo.settings.shown import quoted
+from fedbo.settings.trust import UntrustedError, admit, places_in
+from fedbo.study.paths import address_of, usable
+from fedbo.study.plugins import code_in
+from fedbo.study.study import Cell, Study, recall_study
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+    from fedbo.analysis.compare import Comparison
+    from fedbo.figures.plot import Choices
+
+_FILES = ("manifest.json", "study.toml", "observations.parquet", "events.parquet")
+
+
+class ResultError(FedboError, ValueError):
+    """A directory that holds no results, or results that cannot give what was asked of them."""
+
+
+class Result:
+    """A run that has ended, completely or not. `Result.open` reads one.
+
+    `directory` is its folder; of a run on storage, which has an `address`, it is that of a copy.
+    """
+
+    def __init__(self, directory: Path, study: Study, manifest: Mapping[str, Any], trust: bool = False) -> None:
+        self.directory, self.study, self.manifest = directory, study, manifest
+        if trust:
+            admit(places_in(study.document()))
+        self.address: str | None = None
+
+    def __repr__(self) -> str:
+        """Name the run, and the best point of each algorithm."""
+        return words_of(self)
+
+    def _repr_html_(self) -> str:
+        """Write the same for a notebook."""
+        return html_of(self)
+
+    @classmethod
+    def open(cls, directory: str | Path, trust: bool = False) -> Result:
+        """Read a run directory, or one at an address of storage.
+
+        ResultError when it is none, Damaged when a file of it is, OtherFormat of a later version.
+        Nothing that its study names is run, unless it is to be trusted: regret on the mean takes its Python function.
+        """
+        if (address := address_of(arguments.path("directory", directory))) is not None:
+            return open_copy(cls, address, trust)
+        folder = Path(directory)
+        with usable(folder, "cannot be looked at"):
+            manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else {}
+            gone = [name for name in manifest.get("files", {}) if not (folder / name).is_file()]
+            check_tables(folder, manifest, [STUDY, *gone])
+            missing = [name for name in _FILES if not (folder / name).is_file()]
+        if missing and (folder / "parts").is_dir():  # killed, or still running: no tables have been put together yet
+            remedy = f"wait for it, or if it was killed go on with: fedbo resume {quoted(directory)}"
+            raise ResultError(f"'{directory}': has not ended, it has no {missing[0]} yet; {remedy}")
+        if missing:
+            remedy = remedy_of(folder, "give the directory that fedbo run printed")
+            raise ResultError(f"'{directory}': is no finished run, it has no {missing[0]}; {remedy}")
+        return cls(folder, recall_study(folder / "study.toml"), manifest, trust)
+
+    @cached_property
+    def observations(self) -> Any:
+        """Give every evaluation as an Arrow table, in the columns of `fedbo.analysis.schemas.OBSERVATIONS`."""
+        return self._table("observations")
+
+    @cached_property
+    def histories(self) -> Any:
+        """Give what agents evaluated in an earlier task, in the columns of `observations`; empty if there was none."""
+        return self._table("histories", OBSERVATIONS)
+
+    def trusted_cells(self) -> list[Cell]:
+        """Give the cells of the study, ready to run; ResultError where that would run functions that are not trusted."""
+        try:
+            return self.study.cells()
+        except UntrustedError as error:
+            raise ResultError(f"'{self.directory}': {code_in(self.study.document(), error)}") from None
+
+    def failures(self) -> tuple[int, str]:
+        """Count the evaluations that failed; say where and why the first one did, in one line, or nothing if there is none."""
+        errors = self.observations["error"].to_pylist()
+        failed = [row for row, error in enumerate(errors) if error is not None and not error.startswith("forgotten")]
+        if not failed:
+            return 0, ""
+        first = self.observations.slice(failed[0], 1).select(["cell", "agent", "x", "error"]).to_pylist()[0]
+        where = in_words(self.configurations(first["cell"]).at(first["x"]))
+        return len(failed), f"agent {first['agent']} at {where}: {reason_of(first['error'])}"
+
+    @cached_property
+    def events(self) -> Any:
+        """Give everything that happened as an Arrow table, in the columns of `fedbo.analysis.schemas.EVENTS`."""
+        return self._table("events")
+
+    @cached_property
+    def placements(self) -> Any:
+        """Give each time that an evaluation was on a worker of a `[cluster]`, as an Arrow table; empty without one."""
+        return placements(self.events)
+
+    @cached_property
+    def printed(self) -> Any:
+        """Give what evaluations of your own code printed, as an Arrow table; empty if they printed nothing."""
+        return self._table("printed", PRINTED)
+
+    @cached_property
+    def privacy(self) -> Any:
+        """Give the privacy ledger as an Arrow table, in the columns of `schemas.PRIVACY`; empty if nothing is private."""
+        return self._table("privacy", PRIVACY)
+
+    @cached_property
+    def spent(self) -> Any:
+        """Give what each agent has spent, in the columns of `fedbo.analysis.schemas.SPENT`; empty if nothing is private."""
+        return self._table("privacy_agents", SPENT)
+
+    def _table(self, name: str, schema: Any = None) -> Any:
+        """Read a table, or give an empty one where there is none but a schema; Damaged when it is not as it was written."""
+        path = self.directory / f"{name}.parquet"
+        check_tables(self.directory, self.manifest, [path.name])
+        if schema is not None and not path.is_file():
+            return schema.empty_table()
+        try:
+            return read_table(path)
+        except Damaged as error:
+            raise Damaged(path, error.why, back(path)) from None
+
+    @cached_property
+    def traces(self) -> list[IncumbentTrace]:
+        """Give the incumbents of every target, in the order of the observations.
+
+        When the study was cut short, those of the runs that had ended; all of them, where none had.
+        """
+        found = traces(self.observations, self.events, self.privacy)
+        complete = _complete(self.manifest)
+        return [t for t in found if complete is None or (t.cell, t.algorithm, t.replicate) in complete]
+
+    @cached_property
+    def shown(self) -> tuple[Any, Any]:
+        """Give the observations and the events of the runs that `traces` follows."""
+        complete = _complete(self.manifest)
+        if complete is None:
+            return self.observations, self.events
+        kept = [[part for key, part in by_run(table) if key in complete] for table in (self.observations, self.events)]
+        observations, events = (pa.concat_tables(parts) for parts in kept)
+        return observations, events
+
+    def metric(self, cell: int = 0) -> Metric:
+        """Give the native quantity that was optimised in a cell."""
+        metrics = self.manifest["metric"]
+        most = len(metrics) - 1 if isinstance(metrics, list) else arguments.MOST
+        return Metric(**_of_cell(metrics, arguments.whole("cell", cell, 0, most), dict))
+
+    def configurations(self, cell: int = 0) -> Configurations:
+        """Return what the points of a cell stand for: configurations, by the names of their parameters."""
+        written = self.study.objective.settings.get("space")
+        return Configurations(_of_cell(self.manifest["parameters"], cell, list), written)
+
+    def trials(self) -> ResultTable:
+        """Return every evaluation as a tidy table: configuration, value in native units, metrics, times, status and reason.
+
+        `.to_pandas()`, `.to_arrow()`, `.to_csv()`, `.to_latex()` and `.to_markdown()` convert it; docs/results.md lists its
+        columns.
+        """
+        return trials(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the observations as a pandas data frame; ImportError when pandas is not installed."""
+        return frame_of(self.observations)
+
+    def best(self, each: str = "algorithm") -> list[dict[str, Any]]:
+        """Give the best incumbent of each algorithm in each cell, or of each agent and replicate with `each="agent"`.
+
+        `value` is its noise-free value in native units, `point` its parameters by name, in a typed space the
+        configuration.
+        """
+        if each not in ("algorithm", "agent"):
+            raise ResultError(f"each = '{each}': must be 'algorithm' or 'agent'")
+        chosen: dict[tuple[Any, ...], IncumbentTrace] = {}
+        for trace in self.traces:
+            key: tuple[Any, ...] = (trace.cell, trace.algorithm)
+            key += (trace.replicate, trace.agent) if each == "agent" else ()
+            if trace.row[-1] >= 0 and (key not in chosen or trace.best[-1] > chosen[key].best[-1]):
+                chosen[key] = trace
+        return [self.incumbent(trace) for trace in chosen.values()]
+
+    def incumbent(self, trace: IncumbentTrace) -> dict[str, Any]:
+        """Give the point that an agent would name in the end, as `best` does."""
+        row = self.observations.slice(int(trace.row[-1]), 1).to_pylist()[0]
+        return {
+            **{key: row[key] for key in ("cell", "algorithm", "replicate", "agent", "step")},
+            "value": float(self.metric(trace.cell).native(row["score"])),
+            "point": self.configurations(trace.cell).declared(row["x"]),
+        }
+
+    def curves(self, by: Axis = "iteration", points: int = 200, regret: bool = False) -> Records[Curve]:
+        """Average best-so-far over targets and replicates, against iterations, evaluations, time, bytes, epsilon or cost.
+
+        Evaluations count the initial points too, and those that failed; the other axes take `points` places. Bytes are
+        those sent and delivered so far in the whole run, for each target. Epsilon is what the run had spent, at the first
+        delta; the cost is the time that the target had spent in evaluations. With `regret`, the distance to each agent's own
+        best value instead of the native quantity; ResultError where that is not known.
+        """
+        arguments.one_of("by", by, get_args(Axis))
+        arguments.whole("points", points, 1)
+        groups = by_cell_and_algorithm(scored_traces(self, regret)).items()
+        drawn = (curve(mine, by, grid(mine, by, points), REGRET if regret else self.metric(cell)) for (cell, _), mine in groups)
+        return Records("curves", Curve, drawn)
+
+    @cached_property
+    def regret(self) -> list[RegretTrace]:
+        """Give every agent's regret on the mean of all agents' functions, of every evaluation; ResultError if it is not known.
+
+        The largest value of the mean is sought once, which may take a minute, and kept beside the tables as `optima.json`.
+        """
+        return regret_traces(self)
+
+    def regret_curves(self, points: int = 200) -> Records[RegretCurve]:
+        """Average that regret over agents and replicates, cumulative and instantaneous, against evaluations of each agent."""
+        return Records("regret_curves", RegretCurve, regret_curves(self.regret, arguments.whole("points", points, 1)))
+
+    def regret_summary(self) -> Records[RegretRow]:
+        """Sum that regret up with what was communicated for it, one row for each algorithm in each cell."""
+        groups = by_cell_and_algorithm(self.regret).items()
+        return Records("regret", RegretRow, (regret_row(mine, of_algorithm(self.shown[1], *key)) for key, mine in groups))
+
+    def trouble(self) -> Records[Disruptions]:
+        """Measure what went wrong, one row for each algorithm in each cell."""
+        rows = disruptions(*self.shown, _fault_names(self.study))
+        rank = {label: place for place, label in enumerate(self.study.labels)}
+        return Records("trouble", Disruptions, sorted(rows, key=lambda row: (row.cell, rank[row.algorithm])))
+
+    def trouble_by_agent(self) -> Records[AgentTrouble]:
+        """Measure the messages and the times of every agent, one row for each algorithm in each cell."""
+        rows = trouble_by_agent(self.shown[1], _fault_names(self.study))
+        rank = {label: place for place, label in enumerate(self.study.labels)}
+        return Records("agents", AgentTrouble, sorted(rows, key=lambda row: (row.cell, rank[row.algorithm], row.agent)))
+
+    def spending(self) -> Records[PrivacySummary]:
+        """Measure what was spent in privacy, one row for each algorithm in each cell that has any."""
+        return Records("privacy", PrivacySummary, privacy_summaries(self.privacy, self.spent))
+
+    def spending_together(self) -> PrivacyTotal | None:
+        """Measure what all private runs have cost together, if they concern the same agents; None if fewer than two are."""
+        return privacy_total(self.privacy)
+
+    def compare(self, cells: tuple[int, int], algorithm: str, level: float | None = None, regret: bool = False) -> Comparison:
+        """Compare an algorithm in two cells of a sweep, the first against the second, paired by replicate.
+
+        Final values are subtracted, times to a level divided. Cells use common random numbers. `level` is a native value, or
+        a regret, to be reached; by default it is what the first algorithm of the study had in the end of the same replicate.
+        ResultError when a cell has no such algorithm, or when the cells differ in what is optimised.
+        """
+        from fedbo.analysis.compare import TargetValue, comparison
+
+        if not isinstance(cells, tuple | list) or len(cells) != 2:
+            raise arguments.wrong("cells", cells, "must be the numbers of two cells, such as (0, 1)")
+        cells = arguments.whole("cells", cells[0]), arguments.whole("cells", cells[1])
+
+        return comparison(self, cells, TargetValue(check_label(self, algorithm), level, regret))
+
+    def summary(self, baseline: str | None = None) -> Records[SummaryRow]:
+        """Sum the run up, one row for each algorithm in each cell.
+
+        Differences are to the algorithm labelled `baseline`, by default the first of the study, on the same replicates.
+        """
+        reference = check_label(self, self.study.labels[0] if baseline is None else baseline)
+        groups, (observations, events) = by_cell_and_algorithm(self.traces), self.shown
+        rows = []
+        for (cell, label), mine in groups.items():
+            half = max(int(trace.step.max()) for trace in mine) // 2
+            metric, other = self.metric(cell), groups.get((cell, reference), [])
+            row = summary_row(mine, half, (of_algorithm(observations, cell, label), of_algorithm(events, cell, label)), metric)
+            rows.append(row if label == reference else replace(row, difference=difference(mine, other, metric)))
+        return Records("summary", SummaryRow, rows)
+
+    @overload
+    def plot(
+        self, path: str | Path | None = None, kind: str | None = None, cell: int | None = None, **choices: Unpack[Choices]
+    ) -> Path: ...
+
+    @overload
+    def plot(
+        self, path: None = None, kind: str | None = None, cell: int | None = None, *, ax: Axes, **choices: Unpack[Choices]
+    ) -> Axes: ...
+
+    def plot(
+        self,
+        path: str | Path | None = None,
+        kind: str | None = None,
+        cell: int | None = None,
+        *,
+        ax: Axes | None = None,
+        **choices: Unpack[Choices],
+    ) -> Path | Axes:
+        """Draw a figure and return its path: of a cell, or the `sweep`; see `fedbo.figures.plot.KINDS`.
+
+        Without a path it goes into the run directory, as PNG; a folder, and other endings (pdf, svg), are understood. With
+        `ax` one panel is drawn into these axes, in the style that holds there, and they are returned. `choices` are `regret`
+        (draw it instead of values), `algorithm` (whose figure it is, where it is that of one), `level` (the one to be reached,
+        in a sweep), `algorithms` (the only ones shown), `replicate` (the only one that counts), `panels` (the only ones drawn),
+        `width` and `height` in inches, `font` and `font_size`, and `title=False`.
+        """
+        from fedbo.figures.plot import View, draw, draw_on
+
+        if path is not None:
+            arguments.path("path", path, "file")
+        if cell is not None:
+            arguments.whole("cell", cell)
+        view = View.of(kind, cell, choices)
+        if ax is not None:
+            if path is not None:
+                raise ResultError("path and ax exclude each other; set one of them")
+            return draw_on(self, ax, view)
+        if path is None and self.address is not None:
+            raise ResultError(f"'{self.address}': no figure is written there; give it a path of this machine (--out)")
+        return draw(self, None if path is None else Path(path), view)
+
+
+def check_label(result: Result, algorithm: str) -> str:
+    """Give a label back; ResultError when no algorithm has it."""
+    if algorithm not in result.study.labels:
+        raise ResultError(f"no algorithm '{algorithm}'; there are: {', '.join(result.study.labels)}")
+    return algorithm
+
+
+def scored_traces(result: Result, regret: bool) -> list[IncumbentTrace]:
+    """Give the traces, or those of the negated regret; ResultError where that is not known."""
+    if not regret:
+        return result.traces
+    try:
+        return regrets(result.traces, result.manifest.get("best_values") or {})
+    except ValueError as error:
+        raise ResultError(str(error)) from None
+
+
+def _fault_names(study: Study) -> list[str]:
+    """Name the faults of a plan by their labels, or else by their kinds, with their place where there are several of one."""
+    kinds = [fault.kind for fault in study.fault]
+    return [
+        fault.label or (fault.kind if kinds.count(fault.kind) == 1 else f"{fault.kind} ({place})")
+        for place, fault in enumerate(study.fault)
+    ]
+
+
+def _complete(manifest: Mapping[str, Any]) -> set[tuple[Any, ...]] | None:
+    """Give the runs that count where a study was cut short; None when all do."""
+    complete = {tuple(key) for key in manifest.get("complete_runs", ())}
+    return None if manifest["status"] == "complete" or not complete else complete
+
+
+def _of_cell(entry: Any, cell: int, single: type) -> Any:
+    """Pick a cell's part of a manifest entry; an entry that is no list of such parts holds for all cells."""
+    several = isinstance(entry, list) and (not entry or isinstance(entry[0], single))
+    return entry[cell] if several else entry

@@ -1,0 +1,80 @@
+"""The answers of methods that agree on a point in the end, as ADMM does: their cost, and how well they keep the constraint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from fedbo.algorithms.catalog import algorithms
+from fedbo.analysis.curves import mean_and_error
+from fedbo.analysis.grouping import runs_by_algorithm
+from fedbo.analysis.records.records import Records
+from fedbo.analysis.result import Result
+from fedbo.analysis.summary import Estimate
+
+_NOTE = re.compile(r"primal residual (\S+), dual residual (\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """The answers of one algorithm in one cell, the evaluations of origin "agreed": means over replicates.
+
+    `cost` is the mean over `agents` of the native scores. `violation` is by how much the points miss the constraint, None where
+    it is not known or an agent gave no answer. `primal` and `dual` are the last residuals that the agents knew, and `time` is
+    when the last answer was there.
+    """
+
+    cell: int
+    algorithm: str
+    replicates: int
+    agents: float
+    cost: Estimate
+    violation: float | None
+    primal: float | None
+    dual: float | None
+    time: float
+
+
+def answers(result: Result) -> Records[AnswerRow]:
+    """Measure the answers, one row for each algorithm in each cell that has any."""
+    agreed = result.observations.filter(pc.equal(result.observations["origin"], "agreed"))
+    counts = {key: len(set(table["agent"].to_pylist())) for key, runs in runs_by_algorithm(result.observations).items()
+              for _, table in runs[:1]}  # fmt: skip
+    rows = []
+    for (cell, label), runs in runs_by_algorithm(agreed).items():
+        method, count = _method(result, cell, label), counts[cell, label]
+        facts = [_facts(table.to_pylist(), method, count) for _, table in runs]
+        costs, *rest = (np.array(column) for column in zip(*facts, strict=True))
+        mean, error = mean_and_error(np.asarray(result.metric(cell).native(costs))[:, None])
+        cost = Estimate(float(mean[0]), float(error[0]) if len(runs) > 1 else None)
+        agents, violation, primal, dual, time = (float(column.mean()) for column in rest)
+        last = _known(violation), _known(primal), _known(dual)
+        rows.append(AnswerRow(cell, label, len(runs), agents, cost, *last, time))
+    return Records("answers", AnswerRow, rows)
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def _method(result: Result, cell: int, label: str) -> Any:
+    """Make the method with its settings in a cell; None for one that is not fedbo's own."""
+    study = result.trusted_cells()[cell].study if result.study.sweep else result.study
+    table = next(table for table in study.algorithm if table.title == label)
+    return table.make() if table.name in algorithms() else None
+
+
+def _facts(rows: Sequence[dict[str, Any]], method: Any, count: int) -> tuple[float, ...]:
+    """Return the score, the number of agents, the violation, both residuals and the time of one run."""
+    good = [row for row in rows if row["error"] is None]
+    whole = len(good) == count and hasattr(method, "violation")
+    violation = method.violation(np.array([row["x"] for row in good])) if whole else np.nan
+    noted = [found for row in rows if (found := _NOTE.fullmatch(row["note"] or ""))]
+    primal, dual = (max((float(found[place]) for found in noted), default=np.nan) for place in (1, 2))
+    score = float(np.mean([row["score"] for row in good])) if good else np.nan
+    return score, len(good), violation, primal, dual, max(row["finished"] for row in rows)

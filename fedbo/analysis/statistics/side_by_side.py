@@ -1,0 +1,89 @@
+"""Several runs side by side: one row for each algorithm of each run, and its difference to the first run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedbo.analysis.curves import IncumbentTrace
+from fedbo.analysis.grouping import by_cell_and_algorithm
+from fedbo.analysis.records.records import Records
+from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.summary import Difference, Estimate, difference
+from fedbo.settings.arguments import short
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One algorithm in one cell of one run, as in its summary.
+
+    `difference` is that of `final` to the same algorithm in the same cell of the first run, paired by replicate; None where it
+    has none, where fewer than two replicates are shared, or where the seeds differ.
+    """
+
+    run: str
+    cell: str
+    algorithm: str
+    replicates: int
+    final: Estimate
+    difference: Difference | None
+    bytes_up: float
+    bytes_down: float
+    duration: float
+    evaluations: float
+
+
+def side_by_side(results: Sequence[Result]) -> Records[RunRow]:
+    """Set runs of the same objective side by side; ResultError where they cannot be compared."""
+    if len(results) < 2:
+        raise ResultError("one run cannot be compared; name another one beside it")
+    names = _names(results)
+    for result, name in zip(results[1:], names[1:], strict=True):
+        _check(results[0], result, (names[0], name))
+    first, rows = results[0], list[RunRow]()
+    before = _traces(first)
+    for result, name in zip(results, names, strict=True):
+        traces, titles = _traces(result), result.study.titles()
+        paired = result is not first and result.study.study.seed == first.study.study.seed
+        for row in result.summary():
+            key, metric = (titles[row.cell], row.algorithm), result.metric(row.cell)
+            gap = difference(traces[key], before[key], metric) if paired and key in before else None
+            rest = row.bytes_up, row.bytes_down, row.duration, row.evaluations
+            rows.append(RunRow(name, *key, row.replicates, row.final, gap, *rest))
+    return Records("runs", RunRow, rows)
+
+
+def _names(results: Sequence[Result]) -> list[str]:
+    """Name runs by their folders, or by their paths where two folders have the same name."""
+    places = [result.address or str(result.directory.resolve()) for result in results]
+    if twice := [place for number, place in enumerate(places) if place in places[:number]]:
+        raise ResultError(f"'{twice[0]}': is named twice; name each run once")
+    folders = [place.rstrip("/").rpartition("/")[2] for place in places]
+    return folders if len(set(folders)) == len(folders) else places
+
+
+def _traces(result: Result) -> dict[tuple[str, str], list[IncumbentTrace]]:
+    titles = result.study.titles()
+    return {(titles[cell], label): found for (cell, label), found in by_cell_and_algorithm(result.traces).items()}
+
+
+def _check(first: Result, other: Result, names: tuple[str, str]) -> None:
+    """Refuse a run whose numbers mean something else than those of the first one."""
+    one, two = (_facts(result) for result in (first, other))
+    if wrong := [what for what in one | two if one.get(what) != two.get(what)]:
+        words = f"'{names[0]}' has {wrong[0]} = {short(one.get(wrong[0]))}, '{names[1]}' has {short(two.get(wrong[0]))}"
+        raise ResultError(f"these runs cannot be compared: {words}; compare runs of the same objective")
+
+
+def _facts(result: Result) -> dict[str, Any]:
+    """Return what must be the same in runs that are compared; what a sweep sets may differ from cell to cell."""
+    metrics = {f"{result.metric(cell).name} to {result.metric(cell).direction}" for cell in range(len(result.study.titles()))}
+    swept = {key.partition(".")[2] for key in result.study.sweep if key.startswith("objective.")}
+    document: dict[str, Any] = result.study.document()["objective"]
+    settings = {name: value for name, value in document.items() if name not in swept}
+    return {
+        "objective.name": document.get("name"),
+        "metric": ", ".join(sorted(metrics)),
+        **{f"objective.{name}": value for name, value in sorted(settings.items())},
+    }

@@ -1,0 +1,203 @@
+"""The bars of a timeline: what each agent did in one run, from its observations and its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedbo.analysis.agent_states import EventInterval, event_intervals, state_intervals
+from fedbo.analysis.grouping import by_run, column_of, grouped, of_kinds
+from fedbo.analysis.queueing import placements
+from fedbo.analysis.summary import FEDERATED
+
+Bars = list[tuple[float, float, float]]  # row, which may be a lane within one, begin, end
+
+Span = tuple[float, float]
+
+MAX_AGENTS = 40  # more agents than this, and a timeline shows so many of them, from the fastest to the slowest
+EVALUATION_KINDS = ("initial point", "own query", "federated query", "failed or forgotten")
+BAR_KINDS = ("waiting", *EVALUATION_KINDS, "work lost", "queueing", "deciding")
+HALF = 0.36  # of the height of a row is above its middle, and as much below
+PAUSES = (("absent", "returned"), ("crashed", "restarted"), ("hung", "woke"))
+
+
+def horizon(ends: Sequence[float]) -> float:
+    """Choose where a time axis ends: where all have ended, or nearly all when a few stragglers take much longer."""
+    nearly, last = float(np.quantile(ends, 0.95)), float(np.max(ends))
+    return 1.02 * (last if last <= 1.3 * nearly else 1.1 * nearly)
+
+
+def one_run(table: Any, cell: int, label: str, replicate: int) -> Any:
+    """Give the part of a table that is one run's."""
+    return next((part for key, part in by_run(table) if key == (cell, label, replicate)), table.slice(0, 0))
+
+
+def by_speed(observations: Any) -> list[int]:
+    """Sort agents by the mean length of their evaluations, and thin them out evenly where there are too many."""
+    agent = column_of(observations, "agent")
+    length = column_of(observations, "finished") - column_of(observations, "started")
+    names = np.unique(agent)
+    means = np.array([length[agent == name].mean() for name in names])
+    order = [int(name) for name in names[np.argsort(means, kind="stable")]]
+    if len(order) <= MAX_AGENTS:
+        return order
+    return [order[round(float(spot))] for spot in np.linspace(0, len(order) - 1, MAX_AGENTS)]
+
+
+def evaluation_bars(observations: Any, events: Any, place: Mapping[int, int]) -> tuple[dict[str, Bars], int]:
+    """Return the bars of each kind of evaluation, and of what steps did besides, and the number of lanes in a row.
+
+    Evaluations are interrupted where their agent paused. Those of an agent that overlap are in lanes of their own.
+    """
+    kinds: dict[str, Bars] = {kind: [] for kind in BAR_KINDS}
+    pauses = _by_agent([interval for pair in PAUSES for interval in event_intervals(events, *pair)])
+    evaluated = observations.select(["agent", "phase", "origin", "started", "finished", "error"]).to_pylist()
+    rows = [row for row in evaluated if row["agent"] in place and row["phase"] != "history"]
+    whole, count = in_lanes([(place[row["agent"]], row["started"], row["finished"]) for row in rows])
+    for row, (middle, *span) in zip(rows, whole, strict=True):
+        cuts = without((span[0], span[1]), pauses.get(row["agent"], ()))
+        kinds[kind_of(row)] += [(middle, begin, end) for begin, end in cuts]
+    own = grouped(rows, lambda row: row["agent"])
+    _between(kinds, events, place, {agent: [(row["started"], row["finished"]) for row in rows] for agent, rows in own.items()})
+    for agent, *span in state_intervals(events).of("waiting"):
+        if agent in place:
+            busy = merged((row["started"], row["finished"]) for row in own.get(agent, ()))
+            kinds["waiting"] += [(place[agent], *cut) for cut in without((span[0], span[1]), busy)]
+    tiny = 1e-9 * max((end for bars in kinds.values() for _, _, end in bars), default=0.0)
+    return {kind: [bar for bar in bars if bar[2] - bar[1] > tiny] for kind, bars in kinds.items()}, count
+
+
+def _between(kinds: dict[str, Bars], events: Any, place: Mapping[int, int], evaluated: Mapping[int, Sequence[Span]]) -> None:
+    """Add the bars of what steps did while none of their evaluations ran: lost work, queueing for workers, deciding."""
+    broken, (preempted, queued) = _broken(events), _placed(events)
+    for agent, begin, end in state_intervals(events).of("evaluating"):
+        if agent not in place:
+            continue
+        rest = without((begin, end), [span for span in evaluated.get(agent, ()) if span[0] < end and span[1] > begin])
+        # One that was begun again had evaluated too, and to no effect; a decision is what nothing else explains.
+        for kind, holes in (
+            ("work lost", [*broken.get(agent, ()), *preempted.get(agent, ())]),
+            ("queueing", queued.get(agent, ())),
+        ):
+            joined = merged(holes)
+            kinds[kind] += [(place[agent], *cut) for span in rest for cut in within(span, joined)]
+            rest = [left for span in rest for left in without(span, joined)]
+        kinds["deciding"] += [(place[agent], *cut) for cut in rest]
+
+
+def _placed(events: Any) -> tuple[dict[int, list[Span]], dict[int, list[Span]]]:
+    """List for each agent of a run when workers evaluated for it in vain, and when evaluations waited for workers."""
+    preempted, queued = dict[int, list[Span]](), dict[int, list[Span]]()
+    for row in placements(events).to_pylist():
+        queued.setdefault(row["agent"], []).append((row["queued_at"], row["started_at"]))
+        if row["preempted"]:
+            preempted.setdefault(row["agent"], []).append((row["started_at"], row["ended_at"]))
+    return preempted, queued
+
+
+def in_lanes(bars: Bars) -> tuple[Bars, int]:
+    """Move bars that overlap in their row into lanes of it, the same number in all rows; return both, in the same order."""
+    lane = lanes_of(bars)
+    count = 1 + max(lane, default=0)
+    moved = [
+        (row + 2 * HALF * ((own + 0.5) / count - 0.5), begin, end) for own, (row, begin, end) in zip(lane, bars, strict=True)
+    ]
+    return moved, count
+
+
+def lanes_of(bars: Bars) -> list[int]:
+    """Give each bar the first lane of its row that is free when it begins, so that no two in a lane overlap."""
+    lane, free = [0] * len(bars), dict[float, list[float]]()
+    for number in sorted(range(len(bars)), key=lambda number: bars[number]):
+        row, begin, end = bars[number]
+        until = free.setdefault(row, [])
+        lane[number] = next((place for place, time in enumerate(until) if time <= begin), len(until))
+        until[lane[number] :] = [end, *until[lane[number] + 1 :]]
+    return lane
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """Join spans that overlap or touch; return them in order."""
+    found = list[Span]()
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        elif end > begin:
+            found.append((begin, end))
+    return found
+
+
+def kind_of(row: Mapping[str, Any]) -> str:
+    """Say what kind of evaluation a row is of."""
+    if row["error"] is not None:
+        return "failed or forgotten"
+    if row["phase"] == "initial":
+        return "initial point"
+    return "federated query" if row["origin"] == FEDERATED else "own query"
+
+
+def without(span: tuple[float, float], holes: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Cut holes out of a span of time; give what is left, in order."""
+    left, (begin, end) = list[tuple[float, float]](), span
+    for opens, closes in sorted(holes):
+        if closes <= begin or opens >= end:
+            continue
+        if opens > begin:
+            left.append((begin, opens))
+        begin = closes
+    return [*left, (begin, end)] if begin < end else left
+
+
+def within(span: tuple[float, float], others: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Give the parts of a span of time that lie in others."""
+    cuts = [(max(span[0], begin), min(span[1], end)) for begin, end in others]
+    return [cut for cut in cuts if cut[0] < cut[1]]
+
+
+def _broken(events: Any) -> dict[int, list[tuple[float, float]]]:
+    """List for each agent the steps, from their begin on, that a crash or a return made it begin again."""
+    broken, since = dict[int, list[tuple[float, float]]](), dict[int, float]()
+    for mark in of_kinds(events, "started", "finished", "crashed").select(["agent", "time", "kind"]).to_pylist():
+        begun = since.pop(mark["agent"], None)
+        if begun is not None and mark["kind"] != "finished":
+            broken.setdefault(mark["agent"], []).append((begun, mark["time"]))
+        if mark["kind"] == "started":
+            since[mark["agent"]] = mark["time"]
+    return broken
+
+
+def _by_agent(found: Iterable[EventInterval]) -> dict[int, list[tuple[float, float]]]:
+    groups = grouped(found, lambda one: one.agent)
+    return {agent: [(one.begin, one.end) for one in own] for agent, own in groups.items()}
+
+
+def spans_of(observations: Any, events: Any, place: Mapping[int, int]) -> Bars:
+    """Give each agent's whole time in the study: what no evaluation covers is waiting."""
+    ends: dict[int, tuple[float, float]] = {}
+    rows = zip(*(column_of(observations, name).tolist() for name in ("agent", "started", "finished")), strict=True)
+    lived = state_intervals(events)
+    life = zip(lived.agent.tolist(), lived.begin.tolist(), lived.end.tolist(), strict=True)
+    for agent, begin, end in rows:
+        low, high = ends.get(agent, (begin, end))
+        ends[agent] = min(low, begin), max(high, end)
+    for agent, _, end in life:
+        if agent in ends:
+            ends[agent] = ends[agent][0], max(ends[agent][1], end)
+    return [(row, *ends[agent]) for agent, row in place.items()]
+
+
+def during(events: Any, pair: tuple[str, str], place: Mapping[int, int], ends: Mapping[int, float]) -> Bars:
+    """Give the intervals between two kinds of events of the agents that have a row, up to where the bars of each end."""
+    found = [one for one in event_intervals(events, *pair) if one.agent in place and one.begin <= ends[one.agent]]
+    bars = [(place[one.agent], one.begin, min(one.end, ends[one.agent])) for one in found]
+    return [bar for bar in bars if bar[2] > bar[1]]
+
+
+def crashes(events: Any, place: Mapping[int, int], ends: Mapping[int, float]) -> tuple[list[tuple[int, float]], ...]:
+    """Give row and time of the crashes from which an agent came back, and of those for good."""
+    rows = of_kinds(events, "crashed").select(["agent", "time", "detail"]).to_pylist()
+    rows = [row for row in rows if row["agent"] in place and row["time"] <= ends[row["agent"]]]
+    gone, back = ([row for row in rows if (row["detail"] == "for good") is final] for final in (True, False))
+    return [(place[row["agent"]], row["time"]) for row in back], [(place[row["agent"]], row["time"]) for row in gone]

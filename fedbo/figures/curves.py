@@ -1,0 +1,139 @@
+"""Curves of the best value so far, one line with its band for each algorithm, on any of the axes of curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from fedbo.figures.layout import FigurePanel
+from fedbo.figures.style import band_entry, entries, styles, time_label
+from fedbo.analysis.compare import metric_of
+from fedbo.analysis.curves import Array, Axis, Curve
+from fedbo.analysis.timeline_bars import horizon
+
+if TYPE_CHECKING:
+    from fedbo.analysis.result import Result
+
+AXES: tuple[Axis, ...] = ("evaluations", "time", "bytes", "epsilon", "cost")
+SHOWN = 2  # of them, unless others are asked for
+POINTS = 400
+BAND = "± 1 standard error"
+
+
+def curve_panels(result: Result, cell: int, regret: bool = False) -> tuple[list[FigurePanel], list[Artist]]:
+    """Return a panel for each axis, and the entries of their legend: a line for each algorithm in a cell."""
+    known = styles(result)
+    found = [one for one in result.curves("evaluations", regret=regret) if one.cell == cell]
+    shown = {one.algorithm: known[one.algorithm] for one in found}
+    legend = entries(shown)
+    if any(np.isfinite(one.error).any() for one in found):
+        legend.append(band_entry(BAND))
+    draw = partial(_draw, result=result, cell=cell, regret=regret, counted=found)
+    return [FigurePanel(axis, partial(draw, axis=axis), shown=place < SHOWN) for place, axis in enumerate(AXES)], legend
+
+
+def _draw(axes: Axes, axis: Axis, result: Result, cell: int, regret: bool, counted: Sequence[Curve]) -> Sequence[Artist]:
+    metric, known = metric_of(result, cell, regret), styles(result)
+    name = value_name(metric.name, regret)
+    drawn = [one for one in result.curves(axis, POINTS, regret) if one.cell == cell]
+    first = max(1, result.study.agents.initial)
+    drawn, unit = in_units(drawn)
+    for one in drawn:
+        keep = one.x >= first if axis == "evaluations" else np.ones(len(one.x), dtype=bool)
+        line(axes, one, keep, band_alpha(len(drawn)), **known[one.algorithm])
+    label_panel(axes, f"{name.capitalize()} against {axis}", axis_label(result, axis, unit))
+    axes.set_ylabel(f"{name}, mean over agents")
+    if axis == "time":
+        axes.set_xlim(0, horizon([t.finished[-1] for t in result.traces if t.cell == cell]))
+    limits((axes,), counted, first)
+    return ()
+
+
+def value_name(name: str, regret: bool) -> str:
+    """Name what a curve shows."""
+    return "simple regret" if regret else f"best {name}"
+
+
+def axis_label(result: Result, axis: Axis, unit: str) -> str:
+    """Name an axis, with its unit."""
+    delta = f" at delta = {result.study.privacy.deltas[0]:.3g}" if result.study.privacy.deltas else ""
+    return {
+        "iteration": "iterations of each agent",
+        "evaluations": "evaluations of each agent, initial points included",
+        "time": time_label(result),
+        "bytes": f"{unit} transmitted both ways, for each agent that optimises",
+        "epsilon": f"epsilon spent{delta}",
+        "cost": f"{time_label(result)} of each agent in evaluations",
+    }[axis]
+
+
+def in_units(drawn: Sequence[Curve]) -> tuple[list[Curve], str]:
+    """Return curves against bytes in a unit in which these are moderate numbers, and its name; others as they are."""
+    if not drawn or drawn[0].axis != "bytes":
+        return list(drawn), ""
+    most = max(float(one.x[-1]) for one in drawn)
+    unit, size = next(((name, size) for name, size in (("MiB", 2.0**20), ("KiB", 2.0**10)) if most >= 4 * size), ("bytes", 1.0))
+    return [replace(one, x=one.x / size) for one in drawn], unit
+
+
+def line(axes: Axes, curve: Curve, keep: np.typing.NDArray[np.bool_], alpha: float = 0.16, **options: Any) -> None:
+    """Draw one curve with its band, so opaque; `options` are those of its line, such as the colour.
+
+    One that has a single place on an axis of amounts, such as bytes where nothing is sent, is a level.
+    """
+    x, mean, error = curve.x[keep], curve.mean[keep], curve.error[keep]
+    amounts, colour = curve.axis not in ("iteration", "evaluations"), options["color"]
+    if amounts and len(x) == 1:
+        where = {name: options[name] for name in ("color", "linestyle", "linewidth", "gid", "zorder") if name in options}
+        axes.axhline(float(mean[0]), **where)
+        return
+    if np.isfinite(error).any():
+        steps: Any = {"step": "post"} if amounts else {}
+        axes.fill_between(x, mean - error, mean + error, color=colour, alpha=alpha, linewidth=0, **steps)
+    axes.plot(x, mean, drawstyle="steps-post" if amounts else "default", **{"solid_capstyle": "round", **options})
+
+
+def band_alpha(count: int) -> float:
+    """Return how opaque bands are, so that many on each other leave lines to be seen."""
+    return min(0.16, 0.7 / max(1, count))
+
+
+def limits(axes: Sequence[Axes], drawn: Sequence[Curve], first: int) -> None:
+    """Give all the same vertical range, that of the means from the end of the initial points on, with their bands.
+
+    Regrets that cover more than a decade are drawn on a logarithmic scale, which shows bands down to a tenth of the least mean.
+    """
+    means, errors = list[Array](), list[Array]()
+    begun = any((curve.x >= first).any() for curve in drawn)  # a study that was cut short may end before
+    for curve in drawn:
+        keep = (curve.x >= first if begun else np.ones_like(curve.x, dtype=np.bool_)) & np.isfinite(curve.mean)
+        means.append(curve.mean[keep])
+        errors.append(np.nan_to_num(curve.error[keep]))
+    mean, error = np.concatenate(means), np.concatenate(errors)
+    if not len(mean):
+        return
+    low, high, least = float(np.min(mean - error)), float(np.max(mean + error)), float(mean.min())
+    decades = drawn[0].regret and least > 0 and float(mean.max()) > 10 * least
+    margin = 0.06 * (high - low or 1.0)
+    for one in axes:
+        if decades:
+            one.set_yscale("log", nonpositive="clip")
+            one.set_ylim(0.8 * max(low, 0.1 * least), 1.3 * high)
+        else:
+            one.set_ylim(low - margin, high + margin)
+
+
+def label_panel(axes: Axes, title: str, label: str) -> None:
+    """Name a panel and its horizontal axis, which has whole numbers where it counts."""
+    axes.set_title(title)
+    axes.set_xlabel(label)
+    axes.margins(x=0.02)
+    if label.startswith(("evaluations", "iterations", "rounds", "release")):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -1,0 +1,159 @@
+"""The figure of disruptions: growth of histories, staleness, the agents' time by state, and the fate of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from fedbo.figures.cells import cell_styles, short
+from fedbo.figures.growth import draw_growth
+from fedbo.figures.layout import FigurePanel, row_labels
+from fedbo.figures.style import FAINT, INK, PALE, rows_only, styles
+from fedbo.analysis.curves import Array
+from fedbo.analysis.disruptions import Disruptions, staleness_of
+from fedbo.analysis.grouping import runs_by_algorithm
+
+if TYPE_CHECKING:
+    from fedbo.analysis.result import Result
+
+STATE_STYLES: dict[str, dict[str, Any]] = {
+    "evaluating": {"facecolor": "#2C6AA0"},
+    "queueing": {"facecolor": "#C9B8DC", "hatch": "\\\\\\\\"},
+    "waiting": {"facecolor": PALE},
+    "away": {"facecolor": "#8A919C", "hatch": "////"},
+    "down": {"facecolor": "#C1121F", "hatch": "xxxx"},
+}
+FATE_STYLES: dict[str, dict[str, Any]] = {
+    "arrived": {"facecolor": "#2C6AA0"},
+    "falsified": {"facecolor": "#F2A65A", "hatch": "xxxx"},
+    "late": {"facecolor": "#E9C46A"},
+    "lost": {"facecolor": "#3D434D"},
+    "rejected": {"facecolor": "#C1121F", "hatch": "////"},
+    "duplicates": {"facecolor": "#D8A7C7", "hatch": "...."},
+}
+BINS, FEWEST = 30, 4
+MANY = 12  # more rows than these have one line of words instead of two
+LEAST = 0.04  # of the height of a row: what is rare can be seen
+
+
+@dataclass(frozen=True, slots=True)
+class PanelRows:
+    """The rows of all panels: for each a name, a colour, its measures and the staleness of its messages."""
+
+    names: Sequence[str]
+    shades: Sequence[str]
+    measures: Sequence[Disruptions]
+    stale: Sequence[Array]
+    about: str
+
+
+def disruption_panels(result: Result, cell: int, label: str) -> list[FigurePanel]:
+    """Return the panels: growth in one cell; the rest for each cell of a sweep, or else for each algorithm."""
+    rows = _rows(result, label)
+    count = max(FEWEST, len(rows.names)) * (2 if len(rows.names) <= MANY else 1)
+    found = [FigurePanel("growth", partial(draw_growth, result=result, cell=cell, label=label))]
+    for name, draw in (("staleness", _staleness), ("time", _time_by_state), ("messages", _fates)):
+        found.append(FigurePanel(name, partial(_in_rows, draw=draw, rows=rows), rows=count))
+    return found
+
+
+def _in_rows(axes: Axes, draw: Callable[[Axes, PanelRows], Sequence[Artist]], rows: PanelRows) -> Sequence[Artist]:
+    """Draw a panel that has a row for each name."""
+    handles = draw(axes, rows)
+    spare = max(0.0, (FEWEST - len(rows.names)) / 2)
+    axes.set_ylim(len(rows.names) - 0.4 + spare, -0.6 - spare)
+    row_labels(axes, rows.names)
+    if rows.about:
+        axes.set_title(f"{axes.get_title('left')} ({rows.about})")
+    rows_only(axes)
+    return handles
+
+
+def _rows(result: Result, label: str) -> PanelRows:
+    runs = runs_by_algorithm(result.shown[1])
+    measures: Sequence[Disruptions] = result.trouble()
+    cells = sorted({row.cell for row in measures})
+    known = styles(result)
+    if len(cells) == 1:
+        names, shades, about = [row.algorithm for row in measures], [str(known[row.algorithm]["color"]) for row in measures], ""
+    else:
+        chosen, measures = cell_styles(result, cells), [row for row in measures if row.algorithm == label]
+        names = [chosen.titles[row.cell] for row in measures]
+        shades = [str(chosen.lines[row.cell]["color"]) for row in measures]
+        about = f"{label} by {' and '.join(map(short, chosen.keys))}"
+    stale = [np.concatenate([staleness_of(own) for _, own in runs[row.cell, row.algorithm]]) for row in measures]
+    return PanelRows(names, shades, measures, stale, about)
+
+
+def _staleness(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
+    """Draw a histogram in each row: the share of messages that were so many rounds old when they took effect."""
+    axes.set_title("Staleness of messages")
+    axes.set_xlabel("rounds closed since the sender began the step")
+    most = max((float(found.max()) for found in rows.stale if len(found)), default=0.0)
+    edges = np.arange(-0.5, most + 1) if most <= BINS else np.linspace(-0.5, most + 0.5, BINS + 1)
+    axes.set_xlim(-0.7, max(3.0, 1.02 * most) + 0.7)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for place, (found, shade) in enumerate(zip(rows.stale, rows.shades, strict=False)):
+        if not len(found):
+            words = "not recorded" if rows.measures[place].arrived else "no message took effect"
+            axes.text(0.02, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)
+            continue
+        share = np.histogram(found, edges)[0] / len(found)
+        height = np.where(share > 0, np.maximum(0.8 * share / share.max(), LEAST), 0.0)
+        axes.bar(edges[:-1], -height, 0.96 * np.diff(edges), place + 0.38, align="edge", color=shade, linewidth=0)
+        axes.plot([found.mean()], [place + 0.38], "^", color=INK, markersize=5.5, clip_on=False, zorder=4)
+        words = f"mean {found.mean():.2g}{_apart(rows)}max {found.max():.3g}"
+        axes.text(1.01, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)
+    return [Line2D([], [], linestyle="none", marker="^", color=INK, markersize=5.5, label="mean")]
+
+
+def _time_by_state(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
+    """Stack the shares of the time of a target, from 0 to its last event."""
+    axes.set_title("How agents spent their time")
+    axes.set_xlabel("share of the time of an agent that optimises, %")
+    axes.set_xlim(0, 100)
+    parts = {name: np.array([getattr(row, name) for row in rows.measures]) for name in STATE_STYLES}
+    whole = np.maximum(1e-300, np.sum(list(parts.values()), axis=0))
+    return _stacked(axes, {name: 100 * part / whole for name, part in parts.items()}, STATE_STYLES)
+
+
+def _fates(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
+    """Stack the transmissions to the coordinator by their fate, and write down what became of the answers."""
+    axes.set_title("Messages by their fate")
+    axes.set_xlabel("transmissions to the coordinator, in one replicate")
+    parts = {name: np.array([getattr(row, name) for row in rows.measures]) for name in FATE_STYLES}
+    parts["falsified"] = np.array([row.lies for row in rows.measures])  # those of them that took effect
+    parts["arrived"] = parts["arrived"] - parts["falsified"]
+    handles = _stacked(axes, parts, FATE_STYLES)
+    ends = np.sum(list(parts.values()), axis=0)
+    axes.set_xlim(0, 1.02 * (float(np.max(ends)) or 1.0))
+    for place, (row, end) in enumerate(zip(rows.measures, ends, strict=True)):
+        astray = f"{_apart(rows)}{row.answers_lost:.0f} lost" if row.answers_lost else ""
+        words = f"answers: {row.answers:.0f}{astray}" if end else "sends nothing"
+        axes.text(1.01, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)
+    return handles
+
+
+def _stacked(axes: Axes, parts: Mapping[str, Array], known: Mapping[str, Mapping[str, Any]]) -> list[Artist]:
+    """Stack bars of parts, with edges where they can be seen; return the entries of those that occur."""
+    ends = np.sum(list(parts.values()), axis=0)
+    left, most = np.zeros_like(ends), float(np.max(ends, initial=0.0)) or 1.0
+    for name, part in parts.items():
+        for place, (begin, width) in enumerate(zip(left, part, strict=True)):
+            edge = {"edgecolor": "white", "linewidth": 0.6} if width > 0.02 * most else {"linewidth": 0}
+            axes.barh([place], [width], left=[begin], height=0.66, **{**edge, **known[name]})
+        left = left + part
+    return [Patch(label=name, edgecolor="white", **known[name]) for name, part in parts.items() if part.any()]
+
+
+def _apart(rows: PanelRows) -> str:
+    return "\n" if len(rows.names) <= MANY else ", "

@@ -1,0 +1,112 @@
+"""What a report says of a run besides its figures: what was asked, what failed, and how it is done again."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from fedbo.actors.storage.evaluations import reason_of
+from fedbo.algorithms.reveals import meaning_of
+from fedbo.analysis.result import Result
+
+_MOST = 8  # different errors that are shown whole
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error that evaluations ended with: how many, the first of them in words, its first line and the whole of it."""
+
+    count: int
+    first: str
+    line: str
+    traceback: str
+
+
+def asked(result: Result) -> list[tuple[str, str]]:
+    """List what the study asked for and what it was made with, as names and values."""
+    study, manifest = result.study, result.manifest
+    budget = study.budget
+    evaluations = f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations"
+    objective = study.objective.name
+    settings = ", ".join(f"{key} = {value}" for key, value in study.objective.settings.items() if _short(value))
+    facts = {
+        "question": study.study.description or "",
+        "objective": f"{objective} ({settings})" if settings else objective,
+        "metric": f"{result.metric().name}, to {result.metric().direction}",
+        "agents": f"{len({trace.agent for trace in result.traces}):,}, each with {study.agents.initial} initial points",
+        "budget": f"{evaluations} for each agent",
+        "algorithms": ", ".join(study.labels),
+        "messages reveal": _revealed(manifest.get("reveals", {})),
+        "replicates": f"{study.study.replicates}, seed {study.study.seed}",
+        "exchange": f"{study.exchange.mode}, {'real time' if study.timing.clock == 'wall' else 'virtual time'}",
+        "faults": ", ".join(fault.kind for fault in study.fault),
+        "swept": ", ".join(study.sweep),
+        "status": _status(result),
+        "ran": _ran(manifest),
+        "versions": ", ".join(f"{name} {number}" for name, number in manifest.get("versions", {}).items()),
+        "platform": str(manifest.get("platform", "")),
+        "study SHA-256": str(manifest.get("study_sha256", "")),
+    }
+    return [(name, value) for name, value in facts.items() if value]
+
+
+def _revealed(by_label: Mapping[str, str]) -> str:
+    return "; ".join(f"{label}: {word} ({meaning_of(word)})" for label, word in by_label.items())
+
+
+def _short(value: Any) -> bool:
+    return isinstance(value, int | float | str) and len(str(value)) < 60
+
+
+def _status(result: Result) -> str:
+    status, error = result.manifest["status"], result.manifest.get("error")
+    return f"{status}: {str(error).splitlines()[0]}" if error else str(status)
+
+
+def _ran(manifest: Any) -> str:
+    began, seconds = manifest.get("started"), manifest.get("seconds")
+    words = f"{str(began)[:16].replace('T', ' ')} UTC" if began else ""
+    return f"{words}, {seconds:,.1f} seconds" if words and seconds is not None else words
+
+
+def failures(result: Result) -> list[Failure]:
+    """Group the evaluations that failed by their error, the most frequent first; forgotten ones are no failures."""
+    table = result.observations.select(["algorithm", "replicate", "agent", "step", "error"])
+    rows = [row for row in table.filter(pc.is_valid(table["error"])).to_pylist() if not row["error"].startswith("forgotten")]
+    counts = Counter(reason_of(row["error"]) for row in rows)
+    firsts: dict[str, Any] = {}
+    for row in rows:
+        firsts.setdefault(reason_of(row["error"]), row)
+    return [
+        Failure(count, "{algorithm}, replicate {replicate}, agent {agent}, step {step}".format(**firsts[line]), line,
+                "\n".join(firsts[line]["error"].splitlines()[1:]))
+        for line, count in counts.most_common(_MOST)
+    ]  # fmt: skip
+
+
+def again(result: Result) -> str:
+    """Write the commands that make the run anew from its resolved study, and that check it."""
+    name = shlex.quote(f"{result.directory.resolve().name}-anew")
+    lines = [f"fedbo run study.toml --out {name}", f"fedbo replay {name} --verify"]
+    return "\n".join(lines)
+
+
+def as_link(text: str) -> str:
+    """Put a text into a link, to be saved without a server."""
+    return f"data:application/toml;base64,{base64.b64encode(text.encode()).decode()}"
+
+
+def titles(results: Sequence[Result]) -> list[str]:
+    """Name runs by their studies, and by their directories where that is not enough."""
+    names = [result.study.study.name for result in results]
+    doubled = {name for name, count in Counter(names).items() if count > 1}
+    return [
+        f"{name} ({result.directory.resolve().name})" if name in doubled else name
+        for name, result in zip(names, results, strict=True)
+    ]

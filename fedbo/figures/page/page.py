@@ -1,0 +1,248 @@
+"""The report of one or several runs: its parts put together, and written as one file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+from matplotlib import rc_context
+
+from fedbo.actors.storage import atomic
+from fedbo.figures.page.about import Failure, again, as_link, asked, failures, titles
+from fedbo.figures.page.curve_drawing import CurveDrawing, draw_panel
+from fedbo.figures.page.curve_panels import colour_of, curve_panels
+from fedbo.figures.page.rich_html import html_of
+from fedbo.figures.page.timeline_drawing import HATCHES, Layer, TimelineDrawing, draw_timeline
+from fedbo.figures.page.verdict import Verdict, verdict
+from fedbo.figures.ranks import draw_overview
+from fedbo.figures.style import STYLE, dashes_at
+from fedbo.figures.reports.disruptions import disruptions_table, tables_of
+from fedbo.figures.reports.privacy import privacy_table
+from fedbo.figures.reports.statistics import statistics_table
+from fedbo.analysis.compare import target_of
+from fedbo.analysis.public_export import private_labels
+from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.summary import SummaryRow, main_algorithm
+from fedbo.analysis.timeline_bars import BAR_KINDS
+from fedbo.settings.errors import FedboError
+from fedbo.analysis.statistics.overview import overview
+
+T = TypeVar("T")
+
+REPORT = "report.html"
+_HERE = Path(__file__).parent
+_CELLS = 12  # cells of a sweep with figures of their own; all are in the tables
+_BARS = 12_000  # bars of all timelines: where there are more, only the main algorithm has one
+
+
+@dataclass(frozen=True, slots=True)
+class CellPart:
+    """The part of the report about one cell: figures have keys by which the script finds their numbers."""
+
+    key: str
+    title: str
+    verdict: Verdict
+    panels: Sequence[tuple[str, CurveDrawing]]
+    timelines: Sequence[tuple[str, TimelineDrawing]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPart:
+    """The part of the report about one run, with everything in words or markup."""
+
+    key: str
+    title: str
+    question: str
+    warning: str
+    chips: Sequence[str]
+    replicates: int
+    colours: Sequence[tuple[str, str]]
+    summary: Markup
+    cells: Sequence[CellPart]
+    left_out: int
+    trouble: Markup
+    failures: Sequence[Failure]
+    failed: int
+    observed: int
+    withheld: bool
+    privacy: Markup
+    asked: Sequence[tuple[str, str]]
+    study: str
+    version: str
+    again: str
+
+
+class ReportError(FedboError, ValueError):
+    """A report that cannot be written."""
+
+
+def write_report(results: Sequence[Result], path: Path, agents: bool = False) -> Path:
+    """Write the report of runs into a file, whole or not at all, and return its path; ReportError where it cannot be.
+
+    Of private studies it holds values and errors of single agents only where `agents` are asked for.
+    """
+    check_report(path, [result.directory for result in results])
+    written = report(results, agents)
+    try:
+        atomic.write_text(path, written)
+    except OSError as error:
+        raise ReportError(f"'{path}': no report can be written there ({error.strerror}); name another file") from None
+    return path
+
+
+def check_report(path: Path, runs: Sequence[Path]) -> None:
+    """Raise ReportError where a file is none that a report of these runs can be written to."""
+    if path.is_dir():
+        raise ReportError(f"'{path}': is a folder; name a file, such as {path / REPORT}")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ReportError(f"'{path}': a report is HTML; name a file that ends with .html")
+    if not path.absolute().parent.is_dir():
+        raise ReportError(f"'{path}': there is no folder '{path.parent}'; make it, or name another file")
+    places = [run.resolve() for run in runs]
+    if twice := next((run for run, place in zip(runs, places, strict=True) if places.count(place) > 1), None):
+        raise ReportError(f"'{twice}': is named twice; name each run once")
+
+
+def report(results: Sequence[Result], agents: bool = False) -> str:
+    """Write the report of runs as HTML; the same runs give the same bytes."""
+    runs = [
+        _run_part(result, f"r{number}", name, agents or not private_labels(result))
+        for number, (result, name) in enumerate(zip(results, titles(results), strict=True))
+    ]
+    panels, timelines = dict[str, Any](), dict[str, Any]()
+    for cell in (cell for run in runs for cell in run.cells):
+        panels |= {key: drawing.data() for key, drawing in cell.panels}
+        timelines |= {key: drawing.data() for key, drawing in cell.timelines}
+    script = (_HERE / "page.js").read_text(encoding="utf-8")
+    labels = list(dict.fromkeys(label for run in runs for label, _ in run.colours))
+    return _template().render(
+        title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs",
+        runs=runs,
+        series={label: number for number, label in enumerate(labels)},
+        statistics=_statistics(results),
+        hatches=HATCHES,
+        css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
+        js=Markup(script),
+        js_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),  # no other script runs
+        data=_embedded({"panels": panels, "timelines": timelines}),
+        version=version("fedbo"),
+    )
+
+
+@cache
+def _template() -> Template:
+    """Compile the template of the page, once in a process: this takes longer than most reports."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    environment.filters |= {"as_link": as_link, "paint": _paint, "dash": dashes_at}
+    return environment.get_template("page.html.jinja")
+
+
+def _statistics(results: Sequence[Result]) -> Markup:
+    """Compare the methods of several runs over their tasks, where they can be; empty for one run."""
+    if len(results) < 2:
+        return Markup()
+    try:
+        found = overview(results)
+    except ResultError as error:
+        return Markup("<p class=faint>{}.</p>").format(str(error))
+    with rc_context(STYLE | {"svg.fonttype": "none"}):
+        drawn = io.StringIO()
+        draw_overview(found).savefig(drawn, format="svg", metadata={"Date": None})
+    picture = base64.b64encode(drawn.getvalue().encode()).decode()
+    image = '<div class="scroll ranks"><img alt="Mean ranks and performance profiles" src="data:image/svg+xml;base64,{}"></div>'
+    figure = Markup(image).format(picture)
+    return Markup("\n").join([figure, *(html_of(statistics_table(table)) for table in found.tables())])
+
+
+def _embedded(value: Mapping[str, Any]) -> Markup:
+    """Write plain data so that they can stand in a script's element whatever words they have."""
+    written = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return Markup(written.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def _paint(layer: Layer) -> Markup:
+    if layer.pattern == "veil":
+        return Markup('fill="{}" fill-opacity="0.2"').format(layer.colour)
+    if layer.pattern:
+        return Markup('fill="url(#{})" stroke="{}" stroke-width="0.6"').format(layer.pattern, layer.colour)
+    edge = Markup(' stroke="#fff" stroke-width="0.6"') if layer.name in BAR_KINDS and layer.name != "waiting" else Markup()
+    return Markup('fill="{}"{}').format(layer.colour, edge)
+
+
+def _run_part(result: Result, key: str, title: str, shows_agents: bool) -> RunPart:
+    there = sorted({trace.cell for trace in result.traces})
+    shown = there[:_CELLS]
+    failed, _ = result.failures()
+    rows = result.summary() if there else []
+    main = main_algorithm(rows, result.study.labels)
+    summary = tables_of(result, None, target_of(result, main)) if there else "No evaluation has ended."
+    status = result.manifest["status"]
+    return RunPart(
+        key=key,
+        title=title,
+        question=result.study.study.description or "",
+        warning="" if status == "complete" else f"This study is not complete ({status}): what is shown may change.",
+        chips=_chips(result),
+        replicates=result.study.study.replicates,
+        colours=[(label, colour_of(result, label)) for label in result.study.labels],
+        summary=html_of(summary),
+        cells=[_cell_part(result, rows, cell, f"{key}-c{cell}", shows_agents) for cell in shown],
+        left_out=len(there) - len(shown),
+        trouble=html_of(disruptions_table(result), full=False),
+        failures=failures(result) if shows_agents else [],
+        failed=failed,
+        observed=len(result.observations),
+        withheld=not shows_agents,
+        privacy=html_of(privacy_table(result)) if result.spending() else Markup(),
+        asked=asked(result),
+        study=(result.directory / "study.toml").read_text(encoding="utf-8"),
+        version=str(result.manifest.get("fedbo") or version("fedbo")),
+        again=again(result),
+    )
+
+
+def _cell_part(result: Result, rows: Sequence[SummaryRow], cell: int, key: str, shows_agents: bool) -> CellPart:
+    """Make the figures of a cell: with the timeline of its main algorithm, and where there is one cell with those of all."""
+    here = [row for row in rows if row.cell == cell]
+    main = main_algorithm(here, result.study.labels)
+    timelines = [draw_timeline(result, cell, main)]
+    if len(here) == len(rows) and timelines[0].size * len(here) <= _BARS:
+        timelines += [draw_timeline(result, cell, row.algorithm) for row in here if row.algorithm != main]
+    return CellPart(
+        key=key,
+        title=result.study.titles()[cell],
+        verdict=verdict(result, cell, rows),
+        panels=_keyed(f"{key}-p", [draw_panel(panel) for panel in curve_panels(result, cell)]),
+        timelines=_keyed(f"{key}-t", timelines if shows_agents else [one.without_values() for one in timelines]),
+    )
+
+
+def _keyed(prefix: str, drawings: Sequence[T]) -> list[tuple[str, T]]:
+    return [(f"{prefix}{number}", drawing) for number, drawing in enumerate(drawings)]
+
+
+def _chips(result: Result) -> list[str]:
+    """List the chief facts of a run, a few words each."""
+    study, count = result.study, result.study.study.replicates
+    budget = study.budget
+    facts = [
+        f"{len({trace.agent for trace in result.traces}):,} agents",
+        f"{count} replicate{'s' * (count > 1)}",
+        f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations",
+        f"{study.exchange.mode} exchange",
+        "real time" if study.timing.clock == "wall" else "virtual time",
+        f"seed {study.study.seed}",
+    ]
+    return [*facts, f"{len(study.titles())} cells"] if study.sweep else facts

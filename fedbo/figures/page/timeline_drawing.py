@@ -1,0 +1,182 @@
+"""The drawing of a timeline: bars of what each agent did in one run, marks of what befell it, and what a script zooms into."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedbo.figures.page.axes import LinearAxis
+from fedbo.figures.page.curve_drawing import ticks_of
+from fedbo.figures.marks import AWAY, CRASH, CUT, HANG, OUTAGE, SLOW
+from fedbo.figures.style import time_label
+from fedbo.figures.timeline import EVALUATING
+from fedbo.analysis.agent_states import event_intervals
+from fedbo.analysis.result import Result
+from fedbo.analysis.timeline_bars import (
+    EVALUATION_KINDS,
+    HALF,
+    Bars,
+    by_speed,
+    crashes,
+    during,
+    evaluation_bars,
+    horizon,
+    one_run,
+    spans_of,
+)
+
+WIDTH, LEFT, RIGHT, TOP = 1120, 46, 1106, 8
+_MOST = 4000  # bars of one kind: beyond, only so many of the longest are drawn
+
+_SPANS = (  # name, events that begin and end it, colour, upper and lower edge as shares of a row, fill pattern
+    ("away", ("absent", "returned"), AWAY, -0.36, 0.36, "hatch-away"),
+    ("down after a crash", ("crashed", "restarted"), CRASH, -0.36, 0.36, "hatch-crash"),
+    ("hanging", ("hung", "woke"), HANG, -0.36, 0.36, "hatch-hang"),
+    ("slowed", ("slowed", "recovered"), SLOW, -0.46, -0.36, ""),
+    ("cut off", ("cut", "joined"), CUT, 0.36, 0.46, ""),
+)
+
+
+HATCHES = (("away", AWAY), ("crash", CRASH), ("hang", HANG))
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Bars of one kind: its name, its colour, the pattern that fills it or none, the edges of a bar, and the bars."""
+
+    name: str
+    colour: str
+    pattern: str
+    top: float
+    bottom: float
+    bars: Sequence[tuple[float, float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineDrawing:
+    """A timeline as it is drawn: agents from fast to slow, layers of bars, crashes, and evaluations for the pointer."""
+
+    title: str
+    unit: str
+    metric: str
+    agents: Sequence[int]
+    end: float
+    row: float
+    layers: Sequence[Layer]
+    crashed: Sequence[tuple[int, float]]
+    lost: Sequence[tuple[int, float]]
+    evaluations: Sequence[tuple[int, float, float, int, str, float | None]]
+
+    def without_values(self) -> TimelineDrawing:
+        """Return the same drawing without what the pointer tells of evaluations."""
+        return replace(self, evaluations=())
+
+    @property
+    def size(self) -> int:
+        """Count the bars."""
+        return sum(len(layer.bars) for layer in self.layers)
+
+    @property
+    def bottom(self) -> float:
+        """Give the place of the axis of time."""
+        return TOP + self.row * len(self.agents)
+
+    @property
+    def axis(self) -> LinearAxis:
+        """Give the axis of time."""
+        return LinearAxis(0.0, self.end, LEFT, RIGHT)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Give the ticks of the axis of time."""
+        return ticks_of(self.axis, 10)
+
+    def path(self, layer: Layer) -> str:
+        """Write the bars of a layer as one path."""
+        axis, bars = self.axis, list[str]()
+        for row, begin, end in layer.bars:
+            if begin < self.end:
+                middle = TOP + (row + 0.5) * self.row
+                low, high = (round(middle + edge * self.row, 1) for edge in (layer.top, layer.bottom))
+                bars.append(f"M{axis.at(begin):g} {low:g}H{axis.at(min(end, self.end)):g}V{high:g}H{axis.at(begin):g}z")
+        return "".join(bars)
+
+    def place(self, point: tuple[int, float]) -> tuple[float, float]:
+        """Give the place of a moment in a row."""
+        return self.axis.at(point[1]), round(TOP + (point[0] + 0.5) * self.row, 1)
+
+    def data(self) -> dict[str, Any]:
+        """Give what a script needs to draw a part of the time, and to say what is under the pointer."""
+        return {
+            "agents": list(self.agents),
+            "end": self.end,
+            "left": LEFT,
+            "right": RIGHT,
+            "top": TOP,
+            "row": self.row,
+            "metric": self.metric,
+            "layers": [{"name": one.name, "top": one.top, "bottom": one.bottom, "bars": one.bars} for one in self.layers],
+            "crashed": self.crashed,
+            "lost": self.lost,
+            "evaluations": self.evaluations,
+        }
+
+
+def draw_timeline(result: Result, cell: int, label: str) -> TimelineDrawing:
+    """Draw an algorithm's first replicate in a cell, one row for each agent, the fastest on top."""
+    replicate = min(t.replicate for t in result.traces if (t.cell, t.algorithm) == (cell, label))
+    observations, events = (one_run(table, cell, label, replicate) for table in (result.observations, result.events))
+    agents = by_speed(observations)
+    place = {agent: number for number, agent in enumerate(agents)}
+    spans = spans_of(observations, events, place)
+    ends = {agent: spans[row][2] for agent, row in place.items()}
+    last = horizon(list(ends.values())) or 1.0
+    digits = 4 - math.floor(math.log10(last))
+    layers = list[Layer]()
+    kinds, lanes = evaluation_bars(observations, events, place)
+    for kind, bars in kinds.items():
+        half = HALF / lanes if kind in EVALUATION_KINDS else HALF
+        layers.append(Layer(kind, EVALUATING[kind], "", -half, half, _rounded(bars, digits)))
+    for name, pair, colour, top, bottom, pattern in _SPANS:
+        layers.append(Layer(name, colour, pattern, top, bottom, _rounded(during(events, pair, place, ends), digits)))
+    down: Bars = [(row, one.begin, one.end) for one in event_intervals(events, "down", "up") for row in place.values()]
+    layers.append(Layer("coordinator down", OUTAGE, "veil", -0.5, 0.5, _rounded(down, digits)))
+    crashed, lost = ([(row, round(time, digits)) for row, time in found] for found in crashes(events, place, ends))
+    return TimelineDrawing(
+        title=f"{label}, replicate {replicate}",
+        unit=time_label(result),
+        metric=result.metric(cell).name,
+        agents=agents,
+        end=round(last, digits),
+        row=16.0 if len(agents) > 12 else 22.0,
+        layers=[layer for layer in layers if layer.bars],
+        crashed=crashed,
+        lost=lost,
+        evaluations=_evaluations(result, cell, observations, place, digits),
+    )
+
+
+def _evaluations(
+    result: Result, cell: int, observations: Any, place: Mapping[int, int], digits: int
+) -> list[tuple[int, float, float, int, str, float | None]]:
+    """List the evaluations as row, begin, end, step, origin and native value; those that failed have no value."""
+    metric, found = result.metric(cell), []
+    columns = ("agent", "started", "finished", "step", "origin", "value", "error")
+    shown = observations.select(list(columns)).filter(pc.is_in(observations["agent"], value_set=pa.array(place, pa.int32())))
+    for row in shown.slice(0, _MOST).to_pylist():
+        good = row["error"] is None and math.isfinite(row["value"])
+        value = float(f"{float(metric.native(row['value'])):.5g}") if good else None
+        begun, ended = (round(row[name], digits) for name in ("started", "finished"))
+        found.append((place[row["agent"]], begun, ended, row["step"], row["origin"], value))
+    return found
+
+
+def _rounded(bars: Bars, digits: int) -> Bars:
+    """Round times for the drawing, and keep the longest bars where they are more than can be told apart."""
+    kept = bars if len(bars) <= _MOST else sorted(sorted(bars, key=lambda bar: bar[1] - bar[2])[:_MOST])
+    return [(round(row, 3), round(begin, digits), round(end, digits)) for row, begin, end in kept]

@@ -1,0 +1,282 @@
+"""Figures of a run: drawn with matplotlib's objects, without a display and without any state outside the figure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+from warnings import catch_warnings, filterwarnings
+
+import pyarrow.compute as pc
+from matplotlib import rc_context
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedbo.figures.curves import curve_panels
+from fedbo.figures.disruptions import disruption_panels
+from fedbo.figures.layout import FigurePanel, Look, PlotError, Sheet, arrange, draw_into
+from fedbo.figures.optima import optima_panels
+from fedbo.figures.privacy import privacy_panels
+from fedbo.figures.regret import regret_panels
+from fedbo.figures.search import search_panels
+from fedbo.figures.style import save
+from fedbo.figures.sweep import sweep_panels
+from fedbo.figures.timeline import timeline_panels
+from fedbo.analysis.compare import target_of
+from fedbo.analysis.regret import plays_bandits
+from fedbo.analysis.result import Result, ResultError, check_label
+from fedbo.settings.errors import unknown
+from fedbo.settings.trust import UntrustedError
+
+if TYPE_CHECKING:
+    from fedbo.analysis.compare import TargetValue
+
+_SEARCH = ("history", "importance", "slices", "parallel")
+KINDS = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep", *_SEARCH)
+ENDINGS = (".png", ".pdf", ".svg")
+_OF_ALL_CELLS = ("sweep", "privacy")
+
+
+class Choices(TypedDict, total=False):
+    """The options of a figure besides its kind and its cell; `View` and `Look` say what they are."""
+
+    regret: bool
+    algorithm: str | None
+    level: float | None
+    algorithms: Sequence[str] | None
+    replicate: int | None
+    panels: Sequence[str] | None
+    width: float | None
+    height: float | None
+    font: str | None
+    font_size: float | None
+    title: bool
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A figure to draw: its kind, by default the `overview`, or the `sweep` where there is one, its cell, and its options.
+
+    `regret` instead of values, for curves; `algorithm`, by default the first federated one, or the one whose setting is swept,
+    whose timeline, trouble or sweep it is; `level`, which is to be reached in a sweep. `algorithms` are the only ones shown,
+    `replicate` is the only one that counts, `panels` are the only ones drawn. `look` is the size, the font, and whether there
+    are titles.
+    """
+
+    kind: str | None = None
+    cell: int | None = None
+    regret: bool = False
+    algorithm: str | None = None
+    level: float | None = None
+    algorithms: Sequence[str] | None = None
+    replicate: int | None = None
+    panels: Sequence[str] | None = None
+    look: Look = field(default_factory=Look)
+
+    @classmethod
+    def of(cls, kind: str | None, cell: int | None, choices: Choices) -> View:
+        """Make a view of the arguments of `Result.plot`."""
+        sizes = {one.name for one in fields(Look)}
+        known = [*Choices.__annotations__, "path", "kind", "cell", "ax"]
+        if wrong := [name for name in choices if name not in known]:
+            raise PlotError(f"plot(): {unknown('argument', wrong[0], known)}")
+        look = Look(**{name: value for name, value in choices.items() if name in sizes})  # type: ignore[arg-type]
+        rest: dict[str, Any] = {name: value for name, value in choices.items() if name not in sizes}
+        return cls(kind, cell, look=look, **rest)
+
+    @property
+    def name(self) -> str:
+        """Return a name for its file, in which what was chosen stands."""
+        words = [self.kind or "figure", *([str(self.cell)] if self.cell else []), *([self.algorithm] if self.algorithm else [])]
+        words += [*(self.algorithms or ()), *([f"replicate-{self.replicate}"] if self.replicate is not None else [])]
+        words += [*(self.panels or ()), *(["regret"] if self.regret else [])]
+        return "-".join("".join(letter if letter.isalnum() else "_" for letter in word) for word in words)
+
+
+def draw(result: Result, path: Path | None, view: View) -> Path:
+    """Draw a figure of a run into a file and return its path; PlotError when there is no such figure.
+
+    Without a path, or where it is a folder, the file is named after the figure; without an ending it is a PNG.
+    """
+    view = _settled(result, view)
+    return write(figure_of(result, view), path or result.directory, view.name, view.look)
+
+
+def write(figure: Figure, path: Path, name: str, look: Look) -> Path:
+    """Write a figure to a path, or into a folder under a name; return where it is."""
+    path = path / f"{name}.png" if os.path.isdir(path) else path if path.suffix else path.with_name(f"{path.name}.png")
+    if path.suffix not in ENDINGS:
+        raise PlotError(f"'{path}': must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    with rc_context(look.style()), catch_warnings():
+        filterwarnings("error", message="constrained_layout not applied")
+        try:
+            save(figure, path, look.dpi)
+        except UserWarning:
+            raise PlotError(f"'{path}': the panels do not fit; make the figure larger, or its letters smaller") from None
+        except OSError as error:
+            raise PlotError(f"'{path}': no figure can be written there ({error.strerror}); name another file") from None
+    return path
+
+
+def figure_of(result: Result, view: View) -> Figure:
+    """Make the figure itself, to be changed further; PlotError when there is no such figure."""
+    view = _settled(result, view)
+    view.look.check()
+    with rc_context(view.look.style()):
+        return arrange(_sheet(result, view), view.look)
+
+
+def draw_on(result: Result, axes: Axes, view: View) -> Axes:
+    """Draw one panel into axes, and return them; PlotError when there is no such figure, or it has several panels."""
+    if not isinstance(axes, Axes):
+        raise PlotError(f"ax = {axes!r}: must be one Axes of matplotlib")
+    view = _settled(result, view)
+    sheet = _sheet(result, view if view.panels else replace(view, panels=None))
+    sheet = replace(sheet, panels=sheet.panels if view.panels else sheet.panels[:1])
+    if len(sheet.panels) > 1:
+        raise PlotError(f"ax: takes one panel, got {len(sheet.panels)}; name one in panels")
+    return draw_into(axes, sheet, view.look.title)
+
+
+def _settled(result: Result, view: View) -> View:
+    """Choose the kind and the cell where they are open; PlotError where there is no such figure."""
+    cells = sorted({trace.cell for trace in result.traces})
+    kind = view.kind or ("sweep" if len(cells) > 1 and view.cell is None else "overview")
+    _check(result, replace(view, kind=kind), cells)
+    open_cell = view.cell is None and kind not in _OF_ALL_CELLS
+    return replace(view, kind=kind, cell=cells[0] if open_cell else view.cell)
+
+
+def _check(result: Result, view: View, cells: Sequence[int]) -> None:
+    if view.kind not in KINDS:
+        raise PlotError(f"no figure '{view.kind}'; there are: {', '.join(KINDS)}")
+    if not cells or view.cell not in (*cells, None):
+        raise PlotError(f"no observations in cell {view.cell or 0}; there are some in: {', '.join(map(str, cells)) or 'none'}")
+    if view.kind == "sweep" and len(cells) < 2:
+        raise PlotError("no figure 'sweep' of this run: it has one cell; sweep something, or draw the curves")
+    if view.kind == "privacy" and not any(row.cell in (view.cell, row.cell if view.cell is None else -1) and row.noise
+                                          for row in result.spending()):  # fmt: skip
+        where = "" if view.cell is None or len(cells) == 1 else f" of cell {view.cell}"
+        raise PlotError(f"no figure 'privacy'{where}: no algorithm in it is private; draw the curves")
+    single, many = (
+        ("overview", "timeline", "trouble", "sweep"),
+        tuple(kind for kind in KINDS if kind not in ("timeline", "sweep")),
+    )
+    for given, option, kinds in (
+        (view.regret, "regret", ("overview", "curves", "sweep")),
+        (view.algorithm is not None, "algorithm", single),
+        (view.algorithms is not None, "choice of algorithms", many),
+        (view.level is not None, "level", ("sweep",)),
+    ):
+        if given and view.kind not in kinds:
+            raise PlotError(f"figure '{view.kind}' has no {option}; there is one in: {', '.join(kinds)}")
+
+
+def part_of(result: Result, algorithms: Sequence[str] | None, replicate: int | None) -> Result:
+    """Return a result of some algorithms and one replicate alone: the tables are the same without the other rows."""
+    for label in algorithms or ():
+        check_label(result, label)
+    there = sorted({trace.replicate for trace in result.traces})
+    if replicate is not None and replicate not in there:
+        raise PlotError(f"no replicate {replicate}; there are: {', '.join(map(str, there))}")
+    if algorithms is None and replicate is None:
+        return result
+    part = Result(result.directory, result.study, result.manifest)
+    for name in ("observations", "histories", "events", "privacy", "spent"):
+        table = getattr(result, name)
+        if algorithms is not None:
+            table = table.filter(pc.is_in(table["algorithm"], value_set=_strings(algorithms)))
+        if replicate is not None:
+            table = table.filter(pc.equal(table["replicate"], replicate))
+        setattr(part, name, table)
+    if not len(part.traces):
+        raise PlotError(f"no runs of {', '.join(algorithms or ())}; show others")
+    return part
+
+
+def _strings(words: Sequence[str]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(list(words), pa.string())
+
+
+def _sheet(result: Result, view: View) -> Sheet:
+    """Collect what the figure shows."""
+    assert view.kind is not None
+    result = part_of(result, view.algorithms, view.replicate)
+    panels, legend = _panels(result, view)
+    names = [panel.name for panel in panels]
+    wanted = view.panels if view.panels is not None else [panel.name for panel in panels if panel.shown]
+    if strange := [name for name in wanted if name not in names]:
+        raise PlotError(f"figure '{view.kind}' has no panel '{strange[0]}'; it has: {', '.join(names)}")
+    if not wanted:
+        raise PlotError(f"figure '{view.kind}': panels must not be empty; it has: {', '.join(names)}")
+    return Sheet([panels[names.index(name)] for name in wanted], legend, result.study.study.name, _facts(result, view))
+
+
+def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]]:
+    """Return the panels of a kind of figure, and the entries of the legend that they share."""
+    target, cells = _target(result, view), sorted({trace.cell for trace in result.traces})
+    cell = view.cell if view.cell is not None else cells[0]
+    makers: dict[str, Callable[[], tuple[list[FigurePanel], list[Artist]]]] = {
+        "curves": lambda: curve_panels(result, cell, view.regret),
+        "regret": lambda: regret_panels(result, cell),
+        "timeline": lambda: (timeline_panels(result, cell, target.algorithm), []),
+        "trouble": lambda: (disruption_panels(result, cell, target.algorithm), []),
+        "privacy": lambda: privacy_panels(result, cells if view.cell is None else [view.cell]),
+        "optima": lambda: optima_panels(result, cell),
+        "sweep": lambda: sweep_panels(result, target),
+    }
+    if view.kind in _SEARCH:
+        return search_panels(result, cell, view.kind)
+    if view.kind != "overview":
+        return makers[view.kind or ""]()
+    curves, legend = makers["regret" if _by_regret(result, view) else "curves"]()
+    return [*curves, *makers["timeline"]()[0][:1]], legend
+
+
+def _by_regret(result: Result, view: View) -> bool:
+    """Return whether an overview shows the regret of bandits in place of best values: where it is known."""
+    if view.regret or not plays_bandits(result):
+        return False
+    try:
+        return bool(result.regret)
+    except (ResultError, UntrustedError):
+        return False
+
+
+def _target(result: Result, view: View) -> TargetValue:
+    """Choose the algorithm whose figure it is; where the study was cut short, one that is there."""
+    target = target_of(result, view.algorithm, view.level, view.regret)
+    everywhere = view.kind == "sweep"
+    there = {trace.algorithm for trace in result.traces if everywhere or view.cell is None or trace.cell == view.cell}
+    if target.algorithm in there:
+        return target
+    if view.algorithm is not None:
+        where = "" if everywhere else f" in cell {view.cell}"
+        raise PlotError(f"no runs of '{target.algorithm}'{where}; there are some of: {', '.join(sorted(there))}")
+    return replace(target, algorithm=max(there, key=result.study.labels.index))
+
+
+def _facts(result: Result, view: View) -> list[str]:
+    """List what the head of a figure says about the study."""
+    header, study = result.study.study, result.study
+    agents = len({trace.agent for trace in result.traces if view.cell in (trace.cell, None)})
+    values = f"{len(study.titles())} cells: {' × '.join(study.sweep)}" if view.cell is None else study.titles()[view.cell]
+    count = header.replicates if view.replicate is None else 1
+    facts = [
+        f"{agents} agents",
+        f"{count} replicate{'s' * (count > 1)}" if view.replicate is None else f"replicate {view.replicate}",
+        f"{study.budget.pulls:,} evaluations"
+        if study.budget.pulls
+        else f"{study.budget.iterations} iterations after {study.agents.initial} initial points",
+        f"{study.exchange.mode} exchange",
+        f"seed {header.seed}",
+        *([values] if values and len(study.titles()) > 1 else []),
+        *([result.manifest["status"]] if result.manifest["status"] != "complete" else []),
+    ]
+    swept = [key.split(".")[0] for key in study.sweep]
+    return [fact for fact in facts if not (fact.endswith(" exchange") and "exchange" in swept)]

@@ -1,0 +1,77 @@
+"""A diagram of critical differences, and performance profiles, over many runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedbo.figures.style import FAINT, INK, STYLE, colour_at, decades, style_at
+from fedbo.analysis.statistics.costs import factors_of
+
+if TYPE_CHECKING:
+    from fedbo.analysis.statistics.costs import CostToLevel
+    from fedbo.analysis.statistics.overview import Overview
+    from fedbo.analysis.statistics.ranks import Ranking
+
+
+def draw_overview(found: Overview) -> Figure:
+    """Make the figure: mean ranks with bars over methods that do not differ, and a profile for each axis of cost."""
+    with rc_context(STYLE):
+        count = len(found.ranking.labels)
+        figure = Figure(figsize=(13, 2.3 + 0.26 * count + 3.7), layout="constrained")
+        costs = [one for one in found.costs if one.axis != "bytes"]
+        grid = figure.add_gridspec(2, len(costs), height_ratios=(2.0 + 0.26 * count, 4.0))
+        draw_ranks(figure.add_subplot(grid[0, :]), found.ranking)
+        for place, one in enumerate(costs):
+            draw_profile(figure.add_subplot(grid[1, place]), one, costs)
+        figure.legend(*figure.axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=min(count, 7))
+        return figure
+
+
+def draw_ranks(axes: Axes, found: Ranking) -> None:
+    """Draw mean ranks on a line, the best on the left, as in Demsar 2006, figure 1."""
+    order, count = found.order, len(found.labels)
+    left = order[: (count + 1) // 2]
+    lines = (count + 1) // 2
+    shift = 0.26 * len(found.groups) + 0.5
+    for place in order:
+        best = place in left
+        level = order.index(place) if best else count - 1 - order.index(place)
+        y, end = -shift - 0.55 * level, 1 - 0.03 * (count - 1) if best else count + 0.03 * (count - 1)
+        axes.plot([found.mean[place]] * 2 + [end], [0, y, y], color=colour_at(place), linewidth=1.5)
+        words = f"{found.labels[place]}  {found.mean[place]:.2f}" if best else f"{found.mean[place]:.2f}  {found.labels[place]}"
+        axes.text(end, y, f"{words} " if best else f" {words}", ha="right" if best else "left", va="center", fontsize=10.5)
+    for number, group in enumerate(found.groups):
+        ranks = [found.mean[place] for place in group]
+        y = -0.3 - 0.26 * number
+        axes.plot([min(ranks) - 0.02, max(ranks) + 0.02], [y, y], color=INK, linewidth=4, solid_capstyle="butt")
+    axes.plot([1, count], [0, 0], color=INK, linewidth=1.2)
+    for rank in range(1, count + 1):
+        axes.plot([rank, rank], [0, 0.12], color=INK, linewidth=1.2)
+        axes.text(rank, 0.2, str(rank), ha="center", va="bottom", fontsize=10, color=FAINT)
+    shown = min(found.critical, count - 1)
+    axes.plot([1, 1 + shown], [0.95, 0.95], color=FAINT, linewidth=1.5, marker="|", markersize=8)
+    longer = "" if shown == found.critical else ", more than the axis is long"
+    axes.text(1, 1.1, f"critical difference {found.critical:.2f}{longer}", fontsize=9.5, color=FAINT, va="bottom")
+    axes.set_ylim(-shift - 0.55 * (lines - 1) - 0.4, 1.75)
+    axes.set_xlim(1 - 0.32 * (count - 1), count + 0.32 * (count - 1))
+    axes.set_title(f"Mean ranks over {found.tasks} task{'s' * (found.tasks > 1)}: bars join methods that do not differ")
+    axes.set_axis_off()
+
+
+def draw_profile(axes: Axes, found: CostToLevel, all_of_them: Sequence[CostToLevel]) -> None:
+    """Draw the share of problems that each method solved at a cost of at most so many times the least."""
+    factors = factors_of(all_of_them)
+    shares = found.profile(factors)
+    for place, label in enumerate(found.labels):
+        axes.plot(factors, shares[:, place], drawstyle="steps-post", label=label, **style_at(place))
+    decades(axes, 1.0, float(factors[-1]))
+    axes.set_ylim(-0.02, 1.04)
+    axes.set_title(f"Performance profile: {found.axis}")
+    axes.set_xlabel(f"{found.axis}, as a multiple of the best method's")
+    if found is all_of_them[0]:
+        axes.set_ylabel("share that reached the level")

@@ -1,0 +1,46 @@
+"""What counts most in some studies, before their summary: the regret of bandits, and the answers of ADMM."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fedbo.figures.reports.regret import regret_table
+from fedbo.figures.reports.tables import table_of
+from fedbo.analysis.regret import plays_bandits
+from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.statistics.answers import AnswerRow, answers
+
+_HEADINGS = ("agents", "cost ± se", "violation", "primal residual", "dual residual", "time")
+
+
+def before_summary(result: Result) -> list[RenderableType]:
+    """Return the tables that come before the summary; none for most studies."""
+    parts = list[RenderableType]()
+    if found := answers(result):
+        parts += [answers_table(result, found), Text()]
+    if plays_bandits(result):
+        try:
+            parts += [regret_table(result), Text()]
+        except ResultError as error:
+            parts += [Text(f"Regret is not known: {error}", style="dim"), Text()]
+    return parts
+
+
+def answers_table(result: Result, found: list[AnswerRow]) -> RenderableType:
+    """Write a line for each algorithm that agrees on a point, in a table for each cell."""
+    tables = list[RenderableType]()
+    for cell, title in enumerate(result.study.titles()):
+        lines = [_line(row) for row in found if row.cell == cell]
+        name = ", ".join(filter(None, (title, "what was agreed on")))
+        tables += [table_of(name, ("algorithm", *_HEADINGS), lines, "answers")] if lines else []
+    said = (
+        f"cost: {result.metric().name} of the points agreed on, mean over agents; violation: by how much these points miss the "
+        "constraint; residuals: the last that agents knew; time: of the last answer"
+    )
+    return Group(*tables, Text(said, style="dim"))
+
+
+def _line(row: AnswerRow) -> tuple[str, ...]:
+    numbers = ("–" if value is None else f"{value:.3g}" for value in (row.violation, row.primal, row.dual))
+    return (row.algorithm, f"{row.agents:.4g}", str(row.cost), *numbers, f"{row.time:.4g}")

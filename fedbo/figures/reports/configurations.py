@@ -1,0 +1,67 @@
+"""The best configurations of a run as text tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.figures.reports.recommendation import ESTIMATED, EVALUATED, UNKNOWN, BestConfiguration
+from fedbo.figures.reports.tables import table_of
+from fedbo.analysis.result import Result
+
+_FEW = 10  # agents whose configurations are shown with the summary
+
+
+def configurations_table(result: Result, found: Sequence[BestConfiguration]) -> RenderableType:
+    """Write a line for the best configuration of each agent, and one for that recommended for all."""
+    titles, tables = result.study.titles(), list[RenderableType]()
+    for cell, label, replicate in dict.fromkeys((one.cell, one.algorithm, one.replicate) for one in found):
+        mine = [one for one in found if (one.cell, one.algorithm, one.replicate) == (cell, label, replicate)]
+        words = [titles[cell], f"best configurations of {label}"]
+        words += [f"replicate {replicate}"] if result.study.study.replicates > 1 else []
+        lines = [(_who(one), _value(one), _written(one)) for one in mine]
+        headings = ("agent", result.metric(cell).name, "configuration")
+        tables.append(replace(table_of(", ".join(filter(None, words)), headings, lines, "best"), numbers=False))
+    return Group(*tables, Text(_legend(found), style="dim"))
+
+
+def shows_configurations(result: Result) -> bool:
+    """Return whether the summary has configurations too: of a single run, as a tuning is, with few agents."""
+    return len({(trace.algorithm, trace.replicate) for trace in result.traces}) == 1 and len(result.traces) <= _FEW
+
+
+def _who(one: BestConfiguration) -> str:
+    return "all" if one.agent is None else str(one.agent)
+
+
+def _value(one: BestConfiguration) -> str:
+    if one.value is None:
+        return "–"
+    return f"{one.value:.4g}" if one.error is None else f"{one.value:.4g} ± {one.error:.2g}"
+
+
+def _written(one: BestConfiguration) -> str:
+    if one.known == UNKNOWN:
+        return f"not known: {one.why}"
+    return ", ".join(f"{name} = {_number(value)}" for name, value in flattened(one.configuration).items())
+
+
+def _number(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _legend(found: Sequence[BestConfiguration]) -> str:
+    kinds = {one.known for one in found if one.agent is None}
+    words = []
+    if EVALUATED in kinds:
+        words.append("all: the best mean over the agents, of the configurations that every agent evaluated.")
+    if ESTIMATED in kinds:
+        words.append(
+            "all: no configuration was evaluated by every agent; the best mean over the agents is estimated from a Gaussian "
+            "process of each, ± one standard deviation. Evaluate it at every agent before you rely on it."
+        )
+    return " ".join(words)

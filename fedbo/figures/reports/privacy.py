@@ -1,0 +1,116 @@
+"""The privacy spent in a run, as a text table and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fedbo.analysis.estimates.privacy import NoiseNeeded
+from fedbo.figures.reports.tables import table_of
+from fedbo.analysis.privacy_summary import PrivacySummary, PrivacyTotal
+from fedbo.analysis.result import Result
+from fedbo.study.check_privacy import times_follow_points, weak_deltas
+from fedbo.study.study import Study
+
+_COLUMNS: dict[str, Callable[[PrivacySummary, int], str]] = {
+    "delta": lambda row, place: f"{row.deltas[place]:.3g}",
+    "epsilon": lambda row, place: _number(row.epsilon[place]),
+    "weights": lambda row, place: _number(row.accounts["weights"][place]),
+    "PLD": lambda row, place: _number(row.accounts["pld"][place]),
+    "RDP": lambda row, place: _number(row.accounts["rdp"][place]),
+    "moments": lambda row, place: _number(row.accounts["moments"][place]),
+    "least": lambda row, place: _number(row.least[place]),
+}
+_FACTS: dict[str, Callable[[PrivacySummary], str]] = {
+    "releases": lambda row: f"{row.releases:g}" + (f" ({row.refused:g} refused)" if row.refused else ""),
+    "sampled": lambda row: f"{row.sampled:.3g}",
+    "arrived": lambda row: f"{row.arrived:.3g}",
+    "clipped": lambda row: f"{row.clipped:.1%}",
+    "signal / noise": lambda row: _number(row.signal),
+}
+
+
+def privacy_table(result: Result) -> RenderableType:
+    """Write what was spent, a table for each cell of a sweep."""
+    rows, parts = result.spending(), list[RenderableType]()
+    if not rows:
+        return Text("no algorithm of this study is private")
+    for cell, title in enumerate(result.study.titles()):
+        lines: list[tuple[str | Text, ...]] = []
+        for row in rows:
+            for place in range(len(row.deltas)) if row.cell == cell else ():
+                facts = [say(row) if not place else "" for say in _FACTS.values()]
+                lines.append((row.algorithm if not place else "", *(say(row, place) for say in _COLUMNS.values()), *facts))
+        parts.append(table_of(title, ("algorithm", *_COLUMNS, *_FACTS), lines))
+    total = result.spending_together()
+    parts += [Text(total_line(total))] if total is not None else []
+    parts += [Text(line, style="dim") for line in [*_remarks(rows), *timing_remarks(result.study)]]
+    return Group(*parts)
+
+
+def noise_table(found: Sequence[NoiseNeeded], epsilon: float) -> RenderableType:
+    """Write the noise multipliers that algorithms need for an epsilon, a table for each cell of a sweep."""
+    headings = (
+        "algorithm",
+        "mode",
+        "releases",
+        "delta",
+        "noise multiplier now",
+        "epsilon now",
+        f"noise for epsilon {epsilon:g}",
+    )
+    parts = list[RenderableType]()
+    for cell in dict.fromkeys(each.cell for each in found):
+        lines = [
+            (
+                each.algorithm,
+                each.mode,
+                str(each.releases),
+                f"{each.delta:.3g}",
+                f"{each.noise:.4g}",
+                f"{each.bound} {_number(each.epsilon)}".strip(),
+                "–" if each.needed is None else f"{each.bound} {each.needed:.4g}".strip(),
+            )
+            for each in found
+            if each.cell == cell
+        ]
+        parts.append(table_of(cell, headings, lines))
+    said = "of one run, for the agent that spends most, by the weights of each release"
+    if any(each.needed is None for each in found):
+        said += "; –: no noise is enough, or the clipping norm is infinite"
+    return Group(*parts, Text(said, style="dim"))
+
+
+def total_line(total: PrivacyTotal) -> str:
+    """Write what all private runs have cost together."""
+    spent = ", ".join(
+        f"epsilon {_number(epsilon)} at delta {delta:.3g}" for epsilon, delta in zip(total.epsilon, total.deltas, strict=True)
+    )
+    names = ", ".join(total.algorithms)
+    return f"Together, agent {total.agent} has spent {spent} in the {total.runs} runs of {names}, if these use the same data."
+
+
+def timing_remarks(study: Study) -> list[str]:
+    """Write what of a private study its times reveal, outside the promise."""
+    found = times_follow_points(study)
+    return [f"Not protected: {found}, so that the times of messages depend on private values."] if found else []
+
+
+def _remarks(rows: list[PrivacySummary]) -> list[str]:
+    said = [
+        "epsilon: of the agent that has spent most, by the tightest of the accounts; least: of the one that has spent least. "
+        "weights: with the weights really used; the others take the declared noise multiplier."
+    ]
+    reasons = {row.whole: [other.algorithm for other in rows if other.whole == row.whole] for row in rows if row.whole}
+    for reason, names in reasons.items():
+        said.append(f"No gain from sampling, {reason.replace('it adds', 'there is')}: {', '.join(dict.fromkeys(names))}.")
+    said += [weak] if (weak := weak_deltas(delta for row in rows for delta in row.deltas)) else []
+    seeded = any(not row.secure for row in rows if row.noise)
+    said.append("Noise: from the study's seed; whoever knows that can take it off." if seeded else "Noise: from a secret key.")
+    return said
+
+
+def _number(value: float) -> str:
+    return "–" if value != value else "∞" if value == float("inf") else f"{value:.3g}" if value < 100 else f"{value:.0f}"

@@ -1,0 +1,149 @@
+"""The best configuration of each agent, and one recommended for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.analysis.records.records import ResultTable, column_array
+from fedbo.analysis.grouping import by_run, grouped
+from fedbo.analysis.trials import COMPLETE
+from fedbo.surrogates.gp import ROBUST, NotPositiveDefinite, condition, fit_gp, predict
+
+if TYPE_CHECKING:
+    from fedbo.analysis.result import Result
+
+Array = npt.NDArray[np.float64]
+Row = Mapping[str, Any]
+
+EVALUATED, ESTIMATED, UNKNOWN = "evaluated", "estimated", "unknown"
+# Good evaluations of an agent: from which its function is estimated, and that are used for it or are candidates.
+_FEWEST, _MOST = 2, 300
+
+
+@dataclass(frozen=True)
+class BestConfiguration:
+    """A configuration of one run: the best of an `agent`, or with None the one recommended for all.
+
+    `value` is in native units, for all agents their mean. `known` says how it is known: "evaluated", "estimated" with the
+    standard deviation `error`, or "unknown" for the reason `why`. `evaluated` counts the agents that evaluated it.
+    """
+
+    cell: int
+    algorithm: str
+    replicate: int
+    agent: int | None
+    value: float | None
+    error: float | None
+    known: str
+    evaluated: int
+    configuration: dict[str, Any]
+    why: str = ""
+
+
+def best_configurations(result: Result, algorithm: str | None = None) -> list[BestConfiguration]:
+    """List, for every run, the best configuration of each agent, and one recommended for all where there are several."""
+    best = grouped(result.best("agent"), lambda one: (one["cell"], one["algorithm"], one["replicate"]))
+    complete = result.trials().to_arrow()["status"].to_pylist()
+    statuses = dict(zip(_keys(result.observations), complete, strict=True))
+    found = list[BestConfiguration]()
+    for key, rows in by_run(result.observations):
+        mine = best.get((key.cell, key.algorithm, key.replicate))
+        if mine is None or algorithm not in (None, key.algorithm):
+            continue
+        found += [
+            BestConfiguration(
+                key.cell, key.algorithm, key.replicate, one["agent"], one["value"], None, EVALUATED, 1, one["point"]
+            )
+            for one in mine
+        ]
+        agents = sorted({row["agent"] for row in rows.select(["agent"]).to_pylist()})
+        if len(agents) > 1:
+            good = [row for row in rows.to_pylist() if statuses[_key(row)] == COMPLETE]
+            found.append(_recommended(result, key, agents, good))
+    return found
+
+
+def best_table(result: Result, algorithm: str | None = None) -> ResultTable:
+    """Return the best configurations as a table with a column for each parameter; `agent` is missing in those for all."""
+    rows = best_configurations(result, algorithm)
+    names = ("cell", "algorithm", "replicate", "agent", "value", "error", "known", "evaluated")
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    flat = [flattened(row.configuration) for row in rows]
+    for parameter in dict.fromkeys(name for one in flat for name in one):
+        name = f"param_{parameter}" if parameter in names else parameter
+        columns[name] = [one.get(parameter) for one in flat]
+    return ResultTable("best", pa.table({name: column_array(values) for name, values in columns.items()}))
+
+
+def _keys(observations: Any) -> list[tuple[Any, ...]]:
+    return [_key(row) for row in observations.select([*_PLACE]).to_pylist()]
+
+
+_PLACE = ("cell", "algorithm", "replicate", "agent", "step", "query", "finished")
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _PLACE)
+
+
+def _recommended(result: Result, key: Any, agents: Sequence[int], good: Sequence[Row]) -> BestConfiguration:
+    """Choose the point with the best mean over all agents: among those that all have evaluated, or else by estimates."""
+    points = grouped(good, lambda row: tuple(row["x"]))
+    tried = {x: {row["agent"] for row in rows} for x, rows in points.items()}
+    metric, everywhere = result.metric(key.cell), [x for x, who in tried.items() if len(who) == len(agents)]
+    configurations = result.configurations(key.cell)
+    if everywhere:
+        chosen = max(everywhere, key=lambda x: _mean(points[x], "value"))
+        value = float(metric.native(_mean(points[chosen], "score")))
+        return BestConfiguration(
+            key.cell,
+            key.algorithm,
+            key.replicate,
+            None,
+            value,
+            None,
+            EVALUATED,
+            len(agents),
+            configurations.declared(list(chosen)),
+        )
+    mine = grouped(good, lambda row: row["agent"])
+    if poor := [agent for agent in agents if len(mine.get(agent, ())) < _FEWEST]:
+        why = f"no configuration was evaluated by all agents, and agent {poor[0]} has fewer than {_FEWEST} good evaluations"
+        return BestConfiguration(key.cell, key.algorithm, key.replicate, None, None, None, UNKNOWN, 0, {}, why)
+    best = (sorted(rows, key=lambda row: -row["value"])[:_MOST] for rows in mine.values())
+    candidates = list(dict.fromkeys(tuple(row["x"]) for rows in best for row in rows))
+    try:
+        mean, variance = _estimates([mine[agent] for agent in agents], np.array([points[x][0]["u"] for x in candidates]))
+    except NotPositiveDefinite:
+        why = "no configuration was evaluated by all agents, and no estimate could be computed"
+        return BestConfiguration(key.cell, key.algorithm, key.replicate, None, None, None, UNKNOWN, 0, {}, why)
+    place = int(mean.argmax())
+    x, value, error = candidates[place], float(metric.native(mean[place])), float(np.sqrt(variance[place]))
+    return BestConfiguration(
+        key.cell, key.algorithm, key.replicate, None, value, error, ESTIMATED, len(tried[x]), configurations.declared(list(x))
+    )
+
+
+def _mean(rows: Sequence[Row], name: str) -> float:
+    """Average over agents; what an agent evaluated several times counts once."""
+    by_agent = grouped(rows, lambda row: row["agent"])
+    return float(np.mean([np.mean([row[name] for row in mine]) for mine in by_agent.values()]))
+
+
+def _estimates(by_agent: Sequence[Sequence[Row]], u: Array) -> tuple[Array, Array]:
+    """Return the mean over agents of their functions at points `u (n, d)`, with its variance, by a Gaussian process of each."""
+    mean, variance = np.zeros((2, len(u)))
+    for rows in by_agent:
+        places = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _MOST)).round().astype(int))
+        x, y = (np.array([rows[place][name] for place in places]) for name in ("u", "value"))
+        hyper = fit_gp(x, y, ROBUST, np.random.default_rng(0))
+        own, spread = predict(condition(hyper, x, y), u)
+        mean, variance = mean + own / len(by_agent), variance + spread / len(by_agent) ** 2
+    return mean, variance

@@ -1,0 +1,278 @@
+"""Runs, studies, catalogues and data sets as text tables, and runs as plain data."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from fedbo.objectives.base import Metric
+from fedbo.analysis.records.text_table import TextTable
+from fedbo.settings.shown import ShownStream, shown, written
+
+if TYPE_CHECKING:  # the lists of names need not wait for what reads a run
+    from fedbo.algorithms.reveals import Reveals
+    from fedbo.analysis.estimates.cost import CostEstimate
+    from fedbo.analysis.estimates.privacy import PrivacyEstimate, TotalEstimate
+    from fedbo.analysis.result import Result
+    from fedbo.analysis.summary import Difference, SummaryRow
+    from fedbo.study.listing import Item
+
+
+def results_table(result: Result, baseline: str | None = None) -> RenderableType:
+    """Write the summary of a run, a table for each cell of a sweep."""
+    columns = _columns(result, baseline or result.study.labels[0])
+    rows, tables = result.summary(baseline), list[RenderableType]()
+    for cell, title in enumerate(result.study.titles()):
+        lines = [(row.algorithm, *(column(row) for column in columns.values())) for row in rows if row.cell == cell]
+        tables.append(table_of(title, ("algorithm", *columns), lines, "summary"))
+    return Group(*tables, Text(_legend(result), style="dim"))
+
+
+def table_of(title: str, headings: Sequence[str], lines: Sequence[Sequence[str | Text]], name: str = "table") -> TextTable:
+    """Lay a table out: a title, which may be empty, headings, and lines of words; the first column goes to the left."""
+    return TextTable(name, title or name, headings, lines, title=title)
+
+
+def _columns(result: Result, reference: str) -> dict[str, Callable[[SummaryRow], str | Text]]:
+    gap: dict[str, Callable[[SummaryRow], str | Text]] = {
+        f"minus {reference} [95 %]": lambda row: gap_in_words(row.difference, result.metric(row.cell).sign)
+    }
+    return {
+        f"best {_name(result)} ± se": lambda row: str(row.final),
+        "at half": lambda row: str(row.half),
+        **(gap if len(result.study.labels) > 1 else {}),
+        "federated": _federated,
+        "sent/agent": lambda row: amount(row.bytes_up) if row.bytes_up else "–",
+        "answers/agent": lambda row: amount(row.bytes_down) if row.bytes_down else "–",
+        "time": lambda row: f"{row.duration:.4g}",
+        "evaluations": lambda row: f"{row.evaluations:.0f}",
+    }
+
+
+def _federated(row: SummaryRow) -> str:
+    """Write the share of federated queries, or of what a control puts in their place."""
+    instead = row.origins.get("uniform", 0.0)
+    return f"{row.federated:.0%}" if row.federated else f"({instead:.0%})" if instead else "–"
+
+
+def gap_in_words(gap: Difference | None, sign: int) -> Text:
+    """Write a difference, green for better and red for worse where its interval leaves zero out."""
+    if gap is None or math.isnan(gap.mean):
+        return Text("–")
+    clear = not gap.low <= 0 <= gap.high
+    return Text(str(gap), style=("green" if sign * gap.mean > 0 else "red") if clear else "")
+
+
+def _legend(result: Result) -> str:
+    replicates = result.study.study.replicates
+    unit = "seconds" if result.study.timing.clock == "wall" else "virtual"
+    spread = (
+        f"se and intervals over {replicates} replicates, agents averaged within each; differences are paired"
+        if replicates > 1
+        else "one replicate: no standard errors"
+    )
+    twins = [words for words in dict.fromkeys(result.manifest.get("objective", ())) if words.startswith("tabulated ")]
+    on = f" On {' and '.join(twins)}, a twin." if twins else ""
+    return f"{_cut_short(result)}{spread}. time: {unit}; {_name(result)} is to {result.metric().direction}.{on}"
+
+
+def _cut_short(result: Result) -> str:
+    status = result.manifest["status"]
+    if status == "complete":
+        return ""
+    ended = len(result.manifest.get("complete_runs", ()))
+    total = len(result.study.titles()) * len(result.study.labels) * result.study.study.replicates
+    shown = "they alone are shown" if ended else "all that was observed is shown"
+    return f"THIS STUDY IS NOT COMPLETE ({status}): {ended} of {total} runs ended, {shown}. "
+
+
+def _name(result: Result) -> str:
+    names = {result.metric(cell).name for cell in range(len(result.study.titles()))}
+    return names.pop() if len(names) == 1 else "value"
+
+
+def study_facts(
+    cost: CostEstimate,
+    private: Sequence[PrivacyEstimate] = (),
+    revealed: Mapping[str, Reveals] | None = None,
+    total: TotalEstimate | None = None,
+) -> RenderableType:
+    """Write what a study will cost, also in privacy, and what the messages of each algorithm reveal."""
+    from fedbo.study.check_privacy import weak_deltas
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in (
+        ("runs", f"{cost.runs:,}"),
+        ("evaluations", f"{cost.evaluations:,}"),
+        ("Ray actors at a time", f"{cost.actors:,}"),
+        ("memory", f"about {amount(cost.memory)}"),
+        ("messages sent", f"{cost.messages_up:,}, {amount(cost.bytes_up)}"),
+        ("answers", amount(cost.bytes_down)),
+    ):
+        table.add_row(Text(name, style="bold"), value)
+    for each in private:
+        spent = ", ".join(f"{e:.3g} at delta {d:.3g}" for e, d in zip(each.epsilon, each.deltas, strict=True) if e == e)
+        where = f" ({each.cell})" if each.cell else ""
+        if each.epsilon and each.epsilon[0] == math.inf:
+            spent = "no privacy"
+        remark = f"; no gain from sampling, {each.whole}" if each.whole else ""
+        remark += f"; {each.times}, which reveals private values" if each.times else ""
+        bound = f"{each.bound} " if each.bound else ""
+        table.add_row(Text("epsilon", style="bold"), f"{each.algorithm}{where}: {bound}{spent}{remark}")
+    if total is not None:
+        spent = ", ".join(f"{e:.3g} at delta {d:.3g}" for e, d in zip(total.epsilon, total.deltas, strict=True))
+        together = f"{total.bound} {spent} if all {total.runs} private runs use the data of the same agents".strip()
+        table.add_row(Text("epsilon, together", style="bold"), together)
+    if weak := weak_deltas(delta for each in private for delta in each.deltas):
+        table.add_row(Text("warning", style="bold"), weak)
+    for label, reveals in (revealed or {}).items():
+        table.add_row(Text("messages reveal", style="bold"), f"{label}: {reveals} ({reveals.meaning})")
+    return Group(table, Text("if nothing fails, is late or is lost; all assumptions: --format json", style="dim"))
+
+
+def items_table(title: str, items: Sequence[Item], ranges: bool = False) -> RenderableType:
+    """Write one group of things that a study can name, perhaps with the `ranges` of their settings."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
+    table.add_column("name", style="cyan", no_wrap=True)
+    table.add_column("what it is", ratio=3)
+    shows_revealed = any(item.reveals for item in items)
+    if shows_revealed:
+        table.add_column("messages reveal", no_wrap=True)
+    table.add_column("settings", ratio=2)
+    for item in items:
+        settings = ", ".join(
+            _setting(name, value, item.ranges.get(name) if ranges else None) for name, value in item.settings.items()
+        )
+        presets = f" (presets: {', '.join(item.presets)})" if item.presets else ""
+        table.add_row(item.name, Text(item.summary + presets), *([item.reveals] if shows_revealed else []), Text(settings))
+    return table
+
+
+def _setting(name: str, default: str, allowed: str | None) -> str:
+    return (f"{name} = {default}" if default else name) + (f" ({allowed})" if allowed else "")
+
+
+def examples_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
+    """Write the names of examples, and what each is about."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("example", style="cyan", no_wrap=True)
+    table.add_column("what it is")
+    for row in rows:
+        table.add_row(row["name"], Text(row["description"]))
+    return table
+
+
+def health_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
+    """Write what was found of this installation: each thing with its state, and the remedy where one is needed."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("what", "state", "found", "remedy"):
+        table.add_column(heading)
+    for row in rows:
+        style = {"ok": "green", "broken": "red"}.get(row["state"], "yellow")
+        table.add_row(row["what"], Text(row["state"], style=style), Text(row["found"]), Text(row["remedy"]))
+    return table
+
+
+def data_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
+    """Write which data sets there are, and where each was found."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("data set", "state", "size", "where", "from"):
+        table.add_column(heading)
+    for row in rows:
+        style = {"found": "green", "damaged": "red"}.get(row["state"], "yellow")
+        state = Text(row["state"], style=style)
+        table.add_row(row["name"], state, amount(row["size"]), row["where"] or "–", Text(row["citation"]))
+    return table
+
+
+def tabulation_table(facts: dict[str, Any]) -> RenderableType:
+    """Write a line for each agent: its best value with its place, and the errors of both surfaces."""
+    metric, names = Metric(**facts["metric"]), [parameter["name"] for parameter in facts["parameters"]]
+    headings = ("agent", "evaluated", "failed", f"best {metric.name}", *names, "found by", "left-out error: gp", "nearest")
+    lines = [(key, *_agent_line(entry, metric, len(names))) for key, entry in facts["agents"].items()]
+    return Group(table_of("", headings, lines), Text(_tabulation_legend(facts, metric), style="dim"))
+
+
+def _agent_line(entry: dict[str, Any], metric: Metric, dim: int) -> tuple[str, ...]:
+    best, errors = entry["best"], entry.get("left_out", {})
+    found = ["–"] * (dim + 2)
+    if best is not None:
+        found = [f"{float(metric.native(best['value'])):.5g}", *(f"{value:.4g}" for value in best["x"]), best["origin"]]
+    shown = ("–" if errors.get(name) is None else f"{errors[name]:.3g}" for name in ("gp", "nearest"))
+    return f"{entry['evaluated']:,}", str(entry["failed"]), *found, *shown
+
+
+def _tabulation_legend(facts: dict[str, Any], metric: Metric) -> str:
+    settings = ", ".join(f"{key} = {value}" for key, value in facts["settings"].items())
+    what = f"{facts['federation']}{f' ({settings})' if settings else ''}, seed {facts['seed']}, replicate {facts['replicate']}"
+    errors = "left-out error: root mean square over a sample, each point left out in turn"
+    return f"{what}; {metric.name} is to {metric.direction}; {errors}."
+
+
+def run_facts(result: Result, baseline: str | None = None) -> dict[str, Any]:
+    """Give a run as plain data: where it is, how it ended, and its summary."""
+    return {
+        "directory": str(result.directory),
+        "status": result.manifest["status"],
+        "seconds": result.manifest.get("seconds"),
+        "metric": result.manifest["metric"],
+        "summary": plain(result.summary(baseline)),
+        "best": plain(result.best()),
+    }
+
+
+def amount(size: float) -> str:
+    """Write a number of bytes in a unit that suits it."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.3g} GiB"
+
+
+def console(stderr: bool = False) -> Console:
+    """Make a console that, without a terminal, is as wide as its tables need."""
+    stream = sys.stderr if stderr else sys.stdout
+    raw = stream.raw if isinstance(stream, ShownStream) else stream
+    made = ShownConsole(file=raw, highlight=False, markup=False, emoji=False)
+    if made.is_terminal:
+        return made
+    return ShownConsole(file=raw, highlight=False, markup=False, emoji=False, width=max(160, made.width))
+
+
+class ShownConsole(Console):
+    """A console that escapes text, and leaves what it adds itself, colours and movements of the cursor."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as a console does, OutputError where it cannot; without a terminal, longer lines than its width stay whole."""
+        with written():
+            super().print(*objects, **{"crop": self.is_terminal, **options})
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, which ends without a word."""
+        raise BrokenPipeError
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        return super()._render_buffer(
+            part if part.control else Segment(shown(part.text), part.style, part.control) for part in buffer
+        )
+
+
+def plain(value: Any) -> Any:
+    """Give a value as plain data for JSON: dataclasses as dictionaries, tuples as lists, None for numbers that JSON has not."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

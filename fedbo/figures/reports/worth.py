@@ -1,0 +1,279 @@
+"""Whether federation pays in a study, and whether it can: local, federated, controls and the bound on the same draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fedbo.algorithms import catalog
+from fedbo.analysis.estimates.gain import Gain
+from fedbo.objectives.base import Metric
+from fedbo.figures.reports.tables import amount, table_of
+from fedbo.analysis.curves import IncumbentTrace, mean_and_error, replicate_means
+from fedbo.analysis.grouping import grouped
+from fedbo.analysis.result import Result
+from fedbo.analysis.summary import Difference
+from fedbo.study.document import StudyError
+from fedbo.study.study import Study, load_study
+from fedbo.study.tables import AlgorithmTable
+
+Array = npt.NDArray[np.float64]
+Role = Literal["random", "local", "federated", "control", "bound"]
+BESIDE = ("random", "gp_ei", "fed_prior", "share_best", "pooled")
+CONTROLS = ("noise", "shuffled")
+PLACES = ("a quarter", "half", "the end")
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """One algorithm of the comparison: native means at a quarter, half and the end, and what it gains over the best local one.
+
+    Gains are positive where it is better, with Student intervals over replicates that hold for all federated methods together
+    at 95 %; None with fewer than two replicates. `told` are the gains over its own best control, None without one. `bytes` is
+    what an agent sends, `epsilon` the largest that one spends, 0 without privacy.
+    """
+
+    algorithm: str
+    role: Role
+    values: tuple[float, ...]
+    gains: tuple[Difference | None, ...]
+    told: tuple[Difference | None, ...]
+    bytes: float
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorthReport:
+    """The comparison with its verdict in words.
+
+    `local` is the best local algorithm, and `enough` after how many of its iterations an agent is at the level of the best
+    common point; None where all of them do not bring it there.
+    """
+
+    rows: tuple[Worth, ...]
+    gain: Gain
+    local: str
+    enough: int | None
+    words: tuple[str, ...]
+
+
+def worth_study(study: Study) -> tuple[Study, list[str]]:
+    """Add what a verdict needs to a study's algorithms, and say what does not fit it; StudyError where it has a sweep."""
+    if study.sweep:
+        remedy = "ask for each cell on its own: take [sweep] out, and give its values with --set"
+        raise StudyError(f"[sweep]: several studies have several answers; {remedy}")
+    kept, left = study, list[str]()
+    for table in _wanted(study):
+        document = kept.document()
+        try:
+            kept = load_study({**document, "algorithm": [*document["algorithm"], table]}, derived=True)
+        except StudyError as error:
+            left.append(f"{table['name']}: {str(error).splitlines()[0]}")
+    return kept, left
+
+
+def _wanted(study: Study) -> list[dict[str, object]]:
+    """List the tables of the algorithms that are missing: local, federated and bound, and controls of the federated ones."""
+    known, given = catalog.algorithms(), {table.name for table in study.algorithm}
+    missing = [{"name": name, **_often(name)} for name in BESIDE if name not in given]
+    controls = []
+    for table in [*(_document(table) for table in study.algorithm), *missing]:
+        for name in (f"{table['name']}_{kind}" for kind in CONTROLS):
+            if name in known and name not in given:
+                free = set(known[name].free()) | ({"preset"} if table.get("preset") in known[name].presets else set())
+                controls.append({key: value for key, value in table.items() if key in free} | {"name": name})
+    return missing + controls
+
+
+def _document(table: AlgorithmTable) -> dict[str, object]:
+    """Give an algorithm's table as a document has it."""
+    return table.model_dump(mode="json", exclude_none=True)
+
+
+def _often(name: str) -> dict[str, object]:
+    """Let a method send after every iteration, where it can: without an earlier task it has nothing to tell before."""
+    return {"every": 1} if "every" in catalog.algorithms()[name].free() else {}
+
+
+def verdict(result: Result, gain: Gain) -> WorthReport:
+    """Judge a run that has the algorithms of `worth_study`."""
+    traces = grouped(result.traces, lambda trace: trace.algorithm)
+    roles, metric = _roles(result), result.metric()
+    last = max(int(trace.step.max()) for trace in result.traces)
+    places = np.array([math.ceil(last / 4), math.ceil(last / 2), last], dtype=np.float64)
+    means = {label: _by_replicate(found, places) for label, found in traces.items()}
+    locals_ = [label for label in means if roles[label] == "local"] or [label for label in means if roles[label] == "random"]
+    local = max(locals_, key=lambda label: float(_mean(means[label])[-1]))
+    compared = max(1, sum(role == "federated" for role in roles.values()))
+    sent = {row.algorithm: row.bytes_up for row in result.summary()}
+    spent = {row.algorithm: row.epsilon[0] for row in result.spending()}
+    rows = []
+    for label in means:
+        gains = _gaps(means[label], means[local], compared)
+        mine = [means[control] for control in _controls(result, label) if control in means]
+        hardest = max(mine, key=lambda found: float(_mean(found)[-1]), default=None)
+        told = (None,) * len(places) if hardest is None else _gaps(means[label], hardest, compared)
+        values = tuple(float(value) for value in metric.native(_mean(means[label])))
+        rows.append(Worth(label, roles[label], values, gains, told, sent[label], spent.get(label, 0.0)))
+    enough = _enough(traces[local], gain.common, last)
+    return WorthReport(tuple(rows), gain, local, enough, tuple(_words(rows, gain, local, (enough, last), metric)))
+
+
+def _roles(result: Result) -> dict[str, Role]:
+    sends = {row.algorithm: row.bytes_up > 0.0 for row in result.summary()}
+    found: dict[str, Role] = {}
+    for table in result.study.algorithm:
+        control = any(table.name.endswith(f"_{kind}") for kind in (*CONTROLS, "uniform"))
+        bound = table.name == "pooled" or bool(table.centralised)
+        alone: Role = "random" if table.name == "random" else "local"
+        told: Role = "federated" if sends.get(table.title) else alone
+        found[table.title] = "bound" if bound else "control" if control else told
+    return found
+
+
+def _controls(result: Result, label: str) -> list[str]:
+    """List the labels of the controls of an algorithm."""
+    (mine,) = [table.name for table in result.study.algorithm if table.title == label]
+    return [table.title for table in result.study.algorithm if table.name in {f"{mine}_{kind}" for kind in CONTROLS}]
+
+
+def _by_replicate(found: Sequence[IncumbentTrace], places: Array) -> dict[int, Array]:
+    return replicate_means(found, "iteration", places, early=True)
+
+
+def _mean(found: dict[int, Array]) -> Array:
+    return np.asarray(np.mean(list(found.values()), axis=0))
+
+
+def _gaps(found: dict[int, Array], other: dict[int, Array], compared: int) -> tuple[Difference | None, ...]:
+    """Give the paired gains at each place, with intervals for `compared` comparisons at once (Bonferroni)."""
+    shared = sorted(set(found) & set(other))
+    gaps = np.array([found[replicate] - other[replicate] for replicate in shared])
+    if len(shared) < 2:
+        return (None,) * len(next(iter(found.values())))
+    mean, error = mean_and_error(gaps)
+    half = float(scipy.special.stdtrit(len(shared) - 1, 1.0 - 0.025 / compared)) * error
+    return tuple(Difference(float(m), float(m - h), float(m + h)) for m, h in zip(mean, half, strict=True))
+
+
+def _enough(found: Sequence[IncumbentTrace], level: float, last: int) -> int | None:
+    """Find the first iteration at which the mean over targets and replicates is at least a level."""
+    mean = _mean(_by_replicate(found, np.arange(last + 1.0)))
+    reached = np.flatnonzero(mean >= level)
+    return int(reached[0]) if len(reached) else None
+
+
+def _words(rows: Sequence[Worth], gain: Gain, local: str, enough: tuple[int | None, int], metric: Metric) -> list[str]:
+    """Say in sentences whether federation can pay, whether it does, and by which message."""
+    if all(each is None for row in rows for each in row.gains):
+        return ["One replicate shows nothing: give at least two, better ten."]
+    said = [_can(next((row for row in rows if row.role == "bound"), None), local)]
+    federated = [row for row in rows if row.role == "federated"]
+    said.extend(_does(federated, local))
+    reached, last = enough
+    way = f"{gain.share:.0%} of the way from a random one to each one's best"
+    level = f"the best common point ({float(metric.native(gain.common)):.4g}, {way})"
+    if reached is None:
+        said.append(
+            f"In {last} iterations of its own an agent ({local}) does not come to {level}: what is common is worth telling."
+        )
+    else:
+        said.append(f"After {reached} iterations of its own an agent ({local}) is as good as {level}.")
+    return said + _best_message(federated)
+
+
+def _can(bound: Worth | None, local: str) -> str:
+    if bound is None:
+        return "Whether it could pay is not known: no bound fits this study."
+    clear = _clear(bound.gains)
+    one = f"one optimiser that sees everybody's observations ({bound.algorithm})"
+    if clear is None:
+        return f"Federation cannot be shown to pay: {one} is not clearly better than {local}."
+    return f"Federation can pay: {one} is better than {local} by {clear}."
+
+
+def _does(federated: Sequence[Worth], local: str) -> list[str]:
+    winners = [row for row in federated if _clear(row.gains) is not None]
+    if not winners:
+        losers = ", ".join(row.algorithm for row in federated if any(each and each.high < 0.0 for each in row.gains))
+        worse = f" Clearly worse somewhere: {losers}." if losers else ""
+        return [f"It does not, as far as can be seen: no federated method is clearly better than {local}.{worse}"]
+    said = []
+    for row in winners:
+        told = _clear(row.told)
+        control = (
+            "it has no control here"
+            if row.told[0] is None
+            else "but not clearly than its control, so it may not be what is told"
+        )
+        control = f"and than its control by {told}, so what is told counts" if told is not None else control
+        said.append(f"It does with {row.algorithm}: better than {local} by {_clear(row.gains)}; {control}.")
+    return said
+
+
+def _clear(gains: Sequence[Difference | None]) -> str | None:
+    """Say at which places a gain is clear, None at none."""
+    found = [f"{gain} at {place}" for gain, place in zip(gains, PLACES, strict=True) if gain is not None and gain.low > 0.0]
+    return ", ".join(found) or None
+
+
+def _best_message(federated: Sequence[Worth]) -> list[str]:
+    """Name the method whose message was worth most per byte, and per epsilon, by the gain at half."""
+    kib, epsilon = ([row.bytes / 1024.0 for row in federated], [row.epsilon for row in federated])
+    said = []
+    for unit, prices in (("KiB that an agent sends", kib), ("unit of epsilon", epsilon)):
+        gains = [row.gains[1] for row in federated]
+        each = [g.mean / price if g and price > 0.0 else 0.0 for g, price in zip(gains, prices, strict=True)]
+        place = int(np.argmax(each)) if each else 0
+        if each and each[place] > 0.0 and (gain := gains[place]) is not None:
+            sure = "" if gain.low > 0.0 else " (its interval has 0 in it)"
+            said.append(f"Worth most for each {unit}: {federated[place].algorithm}, {each[place]:.3g} at half{sure}.")
+    return said
+
+
+def worth_table(found: WorthReport, metric: Metric) -> RenderableType:
+    """Write the comparison, what could be gained, and the verdict."""
+    headings = (
+        "algorithm",
+        "role",
+        *(f"at {place}" for place in PLACES),
+        *(f"gain, {place} [95 %]" for place in PLACES[1:]),
+        "sent/agent",
+        "epsilon",
+    )
+    lines = [
+        (
+            row.algorithm,
+            row.role,
+            *(f"{value:.4g}" for value in row.values),
+            *("–" if gain is None or row.algorithm == found.local else str(gain) for gain in row.gains[1:]),
+            amount(row.bytes) if row.bytes else "–",
+            f"{row.epsilon:.3g}" if row.epsilon else "–",
+        )
+        for row in found.rows
+    ]
+    gain = found.gain
+    native = [f"{float(metric.native(value)):.4g}" for value in (gain.random, gain.common, gain.own)]
+    alike = f"{gain.alike:.2f} ({gain.least:.2f} to {gain.most:.2f})"
+    there = (
+        f"A random point has {native[0]}, the best common one {native[1]}, each one's own best {native[2]}; rank correlation "
+        f"of two agents {alike}, over {gain.targets} agents and {gain.points} points."
+    )
+    legend = (
+        f"gain: better than {found.local}, positive is better; paired over replicates, all federated methods together at 95 %."
+    )
+    return Group(
+        table_of(f"best {metric.name}", headings, lines),
+        Text(legend, style="dim"),
+        Text(),
+        Text(there),
+        *map(Text, found.words),
+    )

@@ -1,0 +1,127 @@
+"""The style of figures: colours, letters and lines, the same in all of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from fedbo.actors.storage import atomic
+
+if TYPE_CHECKING:
+    from fedbo.analysis.result import Result
+
+# Okabe and Ito's colours in an order that keeps neighbours apart for every kind of colour vision.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B5B", "#B8A800")
+
+INK, FAINT, PALE = "#262B33", "#6B7280", "#DFE2E8"
+
+# Four kinds of line, and then the same with a marker: twelve series differ in grey too.
+LINES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
+MARKERS = ("", "o", "s", "^", "D", "v")
+
+# Sizes of letters are relative, so that one number changes them all. Fonts of type 42 are those that publishers accept.
+STYLE: Any = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#9AA1AC",
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.labelsize": "medium",
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": "large",
+    "axes.titleweight": "bold",
+    "figure.facecolor": "white",
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "grid.color": "#E6E8EC",
+    "grid.linewidth": 0.8,
+    "hatch.linewidth": 0.7,
+    "legend.fontsize": "medium",
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "svg.hashsalt": "fedbo",
+    "text.color": INK,
+    "xtick.color": "#9AA1AC",
+    "xtick.labelcolor": FAINT,
+    "ytick.color": "#9AA1AC",
+    "ytick.labelcolor": FAINT,
+}
+
+
+def colour_at(place: int) -> str:
+    """Give the colour of the algorithm at a place; those beyond the last colour get the same again, darker."""
+    colour, shade = COLOURS[place % len(COLOURS)], 0.55 ** (place // len(COLOURS))
+    return "#" + "".join(f"{round(int(colour[at : at + 2], 16) * shade):02X}" for at in (1, 3, 5))
+
+
+def style_at(place: int) -> dict[str, Any]:
+    """Return the options of the line of the algorithm at a place: its colour, its kind of line and its marker."""
+    marker = MARKERS[place // len(LINES) % len(MARKERS)]
+    shift = 0.02 * (place % len(LINES))  # markers of neighbours do not cover each other
+    return {
+        **{"color": colour_at(place), "linestyle": LINES[place % len(LINES)], "marker": marker},
+        **{"markevery": (0.05 + shift, 0.2), "markersize": 4.5, "markeredgewidth": 0},
+    }
+
+
+def dashes_at(place: int) -> str:
+    """Return the same kind of line for SVG: the lengths of dashes and gaps of a line of width 2."""
+    line = LINES[place % len(LINES)]
+    return "none" if line == "-" else " ".join(f"{2 * length:g}" for length in line[1])
+
+
+def styles(result: Result) -> dict[str, dict[str, Any]]:
+    """Return the options of every algorithm's line, the same in all figures of a study."""
+    return {label: style_at(place) for place, label in enumerate(result.study.labels)}
+
+
+def entries(shown: Mapping[str, Mapping[str, Any]]) -> list[Artist]:
+    """Return the entries of a legend, from the name of each line to its options."""
+    return [Line2D([], [], label=label, **{**options, "markevery": None}) for label, options in shown.items()]
+
+
+def band_entry(words: str) -> Artist:
+    """Return the entry of a legend that says what bands are."""
+    return Patch(facecolor=FAINT, alpha=0.25, linewidth=0, label=words)
+
+
+def time_label(result: Result) -> str:
+    """Name the axis of time."""
+    return "wall-clock seconds" if result.study.timing.clock == "wall" else "virtual time"
+
+
+def decades(axes: Axes, low: float, high: float) -> None:
+    """Give a panel a logarithmic horizontal axis of plain numbers, from the one to the other."""
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 3000 * low else (1.0,)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def rows_only(axes: Axes) -> None:
+    """Take away the lines that a panel of horizontal bars does not need."""
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+
+
+def save(figure: Figure, path: Path, dpi: int) -> None:
+    """Write a figure under another name and rename it, so that a link in its place is replaced and not followed.
+
+    OSError, for instance where the folder is missing, which is a mistake in the name.
+    """
+    os.stat(os.path.join(path.parent, ""))
+    atomic.write(path, lambda file: figure.savefig(file, format=path.suffix.removeprefix("."), dpi=dpi))

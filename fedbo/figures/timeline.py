@@ -1,0 +1,111 @@
+"""A timeline of agents: evaluations by kind, waiting, absences and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from fedbo.figures.layout import FigurePanel
+from fedbo.figures.marks import add_bars, draw_marks
+from fedbo.figures.style import PALE, rows_only, time_label
+from fedbo.figures.workers import draw_workers, worker_rows
+from fedbo.analysis.timeline_bars import (
+    EVALUATION_KINDS,
+    HALF,
+    MAX_AGENTS,
+    Bars,
+    by_speed,
+    evaluation_bars,
+    horizon,
+    one_run,
+    spans_of,
+)
+
+if TYPE_CHECKING:
+    from fedbo.analysis.result import Result
+
+# Their brightness differs too, and what is as bright as another has a hatch.
+EVALUATING = {
+    "waiting": PALE,
+    "initial point": "#B9CFE4",
+    "own query": "#2C6AA0",
+    "federated query": "#E8743B",
+    "failed or forgotten": "#F2B8B5",
+    "work lost": "#F6E3A8",
+    "queueing": "#C9B8DC",
+    "deciding": "#8F9BAB",
+}
+HATCHES = {"deciding": "----", "failed or forgotten": "xxxx", "work lost": "....", "queueing": "\\\\\\\\"}
+
+
+def timeline_panels(result: Result, cell: int, label: str) -> list[FigurePanel]:
+    """Return the panel of an algorithm's agents in a cell, and where there is a cluster that of its workers."""
+    agents = len({trace.agent for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label)})
+    draw = partial(_draw, result=result, cell=cell, label=label)
+    found = [FigurePanel("agents", draw, wide=True, rows=min(agents, MAX_AGENTS))]
+    if result.study.cluster is not None:
+        draw_below = partial(draw_workers, result=result, cell=cell, label=label)
+        found.append(FigurePanel("workers", draw_below, wide=True, rows=worker_rows(result, cell)))
+    return found
+
+
+def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]:
+    """Draw an algorithm's first replicate in a cell, one row for each agent, the fastest on top."""
+    replicate = min(t.replicate for t in result.traces if (t.cell, t.algorithm) == (cell, label))
+    observations, events = (one_run(table, cell, label, replicate) for table in (result.observations, result.events))
+    agents = by_speed(observations)
+    place = {agent: number for number, agent in enumerate(agents)}
+    kinds, lanes = evaluation_bars(observations, events, place)
+    spans = spans_of(observations, events, place)
+    _label_panel(axes, agents, f"What the agents did: {label}, replicate {replicate}", time_label(result))
+    _crop(axes, spans)
+    handles: list[Artist] = []
+    for kind, bars in kinds.items():
+        if bars:
+            options: dict[str, Any] = {
+                "facecolor": EVALUATING[kind],
+                "hatch": HATCHES.get(kind),
+                "edgecolor": "white",
+                "linewidth": 0.5,
+            }
+            add_bars(axes, bars, HALF / lanes if kind in EVALUATION_KINDS else HALF, **options)
+            handles.append(Patch(label=_word(kind, result), **options))
+    return handles + draw_marks(axes, events, place, {agent: spans[row][2] for agent, row in place.items()})
+
+
+def _word(kind: str, result: Result) -> str:
+    """Name a kind in a legend: in real time it is not known whether a step decides, or waits for a process to start."""
+    return "deciding or waiting for a process" if kind == "deciding" and result.study.timing.clock == "wall" else kind
+
+
+def _label_panel(axes: Axes, agents: Sequence[int], title: str, unit: str) -> None:
+    axes.set_title(title)
+    axes.set_ylim(len(agents) - 0.4, -0.6)
+    small = "medium" if len(agents) <= 16 else "x-small"
+    axes.set_yticks(range(len(agents)), [str(agent) for agent in agents], fontsize=small)
+    rows_only(axes)
+    axes.set_xlabel(unit)
+    axes.set_ylabel("agent, fastest first")
+
+
+def _crop(axes: Axes, spans: Bars) -> None:
+    """End the axis at its horizon; a straggler that works beyond it has the time of its end written there."""
+    right = horizon([end for _, _, end in spans])
+    axes.set_xlim(0, right or 1.0)
+    for row, _, end in spans:
+        if end > right:
+            axes.annotate(
+                f"until {end:.4g} \N{BLACK RIGHT-POINTING SMALL TRIANGLE}",
+                (right, row),
+                xytext=(-3, 0),
+                textcoords="offset points",
+                ha="right",
+                va="center",
+                fontsize="x-small",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+            )

@@ -1,0 +1,101 @@
+"""A timeline of the workers of a simulated cluster: who evaluates there, what was stopped, and when they were away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from fedbo.figures.marks import AWAY, add_bars
+from fedbo.figures.style import FAINT, PALE, rows_only, time_label
+from fedbo.analysis.grouping import column_of, of_kinds
+from fedbo.analysis.queueing import placements
+from fedbo.analysis.timeline_bars import HALF, Bars, in_lanes, merged, one_run
+
+if TYPE_CHECKING:
+    from fedbo.analysis.result import Result
+
+MAX_WORKERS = 40  # more workers than this, and the picture shows so many of them, evenly chosen by their numbers
+_QUEUE = -1  # the row above the first worker, which shows when anybody waits
+
+
+def worker_rows(result: Result, cell: int) -> int:
+    """Count the rows of a cell's workers."""
+    return 1 + min(len(_classes(result, cell)), MAX_WORKERS)
+
+
+def draw_workers(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]:
+    """Draw the workers of an algorithm's first replicate in a cell, one row for each, and when evaluations waited for them."""
+    replicate = min(trace.replicate for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label))
+    events = one_run(result.events, cell, label, replicate)
+    last, names = float(column_of(events, "time").max()), _classes(result, cell)
+    shown = np.unique(np.linspace(0, len(names) - 1, min(len(names), MAX_WORKERS)).round().astype(int)).tolist()
+    place = {worker: row for row, worker in enumerate(shown)}
+    _label(
+        axes, [names[worker] for worker in shown], f"What the workers did: {label}, replicate {replicate}", time_label(result)
+    )
+    axes.set_xlim(0, 1.02 * last if last else 1.0)
+    found = placements(events).to_pylist()
+    mine = [one for one in found if one["worker"] in place]
+    here, lanes = in_lanes([(place[one["worker"]], one["started_at"], one["ended_at"]) for one in mine])
+    ended, stopped = ([bar for bar, one in zip(here, mine, strict=True) if one["preempted"] == sign] for sign in (False, True))
+    away = _away(events, place, last, _study(result, cell))
+    waits: Bars = [(_QUEUE, *span) for span in merged((one["queued_at"], one["started_at"]) for one in found)]
+    layers: list[tuple[str, Bars, float, dict[str, Any]]] = [
+        ("empty", [(float(row), 0.0, last) for row in place.values()], HALF, {"facecolor": PALE}),
+        ("evaluation", ended, HALF / lanes, {"facecolor": "#2C6AA0", "edgecolor": "white", "linewidth": 0.5}),
+        ("stopped by a preemption", stopped, HALF / lanes,
+         {"facecolor": "#F6E3A8", "edgecolor": "white", "hatch": "....", "linewidth": 0.5}),
+        ("away", away, HALF, {"facecolor": "white", "edgecolor": AWAY, "hatch": "//////", "linewidth": 0.6}),
+        ("an evaluation waits", waits, 0.14, {"facecolor": FAINT}),
+    ]  # fmt: skip
+    for _, bars, half, options in layers:
+        add_bars(axes, bars, half, **options)
+    return [Patch(label=word, **options) for word, bars, _, options in layers if bars]
+
+
+def _study(result: Result, cell: int) -> Any:
+    return result.trusted_cells()[cell].study if result.study.sweep else result.study
+
+
+def _classes(result: Result, cell: int) -> list[str]:
+    """Name each worker by its number, and by its class where there are several."""
+    classes = _study(result, cell).cluster.classes()
+    names = [one.name if len(classes) > 1 else "" for one in classes for _ in range(one.count)]
+    return [f"{name} {number}".strip() for number, name in enumerate(names)]
+
+
+def _away(events: Any, place: dict[int, int], last: float, study: Any) -> Bars:
+    """List when workers were not there: before they joined, after they left, and while they were taken away."""
+    away: Bars = []
+    first = 0
+    for one in study.cluster.classes():
+        for worker in range(first, first + one.count):
+            if worker in place:
+                spans = ((0.0, min(one.joins, last)), (min(one.leaves, last), last))
+                away += [(place[worker], begin, end) for begin, end in spans if end > begin]
+        first += one.count
+    since: dict[int, float] = {}
+    for time, kind, worker in _rows(of_kinds(events, "worker_preempted", "worker_returned")):
+        if kind == "worker_preempted":
+            since.setdefault(worker, time)
+        elif worker in since and worker in place:
+            away.append((place[worker], since.pop(worker), time))
+    return away + [(place[worker], begin, last) for worker, begin in since.items() if worker in place]
+
+
+def _rows(events: Any) -> Iterable[tuple[float, str, int]]:
+    return zip(*(events[name].to_pylist() for name in ("time", "kind", "step")), strict=True)
+
+
+def _label(axes: Axes, names: list[str], title: str, unit: str) -> None:
+    axes.set_title(title)
+    axes.set_ylim(len(names) - 0.4, -1.5)
+    axes.set_yticks(range(len(names)), names, fontsize="medium" if len(names) <= 16 else "x-small")
+    rows_only(axes)
+    axes.set_xlabel(unit)
+    axes.set_ylabel("worker")

@@ -1,0 +1,1 @@
+"""Studies of studies: forks, twins, benchmarks, tables of objectives, and published results."""

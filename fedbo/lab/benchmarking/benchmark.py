@@ -1,0 +1,139 @@
+"""A benchmark: every method on every task, run into a directory where a later call goes on, and compared over all tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from fedbo.analysis.result import Result
+from fedbo.analysis.statistics.overview import Overview, overview
+from fedbo.execution.again import has_ended, run_again
+from fedbo.execution.progress import Progress
+from fedbo.execution.requirements import ABSENT, require_objective
+from fedbo.execution.runner import RunError
+from fedbo.figures.page.page import REPORT, write_report
+from fedbo.figures.ranks import draw_overview
+from fedbo.figures.style import save
+from fedbo.lab.benchmarking.sources import BenchmarkSource, benchmark_sources
+from fedbo.study.document import StudyError
+from fedbo.study.paths import make_folder, usable
+from fedbo.study.study import Study, load_study
+
+QUICK_REPLICATES, QUICK_ITERATIONS = 3, 12
+REPLICATES = 20
+FIGURE = "benchmark.png"
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkRequest:
+    """A request for a benchmark: a suite or a folder, the labels or names of methods, how often, and into which directory.
+
+    A `quick` one has 3 replicates and at most 12 iterations. Without `replicates` there are 20, or for a folder as many as its
+    files say, and without `algorithms` those of the files.
+    """
+
+    suite: str
+    out: Path
+    algorithms: Sequence[str] = ()
+    replicates: int | None = None
+    seed: int | None = None
+    quick: bool = False
+    hosting: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class Benchmark:
+    """A benchmark that was run: its results, what was left out with the reason, and the tasks whose studies failed."""
+
+    request: BenchmarkRequest
+    results: list[Result] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+def run_benchmark(
+    request: BenchmarkRequest, notify: Callable[[str], None], progress: Callable[[], Progress | None]
+) -> Benchmark:
+    """Run what has not been run yet, one task after another.
+
+    StudyError, before anything runs, where a study would be wrong. A task whose data are missing, or whose study fails, is left
+    out. KeyboardInterrupt after Ctrl-C; the same request goes on.
+    """
+    made = Benchmark(request)
+    studies = _studies(request, made)
+    with usable(request.out, "no folder can be made there"):
+        request.out.exists()
+    make_folder(request.out / "runs")
+    for number, (name, study) in enumerate(studies.items(), 1):
+        directory = request.out / "runs" / f"{_as_file_name(name)}-{study.digest()[:8]}"
+        notify(f"{name} ({number} of {len(studies)}){': is there' if has_ended(directory, study) else ''}")
+        try:
+            made.results.append(run_again(study, directory, request.hosting, progress()))
+        except RunError as error:
+            made.failed.append(f"{name}: its study failed: {error}; what was done is in {error.directory}")
+            notify(f"  {made.failed[-1]}")
+    return made
+
+
+def _studies(request: BenchmarkRequest, made: Benchmark) -> dict[str, Study]:
+    """Load every study; StudyError with all that is wrong in any of them."""
+    studies, faults = dict[str, Study](), list[str]()
+    for source in benchmark_sources(request.suite):
+        try:
+            study = load_study(_document(request, source), request.hosting, trust=True, derived=True)
+            require_objective(study.cells()[0].study)
+        except ABSENT as error:
+            made.left_out.append(f"{source.name}: {str(error).splitlines()[0]}")
+            continue
+        except StudyError as error:
+            faults += [f"{source.origin}: {line.removeprefix('study: ')}" for line in str(error).splitlines()]
+            continue
+        studies[source.name] = study
+    if faults:
+        raise StudyError("\n".join(dict.fromkeys(faults)))
+    if not studies:
+        raise StudyError(f"{request.suite}: no task can be run here: {'; '.join(made.left_out)}")
+    return studies
+
+
+def _document(request: BenchmarkRequest, source: BenchmarkSource) -> Mapping[str, Any]:
+    """Give the study of a task, with the methods that are asked for."""
+    tables, algorithms = dict(source.tables), source.algorithms(request.algorithms)
+    if not algorithms:
+        raise StudyError("has no methods of its own; name some, such as --algorithms ts,fts,fts_noise")
+    header = {"seed": 1, "replicates": REPLICATES, **tables.get("study", {}), "name": source.name}
+    budget = dict(tables.get("budget", {}))
+    if request.quick:
+        header["replicates"] = min(QUICK_REPLICATES, header["replicates"])
+        if isinstance(budget.get("iterations"), int):
+            budget["iterations"] = min(QUICK_ITERATIONS, budget["iterations"])
+    header |= {} if request.replicates is None else {"replicates": request.replicates}
+    header |= {} if request.seed is None else {"seed": request.seed}
+    return {**tables, "study": header, "budget": budget, "algorithm": algorithms}
+
+
+def write_benchmark(made: Benchmark) -> tuple[Overview, list[Path]]:
+    """Compare the methods over all tasks; write the tables, the figure and the report. Gives the paths of the chief ones."""
+    out = made.request.out
+    found = overview(made.results, _labels(made))
+    make_folder(out / "tables")
+    for table in [*found.tables(), found.scores()]:
+        table.write(out / "tables")
+    figure = draw_overview(found)
+    FigureCanvasAgg(figure)
+    save(figure, out / FIGURE, 110)
+    return found, [out / "tables", out / FIGURE, write_report(made.results, out / REPORT)]
+
+
+def _labels(made: Benchmark) -> tuple[str, ...]:
+    """Give the labels that were asked for, in that order: the first is the baseline."""
+    return tuple(made.request.algorithms)
+
+
+def _as_file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name)

@@ -1,0 +1,1 @@
+"""The fork of a finished run: its trunk, its branches, and what changed."""

@@ -1,0 +1,176 @@
+"""What a branch of a run may change: whatever nothing before its fork has used; and why all else may not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedbo.actors.storage.checkpoint import pack
+from fedbo.algorithms.base import Private, Problem
+from fedbo.coordinator.environment.faults import PROCESS_FAULTS, Preemption
+from fedbo.coordinator.errors import ForkError
+from fedbo.coordinator.runtime.actor import Run
+from fedbo.execution.extension import why_not_extended
+from fedbo.lab.fork.trunk import ForkPoint
+from fedbo.study.document import LISTS, StudyError, one_line, parse_override
+from fedbo.study.study import Study, load_study
+
+HERE = "fork"  # in place of a time: when the run is forked
+_ALLOWED = ("network", "timing", "availability", "exchange", "fault", "group", "algorithm", "budget", "evaluation", "privacy")
+_FREE = ("hosting", "recovery", "study.name", "study.description")
+# What has been used before anything happens, by the beginning of its dotted key, and for what.
+_USED: dict[str, str] = {
+    "objective": "the agents' objectives are made of it before the first evaluation",
+    "agents": "initial points, histories and checkpoints are made of it from the first step on",
+    "study": "all draws and runs are made of it",
+    "sweep": "the runs are made of it",
+    "cluster": "workers are there, or come, from the start",
+    "timing.clock": "it is the time in which the run began",
+    "network.link": "messages may be waiting at it",
+    "budget.pulls": "it is the T of what counts evaluations",
+    "privacy.deltas": "it is what the releases before were charged at",
+    "privacy.secure": "the messages before were hidden by it",
+    "evaluation.parallel": "agents have begun evaluations by it",
+    "evaluation.prefetch": "agents have begun evaluations by it",
+    "evaluation.wait": "agents have begun evaluations by it",
+    "evaluation.resources": "workers have been chosen by it",
+    "evaluation.memory_limit": "it is for real time alone",
+}
+_OF_GROUP = ("evaluation", "speed", "decision", "latency", "bandwidth", "availability", "leaving", "from", "until")
+
+
+def branch_study(before: Study, path: Path, overrides: Sequence[str], point: ForkPoint, trust: bool) -> Study:
+    """Give the study of a branch; StudyError, in one line, where it changes what has been used before the fork.
+
+    The word "fork" in place of a time stands for that of the fork.
+    """
+    given = [_at(text, point) for text in overrides]
+    after = load_study(path, given, trust, derived=True)
+    if given and after.document() == before.document():
+        raise StudyError(f"--set {given[0]}: is as it was; change something, or give no --set for a branch that is the run")
+    for line in _wrong(before, after, point):
+        raise StudyError(f"--set {line}")
+    return after
+
+
+def _at(text: str, point: ForkPoint) -> str:
+    key, value = parse_override(text)
+    if not _names_here(value):
+        return text
+    if point.time is None:
+        raise StudyError(f'--set {key}: "{HERE}" stands for a time; give --at a time, not an event')
+    return f"{key}={_put(value, point.time)}"
+
+
+def _names_here(value: Any) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return bool(value == HERE) or any(map(_names_here, inner))
+
+
+def _put(value: Any, time: float) -> str:
+    """Write a value as TOML has it, with the time in place of the word."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_put(item, time)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_put(item, time) for item in value) + "]"
+    return repr(float(time)) if value == HERE else _one_line(value)
+
+
+def _one_line(value: Any) -> str:
+    """Write a plain value on one line, however long."""
+    return json.dumps(value) if isinstance(value, str) else one_line(value, width=10**6)
+
+
+def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """List what differs between two documents, by dotted key; tables of a list by their labels."""
+    for key in {**before, **after}:
+        old, new = before.get(key), after.get(key)
+        if old == new:
+            continue
+        if not prefix and key in LISTS:
+            names = [dict(zip(LISTS[key](tables or ()), tables or (), strict=True)) for tables in (old, new)]
+            yield from changed_keys(names[0], names[1], f"{key}.")
+        elif isinstance(old or {}, dict) and isinstance(new or {}, dict):
+            yield from changed_keys(old or {}, new or {}, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _wrong(before: Study, after: Study, point: ForkPoint) -> Iterator[str]:
+    old, new = before.document(), after.document()
+    for key in changed_keys(old, new):
+        table = key.partition(".")[0]
+        if key.startswith(_FREE):
+            continue
+        used = [use for start, use in _USED.items() if key == start or key.startswith((f"{start}.", f"{start}_"))]
+        if used or table not in _ALLOWED:
+            yield f"{key}: {(used or ['it was used from the start'])[-1]}; run a study of its own with the other value"
+        elif key in before.sweep:
+            yield f"{key}: is swept, so that each cell has its own; fork a run without that sweep"
+        elif table == "group" and key.rpartition(".")[2] not in _OF_GROUP and not _within_group(key):
+            yield f"{key}: who is in a group, and what its agents begin with, is fixed from the start; leave it as it is"
+    yield from _labels(before, after)
+    yield from _faults(before, after, point)
+    yield from _budget(before, after, point)
+
+
+def _within_group(key: str) -> bool:
+    return any(f".{name}." in key for name in _OF_GROUP)
+
+
+def _labels(before: Study, after: Study) -> Iterator[str]:
+    if before.labels != after.labels:
+        yield "algorithm: a run goes on with the algorithms that it has; run others in a study of their own"
+    elif [one.name for one in before.group] != [one.name for one in after.group]:
+        yield "group: who is in a group is fixed from the start; leave the groups as they are, or change what they have"
+
+
+def _faults(before: Study, after: Study, point: ForkPoint) -> Iterator[str]:
+    old, new = before.fault, after.fault
+    if len(new) < len(old) or any(one.kind != other.kind for one, other in zip(old, new, strict=False)):
+        yield "fault: those of the run stay in their order, others come after them; let one end by rate or probability = 0"
+        return
+    for place, table in enumerate(new):
+        fault = table.make()
+        if place < len(old) and old[place] == table:
+            continue
+        if isinstance(fault, Preemption):
+            yield f"fault.{table.label}: when workers are preempted is drawn at the start; run a study of its own"
+        elif isinstance(fault, PROCESS_FAULTS) and fault.at is not None and point.time is not None and fault.at < point.time:
+            yield f'fault.{table.label}.at={fault.at:g}: lies before the fork at {point}; give a later time, or "{HERE}"'
+        elif isinstance(fault, PROCESS_FAULTS) and fault.event is not None and fault.event <= (point.event or 0):
+            yield f"fault.{table.label}.event={fault.event}: lies before the fork at {point}; give a later one"
+
+
+def _budget(before: Study, after: Study, point: ForkPoint) -> Iterator[str]:
+    old, new = before.budget, after.budget
+    if new.time is not None and point.time is not None and new.time <= point.time:
+        yield f"budget.time={new.time:g}: lies before the fork at {point}; give a later time"
+    if old.evaluations is None and new.evaluations is not None:
+        yield "budget.evaluations: they have not been counted before the fork; give budget.time or budget.iterations"
+    if old.iterations != new.iterations:
+        for table in before.algorithm:
+            if why := why_not_extended(table):
+                yield f"budget.iterations: {why}"
+
+
+def check_run(old: Run, new: Run) -> None:
+    """Let a run pass whose algorithm begins alike with other settings; ForkError where what it began with was made of them."""
+    problem = replace(new.task.problem, iterations=old.task.problem.iterations)  # which does not use it, or is refused
+    if old.task.algorithm == new.task.algorithm and old.task.problem == problem:
+        return
+    if _beginnings(old.task.algorithm, old.task.problem, old) != _beginnings(new.task.algorithm, problem, new):
+        words = f"algorithm.{new.key.algorithm}: what agents begin with, or how messages look, is made of that setting"
+        raise ForkError(f"--set {words}; run a study of its own with the other value")
+
+
+def _beginnings(algorithm: Any, problem: Problem, run: Run) -> list[Any]:
+    """Give what an algorithm makes before anything has happened, and what it declares."""
+    agent = problem.targets[0]
+    own = algorithm.agent_init(replace(problem, agent=agent), run.task.streams.of(agent).at(0))
+    private = algorithm.mechanism(problem) if isinstance(algorithm, Private) else None
+    declared = [algorithm.upload(problem), algorithm.download(problem), algorithm.queries, private, algorithm.sends(0)]
+    return [pack(own), pack(algorithm.server_init(problem)), getattr(algorithm, "hides", None), *declared]

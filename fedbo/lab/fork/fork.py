@@ -1,0 +1,248 @@
+"""The fork of a finished run: it goes on from one point on the same draws, with something changed, beside what it was."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
+from fedbo.actors.storage.sealed import seal, unseal
+from fedbo.analysis.grouping import by_run
+from fedbo.analysis.manifest import FORK, MANIFEST, STUDY, check_tables, copy_among_parts, read_manifest, write_manifest
+from fedbo.coordinator.errors import ForkError
+from fedbo.coordinator.runtime.actor import Coordinator, Run
+from fedbo.execution.directory import (
+    check_versions,
+    differing_code,
+    discard_parts,
+    gather,
+    new_directory,
+    new_manifest,
+    unfinished,
+)
+from fedbo.execution.earlier import recall_evaluations
+from fedbo.execution.jobs import keep_histories, learnings, runs
+from fedbo.execution.progress import Progress
+from fedbo.execution.runner import RunError, carry_out, resume_study
+from fedbo.lab.fork.changes import branch_study, check_run
+from fedbo.lab.fork.result import BEGUN, BRANCH, ORIGINAL, TRUNK, Fork, has_begun
+from fedbo.lab.fork.trunk import ForkPoint, begin_branch, grow_trunk
+from fedbo.settings.shown import quoted
+from fedbo.study.lock import locked
+from fedbo.study.paths import DirectoryError
+from fedbo.study.study import Study, load_study
+
+_MOST = 200  # branches of a fork
+
+
+def fork_run(
+    directory: Path,
+    points: Sequence[ForkPoint],
+    overrides: Sequence[str] = (),
+    out: Path | None = None,
+    progress: Progress | None = None,
+    trust: bool = False,
+) -> Fork:
+    """Fork a finished run at each of some points, in ascending order, into a new directory; without `out` under `runs/`.
+
+    The trunk is carried out again, with what was evaluated looked up. Where `out` holds this very fork and it has not ended, it
+    goes on. DirectoryError where there is no such run, StudyError where something is changed that has been used before,
+    ForkError where a run has ended by then; RunError as `run_study`.
+    """
+    before = _whole_study(directory, trust)
+    for point in points:
+        branch_study(before, directory / STUDY, overrides, point, trust)
+    asked = {"run": str(directory.resolve()), "at": [[*point] for point in points], "changes": list(overrides)}
+    if out is not None and has_begun(out):
+        if unseal(out / BEGUN) | asked != unseal(out / BEGUN):
+            raise DirectoryError(
+                f"'{out}': holds another fork, which has not ended; go on with that: fedbo resume {quoted(out)}"
+            )
+        return resume_fork(out, progress, trust)
+    place = new_directory(_named_fork(before), out)
+    with _whole(place):
+        with locked(place):
+            atomic.write_text(place / BEGUN, seal(asked, indent=2))
+        return resume_fork(place, progress, trust)
+
+
+def resume_fork(place: Path, progress: Progress | None = None, trust: bool = True) -> Fork:
+    """Go on with a fork that was killed or interrupted: its branches that have ended stay, the others are resumed or begun."""
+    with locked(place), _named(place):
+        asked, original = unseal(place / BEGUN), place / ORIGINAL
+        if not original.exists():
+            _copy(Path(asked["run"]), original)
+        before, points = _whole_study(original, trust), [ForkPoint(*each) for each in asked["at"]]
+        trunk = _Trunk(original, place / TRUNK, before)
+        for number, point in enumerate(points, 1):
+            branch = place / f"{BRANCH}-{number:04d}"
+            study = branch_study(before, original / STUDY, asked["changes"], point, trust)
+            if unfinished(branch):
+                resume_study(branch, (), progress, trust=trust)
+            elif not (branch / MANIFEST).exists():
+                trunk.grow(point)
+                _carry_out(branch, trunk, study, asked["changes"], progress)
+        trunk.grow(points[-1])
+        trunk.end()
+        noted = {"run": asked["run"], "at": [str(point) for point in points], "changes": asked["changes"]}
+        atomic.write_text(place / FORK, seal(noted, indent=2))
+        (place / BEGUN).unlink()
+    return Fork.open(place)
+
+
+def _named_fork(study: Study) -> Study:
+    """Give a study the name by which the directory of its fork is told from that of its run."""
+    return study.model_copy(update={"study": study.study.model_copy(update={"name": f"{study.study.name}-fork"})})
+
+
+def _carry_out(branch: Path, trunk: _Trunk, study: Study, changes: Sequence[str], progress: Progress | None) -> None:
+    """Let a branch begin where the trunk stands, and carry it out; before its manifest is there, it has not begun."""
+    shutil.rmtree(branch, ignore_errors=True)
+    times = trunk.begin(branch, study)
+    manifest = new_manifest(study) | {"forked": {"study_sha256": trunk.study.digest(), "at": times, "changes": list(changes)}}
+    atomic.write_text(branch / STUDY, study.to_toml())
+    write_manifest(branch, manifest)
+    copy_among_parts(branch)
+    with locked(branch):
+        carry_out(study, branch, manifest, progress, ())
+
+
+@contextmanager
+def _named(place: Path) -> Iterator[None]:
+    """Let what cuts a fork short name the fork, which goes on, and not one of its branches."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(place) from None
+    except RunError as error:
+        raise RunError(str(error), place) from error.__cause__
+
+
+@contextmanager
+def _whole(place: Path) -> Iterator[None]:
+    """Leave nothing behind of a fork that is refused."""
+    try:
+        yield
+    except (ForkError, ValueError):
+        for path in place.iterdir():
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        place.rmdir()
+        raise
+
+
+def points_of(directory: Path, at: str | None, every: float | None) -> list[ForkPoint]:
+    """Read where a run is forked: at one time or after `event:N`, or at every multiple of a time; ForkError."""
+    if (at is None) == (every is None):
+        raise ForkError("--at: give a time such as 12.5 or event:500, or --every a time, and not both")
+    if every is not None:
+        ends = [_last(events) for _, events in by_run(read_table(_run_table(directory), columns=[*RunKey._fields, "time"]))]
+        if not 0 < every < min(ends):
+            raise ForkError(f"--every {every:g}: must be above 0 and below {min(ends):g}, when the first of the runs ended")
+        if min(ends) / every > _MOST:
+            raise ForkError(f"--every {every:g}: makes more than {_MOST} branches; give at least {min(ends) / _MOST:.3g}")
+        return [ForkPoint(time=every * number) for number in range(1, math.ceil(min(ends) / every))]
+    kind, _, number = str(at).rpartition(":")
+    try:
+        point = ForkPoint(event=int(number)) if kind == "event" else ForkPoint(time=float(str(at)))
+    except ValueError:
+        raise ForkError(f"--at {at}: must be a time such as 12.5, or event:500") from None
+    given = point.event if point.time is None else point.time
+    if given is None or not 0 < given < math.inf:
+        raise ForkError(f"--at {at}: must be above 0 and finite")
+    return [point]
+
+
+def _run_table(directory: Path) -> Path:
+    read_manifest(directory)
+    return directory / "events.parquet"
+
+
+def _last(events: Any) -> float:
+    return float(max(events["time"].to_pylist()))
+
+
+def _whole_study(directory: Path, trust: bool) -> Study:
+    """Load the study of a run that can be forked; DirectoryError with the remedy for any other."""
+    manifest = read_manifest(directory)
+    if manifest["status"] != "complete":
+        raise DirectoryError(f"'{directory}': has not ended; let it end before it is forked: fedbo resume {quoted(directory)}")
+    if "forked" in manifest:
+        raise DirectoryError(f"'{directory}': is a branch of another run, which its study alone does not give; fork that run")
+    check_tables(directory, manifest)
+    check_versions(directory, manifest)
+    study = load_study(directory / STUDY, trust=trust, derived=True)
+    if differ := differing_code(manifest, study):
+        raise DirectoryError(f"'{directory}': {', '.join(differ)} changed after the run; put it back, or run the study anew")
+    if study.timing.clock == "wall":
+        raise DirectoryError(f"'{directory}': was run in real time, which does not happen again; fork a run in virtual time")
+    if study.privacy.secure_noise:
+        raise DirectoryError(f"'{directory}': the key of its secure noise is gone; fork a run without secure_noise")
+    return study
+
+
+def _copy(directory: Path, to: Path) -> None:
+    """Copy the tables of a run, its study and its manifest, whole or not at all."""
+    draft = to.with_name(f".{to.name}.part")
+    shutil.rmtree(draft, ignore_errors=True)
+    for path in (directory / STUDY, directory / MANIFEST, *directory.glob("*.parquet")):
+        atomic.copy(path, draft / path.name)
+    atomic.rename(draft, to)
+
+
+class _Trunk:
+    """The trunk of a fork: the runs of a study up to a point, in this process."""
+
+    def __init__(self, directory: Path, place: Path, study: Study) -> None:
+        self.directory, self.study = place, study
+        self._parts = place / "parts"
+        shutil.rmtree(place, ignore_errors=True)  # which a kill may have left
+        atomic.make_folder(self._parts)
+        atomic.write_text(place / STUDY, study.to_toml())
+        self._manifest = new_manifest(study)
+        for job in learnings(study, self._parts):
+            Coordinator().learn(job)
+        self._runs = runs(study, self._parts)
+        observed = read_table(directory / "observations.parquet", OBSERVATIONS)
+        for run in self._runs:
+            recall_evaluations(observed, run)
+        self._at: ForkPoint | None = None
+        self._times: dict[str, float] = {}
+
+    def grow(self, point: ForkPoint) -> None:
+        """Carry all runs out up to a point; ForkError where one has ended before."""
+        if point == self._at:
+            return
+        for run in self._runs:
+            time = grow_trunk(run, point)
+            if time is None:
+                words = f"'{run.key.algorithm}', replicate {run.key.replicate}, has ended before; give an earlier one"
+                raise ForkError(f"--at {point}: the run of {words}")
+            self._times[_name(run)] = time
+        self._at = point
+
+    def begin(self, branch: Path, study: Study) -> dict[str, float]:
+        """Let a branch begin where the trunk stands; give the times of its runs."""
+        atomic.make_folder(branch)
+        atomic.copy_folder(self._parts, branch / "parts")
+        keep_histories(self.study, study, branch / "parts")
+        for old, new in zip(self._runs, runs(study, branch / "parts"), strict=True):
+            check_run(old, new)
+            begin_branch(old, new, self._times[_name(old)])
+        return dict(self._times)
+
+    def end(self) -> None:
+        """Gather the tables of the trunk, as far as it has grown."""
+        files = gather(self.study, self.directory, [run.key for run in self._runs])
+        ended = {"status": "complete", "error": None, "files": files}
+        noted = {"forked": {"at": self._times}, "complete_runs": list[Any]()}
+        write_manifest(self.directory, {**self._manifest, **ended, **noted})
+        discard_parts(self.directory)
+
+
+def _name(run: Run) -> str:
+    return f"{run.key.cell}/{run.key.algorithm}/{run.key.replicate}"

@@ -1,0 +1,145 @@
+"""The results of a fork: the run as it was, its branches, and their effects, paired by replicate."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from fedbo.actors.storage.rows import RunKey
+from fedbo.actors.storage.sealed import unseal
+from fedbo.analysis.compare import first_place
+from fedbo.analysis.curves import Array, IncumbentTrace, mean_and_error, replicate_means
+from fedbo.analysis.disruptions import disruptions
+from fedbo.analysis.grouping import by_cell_and_algorithm, by_run, column_of
+from fedbo.analysis.manifest import FORK
+from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.summary import Difference, Estimate, difference, final_estimate, paired
+from fedbo.settings.shown import quoted
+
+BEST = "best"
+COSTS = {
+    "end": "end of the run",
+    "level": "time to the level both reach",
+    "waiting": "waiting of an agent",
+    "bytes": "bytes transmitted",
+    "evaluations": "evaluations",
+    "epsilon": "epsilon",
+}
+BEGUN, ORIGINAL, TRUNK, BRANCH = "begun.json", "original", "trunk", "branch"
+
+
+@dataclass(frozen=True, slots=True)
+class ForkEffect:
+    """The effect of a change at one point on one algorithm in one cell, on one `fact` of a whole run.
+
+    That is "best", the mean best native value over targets in the end, or a cost (see `COSTS`). `difference` is that of the
+    branch to the run as it was, with its 95 % interval over replicates; None with a single one.
+    """
+
+    cell: int
+    algorithm: str
+    at: str
+    fact: str
+    original: Estimate
+    changed: Estimate
+    difference: Difference | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A fork: its directory, the run as it was, and a branch for each of the points `at`; `changes` are dotted.key=value."""
+
+    directory: Path
+    original: Result
+    branches: Sequence[Result]
+    at: Sequence[str]
+    changes: Sequence[str]
+
+    @classmethod
+    def open(cls, directory: str | Path, trust: bool = False) -> Fork:
+        """Read a fork that has ended; ResultError when it has not."""
+        folder = Path(directory)
+        if has_begun(folder):
+            raise ResultError(
+                f"'{directory}': holds a fork that has not ended; go on with it: fedbo resume {quoted(directory)}"
+            )
+        if not is_fork(folder):
+            raise ResultError(f"'{directory}': holds no fork that has ended; give the directory that fedbo fork printed")
+        noted: Mapping[str, Any] = unseal(folder / FORK)
+        places = [folder / f"{BRANCH}-{number:04d}" for number in range(1, 1 + len(noted["at"]))]
+        branches = [Result.open(place, trust) for place in places]
+        return cls(folder, Result.open(folder / ORIGINAL, trust), branches, noted["at"], noted["changes"])
+
+    def effects(self) -> list[ForkEffect]:
+        """Compare each branch with the run as it was, on the same replicates: a row for each fact and algorithm."""
+        found, before = list[ForkEffect](), by_cell_and_algorithm(self.original.traces)
+        spent = _run_costs(self.original)
+        for at, branch in zip(self.at, self.branches, strict=True):
+            costs = _run_costs(branch)
+            for (cell, label), mine in by_cell_and_algorithm(branch.traces).items():
+                metric, other = branch.metric(cell), before[cell, label]
+                ends = final_estimate(other, metric), final_estimate(mine, metric)
+                found.append(ForkEffect(cell, label, at, BEST, *ends, difference(mine, other, metric)))
+                pairs = [
+                    (spent[key] | {"level": early}, costs[key] | {"level": late})
+                    for key in costs
+                    if key[:2] == (cell, label) and key in spent
+                    for early, late in [_times_to_common_level(other, mine, key.replicate)]
+                ]
+                found += [
+                    ForkEffect(cell, label, at, fact, *_compared(np.array([(was[fact], now[fact]) for was, now in pairs])))
+                    for fact in COSTS
+                    if any(fact in now for _, now in pairs)
+                ]
+        return found
+
+
+def _run_costs(result: Result) -> dict[RunKey, dict[str, float]]:
+    """Return what each run took and spent, by `COSTS`; epsilon is that at the smallest delta."""
+    evaluated, costs = dict(by_run(result.observations)), dict[RunKey, dict[str, float]]()
+    for key, events in by_run(result.events):
+        rows = evaluated.get(key, result.observations.slice(0, 0))
+        rows = rows.filter(pc.not_equal(rows["phase"], "history"))
+        (lived,) = disruptions(rows, events)
+        costs[key] = {
+            "end": float(column_of(rows, "finished").max(initial=0.0)),
+            "waiting": lived.waiting + lived.queueing,
+            "bytes": lived.bytes_up + lived.bytes_down,
+            "evaluations": float(len(rows)),
+        }
+    for key, ledger in by_run(result.privacy):
+        last = ledger.slice(len(ledger) - 1).to_pylist()[0]
+        costs[key]["epsilon"] = last["epsilon"][int(np.argmin(last["deltas"]))]
+    return costs
+
+
+def _times_to_common_level(
+    one: Sequence[IncumbentTrace], other: Sequence[IncumbentTrace], replicate: int
+) -> tuple[float, float]:
+    """Return when each first had the worse of both values in the end."""
+    ends = [float(replicate_means(found, "time", np.array([np.inf]))[replicate][0]) for found in (one, other)]
+    first, second = (first_place(found, replicate, min(ends)) for found in (one, other))
+    return first, second
+
+
+def _compared(values: Array) -> tuple[Estimate, Estimate, Difference | None]:
+    """Compare `values (r, 2)` of a fact, as it was and in the branch."""
+    mean, error = mean_and_error(values)
+    was, now = (Estimate(float(m), float(e) if len(values) > 1 else None) for m, e in zip(mean, error, strict=True))
+    return was, now, paired(values[:, 1] - values[:, 0])
+
+
+def is_fork(directory: Path) -> bool:
+    """Say whether a directory holds a fork that has ended."""
+    return os.path.isfile(directory / FORK)  # False too where the name is too long for one
+
+
+def has_begun(directory: Path) -> bool:
+    """Say whether a directory holds a fork that has begun and not ended."""
+    return os.path.isfile(directory / BEGUN) and not is_fork(directory)

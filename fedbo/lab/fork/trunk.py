@@ -1,0 +1,91 @@
+"""The fork of a run in virtual time: its trunk up to a point, and the snapshot from which a branch of it goes on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+from fedbo.actors.host_storage import HostConfig
+from fedbo.actors.hosts import InlineHosts
+from fedbo.actors.storage.run_folder import RunFolder
+from fedbo.coordinator.core import Core
+from fedbo.coordinator.runtime.actor import Run
+from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
+from fedbo.coordinator.runtime.event_log import EventLog
+from fedbo.coordinator.runtime.event_queue import EventQueue
+from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
+from fedbo.lab.fork.switching import switch
+
+
+class ForkPoint(NamedTuple):
+    """The point at which runs are forked: a time, before whatever happens then, or after so many events of each run."""
+
+    time: float | None = None
+    event: int | None = None
+
+    def __str__(self) -> str:
+        return f"event:{self.event}" if self.time is None else f"{self.time:g}"
+
+
+class _Reached(Exception):
+    """The trunk has come to its point."""
+
+
+def grow_trunk(run: Run, point: ForkPoint) -> float | None:
+    """Carry a run out up to a point, from where it stands, and leave a snapshot; give the time, None if it ended before."""
+
+    def look(events: int) -> None:
+        if events == point.event:
+            raise _Reached
+
+    snapshots, parts = _opened(run)
+    until = run.until if point.time is None else min(run.until, math.nextafter(point.time, -math.inf))
+    reached = False
+    if parts.queue.events == point.event:
+        reached = True
+    else:
+        try:
+            run_virtual(parts.core, parts.hosts, RunHooks(parts.event_log.extend, keep=look), parts.queue, until)
+        except _Reached:
+            reached = True
+    ended = parts.core.state.progress.is_enough or (parts.core.is_over and parts.queue.quiet) or not _goes_on(parts, run.until)
+    snapshots.finish(parts, ended=False)
+    if ended or not (reached or point.time is not None):
+        return None
+    return parts.queue.time if point.time is None else point.time
+
+
+def _goes_on(parts: RunParts, until: float) -> bool:
+    due = parts.queue.next_time()
+    return due is not None and due <= until and (bool(parts.queue.waiting) or parts.core.will_recover())
+
+
+def begin_branch(trunk: Run, branch: Run, now: float) -> None:
+    """Let a copy of the trunk, which lies where the branch is to write, go on under the rules of the branch; ForkError.
+
+    What agents have begun to work on was decided under the old rules, and stays.
+    """
+    snapshots, (before, _, _, hosts) = opened = _opened(replace(trunk, folder=branch.folder))
+    assert isinstance(hosts, InlineHosts)
+    for order in before.orders():
+        hosts.host.agents[order.agent].settle(order)
+        step = before.state.agents[order.agent].current
+        assert step is not None
+        step.order = order._replace(restore="")
+    snapshots.finish(opened[1], ended=False)
+    snapshots, parts = _opened(branch)
+    switch(before, parts.core, parts.hosts, parts.queue, now)
+    snapshots.finish(parts, ended=False)
+
+
+def _opened(run: Run) -> tuple[Snapshotter, RunParts]:
+    """Open a run where it stands, in this process; rows that a crash could still touch stay with their agents."""
+    snapshots = Snapshotter(RunFolder.of(run.folder, run.key), math.inf, None)
+    core, event_log, queue = Core(run.task, run.exchange, run.environment, run.budget), EventLog(snapshots.home), EventQueue()
+    snapshot = snapshots.load_latest()
+    if snapshot is not None:
+        core.state, event_log.count, event_log.moments = snapshot.state, snapshot.lines, snapshot.moments
+        queue.become(snapshot.queue)
+    config = HostConfig(snapshots.home, lossy=True, latest=snapshots.latest)
+    return snapshots, RunParts(core, queue, event_log, InlineHosts(run.task, range(run.task.problem.n_agents), config))

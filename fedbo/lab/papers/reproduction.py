@@ -1,0 +1,238 @@
+"""The reproduction of a paper: its studies are run one after another, unless their results are there already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from fedbo.execution.again import has_ended, run_again
+from fedbo.execution.progress import Progress
+from fedbo.execution.requirements import ABSENT, require_objective
+from fedbo.execution.runner import RunError
+from fedbo.lab.papers.decision_time import Times, is_measured, measure
+from fedbo.lab.papers.manifest import FigureTable, Manifest, chosen, load_manifest, suits
+from fedbo.lab.papers.plot import draw_paper
+from fedbo.lab.papers.statements import (
+    AlgorithmRow,
+    FigureData,
+    PublishedComparison,
+    StatementResult,
+    algorithm_rows,
+    compare_published,
+    judge,
+)
+from fedbo.objectives.datasets.data import DataMissing
+from fedbo.study.document import StudyError
+from fedbo.study.paths import make_folder, usable
+from fedbo.study.study import Study, load_study
+
+_PATH = re.compile(r"(?<![\w.])/(?:[^\s/'\"]+/)+")
+
+
+@dataclass(frozen=True, slots=True)
+class ReproductionRequest:
+    """A request to reproduce a paper: its manifest, which figures, in which size, into which directory, by how many workers."""
+
+    paper: Path
+    out: Path
+    quick: bool = False
+    only: Sequence[str] = ()
+    workers: int | None = None
+
+    @property
+    def hosting(self) -> list[str]:
+        """Give the overrides of a study's hosting."""
+        return [] if self.workers is None else [f"hosting.workers={self.workers}"]
+
+
+@dataclass(frozen=True, slots=True)
+class FigureOutcome:
+    """The outcome of a figure: `image` is its file, `folder` where its results are; `missing` says why it was left out."""
+
+    figure: FigureTable
+    missing: str = ""
+    data: FigureData | None = None
+    image: Path | None = None
+    folder: str = ""
+    failed: bool = False
+    algorithms: Sequence[AlgorithmRow] = ()
+    published: Sequence[PublishedComparison] = ()
+    statements: Sequence[StatementResult] = ()
+
+
+@dataclass(slots=True)
+class Reproduction:
+    """A paper's figures so far; `pending` are those that have not been processed yet."""
+
+    request: ReproductionRequest
+    manifest: Manifest
+    outcomes: list[FigureOutcome] = field(default_factory=list)
+    pending: list[FigureTable] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _FigurePlan:
+    """A figure with its study in the requested size and in full, or why there is none."""
+
+    figure: FigureTable
+    study: Study | None = None
+    full: Study | None = None
+    missing: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name its study's directory: two sizes of one study, or two versions of it, have two."""
+        assert self.study is not None
+        return f"{Path(self.figure.study).stem}-{self.study.digest()[:8]}"
+
+
+def reproduce(
+    request: ReproductionRequest, notify: Callable[[str], None], progress: Callable[[], Progress | None]
+) -> Iterator[Reproduction]:
+    """Run what is missing, draw every figure, and say what holds; gives what there is so far after each figure.
+
+    A study that has ended is not run again, one that was interrupted is resumed. Figures that are not asked for are shown too
+    if their runs are there. StudyError, before anything runs, where the manifest or a study is wrong. A figure whose data are
+    missing, or whose study fails, is left out, with the reason.
+    """
+    manifest = load_manifest(request.paper)
+    with usable(request.out, "no folder can be made there"):
+        request.out.exists()
+    asked = chosen(manifest, request.only, request.paper)
+    plans = _plans(request, asked)
+    others = [one for figure in manifest.figure if figure not in asked if (one := _there(request, figure)) is not None]
+    done = [one.figure for one in others]
+    made = Reproduction(request, manifest, others, [figure for figure in manifest.figure if figure not in done])
+    for folder in ("studies", "figures", "times"):
+        make_folder(request.out / folder)
+    for number, plan in enumerate(plans, 1):
+        notify(f"{plan.figure.id} ({number} of {len(plans)}): {plan.figure.title}")
+        made.outcomes.append(_outcome(request, plan, notify, progress))
+        made.outcomes.sort(key=lambda one: manifest.figure.index(one.figure))
+        made.pending.remove(plan.figure)
+        _judge(made)
+        yield made
+
+
+def _there(request: ReproductionRequest, figure: FigureTable) -> FigureOutcome | None:
+    """Give the outcome of a figure for which nothing need be run or measured; None where something would have to be."""
+    try:
+        (plan,) = _plans(request, [figure])
+    except StudyError:
+        return None
+    return _outcome(request, plan, lambda line: None, lambda: None) if _complete(request, plan) else None
+
+
+def _plans(request: ReproductionRequest, figures: Sequence[FigureTable]) -> list[_FigurePlan]:
+    """Load every study; StudyError with all that is wrong in any of them."""
+    plans, faults, known = list[_FigurePlan](), list[str](), dict[str, str]()
+    for figure in figures:
+        path = request.paper.parent / figure.study
+        try:
+            full = load_study(path, request.hosting, trust=True)
+            study = load_study(path, [*figure.quick, *request.hosting], trust=True) if request.quick else full
+        except ABSENT as error:
+            plans.append(_FigurePlan(figure, missing=_lacking(error)))
+            continue
+        except StudyError as error:
+            place = f"{request.paper}: figure {figure.id}, quick"
+            faults += [re.sub("^--set", place, line) for line in str(error).splitlines()]
+            continue
+        faults += suits(figure, study, request.paper)
+        plan = _FigurePlan(figure, study, full)
+        about = str(study.objective.model_dump(mode="json"))
+        if about not in known and not _complete(request, plan):
+            known[about] = _no_data(study)
+        plans.append(replace(plan, missing="" if _complete(request, plan) else known[about]))
+    if faults:
+        raise StudyError("\n".join(dict.fromkeys(faults)))
+    return plans
+
+
+def _complete(request: ReproductionRequest, plan: _FigurePlan) -> bool:
+    """Say whether all runs and decision times of a figure are there."""
+    if plan.study is None:
+        return False
+    runs = plan.figure.kind == "decision_time" or has_ended(request.out / "studies" / plan.name, plan.study)
+    timed = plan.figure.timed or plan.figure.kind == "decision_time"
+    return runs and (not timed or is_measured(plan.study, request.out / "times" / f"{plan.name}.json"))
+
+
+def _no_data(study: Study) -> str:
+    """Build one objective of each cell, and say what data set it lacks; empty when nothing is missing."""
+    try:
+        for cell in study.cells():
+            require_objective(cell.study)
+    except ABSENT as error:
+        return _lacking(error)
+    return ""
+
+
+def _lacking(error: Exception) -> str:
+    """Say in short what is not there; where it would be looked for is this machine's affair."""
+    if isinstance(error, DataMissing):
+        return f"{str(error).split('. ')[0]}; fedbo data list says what is looked for, and where"
+    return without_folders(str(error))
+
+
+def without_folders(text: str) -> str:
+    """Take the folders of this machine out of a text, and leave the names of the files."""
+    return _PATH.sub("…/", text)
+
+
+def _outcome(
+    request: ReproductionRequest, plan: _FigurePlan, notify: Callable[[str], None], progress: Callable[[], Progress | None]
+) -> FigureOutcome:
+    if plan.study is None or plan.full is None or plan.missing:
+        notify(f"  left out: {plan.missing}")
+        return FigureOutcome(plan.figure, plan.missing)
+    name, data = plan.name, FigureData(plan.figure, plan.study, plan.full)
+    try:
+        if plan.figure.kind != "decision_time":
+            data = replace(data, result=run_again(plan.study, request.out / "studies" / name, request.hosting, progress()))
+    except RunError as error:
+        reason = f"its study failed: {without_folders(str(error))}"
+        notify(f"  left out: {reason}; what was done is in {error.directory}")
+        return FigureOutcome(plan.figure, reason, folder=f"studies/{name}", failed=True)
+    if plan.figure.kind == "decision_time" or plan.figure.timed:
+        file = request.out / "times" / f"{name}.json"
+        data = replace(data, times=_measured(plan.study, file, notify))
+    image = draw_paper(data, request.out / "figures" / f"{plan.figure.id}.png")
+    where = "times" if data.result is None else f"studies/{name}"
+    return FigureOutcome(plan.figure, "", data, image, where, False, algorithm_rows(data), compare_published(data))
+
+
+def _measured(study: Study, file: Path, notify: Callable[[str], None]) -> Times:
+    steps: set[int] = set()
+
+    def tell(done: int, total: int) -> None:
+        tenth = 10 * done // total
+        if tenth not in steps and tenth:
+            steps.add(tenth)
+            notify(f"  decision times: {done} of {total}")
+
+    return measure(study, file, tell)
+
+
+def _judge(made: Reproduction) -> None:
+    """Judge all statements anew: some are about figures that come later in the manifest."""
+    there: Mapping[str, FigureData] = {one.figure.id: one.data for one in made.outcomes if one.data is not None}
+    made.outcomes = [
+        one if one.data is None else replace(one, statements=[judge(test, one.data, there) for test in one.figure.test])
+        for one in made.outcomes
+    ]
+
+
+def seconds_of(outcome: FigureOutcome) -> float:
+    """Give how long the runs of a figure took, in real seconds, or the decisions that were timed."""
+    data = outcome.data
+    if data is None:
+        return 0.0
+    if data.result is not None:
+        return float(data.result.manifest.get("seconds", 0.0))
+    assert data.times is not None
+    return float(sum(np.sum(array) for of_cell in data.times.seconds.values() for array in of_cell.values()))

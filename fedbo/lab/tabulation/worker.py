@@ -1,0 +1,236 @@
+"""The worker of a tabulation: one process that evaluates chunks of an agent's points and writes them as parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from fedbo.actors.evaluation.evaluator import evaluate
+from fedbo.actors.evaluation.failures import failure_text
+from fedbo.actors.storage.rows import write_table
+from fedbo.actors.threads import blas_threads
+from fedbo.algorithms.streams import Streams
+from fedbo.analysis.grouping import starts
+from fedbo.lab.tabulation.design import BLOCK, DesignHistory, sobol, step
+from fedbo.objectives.base import Array, Federation, Objective, cost_of, fidelity_of, reports_costs
+from fedbo.objectives.space import from_unit
+from fedbo.objectives.tables.surfaces import Process
+from fedbo.objectives.tables.table import COST, CURVE, DESIGN, POINTS, POINTS_FILE, levels, read_rows
+from fedbo.objectives.tabulated import fitted, fitted_cost, left_out, mean, nearest, places, values
+from fedbo.settings.exits import ends_process
+from fedbo.settings.trust import admit
+from fedbo.study.paths import DirectoryError
+
+_KEY = ("agent", "origin", "index")
+_SECONDS = 10.0  # of work at most between two parts: what a kill can lose
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """The plan that all processes of a tabulation share: its folder, the federation, and the key of its streams.
+
+    `code` are the places of Python code that its processes may import.
+    """
+
+    folder: Path
+    federation: Federation
+    seed: int
+    replicate: int
+    code: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> Path:
+        """Give the folder of the parts."""
+        return self.folder / "parts"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Give the columns of the table: those of costs and curves only where the federation has them."""
+        costs = [COST] if reports_costs(self.federation) else []
+        return pa.schema([*POINTS, *costs, *([CURVE] if fidelity_of(self.federation) else [])])
+
+
+class TableJob(NamedTuple):
+    """A job: evaluations `first` to before `stop` of an agent's design or refinement, or the fit of its surface."""
+
+    kind: Literal["design", "refine", "fit"]
+    agent: int
+    first: int = 0
+    stop: int = 0
+
+
+class JobResult(NamedTuple):
+    """The result of a job: the number of evaluations, the best value among them, or the fitted surface."""
+
+    agent: int
+    made: int
+    best: float | None = None
+    surface: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """An evaluation of a table: what its columns hold."""
+
+    agent: int
+    origin: str
+    index: int
+    x: list[float]
+    u: list[float]
+    value: float
+    error: str | None
+    cost: float | None = None
+    curve: list[float] | None = None
+
+
+class Tabulator:
+    """Evaluates objectives of a federation; the result of a job depends on nothing but the job and what is in the folder."""
+
+    def __init__(self, plan: TablePlan) -> None:
+        blas_threads().limit(limits=1)
+        admit(plan.code)
+        self._plan, self._stopped = plan, False
+        self._dim = len(plan.federation.parameters)
+        self._built: tuple[int, Objective] | None = None
+        self._design = np.empty((0, self._dim))
+        axis = fidelity_of(plan.federation)
+        self._costly, self._levels = reports_costs(plan.federation), () if axis is None else levels(axis)
+
+    def stop(self) -> None:
+        """End the present job after its present evaluation; it may be called from another thread."""
+        self._stopped = True
+
+    def work(self, job: TableJob, stopped: Callable[[], bool] | None = None) -> JobResult:
+        """Carry a job out and write its parts; a table without an agent's points has no surface for that agent."""
+        if job.kind == "fit":
+            return JobResult(job.agent, 0, surface=_surface(self._plan, job.agent))
+        count, best = 0, None
+        for rows in self._parts(job, stopped or (lambda: self._stopped)):
+            first, last = rows[0].index, rows[-1].index
+            name = f"agent-{job.agent:05d}-{job.kind}-{first:08d}-{last + 1:08d}.parquet"
+            write_table(_table(rows, self._plan.schema), self._plan.parts / name)
+            count += len(rows)
+            best = max([*(row.value for row in rows if row.error is None), *([] if best is None else [best])], default=None)
+        return JobResult(job.agent, count, best)
+
+    def _parts(self, job: TableJob, stopped: Callable[[], bool]) -> Iterator[list[TableRow]]:
+        """Give the job's rows, as many at a time as took some seconds."""
+        rows, made, began = list[TableRow](), list[TableRow](), time.monotonic()
+        for index, u in self._points(job, made):
+            rows.append(self._row(job, index, u))
+            made.append(rows[-1])
+            ending = stopped()
+            if ending or time.monotonic() - began > _SECONDS:
+                yield rows
+                rows, began = [], time.monotonic()
+            if ending:
+                return
+        if rows:
+            yield rows
+
+    def _points(self, job: TableJob, made: Sequence[TableRow]) -> Iterator[tuple[int, Array]]:
+        """Give the job's points by number; those of a refinement as the rows `made` meanwhile suggest them."""
+        if job.kind == DESIGN:
+            if len(self._design) < job.stop:
+                self._design = sobol(self._plan.seed, self._dim, job.stop)
+            yield from ((index, self._design[index]) for index in range(job.first, job.stop))
+            return
+        before = rows_of(self._plan.folder, job.agent)
+        early = (before["origin"].to_numpy() == DESIGN) | (before["index"].to_numpy() < job.first)
+        before = before.filter(pa.array(early))  # what comes later is found again
+        for index in range(job.first, job.stop):
+            if index == job.first or index % BLOCK == 0:
+                seen = _seen(before, made, index - index % BLOCK)
+            yield index, step(index, seen, self._streams(job, index))
+
+    def _streams(self, job: TableJob, index: int) -> Streams:
+        return Streams(self._plan.seed, self._plan.replicate, job.agent, index, f"tabulated {job.kind} ")
+
+    def _row(self, job: TableJob, index: int, u: Array) -> TableRow:
+        x = from_unit(self._plan.federation.parameters, u)
+        error: str | None = None
+        try:
+            curve, cost = self._evaluated(job, index, x)
+        except BaseException as failure:  # what goes wrong is a row of its own
+            if ends_process(failure):
+                raise
+            curve, cost, error = [float("nan")], None, failure_text(failure).splitlines()[0]
+        else:
+            if (wrong := next((value for value in curve if not np.isfinite(value)), None)) is not None:
+                error = f"the objective gave {wrong}, not a finite number"
+        value = float("nan") if error else curve[-1]
+        return TableRow(job.agent, job.kind, index, x.tolist(), u.tolist(), value, error, cost, None if error else curve[:-1])
+
+    def _evaluated(self, job: TableJob, index: int, x: Array) -> tuple[list[float], float | None]:
+        """Give the noise-free values at all levels of the fidelity axis, and the cost where it is reported."""
+        objective, streams = self._objective(job.agent), self._streams(job, index)
+        cost = cost_of(objective, x) if self._costly else None
+        curve = [evaluate(objective, x, streams, fidelity=level)[1] for level in self._levels[:-1]]
+        return [*curve, evaluate(objective, x, streams)[1]], cost
+
+    def _objective(self, agent: int) -> Objective:
+        """Build an agent's objective as a study with this seed and replicate builds it."""
+        if self._built is None or self._built[0] != agent:
+            streams = Streams(self._plan.seed, self._plan.replicate)
+            own = streams.of(agent).rng("objective")
+            self._built = agent, self._plan.federation.objective(agent, streams.shared("objective"), own)
+        return self._built[1]
+
+
+def rows_of(folder: Path, agent: int | None = None) -> pa.Table:
+    """Read all that a table has by now, of one agent or of all, each evaluation once, by agent, origin and number.
+
+    DirectoryError when a file is damaged.
+    """
+    pattern = "agent-*.parquet" if agent is None else f"agent-{agent:05d}-*.parquet"
+    paths = [path for path in [folder / POINTS_FILE] if path.exists()] + sorted((folder / "parts").glob(pattern))
+    tables = [_read(path, agent) for path in paths]
+    whole = pa.concat_tables([POINTS.empty_table(), *tables], promote_options="default").sort_by(
+        [(name, "ascending") for name in _KEY]
+    )
+    first = starts(*(whole[name].to_numpy() for name in _KEY))
+    return whole.filter(pa.array(first)).combine_chunks()
+
+
+def _read(path: Path, agent: int | None) -> pa.Table:
+    try:
+        table = read_rows(path.read_bytes())
+    except (pa.ArrowException, OSError) as error:
+        words = f"'{path}': is damaged ({str(error).splitlines()[0]}); delete it and give the command again"
+        raise DirectoryError(words) from None
+    return table if agent is None else table.filter(pa.array(table["agent"].to_numpy() == agent))
+
+
+def _table(rows: Sequence[TableRow], schema: pa.Schema) -> pa.Table:
+    columns = [pa.array([getattr(row, one.name) for row in rows], one.type) for one in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _seen(before: pa.Table, made: Sequence[TableRow], block: int) -> DesignHistory:
+    """Give what is known when the steps of a block are drawn: the design, and the refinement before the block."""
+    early = (before["origin"].to_numpy() == DESIGN) | (before["index"].to_numpy() < block)
+    u, value = places(before)[early], values(before)[early]
+    since = [row for row in made if row.index < block]
+    if since:
+        u = np.vstack([u, [row.u for row in since]])
+        value = np.append(value, [row.value for row in since])
+    return DesignHistory(u, value)
+
+
+def _surface(plan: TablePlan, agent: int) -> dict[str, Any] | None:
+    """Fit an agent's process, and find the errors of both surfaces at points that are left out."""
+    points = rows_of(plan.folder, agent)
+    points = points.filter(points["error"].is_null())
+    if not len(points):
+        return None
+    process = fitted(points)
+    through = Process(tuple(process["length_scales"]), process["noise"], process["mean"])
+    errors = {"nearest": left_out(points, nearest(points)), "gp": left_out(points, mean(points, through))}
+    costs = {"cost": fitted_cost(points)} if "cost" in points.column_names else {}
+    return costs | {"gp": process, "left_out": {name: error if np.isfinite(error) else None for name, error in errors.items()}}

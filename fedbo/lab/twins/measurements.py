@@ -1,0 +1,292 @@
+"""What a run or a log says of its world: durations, decisions, latencies, absences, crashes and losses."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.analysis.agent_states import event_intervals, state_intervals
+from fedbo.analysis.grouping import of_kinds
+from fedbo.analysis.queueing import placements
+from fedbo.settings.errors import FedboError
+
+if TYPE_CHECKING:
+    from fedbo.study.study import Study
+
+Array = npt.NDArray[np.float64]
+Row = dict[str, Any]
+Span = tuple[float, float]
+_SHORTEST = 1e-6  # units of time that a crash takes at least; a study takes none of 0
+
+
+class Immeasurable(FedboError, ValueError):
+    """A run or a log that does not say enough to fit a world to it."""
+
+
+@dataclass(slots=True)
+class Measurements:
+    """What was measured, of all replicates together.
+
+    - `durations` of evaluations, whose they are, and at which points of the unit cube; `failed` counts those without a value.
+    - `thoughts` are pairs of t_n and how long a decision took on which an agent had to wait, `reports` how long it took from an
+      evaluation's end to that of its step. `startups` are how long places stood empty where points are decided beforehand.
+    - `latencies` of messages and answers; `begins` are pairs of an agent and what its first step took beyond its evaluations.
+    - `absences` and `downtimes` are lengths; there were `departures` in the time `present`, and `crashes` in the time `alive`.
+      `lost_steps` are how long steps had been under way when their agents were found to be gone.
+    - `lost` of `sent` transmissions; at most `together` evaluations were under way at once.
+    - `cluster`, `resources` and `preemptions` are tables of the recorded study, and empty without a [cluster]. `queued` are the
+      times in its queue; `interrupted` counts evaluations without a duration, since a preemption cut it in parts.
+    """
+
+    durations: list[float] = field(default_factory=list)
+    agents: list[int] = field(default_factory=list)
+    points: list[list[float]] = field(default_factory=list)
+    failed: int = 0
+    thoughts: list[tuple[int, float]] = field(default_factory=list)
+    reports: list[float] = field(default_factory=list)
+    startups: list[float] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+    begins: list[tuple[int, float]] = field(default_factory=list)
+    absences: list[float] = field(default_factory=list)
+    departures: int = 0
+    present: float = 0.0
+    downtimes: list[float] = field(default_factory=list)
+    lost_steps: list[float] = field(default_factory=list)
+    crashes: int = 0
+    alive: float = 0.0
+    sent: int = 0
+    lost: int = 0
+    together: int = 0
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+    resources: Sequence[Mapping[str, float]] = ()
+    preemptions: Sequence[Mapping[str, Any]] = ()
+    queued: list[float] = field(default_factory=list)
+    interrupted: int = 0
+
+    def columns(self) -> tuple[Array, npt.NDArray[np.int64], Array]:
+        """Give durations, agents and points as arrays."""
+        count = len(self.durations)
+        points = np.array(self.points, dtype=np.float64).reshape(count, -1) if count else np.empty((0, 0))
+        return np.array(self.durations), np.array(self.agents, dtype=np.int64), points
+
+
+def measure_run(into: Measurements, observations: Any, events: Any, study: Study) -> None:
+    """Add what the tables of one replicate say; in real time neither absences nor hangs stop an evaluation."""
+    real, policy = study.timing.clock == "wall", study.evaluation.make()
+    names = ["agent", "phase", "step", "query", "u", "started", "finished", "pulls", "error"]
+    rows = [row for row in observations.select(names).to_pylist() if row["phase"] != "history"]
+    rows = [row for row in rows if not (row["error"] or "").startswith("forgotten")]
+    into.together = max(
+        into.together, most_at_once(*(np.array([row[name] for row in rows]) for name in ("started", "finished")))
+    )
+    on_cluster = study.cluster is not None
+    if on_cluster:
+        rows = _from_queue(into, rows, events, study)
+    by_agent: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_agent[row["agent"]].append(row)
+    pauses: dict[int, list[Span]] = defaultdict(list)
+    for begins, ends in () if real else (("absent", "returned"), ("hung", "woke")):
+        for one in event_intervals(events, begins, ends):
+            pauses[one.agent].append((one.begin, one.end))
+    for row in rows:
+        into.failed += row["error"] is not None
+        if on_cluster:  # whose workers do not stop with the agent
+            length = row["length"]
+        else:
+            length = row["finished"] - row["started"] - _overlap(row["started"], row["finished"], pauses[row["agent"]])
+        if np.isfinite(length) and length >= 0:
+            into.durations.append(length / row["pulls"])
+            into.agents.append(row["agent"])
+            into.points.append(row["u"])
+    _steps(into, by_agent, pauses, events, policy.parallel if policy.prefetch else None)
+    _messages(into, events)
+    _lives(into, events, by_agent if real else {})
+    if real and not policy.overlaps:
+        into.lost_steps += _lost_steps(events, by_agent)
+
+
+def _from_queue(into: Measurements, rows: Sequence[Row], events: Any, study: Study) -> list[Row]:
+    """Return rows that begin when they came into the queue of the cluster, with their `length` at speed 1 without start-up."""
+    assert study.cluster is not None
+    tables = study.document()
+    faults = [fault for fault in tables.get("fault", []) if fault["kind"] == "preemption"]
+    into.cluster, into.preemptions = tables["cluster"], faults
+    into.resources = tables.get("evaluation", {}).get("resources", ())
+    workers = [one for one in study.cluster.classes() for _ in range(one.count)]
+    placed: dict[tuple[int, ...], Row] = {}
+    cut: set[tuple[int, ...]] = set()
+    for one in placements(events).to_pylist():
+        into.queued.append(one["started_at"] - one["queued_at"])
+        key = one["agent"], one["step"], one["query"]
+        if one["preempted"]:
+            cut.add(key)
+        else:
+            placed[(*key, one["started_at"])] = one
+    kept = any("checkpoint" in fault for fault in faults)  # without one, work begins anew on the next worker
+    found = []
+    for row in rows:
+        key = row["agent"], row["step"], row["query"]
+        one = placed.get((*key, row["started"]))
+        begun, length = row["started"], np.nan
+        if one is not None:
+            begun, worker = one["queued_at"], workers[one["worker"]]
+            length = (row["finished"] - row["started"] - worker.startup) * worker.speed
+        if kept and key in cut:
+            into.interrupted, length = into.interrupted + 1, np.nan
+        found.append({**row, "started": begun, "length": length})
+    return found
+
+
+def _overlap(since: float, until: float, pauses: Iterable[Span]) -> float:
+    return sum(max(0.0, min(until, end) - max(since, begin)) for begin, end in pauses)
+
+
+def most_at_once(begins: Array, ends: Array) -> int:
+    """Count the evaluations that were under way at once, at most; one that ends makes room for one that begins then."""
+    order = np.lexsort((np.repeat([1, 0], len(begins)), np.concatenate([begins, ends])))
+    return int(np.cumsum(np.repeat([1, -1], len(begins))[order]).max(initial=0))
+
+
+def _steps(
+    into: Measurements,
+    by_agent: Mapping[int, list[Row]],
+    pauses: Mapping[int, list[Span]],
+    events: Any,
+    places: int | None,
+) -> None:
+    """Measure what steps took beyond their evaluations; those that were begun again say nothing.
+
+    With the number of `places` points are decided beforehand, and may wait for one.
+    """
+    begun: dict[tuple[int, int], list[float]] = defaultdict(list)
+    over: dict[tuple[int, int], float] = {}
+    for kind, agent, step, time in _listed(of_kinds(events, "started", "finished"), "kind", "agent", "step", "time"):
+        if kind == "started":
+            begun[agent, step].append(time)
+        else:
+            over[agent, step] = time
+    for agent, rows in by_agent.items():
+        starts, ends = (np.sort([row[name] for row in rows]) for name in ("started", "finished"))
+        good = np.sort([row["finished"] for row in rows if row["error"] is None])
+        waits: list[tuple[float, float]] = []
+        known: list[tuple[int, float]] = []
+        bounds: list[tuple[int, float]] = []
+        for step, first in _firsts(rows).items():
+            key = (agent, step)
+            if len(begun[key]) != 1 or key not in over:
+                continue
+            since = begun[key][0]
+            before = ends[: np.searchsorted(ends, over[key], side="right")]
+            last = max(before[-1] if len(before) else since, min(first, over[key]))
+            report = max(0.0, over[key] - last)
+            if step == 0:
+                into.begins.append((agent, max(0.0, first) + report))
+                continue
+            into.reports.append(report)
+            free = -np.inf if places is None else _free_since(starts, ends, first, places)
+            t_n, until = int(np.searchsorted(good, since, side="right")), min(first, over[key])
+            if free > since:
+                waits.append((free - since, first - free))
+                bounds.append((t_n, min(free, over[key]) - since))
+            else:
+                known.append((t_n, max(0.0, until - since - _overlap(since, until, pauses[agent]))))
+        typical = float(np.median([took for _, took in known])) if known else 0.0
+        into.thoughts += [*known, *((t_n, min(typical, most)) for t_n, most in bounds)]
+        into.startups += [gap for _, gap in waits]
+
+
+def _firsts(rows: Iterable[Row]) -> dict[int, float]:
+    """Give when the first evaluation of each step began."""
+    found: dict[int, float] = {}
+    for row in rows:
+        found[row["step"]] = min(row["started"], found.get(row["step"], np.inf))
+    return found
+
+
+def _free_since(starts: Array, ends: Array, moment: float, places: int) -> float:
+    """Say since when fewer evaluations of an agent were under way before a moment than it has places."""
+    begun, ended = int(np.searchsorted(starts, moment)), int(np.searchsorted(ends, moment, side="right"))
+    while ended:
+        if begun and starts[begun - 1] >= ends[ended - 1]:
+            begun -= 1
+            continue
+        ended -= 1
+        if begun - ended >= places:
+            return float(ends[ended])
+    return -np.inf
+
+
+def _messages(into: Measurements, events: Any) -> None:
+    """Measure how long messages and answers took, and count the transmissions that were lost."""
+    sent: dict[tuple[int, int], float] = {}
+    answered = 0.0
+    kinds = of_kinds(events, "sent", "arrived", "late", "round", "delivered", "lost", "missed")
+    for kind, agent, step, time, detail in _listed(kinds, "kind", "agent", "step", "time", "detail"):
+        if kind == "sent":
+            sent[agent, step] = time
+            into.sent += 1
+        elif kind == "lost":
+            into.lost += 1
+            into.sent += detail.startswith("down")  # an answer has no line when it leaves
+        elif kind == "missed":
+            into.sent += detail == "the agent had ended"
+        elif kind in ("arrived", "late") and (agent, step) in sent:
+            into.latencies.append(time - sent.pop((agent, step)))
+            answered = time
+        elif kind == "round":
+            answered = time
+        elif kind == "delivered":
+            into.sent += 1
+            into.latencies.append(max(0.0, time - answered))
+
+
+def _lives(into: Measurements, events: Any, by_agent: Mapping[int, list[Row]]) -> None:
+    """Measure absences and crashes, and the time in which there could have been some.
+
+    In real time a spare process may be there at once; an agent is back when it evaluates again, by the rows `by_agent`.
+    """
+    lived = state_intervals(events)
+    agents = np.unique(lived.agent)
+    life = float(np.sum(lived.end - lived.begin))
+    into.present += life - lived.total("away", agents) - lived.total("down", agents)
+    into.alive += life - lived.total("down", agents)
+    for one in event_intervals(events, "absent", "returned"):
+        into.departures += one.begin > 0
+        if one.ends and one.begin > 0:
+            into.absences.append(one.end - one.begin)
+    backs: dict[int, float] = {}
+    for one in event_intervals(events, "crashed", "restarted"):
+        if one.begin < backs.get(one.agent, 0.0):
+            continue  # its new process was gone before it had evaluated, as a spare one on the same host
+        into.crashes += 1
+        if one.ends:
+            back = min((row["started"] for row in by_agent.get(one.agent, ()) if row["started"] >= one.end), default=one.end)
+            into.downtimes.append(max(back - one.begin, _SHORTEST))
+            backs[one.agent] = back
+
+
+def _lost_steps(events: Any, by_agent: Mapping[int, list[Row]]) -> Iterable[float]:
+    """Measure since when agents that crashed had evaluated, or been deciding; those that waited for an answer say nothing."""
+    since: dict[int, float] = {}
+    before: dict[int, float] = {}
+    for kind, agent, time in _listed(of_kinds(events, "started", "finished", "crashed"), "kind", "agent", "time"):
+        if kind == "started":
+            since[agent] = time
+            continue
+        begun, rows = since.pop(agent, None), by_agent.get(agent, ())
+        if kind == "finished":
+            continue
+        was_back = agent not in before or any(before[agent] <= row["started"] < time for row in rows)
+        if begun is not None and was_back:
+            yield time - max([begun, *(row["finished"] for row in rows if row["finished"] <= time)])
+        before[agent] = time
+
+
+def _listed(table: Any, *names: str) -> Iterable[tuple[Any, ...]]:
+    return zip(*(table[name].to_pylist() for name in names), strict=True)

@@ -1,0 +1,109 @@
+"""Where measurements come from: the directory of a run, or a log in CSV or Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from fedbo.actors.storage.rows import write_table
+from fedbo.analysis.grouping import by_run
+from fedbo.analysis.result import Result
+from fedbo.analysis.summary import main_algorithm
+from fedbo.lab.twins.measurements import Immeasurable, Measurements, measure_run, most_at_once
+from fedbo.settings.columns import KINDS, NumberColumn, read_columns
+from fedbo.settings.errors import SettingError
+
+DURATIONS = "durations.parquet"
+LEAST = 5
+
+
+def measure(source: Path, label: str | None = None, cell: int = 0) -> Measurements:
+    """Measure a run, of one algorithm in one cell, or a log; Immeasurable says in one line what is wrong."""
+    if source.is_dir():
+        found = measured_in(Result.open(source), label, cell)
+    elif label is not None:
+        raise Immeasurable(f"'{source}': is a log, which has no algorithm '{label}'; leave it out")
+    else:
+        try:
+            found = _log(source)
+        except SettingError as error:
+            raise Immeasurable(f"'{source}': {error.remedy}") from None
+        except Immeasurable as error:
+            raise Immeasurable(f"'{source}': {error}") from None
+    if (count := len(found.durations)) < LEAST:
+        words = f"{LEAST} are needed, and 30 to tell one model from another"
+        raise Immeasurable(f"'{source}': has {count} durations of evaluations; {words}")
+    return found
+
+
+def measured_in(result: Result, label: str | None, cell: int) -> Measurements:
+    """Measure all replicates of one algorithm in one cell."""
+    labels = result.study.labels
+    if label is not None and label not in labels:
+        raise Immeasurable(f"'{result.directory}': has no algorithm '{label}'; there are: {', '.join(labels)}")
+    label = label or main_label(result, labels)
+    events = {key: part for key, part in by_run(result.events) if key[:2] == (cell, label)}
+    if not events:
+        raise Immeasurable(f"'{result.directory}': has no run of '{label}' in cell {cell}")
+    observations = dict(by_run(result.observations))
+    found = Measurements()
+    for key, part in events.items():
+        measure_run(found, observations.get(key, result.observations.slice(0, 0)), part, result.study)
+    return found
+
+
+def main_label(result: Result, among: Sequence[str]) -> str:
+    """Return the label of the first federated algorithm among some, as figures choose it."""
+    if len(among) == 1:
+        return among[0]
+    return main_algorithm([row for row in result.summary() if row.algorithm in among], result.study.labels)
+
+
+def keep_durations(measured: Measurements, folder: Path) -> Path:
+    """Write durations for the timing model "empirical"; give the path."""
+    values, agents, _ = measured.columns()
+    path = folder / DURATIONS
+    write_table(pa.table({"agent": agents, "duration": values}), path)
+    return path
+
+
+def _log(path: Path) -> Measurements:
+    """Read a log of evaluations: `duration`, or `started` and `finished`; `agent`, and `u1`, `u2`, … where it has them."""
+    names = _names(path)
+    timed = "duration" not in names
+    wanted = [NumberColumn(name) for name in (("started", "finished") if timed else ("duration",))]
+    axes = [name for place, name in enumerate(f"u{number}" for number in range(1, len(names) + 1)) if name in names]
+    columns = [NumberColumn(name, gaps=False) for name in axes]
+    found = read_columns(path, [*wanted, NumberColumn("agent", whole=True, optional=True), *columns])
+    values = found["finished"] - found["started"] if timed else found["duration"]
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise Immeasurable(f"has a duration of {values[row]:g} in row {row + 1}; durations must be at least 0 and finite")
+    points = np.stack([found[name] for name in axes], axis=1) if axes else np.empty((len(values), 0))
+    outside = ~((points >= 0) & (points <= 1)).all(axis=1)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise Immeasurable(f"is at {points[row].tolist()} in row {row + 1}; {axes[0]} and so on are coordinates from 0 to 1")
+    agents = found.get("agent", np.zeros(len(values), dtype=np.int64))
+    measured = Measurements(durations=values.tolist(), agents=agents.tolist(), points=points.tolist())
+    if timed:
+        measured.together = most_at_once(found["started"], found["finished"])
+    return measured
+
+
+def _names(path: Path) -> list[str]:
+    """List the columns of a table; none where it cannot be read, which is said when it is."""
+    if path.suffix not in KINDS or not path.is_file():
+        return ["duration"]
+    try:
+        if path.suffix == ".parquet":
+            return list(pq.read_schema(path).names)
+        return list(pacsv.read_csv(path).column_names)
+    except (OSError, pa.ArrowException):
+        return ["duration"]

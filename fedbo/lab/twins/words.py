@@ -1,0 +1,123 @@
+"""Worlds and twins in words: TOML with what was tested as comments, and predictions beside what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fedbo.lab.twins.fitting import DEPENDS, DurationFit, FittedWorld
+from fedbo.lab.twins.goodness import DRAWS, REFUSED
+from fedbo.lab.twins.twins import TwinPrediction, ratios
+from fedbo.study.document import to_toml
+
+
+def world_toml(world: FittedWorld, source: str, seed: int) -> str:
+    """Write a world as tables of a study, with how badly each model fits."""
+    head = [
+        f"a world fitted to {source}: tables of a study",
+        f"p: Kolmogorov-Smirnov test with a parametric bootstrap, {DRAWS} draws, seed {seed}; below {REFUSED}: does not fit",
+        *_evaluations(world.evaluation),
+        *_rest(world),
+    ]
+    return "".join(f"# {line}\n" for line in head) + "\n" + to_toml(world.tables())
+
+
+def world_facts(world: FittedWorld) -> dict[str, Any]:
+    """Give a world as plain data."""
+    fits = {"evaluation": world.evaluation, "latency": world.latency}
+    tried = {
+        name: [{"model": one.model, **one.settings, "distance": one.distance, "p": one.p} for one in fit.tried]
+        for name, fit in fits.items()
+        if fit is not None
+    }
+    dependence = world.evaluation.dependence
+    return {
+        "world": world.tables(),
+        "tried": tried,
+        "p": {name: fit.p for name, fit in fits.items() if fit is not None} | {"absence": world.absence_p},
+        "dependence": None if dependence is None else dependence._asdict(),
+        "workers": world.workers,
+        "startup": world.startup,
+        "queued": world.queued,
+        "interrupted": world.interrupted,
+        "begins": {str(agent): took for agent, took in world.begins.items()},
+        "failed": world.failures[0],
+        "evaluations": world.failures[1],
+    }
+
+
+def _evaluations(fit: DurationFit) -> Iterator[str]:
+    yield f"evaluations: {fit.count}, standard deviation {fit.spread:.2g} of the mean; {fit.model}{_verdict(fit)}"
+    yield from _tried(fit)
+    if fit.factors:
+        yield f"agents differ (Kruskal-Wallis, p below {DEPENDS}): each is a group with a speed of its own"
+    found = fit.dependence
+    if found is not None:
+        words = f"explains {found.share:.0%} of the variance of their logarithms, F-test p = {found.p_none:.2g}"
+        yield f"on the configuration: a linear regression {words}{'' if found.p_none < DEPENDS else ', so it is left out'}"
+
+
+def _rest(world: FittedWorld) -> Iterator[str]:
+    if world.latency is not None:
+        yield f"latencies: {world.latency.count}; {world.latency.model}{_verdict(world.latency)}"
+        yield from _tried(world.latency)
+    if world.availability is not None:
+        tested = "" if world.absence_p is None else f"; absences are exponential with p = {world.absence_p:.2g}"
+        yield f"absences: presences are taken to be exponential{tested}"
+    failed, count = world.failures
+    if failed:
+        yield f"failures: {failed} of {count} evaluations gave no value, which no table of a world says"
+    if (latest := max(world.begins.values(), default=0.0)) > 0:
+        yield f"first steps took up to {latest:.3g} longer than their evaluations; these tables leave that out"
+    if world.startup is not None:
+        yield f"a place stood empty for {world.startup:.3g} between two evaluations: the startup of a [cluster]"
+    if world.cluster:
+        yield "[cluster], resources and preemptions: those of the recorded study"
+    if world.queued is not None:
+        yield f"evaluations waited {world.queued:.3g} in the queue for workers, on average"
+    if world.interrupted:
+        yield f"{world.interrupted} durations are not counted: a preemption cut these evaluations in parts"
+    if world.workers > 1:
+        yield f"at most {world.workers} evaluations were under way at once"
+
+
+def _verdict(fit: DurationFit) -> str:
+    if fit.model == "empirical":
+        return ", as they were measured, since no family fits"
+    if fit.p is None:
+        words = ", though no family fits" if fit.tried else ""
+        return f"{words}, and p is not known" if not words and fit.spread > 0.01 else words
+    return f", p = {fit.p:.2g}" + (
+        "" if fit.p >= REFUSED else ", which does not fit; with --out it is drawn as it was measured"
+    )
+
+
+def _tried(fit: DurationFit) -> Iterator[str]:
+    if fit.tried:
+        yield "  tried, the best first: " + "; ".join(
+            f"{one.model} {', '.join(f'{name} {value:.4g}' for name, value in one.settings.items())}, p = {one.p:.2g}"
+            for one in fit.tried
+        )
+
+
+def prediction_lines(found: TwinPrediction) -> Iterator[str]:
+    """Write what a twin predicts beside what was recorded."""
+    yield f"{'':12} {'recorded':>10} {'twin':>10} {'95 % of its replicates':>24} {'error':>8}"
+    for row in found.rows():
+        if row["twin"] is None or (row["recorded"] is None and row["fact"] != "order"):
+            continue
+        recorded = "" if row["fact"] == "order" else f"{row['recorded']:.4g}"
+        error = "" if row["error"] is None else f"{row['error']:+.1%}"
+        interval = f"{row['low']:.4g} to {row['high']:.4g}"
+        yield f"{row['fact']:12} {recorded:>10} {row['twin']:>10.4g} {interval:>24} {error:>8}"
+
+
+def change_lines(changed: TwinPrediction, unchanged: TwinPrediction, sets: Sequence[str]) -> Iterator[str]:
+    """Write what would be different, with intervals of 95 % over replicates."""
+    workers = "" if changed.workers == unchanged.workers else f": {changed.workers} workers in place of {unchanged.workers}"
+    yield f"with {', '.join(sets)}{workers}"
+    yield f"{'':12} {'twin':>10} {'changed':>10} {'ratio [95 %]':>24}"
+    for row in ratios(changed, unchanged):
+        low, high = row["ratio"] - row["half"], row["ratio"] + row["half"]
+        ratio = f"{row['ratio']:.3g} [{low:.3g}, {high:.3g}]"
+        yield f"{row['fact']:12} {row['from']:>10.4g} {row['to']:>10.4g} {ratio:>24}"

@@ -1,0 +1,64 @@
+"""Earlier names of modules, which still import for one version, with a `DeprecationWarning`."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+MOVED = {
+    "fedbo.benchmarking": "fedbo.lab.benchmarking",
+    "fedbo.estimates": "fedbo.analysis.estimates",
+    "fedbo.evaluated": "fedbo.tuning.evaluated",
+    "fedbo.optuna_sampler": "fedbo.tuning.optuna_sampler",
+    "fedbo.page": "fedbo.figures.page",
+    "fedbo.papers": "fedbo.lab.papers",
+    "fedbo.plots": "fedbo.figures",
+    "fedbo.ray_scheduler": "fedbo.tuning.ray_scheduler",
+    "fedbo.ray_searcher": "fedbo.tuning.ray_searcher",
+    "fedbo.records": "fedbo.analysis.records",
+    "fedbo.reports": "fedbo.figures.reports",
+    "fedbo.results": "fedbo.analysis",
+    "fedbo.results.fork": "fedbo.lab.fork.result",
+    "fedbo.statistics": "fedbo.analysis.statistics",
+    "fedbo.tabulation": "fedbo.lab.tabulation",
+    "fedbo.world": "fedbo.lab.twins",
+}
+
+
+class MovedModules(MetaPathFinder, Loader):
+    """Finds modules by their earlier names; asked first, or the folder of a room would load a second copy."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return the specification of a module that has moved, None for any other."""
+        return ModuleSpec(name, self, is_package=True) if _place(name) else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Import the module from its place."""
+        module = import_module(_place(spec.name))
+        self._own = module.__spec__
+        warnings.warn(f"{spec.name} is deprecated; import {_place(spec.name)}", DeprecationWarning, stacklevel=2)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave the module with the specification of its place."""
+        module.__spec__ = self._own
+
+
+def _place(name: str) -> str:
+    if not name.startswith("fedbo."):
+        return ""
+    for earlier in sorted(MOVED, key=len, reverse=True):
+        if name == earlier or name.startswith(f"{earlier}."):
+            return MOVED[earlier] + name.removeprefix(earlier)
+    return ""
+
+
+def install() -> None:
+    """Let imports find moved modules from now on."""
+    if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
+        sys.meta_path.insert(0, MovedModules())

@@ -1,1 +1,0 @@
-"""Numbers from a finished run: its tables, curves, summaries, regret, and the privacy spent."""

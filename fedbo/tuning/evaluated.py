@@ -1,0 +1,182 @@
+"""Configurations evaluated before, read from an Optuna study, a CSV or Parquet file, or a run, for agents to start from.
+
+for point in evaluated("old.csv", space, value="accuracy"):
+    agent.add(*point)
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedbo.actors.storage.rows import read_table
+from fedbo.analysis.records.text_table import spreadsheet_cell
+from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.objectives.typed_spaces.typed import Space
+from fedbo.settings.errors import ArgumentError
+from fedbo.tuning.spaces import written_space
+
+
+class Evaluated(NamedTuple):
+    """A configuration and its value; under its name an agent takes it in once."""
+
+    configuration: dict[str, Any]
+    value: float
+    name: str
+
+
+def evaluated(
+    source: Any, space: Any, value: str = "value", mode: str | None = None, agent: int | None = None
+) -> list[Evaluated]:
+    """List what was evaluated before: pairs of a configuration and its value, or what stands in any `source` of these.
+
+    A path ends in .csv or .parquet, with a column for each parameter and one for the `value`, or is the directory of a run,
+    of whose best algorithm it is what this `agent` observed, or all did; else it is an `optuna.Study`. ValueError, in one line,
+    where it is none of these, or holds what is none of the space.
+    """
+    if hasattr(source, "get_trials"):
+        return evaluated_in_study(source, space, mode)
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if path.is_dir():
+            return _in_run(path, space, agent)
+        if path.suffix == ".csv" and path.is_file():
+            return evaluated_in_csv(path, space, value)
+        if path.suffix == ".parquet" and path.is_file():
+            return _in_parquet(path, space, value)
+        raise ArgumentError(f"start = '{path}': is no .csv or .parquet file and no run directory; give one that is there")
+    read, found = _read(space), list[Evaluated]()
+    try:
+        pairs = [(flattened(pair[0]), float(pair[1])) for pair in source]
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError):
+        words = "give pairs of a configuration and its value, an optuna.Study, a .csv or .parquet file, or a run directory"
+        raise ArgumentError(f"start = {source!r:.60}: {words}") from None
+    for number, (configuration, worth) in enumerate(pairs, 1):
+        found.append(_checked(read, Evaluated(configuration, worth, f"start/{number}"), f"start, point {number}"))
+    return found
+
+
+def _in_parquet(path: Path, space: Any, value: str) -> list[Evaluated]:
+    table, read = read_table(path), _read(space)
+    if value not in table.column_names:
+        there = ", ".join(table.column_names)
+        raise ArgumentError(f"'{path}': has no column '{value}'; there are: {there}; say which one has the value")
+    found = []
+    for number, row in enumerate(table.to_pylist(), 1):
+        configuration = {name: row[name] for name in _names(read) if row.get(name) is not None}
+        if row[value] is not None:
+            point = Evaluated(configuration, float(row[value]), f"{path.name}/{number}")
+            found.append(_checked(read, point, f"'{path}', row {number}"))
+    return found
+
+
+def _in_run(path: Path, space: Any, agent: int | None) -> list[Evaluated]:
+    """List what agents of a run observed in native units, of the algorithm whose incumbent is best."""
+    from fedbo.analysis.result import Result
+
+    result, read = Result.open(path), _read(space)
+    best = max(result.best(), key=lambda one: result.metric(one["cell"]).sign * one["value"])
+    metric, configurations = result.metric(best["cell"]), result.configurations(best["cell"])
+    found = []
+    for number, row in enumerate(result.observations.to_pylist()):
+        same = all(row[key] == best[key] for key in ("cell", "algorithm", "replicate"))
+        if row["error"] is None and same and agent in (None, row["agent"]):
+            point = Evaluated(configurations.at(row["x"]), float(metric.native(row["value"])), f"{path.name}/{number}")
+            found.append(_checked(read, point, f"'{path}', observation {number}"))
+    return found
+
+
+def evaluated_in_study(study: Any, space: Any, mode: str | None = None) -> list[Evaluated]:
+    """List the completed trials of an `optuna.Study`; parameters that are not in the space are left out.
+
+    ValueError when the study has several objectives, does not go in the direction of `mode` ("max" or "min") where that is
+    given, or a trial is none of the space.
+    """
+    read = _read(space)
+    if len(study.directions) != 1:
+        raise ArgumentError(
+            f"study '{study.study_name}': has {len(study.directions)} objectives; use a study with a single one"
+        )
+    direction = "min" if study.direction.name == "MINIMIZE" else "max"
+    if mode not in (None, direction):
+        raise ArgumentError(
+            f"study '{study.study_name}': its values are better the {_better(direction)}, not as mode = {mode!r} says"
+        )
+    found = []
+    for trial in study.get_trials(deepcopy=False):
+        if trial.state.name != "COMPLETE":
+            continue
+        configuration = {name: value for name, value in trial.params.items() if name in _names(read)}
+        name = f"{study.study_name}/{trial.number}"
+        found.append(_checked(read, Evaluated(configuration, float(trial.value), name), f"trial {trial.number}"))
+    return found
+
+
+def evaluated_in_csv(path: str | Path, space: Any, value: str = "value") -> list[Evaluated]:
+    """List the rows of a CSV file that has a column for each parameter and one for the value; other columns are left out.
+
+    A cell that is empty is a parameter that was not active, or an evaluation that failed, whose row is left out. ValueError
+    names the row and the column that are wrong.
+    """
+    read, place = _read(space), Path(path)
+    with place.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.DictReader(file)
+        columns = list(rows.fieldnames or ())
+        if value not in columns:
+            raise ArgumentError(
+                f"'{place}': has no column '{value}'; there are: {', '.join(columns)}; say which one has the value"
+            )
+        found = []
+        for number, row in enumerate(rows, start=2):
+            if not (row[value] or "").strip():
+                continue
+            where = f"'{place}', line {number}"
+            cells = {name: cell.strip() for name, cell in row.items() if name in _names(read) and (cell or "").strip()}
+            configuration = {name: _cell(read, name, cell, where) for name, cell in cells.items()}
+            worth = _float(row[value], f"{where}: {value}")
+            found.append(_checked(read, Evaluated(configuration, worth, f"{place.name}/{number}"), where))
+    return found
+
+
+def _read(space: Any) -> Space:
+    return read_space(written_space(space))
+
+
+def _names(space: Space) -> set[str]:
+    return {parameter.name for parameter in space.parameters}
+
+
+def _better(direction: str) -> str:
+    return "larger" if direction == "max" else "smaller"
+
+
+def _cell(space: Space, name: str, cell: str, where: str) -> Any:
+    """Give the value that a cell stands for: a number, or the choice that is written so."""
+    axis = [parameter.name for parameter in space.parameters].index(name)
+    choices = space.choices[axis]
+    if choices is None:
+        return _float(cell, f"{where}: {name}")
+    by_text: dict[str, Any] = {str(choice): choice for choice in choices}
+    # As our own tables write them: a choice that looks like a formula has a quote, whole numbers beside others a point.
+    by_text = {spreadsheet_cell(text): choice for text, choice in by_text.items()} | by_text
+    by_text |= {repr(float(each)): each for each in choices if type(each) in (int, float) and str(float(each)) not in by_text}
+    if cell not in by_text:
+        raise ArgumentError(f"{where}: {name} = {cell!r}: is none of {', '.join(map(str, choices))}")
+    return by_text[cell]
+
+
+def _float(cell: str, where: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        raise ArgumentError(f"{where} = {cell!r}: is no number") from None
+
+
+def _checked(space: Space, point: Evaluated, where: str) -> Evaluated:
+    try:
+        space.encode(point.configuration)
+    except ValueError as error:
+        raise ArgumentError(f"{where}: {error}") from None
+    return point

@@ -35,8 +35,6 @@ STOPPERS: dict[str, dict[str, Any] | None] = {
     "none": None,
     "asha": {"kind": "asha"},
     "asha, promote": {"kind": "asha", "variant": "promote"},
-    "asha, quantiles": {"kind": "asha", "compare": "quantiles"},
-    "asha, promote, quantiles": {"kind": "asha", "variant": "promote", "compare": "quantiles"},
     "hyperband": {"kind": "hyperband"},
     "median": {"kind": "median", "grace": 3, "interval": 3},
 }
@@ -178,16 +176,6 @@ def printed(found: dict[tuple[str, str], list[np.ndarray]]) -> None:
         print(f"| `{name}` | {stopper} | {final.mean():.4f} ± {error:.4f} | {share} | {count} |")
 
 
-def compared(found: dict[tuple[str, str], list[np.ndarray]]) -> None:
-    """Print by how much the final value is larger where agents compare with quantiles of others, replicate by replicate."""
-    for (name, stopper), curves_with in found.items():
-        without = found.get((name, stopper.removesuffix(", quantiles")))
-        if without is not None and stopper.endswith(", quantiles"):
-            more = np.array([one[-1] - other[-1] for one, other in zip(curves_with, without, strict=True)])
-            error = 1.96 * more.std(ddof=1) / np.sqrt(len(more))
-            print(f"`{name}`, {stopper}: {more.mean():+.4f} ± {error:.4f} in the final value, of {len(more)} replicates")
-
-
 def main() -> None:
     """Run every method with every stopper, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -212,7 +200,6 @@ def main() -> None:
                 found.setdefault((label, stopper), []).append(curve)
     if ("ts", "none") in found:
         printed(found | (by_optuna(given) if given.optuna else {}))
-    compared(found)
 
 
 if __name__ == "__main__":

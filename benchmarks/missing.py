@@ -4,7 +4,7 @@
     python benchmarks/missing.py RUN
 
 For every phase that clients were told, with the clients whose means had arrived when it closed: the mean of their functions at
-the phase's nodes, weighted as the policy says, less that of all clients' functions. No noise is in this; it is the bias that
+the phase's nodes, less that of all clients' functions. No noise is in this; it is the bias that
 the policy left. Printed are the share of clients that were missing, and the root mean square and the largest of the biases over
 nodes, phases and replicates.
 """
@@ -20,7 +20,7 @@ import numpy as np
 
 from fedbo import Result
 from fedbo.actors.agent import objective_of
-from fedbo.algorithms.components.trees.missing_clients import MissingPolicy, shares
+from fedbo.algorithms.components.trees.missing_clients import MissingPolicy
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.models.families import FormulaAgent
 
@@ -63,11 +63,10 @@ def phases(rows: list[Row], events: list[Row], agents: int) -> list[Phase]:
 
 def biases(found: list[Phase], functions: list[FormulaAgent], policy: MissingPolicy) -> list[Array]:
     """Give each phase's biases at its nodes."""
-    responded, made = np.zeros(len(functions), dtype=np.int64), list[Array]()
-    for number, phase in enumerate(found, start=1):
-        responded += phase.there
+    made = list[Array]()
+    for phase in found:
         values = np.array([function.scores(phase.x) for function in functions])
-        mean, _ = policy.mean(values[phase.there], shares(responded[phase.there], number))
+        mean, _ = policy.mean(values[phase.there])
         made.append(mean - values.mean(axis=0))
     return made
 

@@ -16,7 +16,6 @@ from fedbo.actors.evaluation.overlap import AsyncEvaluations
 from fedbo.actors.evaluation.pulls import cut_to_budget, pull_counts
 from fedbo.actors.evaluation.scheduled import ScheduledEvaluations
 from fedbo.actors.evaluation.step import StepEvaluator, StepResult
-from fedbo.actors.stopping.exchange import RungExchange
 from fedbo.actors.storage.history_files import read_history
 from fedbo.actors.storage.rows import Batch, Row
 from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepRequest, Task, objective_of
@@ -47,7 +46,6 @@ class HostedAgent:
         evaluator = evaluator or Evaluator(task.policy, real=False)
         self._evaluate = StepEvaluator(task, number, self.objective, evaluator, clock or time.monotonic)
         self._scheduled = ScheduledEvaluations(task, number, self._evaluate.single)
-        self._rungs = task.algorithm if isinstance(task.algorithm, RungExchange) else None
         x, y = read_history(task.histories, number, task.problem.dim)
         self._budget = task.budget_of(number)
         self._message_streams = self.streams
@@ -132,8 +130,6 @@ class HostedAgent:
         if not (request.speaks and self.task.algorithm.sends(request.step)):
             return None
         payload, own = self.task.algorithm.outbox(state.algorithm, self._message_streams.at(request.step))
-        if self._rungs is not None and payload is not None:
-            payload = self._rungs.telling(payload, state.rungs)
         return payload, own
 
     def _work_overlapping(
@@ -266,8 +262,6 @@ class HostedAgent:
         if self._budget.pulls:
             decision, cut = cut_to_budget(decision, self._budget.pulls - state.pulled)
         before, evaluated, t_n, best, worst, rows, step, _, _, pulled, _, pending, rungs, failed = state
-        if self._rungs is not None:
-            rungs = self._rungs.heard(rungs, request.inbox)
         kept = (evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending, rungs, failed)
         return AgentState(own, *kept), decision
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedbo.actors.agent import HostedAgent
-from fedbo.actors.stopping.exchange import RungExchange
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.history_files import history_file, sum_file
 from fedbo.actors.storage.rows import Row, RunKey, single_rows, write_rows
@@ -17,8 +16,7 @@ from fedbo.actors.task import StepRequest, Task
 def history_task(task: Task) -> Task:
     """Turn a task into an earlier one: every agent optimises, alone, with draws of its own."""
     problem = replace(task.problem, targets=range(task.problem.n_agents))
-    algorithm = task.algorithm.algorithm if isinstance(task.algorithm, RungExchange) else task.algorithm
-    task = replace(task, algorithm=algorithm, target=None, evaluations=None, stopping=None, budgets={})
+    task = replace(task, target=None, evaluations=None, stopping=None, budgets={})
     return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", histories=None)
 
 

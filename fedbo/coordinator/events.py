@@ -231,7 +231,7 @@ class EventRecord(NamedTuple):
     """A line of the event log with its names; the core itself writes plain tuples, for speed.
 
     `step` numbers what the line is about, which `kind` says: an agent's step; with "round", "down" and "up" of the coordinator
-    a round; an answer with "quantiles" and "delivered", with "lost" where `detail` begins with "down", and with "rejected"
+    a round; an answer with "delivered", with "lost" where `detail` begins with "down", and with "rejected"
     where it was a copy.
     """
 

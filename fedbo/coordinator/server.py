@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.actors.stopping.exchange import RungExchange
 from fedbo.algorithms.base import Array, Inbound, Waiting
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.errors import ProtocolError
@@ -32,7 +31,6 @@ class Server:
         self._oldest, self._idles = rules.exchange.oldest, rules.idles
         self._participants = np.array(sorted(rules.participants) if self._idles else (), dtype=np.int64)
         self._left = rules.algorithm.left if isinstance(rules.algorithm, Waiting) else None
-        self._rungs = rules.algorithm if isinstance(rules.algorithm, RungExchange) else None
         self._broadcast, self._should_close = rules.algorithm.broadcast, rules.exchange.should_close
 
     def report(self, state: CoreState, agent: AgentRecord, counted: bool, now: float) -> list[Effect]:
@@ -141,8 +139,6 @@ class Server:
             if agent in rounds.waiting:
                 rounds.waiting[agent] = number
             bytes_ = 0 if inbound is None else self._bytes(inbound.payload)
-            if self._rungs is not None and inbound is not None:
-                self._log.append((now, "quantiles", agent, number, self._rungs.bytes, ""))
             effects += self._network.send_down(state, make(Answer, (agent, inbound, number, 0)), bytes_, now)
         if rounds.unmasking:
             effects = [After(one.delay + rounds.unmasking, one.event) if isinstance(one, After) else one for one in effects]

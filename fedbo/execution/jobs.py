@@ -26,7 +26,7 @@ from fedbo.study.agents.budgets import budgets_of
 from fedbo.study.agents.histories import has_history, history_sources, key_of, observed, warm_agents
 from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.environment.models import centralised, environment_of
-from fedbo.study.stopping import algorithm_of, reported_stopping_of, stopping_of
+from fedbo.study.stopping import reported_stopping_of, stopping_of
 from fedbo.study.study import Cell, Study
 from fedbo.study.tables import AlgorithmTable
 
@@ -110,7 +110,7 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
     given = study.initial_points() if problem.initial else None
     task = Task(
         federation=federation,
-        algorithm=algorithm_of(study, table, problem),
+        algorithm=table.make(),
         problem=problem,
         streams=Streams(study.study.seed, replicate),
         noise=study.objective.noise,

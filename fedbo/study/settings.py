@@ -36,10 +36,16 @@ def names_of(declared: type[Any], fixed: Iterable[str] = ()) -> tuple[str, ...]:
 def build(declared: type[Any], given: Settings, make: Callable[..., Any] | None = None, also: Iterable[str] = ()) -> Any:
     """Make an instance from plain settings; InvalidSettings when a key, a type or a value is wrong.
 
-    `make` takes the checked settings instead of the class itself; `also` are keys that its table has besides them.
+    `make` takes the checked settings instead of the class itself; `also` are keys that its table has besides them. A class may
+    name settings that were `removed`, each with the value that is still accepted, as runs have it, and what to do about others.
     """
-    names = names_of(declared)
-    faults = [InvalidSetting((name,), no_such_key(name, {*names, *also})) for name in given if name not in names]
+    names, removed = names_of(declared), getattr(declared, "removed", {})
+    given = {name: value for name, value in given.items() if name not in removed or value != removed[name][0]}
+    faults = [
+        InvalidSetting((name,), removed[name][1] if name in removed else no_such_key(name, {*names, *also}))
+        for name in given
+        if name not in names
+    ]
     faults += _within(declared, {name: given[name] for name in names if isinstance(given.get(name), dict)})
     told = {fault.loc[0] for fault in faults}
     try:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fedbo.actors.stopping.exchange import RungExchange
 from fedbo.actors.stopping.stoppers import STOPPERS, Median
 from fedbo.actors.stopping.stopping import Stopping
-from fedbo.algorithms.base import LocallyPrivate, Overlapping, Private, Problem
+from fedbo.algorithms.base import Overlapping
 from fedbo.objectives.base import Fidelity, fidelity_of, reported_fidelity_of
 from fedbo.study.invalid import InvalidSetting
-from fedbo.study.tables import AlgorithmTable, Named
+from fedbo.study.tables import Named
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -39,14 +38,6 @@ def reported_stopping_of(study: Study) -> Stopping | None:
     return _on(study, reported_fidelity_of(study.federation())) if study.timing.clock == "wall" else None
 
 
-def algorithm_of(study: Study, table: AlgorithmTable, problem: Problem) -> Any:
-    """Make the algorithm of a run on a `problem`, whose messages tell of rungs too where [stopping] compares all agents'."""
-    made, stopping = table.make(), stopping_of(study)
-    if stopping is None or getattr(stopping.stopper, "compare", "own") == "own":
-        return made
-    return RungExchange(made, stopping.brackets, made.upload(problem) is None, made.download(problem) is None)
-
-
 def _on(study: Study, fidelity: Fidelity | None) -> Stopping | None:
     if study.stopping is None or fidelity is None:
         return None
@@ -68,8 +59,6 @@ def not_in_real_time(stopper: Any) -> Iterator[InvalidSetting]:
     """List the settings of a stopper that only virtual time has."""
     if getattr(stopper, "variant", "stop") == "promote":
         yield InvalidSetting(("variant",), 'must be "stop" in real time, where no evaluation can pause')
-    if getattr(stopper, "compare", "own") != "own":
-        yield InvalidSetting(("compare",), 'must be "own" in real time, where reports are judged apart from messages')
 
 
 def stopping_combinations(study: Study) -> Iterator[InvalidSetting]:
@@ -92,12 +81,8 @@ def stopping_combinations(study: Study) -> Iterator[InvalidSetting]:
         yield InvalidSetting(("stopping", "kind"), words)
     if real:
         yield from (InvalidSetting(("stopping", *found.loc), found.remedy) for found in not_in_real_time(stopper))
-    tells = getattr(stopper, "compare", "own") != "own"
     for number, table in enumerate(study.algorithm):
         made = table.make()
-        if tells and (isinstance(made, Private) or (isinstance(made, LocallyPrivate) and made.hides)):
-            words = f"would tell more than the mechanism of '{table.name}' hides; take \"own\", or another algorithm"
-            yield InvalidSetting(("stopping", "compare"), words)
         if not (real or (isinstance(made, Overlapping) and made.queries == 1)):
             words = "cannot be told of points one by one, as [stopping] needs"
             yield InvalidSetting(

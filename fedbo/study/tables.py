@@ -73,7 +73,9 @@ class Declared(BaseModel):
         return self._showing_of(self.make(), names, **changes)
 
     def _showing_of(self, made: Any, names: Iterable[str], **changes: Any) -> Self:
-        return type(self).model_construct(**{**self.model_dump(), **plain(made, names), **changes})
+        removed = getattr(type(made), "removed", ())
+        given = {name: value for name, value in self.model_dump().items() if name not in removed}
+        return type(self).model_construct(**{**given, **plain(made, names), **changes})
 
     def _look_up(self) -> Any:
         return type(self).declared

@@ -36,7 +36,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "kernel": _KERNELS,
     "matrix": ("leader", "uniform"),
     "message": ("draw", "mean"),
-    "missing": ("correct", "flag", "wait", "mean"),
+    "missing": ("flag", "wait", "mean"),
     "point": _TREES,
     "query": ("draw", "mean"),
     "relay": ("all", "one"),

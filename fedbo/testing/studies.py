@@ -82,7 +82,6 @@ def features(study: Study) -> list[str]:
         "groups": bool(study.group),
         "cluster": study.cluster is not None,
         "stopping": study.stopping is not None,
-        "stopping by quantiles": study.stopping is not None and getattr(study.stopping.make(), "compare", "own") == "quantiles",
         "sweep": bool(study.sweep),
         "typed space": study.objective.name == "typed_function",
     }

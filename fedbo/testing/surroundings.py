@@ -174,7 +174,6 @@ def draw_stopping(draws: Draws, agents: int) -> Table:
         stopping = draws.keep(0.5, grace=draws.whole(1, 3), interval=draws.whole(1, 9), others=draws.whole(1, 3))
     else:
         stopping = draws.keep(0.6, reduction=draws.whole(2, 4), variant="promote", checkpoint=draws.number(0.01, 0.5))
-        stopping |= draws.keep(0.5, compare="quantiles")
     return {"objective": objective, "stopping": {"kind": kind, **stopping}}
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.actors.stopping.exchange import RungExchange
 from fedbo.algorithms.base import Algorithm, Array, Avoiding, Decision, LocallyPrivate, Overlapping, Problem
 from fedbo.algorithms.streams import Streams
 
@@ -19,18 +18,17 @@ TRIES = 64  # uniform points drawn in place of one that failed, before a failed 
 
 def learns_failures(algorithm: Algorithm) -> bool:
     """Check whether an algorithm is told of failures as such."""
-    return isinstance(_bare(algorithm), Avoiding)
+    return isinstance(algorithm, Avoiding)
 
 
 def takes_worst(algorithm: Algorithm) -> bool:
     """Check whether an algorithm is told the worst value in place of a failed one."""
-    bare = _bare(algorithm)
-    return not (isinstance(bare, Avoiding) or (isinstance(bare, LocallyPrivate) and bare.hides))
+    return not (isinstance(algorithm, Avoiding) or (isinstance(algorithm, LocallyPrivate) and algorithm.hides))
 
 
 def keeps_points(algorithm: Algorithm) -> bool:
     """Check whether failed points are remembered: not by bandits, which evaluate a point again by design."""
-    return isinstance(_bare(algorithm), Avoiding | Overlapping)
+    return isinstance(algorithm, Avoiding | Overlapping)
 
 
 def with_failures(algorithm: Algorithm, own: Any, failed: Array | None, x: Array) -> tuple[Any, Array]:
@@ -56,7 +54,3 @@ def other_than(failed: Array, decision: Decision, problem: Problem, streams: Str
             if not (failed == x[place]).all(axis=1).any():
                 break
     return decision._replace(x=x, origin="random")
-
-
-def _bare(algorithm: Algorithm) -> Algorithm:
-    return algorithm.algorithm if isinstance(algorithm, RungExchange) else algorithm

@@ -41,13 +41,10 @@ def halving_levels(smallest: int, largest: int, reduction: int) -> Levels:
     return (*levels, largest)
 
 
-def is_among_best(values: dict[Key, float], key: Key, reduction: int, others: tuple[float, float] = (0.0, 0.0)) -> bool:
-    """Say whether a value is among the best 1 / `reduction` of those at a rung; the best one of the agent's own always is.
-
-    With `others`, which are so many values elsewhere, and so many better ones, all are counted together.
-    """
-    ahead, (count, better) = sum(value > values[key] for value in values.values()), others
-    return ahead == 0 or ahead + better < (len(values) + count) // reduction
+def is_among_best(values: dict[Key, float], key: Key, reduction: int) -> bool:
+    """Return whether a value is among the best 1 / `reduction` of those at a rung; the best one always is."""
+    ahead = sum(value > values[key] for value in values.values())
+    return ahead == 0 or ahead < len(values) // reduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +55,16 @@ class Halving:
     "stop" decides once, when an evaluation reaches its rung, by those that were there before it; the best always goes on. The
     variant "promote" is that of the paper: all pause, and one that is among the best goes on as soon as there is a place,
     before a new point is decided on; to load its state takes `checkpoint` units of time.
-
-    An agent compares its "own" values, or also with "quantiles" of those of all others, which it gets with its messages.
     """
 
     reduction: Annotated[int, Ge(2)] = 3
     smallest: Annotated[int, Ge(1)] | None = None
     variant: Literal["stop", "promote"] = "stop"
     checkpoint: Annotated[float, Ge(0.0)] = 0.0
-    compare: Literal["own", "quantiles"] = "own"
+
+    removed: ClassVar[dict[str, tuple[object, str]]] = {
+        "compare": ("own", "was removed, since it gained nothing; leave it out, and agents compare with their own evaluations")
+    }
 
     def __post_init__(self) -> None:
         check(self)
@@ -83,21 +81,13 @@ class Halving:
         """Let all pause, or the best go on."""
         if self.variant == "promote":
             return "pause"
-        values = state.values[place]
-        return "go" if is_among_best(values, key, self.reduction, state.elsewhere(place, values[key])) else "stop"
+        return "go" if is_among_best(state.values[place], key, self.reduction) else "stop"
 
     def promoted(self, state: RungState) -> Key | None:
-        """Give the best paused evaluation that is among the best at its rung, from the highest rung on (Alg. 2, `get_job`).
-
-        The best one of the agent's own is as soon as it is one of `reduction`, whatever others have.
-        """
+        """Return the best paused evaluation among the best of its rung, from the highest rung on (Alg. 2, `get_job`)."""
         for place in sorted(state.values, key=lambda place: (-place[1], place[0])):
             values = state.values[place]
-            for rank, key in enumerate(best_of(values, len(values))):
-                count, better = state.elsewhere(place, values[key])
-                is_best = rank == 0 and len(values) >= self.reduction
-                if not (is_best or rank + better < (len(values) + count) // self.reduction):
-                    break
+            for key in best_of(values, len(values) // self.reduction):
                 span = state.paused[key].span if key in state.paused else None
                 if span is not None and (span.bracket, span.fidelity) == place:
                     return key

@@ -24,6 +24,7 @@ from fedbo.algorithms.components.trees.missing_clients import POLICIES, MissingP
 from fedbo.algorithms.components.trees.partitions import CUTS, POINTS, SPLITS, Partition
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams, hiding
+from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
 
 ROUNDING = 2.0**-20  # means with noise are rounded to a multiple of this part of its scale
@@ -60,6 +61,10 @@ class FedPNE:
     epsilon: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
+        if self.missing == "correct":
+            raise SettingError(
+                "missing", 'was removed, since it stayed biased where it was measured; take "wait" or "flag"', "correct"
+            )
         check(self)
 
     @property
@@ -169,9 +174,9 @@ class FedPNE:
         rule, n = self.rule(problem), problem.n_agents
         depth, nodes = rule.start()
         means, clients = np.full((n, len(nodes)), np.nan), np.array(problem.targets)
-        there, responded = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64)
+        there = np.zeros(n, dtype=bool)
         gone = np.zeros(n, dtype=bool)
-        return FedPNEServer(rule, problem.rounds, 1, depth, nodes, means, there, responded, clients, gone, (depth,))
+        return FedPNEServer(rule, problem.rounds, 1, depth, nodes, means, there, clients, gone, (depth,))
 
     def receive(self, state: FedPNEServer, message: Inbound, now: float) -> FedPNEServer:
         """Keep means of the open phase, once; those of a phase that has closed come too late."""

@@ -13,7 +13,6 @@ from fedbo.objectives.base import described
 from fedbo.study.agents.budgets import budgets_of, common_budget
 from fedbo.study.agents.histories import history_sources
 from fedbo.study.limits import ROW, STEPS
-from fedbo.study.stopping import algorithm_of
 from fedbo.study.study import Study
 from fedbo.study.tables import AlgorithmTable
 
@@ -75,7 +74,7 @@ def estimate_cost(study: Study) -> CostEstimate:
 def _run(study: Study, table: AlgorithmTable) -> tuple[int, int, int, int, int]:
     """Count evaluations, messages up, bytes up, bytes down, and points of one replicate."""
     problem = study.problem_of(table)
-    algorithm = algorithm_of(study, table, problem)
+    algorithm = table.make()
     targets, phases = len(problem.targets), algorithm.phases(problem) if isinstance(algorithm, Phased) else math.inf
     budgets = {own: (count, int(min(own.iterations, phases))) for own, count in _budgets(study, problem).items()}
     points = sum(count * (own.initial + made * (algorithm.queries or 1)) for own, (count, made) in budgets.items())

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from fedbo.coordinator.environment.faults import Lie
 from fedbo.study.document import Loc
 from fedbo.study.invalid import InvalidSetting
-from fedbo.study.stopping import algorithm_of
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -79,7 +78,7 @@ def _messages(study: Study) -> Iterator[tuple[Loc, str]]:
 def _sends(study: Study, number: int) -> bool:
     table = study.algorithm[number]
     problem = study.problem_of(table)
-    return table.centralised is True or algorithm_of(study, table, problem).upload(problem) is not None
+    return table.centralised is True or table.make().upload(problem) is not None
 
 
 def _absences(study: Study) -> Iterator[tuple[Loc, str]]:

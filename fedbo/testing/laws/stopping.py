@@ -9,7 +9,6 @@ from statistics import mean, median
 from fedbo.actors.stopping.stopping import Stopping
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.study.stopping import stopping_of
-from fedbo.testing.laws.rung_exchange import NEAR, Knowledge, Pooled, better_elsewhere, is_checkable
 from fedbo.testing.run_tables import Row, RunTables
 
 Key = tuple[int, int]  # step and point
@@ -30,12 +29,9 @@ def stopping_early(run: RunTables) -> Iterator[str]:
     if stopping is None or forgets or run.study.evaluation.make().retries:
         return
     values = _in_rows(run, stopping)
-    events = defaultdict[int, list[tuple[Row, Pooled]]](list)
-    known: Iterable[tuple[Row, Pooled]] = ((event, {}) for event in run.of("rung", "promoted"))
-    if getattr(stopping.stopper, "compare", "own") == "quantiles":
-        known = Knowledge(run, stopping, values).by_event() if is_checkable(run) else ()
-    for event, others in known:
-        events[event["agent"]].append((event, others))
+    events = defaultdict[int, list[Row]](list)
+    for event in run.of("rung", "promoted"):
+        events[event["agent"]].append(event)
     for agent, lines in events.items():
         yield from _RungReplay(run, stopping, agent, values[agent]).of(lines)
 
@@ -60,15 +56,14 @@ class _RungReplay:
         self._streams, self._values = run.streams.of(agent), values
         self._rungs: dict[Place, dict[Key, float]] = defaultdict(dict)
         self._paused: dict[Key, Place] = {}
-        self._others: Pooled = {}
 
     def _bracket(self, key: Key) -> int:
         return self._stopping.first(self._streams, *key).bracket
 
-    def of(self, lines: Iterable[tuple[Row, Pooled]]) -> Iterator[str]:
-        """List what does not follow; each line comes with what the agent knew of others. Equal values may count either way."""
+    def of(self, lines: Iterable[Row]) -> Iterator[str]:
+        """List what does not follow."""
         due: set[Key | None] = {None}
-        for line, self._others in lines:
+        for line in lines:
             point, fidelity, *words = line["detail"].split()
             key = (line["step"], int(point))
             if line["kind"] == "promoted":
@@ -103,14 +98,7 @@ class _RungReplay:
             self._paused[key] = place
             return {"pause"}
         better = sum(other > value for other in self._rungs[place].values())
-        return {
-            "go" if not better or better + ahead < (len(self._rungs[place]) + count) // settings["reduction"] else "stop"
-            for count, ahead in self._elsewhere(place, value)
-        }
-
-    def _elsewhere(self, place: Place, value: float) -> list[tuple[int, float]]:
-        """Count the values of others and the better ones, with equal ones and without."""
-        return [better_elsewhere(self._others, self._rungs, place, value, slack) for slack in (-NEAR, NEAR)]
+        return {"go" if not better or better < len(self._rungs[place]) // settings["reduction"] else "stop"}
 
     def _median(self, place: Place, key: Key, least: int) -> str:
         """Compare the best of an evaluation with the median of the others' means."""
@@ -126,20 +114,14 @@ class _RungReplay:
         assert self._stopper is not None
         if self._stopper.settings.get("variant") != "promote":
             return {None}
-        return {self._due_among(which) for which in ((0, 1) if self._others else (0,))}
-
-    def _due_among(self, which: int) -> Key | None:
-        assert self._stopper is not None
         reduction = self._stopper.settings["reduction"]
         for place in sorted(self._rungs, key=lambda one: (-one[1], one[0])):
             values = list(self._rungs[place].items())
             fit = []
             for number, (key, value) in enumerate(values):
                 before = sum(other > value or (other == value and turn < number) for turn, (_, other) in enumerate(values))
-                count, ahead = self._elsewhere(place, value)[which]
-                is_best = before == 0 and len(values) >= reduction
-                if (is_best or before + ahead < (len(values) + count) // reduction) and self._paused.get(key) == place:
+                if before < len(values) // reduction and self._paused.get(key) == place:
                     fit.append((before, key))
             if fit:
-                return min(fit)[1]
-        return None
+                return {min(fit)[1]}
+        return {None}

@@ -160,10 +160,6 @@ def test_real_time_needs_evaluations_that_report_and_cannot_pause() -> None:
             {"stopping": {"kind": "asha", "variant": "promote"}, "steps": 4},
             "stopping['variant'] = 'promote': must be \"stop\" in real",
         ),
-        (
-            {"stopping": {"kind": "asha", "compare": "quantiles"}, "steps": 4},
-            "stopping['compare'] = 'quantiles': must be \"own\" in real time",
-        ),
         ({"stopping": {"kind": "asha", "smallest": 9}, "steps": 4}, "must be at least 1 and below 4, the steps of the object"),
     ):
         with pytest.raises(ArgumentError, match=re.escape(words)):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Payload
 from fedbo.algorithms.components.trees.elimination import Elimination
-from fedbo.algorithms.components.trees.missing_clients import MissingPolicy, shares
+from fedbo.algorithms.components.trees.missing_clients import MissingPolicy
 from fedbo.algorithms.components.trees.partitions import Nodes
 from fedbo.surrogates.projected import Lattice
 
@@ -46,7 +46,7 @@ class FedPNEClient(NamedTuple):
 class FedPNEServer(NamedTuple):
     """The coordinator's state: the open phase, its `nodes (K,)` at one `depth`, and the `means (N, K)` that have arrived.
 
-    `there (N,)` says whose have, and `responded (N,)` in how many phases they came in time. `depths` are those of all phases so
+    `there (N,)` says whose have. `depths` are those of all phases so
     far. `best` is the depth and number of the node that is recommended, the best of the last complete phase, and `missing` how
     many `clients` were missing in it. `gone (N,)` says who takes no further part.
     """
@@ -58,7 +58,6 @@ class FedPNEServer(NamedTuple):
     nodes: Nodes
     means: Array
     there: npt.NDArray[np.bool_]
-    responded: Nodes
     clients: Nodes
     gone: npt.NDArray[np.bool_]
     depths: tuple[int, ...]
@@ -81,9 +80,8 @@ def enter_phase(state: FedPNEClient, payload: Payload) -> FedPNEClient:
 def next_phase(state: FedPNEServer, policy: MissingPolicy) -> FedPNEServer:
     """Close the open phase: eliminate nodes by the means that have arrived, and open the next phase with the children."""
     rule = state.rule
-    responded = state.responded + state.there
     there = np.flatnonzero(state.there)
-    mean, count = policy.mean(state.means[there], shares(responded[there], state.phase))
+    mean, count = policy.mean(state.means[there])
     with np.errstate(divide="ignore"):
         width = rule.width(state.depth, count) + policy.bias(count, rule.clients)
     kept = rule.survivors(state.depth, mean, width)
@@ -95,7 +93,6 @@ def next_phase(state: FedPNEServer, policy: MissingPolicy) -> FedPNEServer:
         nodes=nodes,
         means=np.full((len(state.means), len(nodes)), np.nan),
         there=np.zeros_like(state.there),
-        responded=responded,
         depths=(*state.depths, depth),
         best=best,
         missing=rule.clients - len(there),

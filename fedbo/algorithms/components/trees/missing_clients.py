@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.components.centres import Aggregation
 
-POLICIES = ("flag", "correct", "wait")
+POLICIES = ("flag", "wait")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +20,6 @@ class MissingPolicy:
       `heterogeneity` z from the mean of all, at any point, and N - n of N clients are missing; then the bias is at most
       min(1, (N - n) / n) z, since deviations of all clients sum to zero. That much is added to the width; with z = 0 it is not,
       and how many were missing is only told.
-    - "correct": every client is weighted by 1 / p, where p is the share of phases in which it has responded, this one
-      included. Clients that are often missing so count for their kind; one that never responds cannot be made up for.
     - "wait": nothing is missing, since a phase goes on until all have responded.
 
     With a robust `aggregation` a centre takes the place of the mean, which is no further than z from that of all.
@@ -32,13 +29,13 @@ class MissingPolicy:
     heterogeneity: float
     aggregation: Aggregation = Aggregation()
 
-    def mean(self, means: Array, shares: Array) -> tuple[Array, Array]:
-        """Average means `(n, K)` of n clients with shares `(n,)`; give `(K,)`, NaN where nobody has one, and as many counts.
+    def mean(self, means: Array) -> tuple[Array, Array]:
+        """Average means `(n, K)` of n clients; return `(K,)`, NaN where nobody has one, and as many counts.
 
         A count is that of clients, or of as many equally weighted ones as would scatter as little.
         """
         there = ~np.isnan(means)
-        weights = there / shares[:, None] if self.policy == "correct" else there.astype(np.float64)
+        weights = there.astype(np.float64)
         total, squares = weights.sum(axis=0), (weights**2).sum(axis=0)
         if not self.aggregation.is_mean:
             centre, count, known = np.full(len(total), np.nan), np.zeros(len(total)), total > 0
@@ -54,12 +51,7 @@ class MissingPolicy:
         """Bound the bias of a mean over n of N clients."""
         if not self.aggregation.is_mean:
             return self.heterogeneity
-        if self.policy == "correct" or not self.heterogeneity:
+        if not self.heterogeneity:
             return 0.0
         with np.errstate(divide="ignore"):
             return np.minimum(1.0, (clients - n) / n) * self.heterogeneity
-
-
-def shares(responded: npt.NDArray[np.int64], phases: int) -> Array:
-    """Give in which share of the phases each client has responded, where it has in the last; counts `(n,)` are with that."""
-    return np.asarray(responded / phases)

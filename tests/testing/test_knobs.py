@@ -15,7 +15,7 @@ FIXED = {
     "decides which numbers are drawn": {"duration_blocks._BLOCK"},
     "is part of a format on disk": {"evaluations.NAN", "rows._LABEL", "sealed.FORMAT", "encoding.DEPTH", "noise.KEY_BYTES"},
     "is part of a result": {
-        *("messages.LARGEST", "messages.ROUNDING", "rungs._FEWEST", "aggregator.GRID", "displacement._FARTHEST"),
+        *("messages.LARGEST", "messages.ROUNDING", "aggregator.GRID", "displacement._FARTHEST"),
         *("overlap._TICK", "secure_aggregation.FIELD", "failed_points.TRIES", "loss_sums._TAIL"),
     },
     "decides which study is given up, and what it is told": {
@@ -30,7 +30,7 @@ FIXED = {
         *("cluster._CONNECT_TIMEOUT", "cluster._INSTALL_TIMEOUT", "cluster._SHARE_TIMEOUT", "ray_pool._POLL"),
         *("progress._ROWS", "progress._EVERY", "progress._SURE"),
     },
-    "is a limit that a user is told": {"fork._MOST", "messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST"},
+    "is a limit that a user is told": {"messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST"},
 }
 
 

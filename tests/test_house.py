@@ -80,9 +80,9 @@ WITHIN: dict[str, dict[str, str]] = {
     "commands": {".": ""},
     TOP: {".": ""},
 }
-# Only inside a function, or for the types: `Result.plot` draws; the core names the type of the log that it is given.
+# Only inside a function, or for the types: `Result.plot` draws.
 LATER_ROOMS: dict[str, set[str]] = {"analysis": {"figures"}}
-LATER: dict[str, dict[str, str]] = {"coordinator": {".": "runtime"}}
+LATER: dict[str, dict[str, str]] = {}
 
 
 class Import(NamedTuple):

@@ -18,8 +18,8 @@ that are listed after it:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Protocol
 
 from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.task import StepRequest, Task
@@ -63,6 +63,7 @@ from fedbo.coordinator.network import Network
 from fedbo.coordinator.presence import Presence
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator, why_not_amplified
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
+from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import Secure, Seeded
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
 from fedbo.coordinator.rules import Rules
@@ -71,8 +72,16 @@ from fedbo.coordinator.state import AgentRecord, CoreState
 from fedbo.coordinator.step_scheduler import StepScheduler
 from fedbo.coordinator.uplink import Uplink
 
-if TYPE_CHECKING:
-    from fedbo.coordinator.runtime.event_log import EventLog
+
+class Log(Protocol):
+    """What takes the lines of the event log and the entries of the privacy ledger."""
+
+    def extend(self, records: Iterable[EventLine]) -> None:
+        """Append lines in their order."""
+
+    def enter(self, entries: Iterable[LedgerEntry]) -> None:
+        """Append entries of the ledger."""
+
 
 Handler = Callable[[CoreState, Any, float], list[Effect]]
 
@@ -188,7 +197,7 @@ class Core:
         sink(self.rules.log)
         self.rules.log.clear()
 
-    def flush(self, log: EventLog) -> None:
+    def flush(self, log: Log) -> None:
         """Hand over all that came since the last time, events and entries of the privacy ledger."""
         self.flush_events(log.extend)
         if self.aggregator is not None:

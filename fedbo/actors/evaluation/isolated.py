@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from fedbo.actors.evaluation.children import die_with_parent
 from fedbo.actors.evaluation.contained import LONGEST, SentText
+from fedbo.actors.evaluation.evaluate import evaluate
 from fedbo.actors.evaluation.failures import text_of
 from fedbo.actors.storage.evaluations import Pulls
 from fedbo.algorithms.base import Array
@@ -186,8 +187,6 @@ def _exactly(file: int, length: int) -> bytes:
 
 def main() -> None:
     """Evaluate what comes in on standard input, until it ends."""
-    from fedbo.actors.evaluation.evaluator import evaluate
-
     die_with_parent(int(sys.argv[2]))
     mark_interrupts()
     limit = int(sys.argv[1]) * MIB

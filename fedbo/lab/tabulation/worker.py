@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fedbo.actors.evaluation.evaluator import evaluate
+from fedbo.actors.evaluation.evaluate import evaluate
 from fedbo.actors.evaluation.failures import failure_text
 from fedbo.actors.storage.rows import write_table
 from fedbo.actors.threads import blas_threads

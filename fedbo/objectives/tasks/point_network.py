@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from fedbo.objectives.tasks.surrogate_network import SMALL, Columns, PointLayers
+from fedbo.objectives.tasks.surrogate_layers import SMALL, Columns, PointLayers
 
 Array = Any
 Function = TypeVar("Function", bound=Callable[..., Any])

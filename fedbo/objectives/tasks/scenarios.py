@@ -17,7 +17,8 @@ import numpy as np
 from fedbo.objectives.base import Array
 from fedbo.objectives.datasets.data import locate
 from fedbo.objectives.space import inside
-from fedbo.objectives.tasks.surrogate_network import Codes, SurrogateNetwork, read_network
+from fedbo.objectives.tasks.surrogate_layers import Codes
+from fedbo.objectives.tasks.surrogate_network import SurrogateNetwork, read_network
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.typed import Mask, Space
 

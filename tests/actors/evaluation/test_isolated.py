@@ -127,7 +127,7 @@ def test_one_process_serves_many_evaluations_and_many_agents(alone: Isolated) ->
 
 
 def test_the_randomness_of_an_evaluation_is_the_same_in_another_process(alone: Isolated) -> None:
-    from fedbo.actors.evaluation.evaluator import evaluate
+    from fedbo.actors.evaluation.evaluate import evaluate
     from fedbo.objectives.functions import Quadratic
 
     bowl = Quadratic(agents=1, noise=0.1).objective(0, HOME.shared("objective"), HOME.rng("objective"))

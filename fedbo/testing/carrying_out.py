@@ -24,6 +24,7 @@ from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.runtime.actor import Coordinator
 from fedbo.execution.directory import gather
 from fedbo.execution.jobs import learnings, runs
+from fedbo.execution.runner import resume_study, run_study
 from fedbo.study.study import Study, load_study
 from fedbo.testing.chaos.knobs import NONE_TURNED, Knobs, turn
 
@@ -151,7 +152,7 @@ def import_for_runs(study: Study, folder: Path) -> None:
     """Import what the run of a study imports, which takes several times as long as a small run, so that forks have it."""
 
     def imported() -> list[str]:
-        fedbo.run(study, out=folder / "imports")
+        run_study(study, folder / "imports")
         import_module("fedbo.surrogates.compiled.__main__")
         return list(sys.modules)
 
@@ -200,9 +201,9 @@ def dying(folder: Path, before: int | None) -> Callable[[], int]:
 def begin_or_go_on(study: Study, directory: Path) -> None:
     """Run a study, or go on with it where somebody finds this directory after a kill."""
     if not (directory / "manifest.json").exists():
-        fedbo.run(study, out=directory)
+        run_study(study, directory)
     elif json.loads((directory / "manifest.json").read_text())["status"] != "complete":
-        fedbo.resume(directory)
+        resume_study(directory)
 
 
 def differences(expected: dict[str, bytes], found: dict[str, bytes], name: str) -> list[str]:

@@ -26,6 +26,7 @@ import fedbo
 from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.execution.extension import extended_study, why_not_extended
 from fedbo.execution.replay import replay
+from fedbo.execution.runner import resume_study, run_study
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.testing.carrying_out import (
     LEGAL_NAMES,
@@ -182,7 +183,7 @@ def _extended(directory: Path, sets: Sequence[str], before: int | None, knobs: K
     count = dying(directory, before)
     ended = read_manifest(directory)
     if load_study(directory / "study.toml", sets).digest() != ended["study_sha256"] or ended["status"] != "complete":
-        fedbo.resume(directory, overrides=sets if ended["status"] == "complete" else ())
+        resume_study(directory, sets if ended["status"] == "complete" else ())
     return count()
 
 
@@ -224,7 +225,7 @@ def broken_workers(study: Study, folder: Path) -> list[str]:
     ended = {}
     for name, one in ways.items():
         try:
-            fedbo.run(one, out=folder / name)
+            run_study(one, folder / name)
             ended[name] = ""
         except fedbo.RunError as error:
             ended[name] = type(error.__cause__).__name__

@@ -16,6 +16,7 @@ import numpy as np
 
 import fedbo
 from fedbo.execution.replay import replay
+from fedbo.execution.runner import run_study
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.testing.carrying_out import LEGAL_ENDS
 from fedbo.testing.draws import Draws
@@ -87,7 +88,7 @@ def broken_in_real_time(study: Study, folder: Path, seed: int) -> list[str]:
     rng = random.Random(seed)
     try:
         with _killing_a_host(directory, rng if rng.random() < 1 / 3 else None):
-            fedbo.run(study, out=directory)
+            run_study(study, directory)
     except fedbo.RunError as error:
         return [] if isinstance(error.__cause__, LEGAL_ENDS) else [f"the run: {type(error.__cause__).__name__}: {error}"]
     again = replay(directory, verify=True, trust=True)

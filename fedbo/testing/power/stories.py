@@ -13,7 +13,6 @@ from typing import Any
 
 import ray
 
-import fedbo
 from fedbo.actors import supervision
 from fedbo.actors.remote import HostActor
 from fedbo.actors.storage.rows import read_table
@@ -23,6 +22,7 @@ from fedbo.coordinator.runtime import actor
 from fedbo.coordinator.runtime.event_log import read_moments
 from fedbo.execution import runner, workers
 from fedbo.execution.replay import replay
+from fedbo.execution.runner import resume_study
 from fedbo.lab.fork.fork import fork_run
 from fedbo.lab.fork.result import is_fork
 from fedbo.lab.fork.trunk import ForkPoint
@@ -81,7 +81,7 @@ def extension_story(study: Study, folder: Path, rng: random.Random) -> CutStory:
         noted = read_manifest(place)
         ended = noted["status"] == "complete"
         if not ended or load_study(place / STUDY, sets).digest() != noted["study_sha256"]:
-            fedbo.resume(place, overrides=sets if ended else ())
+            resume_study(place, sets if ended else ())
 
     return CutStory("extension", place, work, lambda known: differences(tables(alone), tables(place), "extension"), before)
 

@@ -12,11 +12,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from fedbo.figures.layout import FigurePanel
-from fedbo.figures.style import band_entry, entries, styles, time_label
 from fedbo.analysis.compare import metric_of
 from fedbo.analysis.curves import Array, Axis, Curve
 from fedbo.analysis.timeline_bars import horizon
+from fedbo.figures.layout import FigurePanel
+from fedbo.figures.style import band_entry, entries, styles, time_label
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result

@@ -14,13 +14,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from fedbo.analysis.curves import Array
+from fedbo.analysis.disruptions import Disruptions, staleness_of
+from fedbo.analysis.grouping import runs_by_algorithm
 from fedbo.figures.cells import cell_styles, short
 from fedbo.figures.growth import draw_growth
 from fedbo.figures.layout import FigurePanel, row_labels
 from fedbo.figures.style import FAINT, INK, PALE, rows_only, styles
-from fedbo.analysis.curves import Array
-from fedbo.analysis.disruptions import Disruptions, staleness_of
-from fedbo.analysis.grouping import runs_by_algorithm
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result

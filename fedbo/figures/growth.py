@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fedbo.figures.cells import SHADES
-from fedbo.figures.marks import CRASH
-from fedbo.figures.style import time_label
 from fedbo.analysis.curves import IncumbentTrace
 from fedbo.analysis.grouping import of_kinds
 from fedbo.analysis.timeline_bars import horizon, one_run
+from fedbo.figures.cells import SHADES
+from fedbo.figures.marks import CRASH
+from fedbo.figures.style import time_label
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result

@@ -15,10 +15,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
-from fedbo.objectives.base import Parameter
+from fedbo.analysis.mean_objective import best_of_mean, federation_of
 from fedbo.figures.layout import FigurePanel, PlotError, row_labels
 from fedbo.figures.style import FAINT, INK, PALE
-from fedbo.analysis.mean_objective import best_of_mean, federation_of
+from fedbo.objectives.base import Parameter
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result

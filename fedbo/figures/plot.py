@@ -15,6 +15,9 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedbo.analysis.compare import target_of
+from fedbo.analysis.regret import plays_bandits
+from fedbo.analysis.result import Result, ResultError, check_label
 from fedbo.figures.curves import curve_panels
 from fedbo.figures.disruptions import disruption_panels
 from fedbo.figures.layout import FigurePanel, Look, PlotError, Sheet, arrange, draw_into
@@ -25,9 +28,6 @@ from fedbo.figures.search import search_panels
 from fedbo.figures.style import save
 from fedbo.figures.sweep import sweep_panels
 from fedbo.figures.timeline import timeline_panels
-from fedbo.analysis.compare import target_of
-from fedbo.analysis.regret import plays_bandits
-from fedbo.analysis.result import Result, ResultError, check_label
 from fedbo.settings.errors import unknown
 from fedbo.settings.trust import UntrustedError
 

@@ -12,11 +12,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from fedbo.analysis.privacy_summary import Ledger, ledgers
 from fedbo.figures.cells import cell_styles, short
 from fedbo.figures.curves import label_panel
 from fedbo.figures.layout import FigurePanel
 from fedbo.figures.style import FAINT, INK, LINES, decades, entries, styles
-from fedbo.analysis.privacy_summary import Ledger, ledgers
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result

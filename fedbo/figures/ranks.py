@@ -9,8 +9,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedbo.figures.style import FAINT, INK, STYLE, colour_at, decades, style_at
 from fedbo.analysis.statistics.costs import factors_of
+from fedbo.figures.style import FAINT, INK, STYLE, colour_at, decades, style_at
 
 if TYPE_CHECKING:
     from fedbo.analysis.statistics.costs import CostToLevel

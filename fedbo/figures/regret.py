@@ -10,10 +10,10 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
+from fedbo.analysis.curves import Array
 from fedbo.figures.curves import label_panel
 from fedbo.figures.layout import FigurePanel
 from fedbo.figures.style import band_entry, entries, styles
-from fedbo.analysis.curves import Array
 
 if TYPE_CHECKING:
     from fedbo.analysis.regret import RegretCurve

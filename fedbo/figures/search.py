@@ -15,11 +15,11 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from fedbo.analysis.curves import Array
+from fedbo.analysis.trials import FAILED, FORGOTTEN, PAUSED
 from fedbo.figures.curves import label_panel
 from fedbo.figures.layout import FigurePanel, PlotError, row_labels
 from fedbo.figures.style import FAINT, INK, rows_only, styles
-from fedbo.analysis.curves import Array
-from fedbo.analysis.trials import FAILED, FORGOTTEN, PAUSED
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result

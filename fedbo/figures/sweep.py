@@ -12,16 +12,16 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from fedbo.figures.cells import CellStyles, cell_styles
-from fedbo.figures.curves import BAND, POINTS, axis_label, band_alpha, in_units, label_panel, limits, line, value_name
-from fedbo.figures.layout import FigurePanel
-from fedbo.figures.style import FAINT, LINES, band_entry, decades, time_label
-from fedbo.figures.time_to_target import draw_time_to_target
 from fedbo.analysis.compare import TargetValue, against_first, metric_of
 from fedbo.analysis.curves import Array, Axis, Curve, IncumbentTrace, curve, early_span, grid
 from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.result import scored_traces
 from fedbo.analysis.timeline_bars import horizon
+from fedbo.figures.cells import CellStyles, cell_styles
+from fedbo.figures.curves import BAND, POINTS, axis_label, band_alpha, in_units, label_panel, limits, line, value_name
+from fedbo.figures.layout import FigurePanel
+from fedbo.figures.style import FAINT, LINES, band_entry, decades, time_label
+from fedbo.figures.time_to_target import draw_time_to_target
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from fedbo.analysis.compare import Comparison, TimeToTarget, short
 from fedbo.figures.cells import CellStyles
 from fedbo.figures.layout import row_labels
 from fedbo.figures.style import FAINT, INK, decades, rows_only
-from fedbo.analysis.compare import Comparison, TimeToTarget, short
 
 ROOM = 40.0  # letters: in a panel that is narrower there is no room for the words beside the rows
 

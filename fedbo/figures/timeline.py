@@ -10,10 +10,6 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from fedbo.figures.layout import FigurePanel
-from fedbo.figures.marks import add_bars, draw_marks
-from fedbo.figures.style import PALE, rows_only, time_label
-from fedbo.figures.workers import draw_workers, worker_rows
 from fedbo.analysis.timeline_bars import (
     EVALUATION_KINDS,
     HALF,
@@ -25,6 +21,10 @@ from fedbo.analysis.timeline_bars import (
     one_run,
     spans_of,
 )
+from fedbo.figures.layout import FigurePanel
+from fedbo.figures.marks import add_bars, draw_marks
+from fedbo.figures.style import PALE, rows_only, time_label
+from fedbo.figures.workers import draw_workers, worker_rows
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result

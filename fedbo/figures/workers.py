@@ -10,11 +10,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from fedbo.figures.marks import AWAY, add_bars
-from fedbo.figures.style import FAINT, PALE, rows_only, time_label
 from fedbo.analysis.grouping import column_of, of_kinds
 from fedbo.analysis.queueing import placements
 from fedbo.analysis.timeline_bars import HALF, Bars, in_lanes, merged, one_run
+from fedbo.figures.marks import AWAY, add_bars
+from fedbo.figures.style import FAINT, PALE, rows_only, time_label
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result

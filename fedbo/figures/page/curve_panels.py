@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedbo.figures.page.axes import spanned
-from fedbo.figures.style import colour_at, time_label
 from fedbo.analysis.curves import Axis, Curve, curve, grid
 from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import horizon
+from fedbo.figures.page.axes import spanned
+from fedbo.figures.style import colour_at, time_label
 
 POINTS = 160  # places of a curve
 

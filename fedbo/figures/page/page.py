@@ -18,6 +18,12 @@ from markupsafe import Markup
 from matplotlib import rc_context
 
 from fedbo.actors.storage import atomic
+from fedbo.analysis.compare import target_of
+from fedbo.analysis.public_export import private_labels
+from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.statistics.overview import overview
+from fedbo.analysis.summary import SummaryRow, main_algorithm
+from fedbo.analysis.timeline_bars import BAR_KINDS
 from fedbo.figures.page.about import Failure, again, as_link, asked, failures, titles
 from fedbo.figures.page.curve_drawing import CurveDrawing, draw_panel
 from fedbo.figures.page.curve_panels import colour_of, curve_panels
@@ -25,17 +31,11 @@ from fedbo.figures.page.rich_html import html_of
 from fedbo.figures.page.timeline_drawing import HATCHES, Layer, TimelineDrawing, draw_timeline
 from fedbo.figures.page.verdict import Verdict, verdict
 from fedbo.figures.ranks import draw_overview
-from fedbo.figures.style import STYLE, dashes_at
 from fedbo.figures.reports.disruptions import disruptions_table, tables_of
 from fedbo.figures.reports.privacy import privacy_table
 from fedbo.figures.reports.statistics import statistics_table
-from fedbo.analysis.compare import target_of
-from fedbo.analysis.public_export import private_labels
-from fedbo.analysis.result import Result, ResultError
-from fedbo.analysis.summary import SummaryRow, main_algorithm
-from fedbo.analysis.timeline_bars import BAR_KINDS
+from fedbo.figures.style import STYLE, dashes_at
 from fedbo.settings.errors import FedboError
-from fedbo.analysis.statistics.overview import overview
 
 T = TypeVar("T")
 

@@ -10,11 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedbo.figures.page.axes import LinearAxis
-from fedbo.figures.page.curve_drawing import ticks_of
-from fedbo.figures.marks import AWAY, CRASH, CUT, HANG, OUTAGE, SLOW
-from fedbo.figures.style import time_label
-from fedbo.figures.timeline import EVALUATING
 from fedbo.analysis.agent_states import event_intervals
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import (
@@ -29,6 +24,11 @@ from fedbo.analysis.timeline_bars import (
     one_run,
     spans_of,
 )
+from fedbo.figures.marks import AWAY, CRASH, CUT, HANG, OUTAGE, SLOW
+from fedbo.figures.page.axes import LinearAxis
+from fedbo.figures.page.curve_drawing import ticks_of
+from fedbo.figures.style import time_label
+from fedbo.figures.timeline import EVALUATING
 
 WIDTH, LEFT, RIGHT, TOP = 1120, 46, 1106, 8
 _MOST = 4000  # bars of one kind: beyond, only so many of the longest are drawn

@@ -5,11 +5,11 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedbo.figures.reports.regret import regret_table
-from fedbo.figures.reports.tables import table_of
 from fedbo.analysis.regret import plays_bandits
 from fedbo.analysis.result import Result, ResultError
 from fedbo.analysis.statistics.answers import AnswerRow, answers
+from fedbo.figures.reports.regret import regret_table
+from fedbo.figures.reports.tables import table_of
 
 _HEADINGS = ("agents", "cost ± se", "violation", "primal residual", "dual residual", "time")
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.analysis.result import Result
 from fedbo.figures.reports.recommendation import ESTIMATED, EVALUATED, UNKNOWN, BestConfiguration
 from fedbo.figures.reports.tables import table_of
-from fedbo.analysis.result import Result
+from fedbo.objectives.typed_spaces.nesting import flattened
 
 _FEW = 10  # agents whose configurations are shown with the summary
 

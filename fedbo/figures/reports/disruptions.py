@@ -8,14 +8,14 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedbo.figures.reports.answers import before_summary
-from fedbo.figures.reports.configurations import configurations_table, shows_configurations
-from fedbo.figures.reports.recommendation import best_configurations
-from fedbo.figures.reports.tables import amount, gap_in_words, plain, results_table, run_facts, table_of
 from fedbo.analysis.compare import Comparison, TargetValue, against_first, metric_of
 from fedbo.analysis.queueing import WorkerUse, worker_use
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.answers import answers
+from fedbo.figures.reports.answers import before_summary
+from fedbo.figures.reports.configurations import configurations_table, shows_configurations
+from fedbo.figures.reports.recommendation import best_configurations
+from fedbo.figures.reports.tables import amount, gap_in_words, plain, results_table, run_facts, table_of
 
 _COLUMNS: dict[str, Callable[[Any], str]] = {
     "rounds": lambda row: _count(row.rounds),

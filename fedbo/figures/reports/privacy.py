@@ -8,9 +8,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fedbo.analysis.estimates.privacy import NoiseNeeded
-from fedbo.figures.reports.tables import table_of
 from fedbo.analysis.privacy_summary import PrivacySummary, PrivacyTotal
 from fedbo.analysis.result import Result
+from fedbo.figures.reports.tables import table_of
 from fedbo.study.check_privacy import times_follow_points, weak_deltas
 from fedbo.study.study import Study
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fedbo.objectives.typed_spaces.nesting import flattened
-from fedbo.analysis.records.records import ResultTable, column_array
 from fedbo.analysis.grouping import by_run, grouped
+from fedbo.analysis.records.records import ResultTable, column_array
 from fedbo.analysis.trials import COMPLETE
+from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.surrogates.gp import ROBUST, NotPositiveDefinite, condition, fit_gp, predict
 
 if TYPE_CHECKING:

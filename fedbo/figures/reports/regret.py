@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedbo.figures.reports.tables import table_of
 from fedbo.analysis.regret import RegretRow
 from fedbo.analysis.result import Result
+from fedbo.figures.reports.tables import table_of
 
 HEADINGS = ("algorithm", "agents", "rounds", "R(T)/M ± sd", "R(T)", "last", "messages/agent", "numbers up", "numbers down")
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedbo.figures.reports.tables import amount, gap_in_words, table_of
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.side_by_side import RunRow
+from fedbo.figures.reports.tables import amount, gap_in_words, table_of
 
 
 def runs_table(results: Sequence[Result], rows: Sequence[RunRow]) -> RenderableType:

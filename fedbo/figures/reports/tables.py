@@ -14,8 +14,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from fedbo.objectives.base import Metric
 from fedbo.analysis.records.text_table import TextTable
+from fedbo.objectives.base import Metric
 from fedbo.settings.shown import ShownStream, shown, written
 
 if TYPE_CHECKING:  # the lists of names need not wait for what reads a run

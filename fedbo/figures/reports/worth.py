@@ -14,13 +14,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fedbo.algorithms import catalog
-from fedbo.analysis.estimates.gain import Gain
-from fedbo.objectives.base import Metric
-from fedbo.figures.reports.tables import amount, table_of
 from fedbo.analysis.curves import IncumbentTrace, mean_and_error, replicate_means
+from fedbo.analysis.estimates.gain import Gain
 from fedbo.analysis.grouping import grouped
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference
+from fedbo.figures.reports.tables import amount, table_of
+from fedbo.objectives.base import Metric
 from fedbo.study.document import StudyError
 from fedbo.study.study import Study, load_study
 from fedbo.study.tables import AlgorithmTable

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from fedbo.actors.agent_state import AgentState, BestObservation, UncommittedStep
+from fedbo.actors.evaluation.batches import cut_to_budget, pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.failed_points import keeps_points, other_than, takes_worst, with_failures
 from fedbo.actors.evaluation.overlap import AsyncEvaluations
-from fedbo.actors.evaluation.pulls import cut_to_budget, pull_counts
 from fedbo.actors.evaluation.scheduled import ScheduledEvaluations
 from fedbo.actors.evaluation.step import StepEvaluator, StepResult
 from fedbo.actors.storage.history_files import read_history

@@ -39,7 +39,7 @@ def compare(
     """Print several runs of the same objective side by side, each algorithm against the same one in the first run."""
     from fedbo.analysis.result import Result
     from fedbo.analysis.statistics.side_by_side import side_by_side
-    from fedbo.figures.reports.side_by_side import runs_table
+    from fedbo.figures.reports.statistics import runs_table
     from fedbo.figures.reports.tables import console, plain
     from fedbo.figures.reports.views import written
 

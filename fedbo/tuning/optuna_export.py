@@ -12,7 +12,7 @@ from typing import Any
 
 import optuna
 import pyarrow.compute as pc
-from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
@@ -20,7 +20,24 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fedbo.analysis.grouping import by_run, grouped
 from fedbo.analysis.result import Result, ResultError, check_label
-from fedbo.tuning.optuna_space import distributions
+from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.tuning.spaces import written_space
+
+
+def distributions(space: Any) -> dict[str, BaseDistribution]:
+    """Give Optuna's distribution of every parameter that has a choice: the declared one, or what means the same."""
+    read, found = read_space(written_space(space)), dict[str, BaseDistribution]()
+    for parameter, choices in zip(read.parameters, read.choices, strict=True):
+        declared = space.get(parameter.name) if isinstance(space, Mapping) else None
+        if isinstance(declared, BaseDistribution):
+            found[parameter.name] = declared
+        elif choices is not None:
+            found[parameter.name] = CategoricalDistribution(choices)
+        elif parameter.whole:
+            found[parameter.name] = IntDistribution(int(parameter.low), int(parameter.high), parameter.log)
+        else:
+            found[parameter.name] = FloatDistribution(parameter.low, parameter.high, parameter.log)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from fedbo.settings.arguments import instance
 from fedbo.settings.errors import ArgumentError, warn_caller
 from fedbo.tuning.ask_tell import Agent
 from fedbo.tuning.message_folder import Meeting
-from fedbo.tuning.optuna_space import distributions
+from fedbo.tuning.optuna_export import distributions
 from fedbo.tuning.terms import Terms, check_agent
 
 ASKED = "fedbo:asked"  # the attribute of a trial that says which agent's folder gave it, and by which token

@@ -17,10 +17,9 @@ from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Barrier, Exchange
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
-from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
+from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, AggregatorState, PrivacyBudget
 from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import NoiseSource, Seeded
-from fedbo.coordinator.privacy.state import AggregatorState
 
 NUMBERS = 5  # M
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbo.actors.agent_state import AgentState
+from fedbo.actors.evaluation.batches import pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.failed_points import keeps_points, takes_worst, with_failures
-from fedbo.actors.evaluation.pulls import pull_counts
 from fedbo.actors.evaluation.step import StepResult, queries_of
 from fedbo.actors.stopping.rungs import RungState
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.actors.evaluation.batches import MIN_BATCH, BatchEvaluation, evaluate_batch
+from fedbo.actors.evaluation.batches import MIN_BATCH, BatchEvaluation, evaluate_batch, pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
-from fedbo.actors.evaluation.pulls import pull_counts
 from fedbo.actors.storage.evaluations import EvaluationRecord, Pulls, Query
 from fedbo.actors.storage.rows import Batch, Row, checked
 from fedbo.actors.task import StepRequest, Task

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from fedbo.actors.task import Task
-from fedbo.coordinator.cluster.placement import WorkerPool
-from fedbo.coordinator.cluster.state import Job
+from fedbo.coordinator.cluster.placement import Job, WorkerPool
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
 from fedbo.coordinator.evaluations.pending import EvaluationRequest, PendingEvaluation
 from fedbo.coordinator.events import After, Effect, EvaluationEnded, EventLine, PlacementDue, make

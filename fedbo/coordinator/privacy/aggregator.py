@@ -26,12 +26,11 @@ from fedbo.algorithms.base import Array, Mechanism, Private, Problem
 from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Exchange, revealed
-from fedbo.coordinator.privacy.budget import PrivacyBudget, PrivacyFilter
+from fedbo.coordinator.privacy.budget import AggregatorState, PrivacyBudget, PrivacyFilter
 from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure
 from fedbo.coordinator.privacy.secure_aggregation import Unmasking, secure_sum
 from fedbo.coordinator.privacy.sensitivity import clip_factors, noise_stds
-from fedbo.coordinator.privacy.state import AggregatorState
 
 GRID = 2.0**-20  # what is released is rounded to a multiple of this part of its noise
 

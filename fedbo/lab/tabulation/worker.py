@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import scipy
 
 from fedbo.actors.evaluation.evaluate import evaluate
 from fedbo.actors.evaluation.failures import failure_text
@@ -17,7 +20,6 @@ from fedbo.actors.storage.rows import write_table
 from fedbo.actors.threads import blas_threads
 from fedbo.algorithms.streams import Streams
 from fedbo.analysis.grouping import starts
-from fedbo.lab.tabulation.design import BLOCK, DesignHistory, sobol, step
 from fedbo.objectives.base import Array, Federation, Objective, cost_of, fidelity_of, reports_costs
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.tables.surfaces import Process
@@ -26,6 +28,50 @@ from fedbo.objectives.tabulated import fitted, fitted_cost, left_out, mean, near
 from fedbo.settings.exits import ends_process
 from fedbo.settings.trust import admit
 from fedbo.study.paths import DirectoryError
+
+BLOCK = 8  # steps that set out from the same knowledge
+_PARENTS = 2
+_WIDEST, _HALVINGS = 0.25, 12  # steps of 0.25 to 0.00006 of the cube, whatever scale the surface has on an axis
+
+
+class DesignHistory(NamedTuple):
+    """The evaluations before a step: points `(n, d)` of the unit cube, values `(n,)`; NaN where one failed."""
+
+    u: Array
+    value: Array
+
+
+def sobol(seed: int, dim: int, count: int) -> Array:
+    """Give the first `count` points `(count, dim)` of the scrambled Sobol sequence of a seed; more points keep the first."""
+    if count == 0:
+        return np.empty((0, dim))
+    chosen = int(Streams(seed).rng("tabulated design").integers(2**63))
+    sequence = scipy.stats.qmc.Sobol(dim, scramble=True, seed=chosen)
+    # A power of two is what the sequence is balanced for, and what SciPy does not warn of.
+    points: npt.NDArray[np.float64] = sequence.random_base2(math.ceil(math.log2(count)))[:count]
+    return np.ascontiguousarray(points)
+
+
+def step(index: int, seen: DesignHistory, streams: Streams) -> Array:
+    """Give step number `index` of a refinement, a point `(d,)`: normally about one of the best points that were `seen`.
+
+    What was `seen` is all that was evaluated before the step's block, so that the number of steps asked for changes none.
+    Its size on each axis is drawn from wide to narrow, evenly in its logarithm; a step that leaves the cube is reflected.
+    `streams` are the agent's at this number.
+    """
+    rng = streams.rng("refinement")
+    known = np.flatnonzero(~np.isnan(seen.value))
+    if not len(known):
+        return rng.random((seen.u.shape[1],))
+    best = known[np.argsort(-seen.value[known], kind="stable")[:_PARENTS]]
+    parent = seen.u[best[index % len(best)]]
+    size = _WIDEST * 0.5 ** (_HALVINGS * rng.random(len(parent)))
+    return _reflected(parent + size * rng.standard_normal(len(parent)))
+
+
+def _reflected(u: Array) -> Array:
+    return np.asarray(np.clip(1.0 - np.abs(1.0 - np.mod(u, 2.0)), 0.0, 1.0))
+
 
 _KEY = ("agent", "origin", "index")
 _SECONDS = 10.0  # of work at most between two parts: what a kill can lose

@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedbo.actors.agent import HostedAgent
-from fedbo.actors.evaluation.batches import MIN_BATCH, evaluate_batch
+from fedbo.actors.evaluation.batches import MIN_BATCH, cut_to_budget, evaluate_batch, pull_counts
 from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.evaluation.pulls import cut_to_budget, pull_counts
 from fedbo.actors.evaluation.step import StepEvaluator
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog

@@ -18,10 +18,9 @@ import pytest
 
 import fedbo
 from fedbo.cli import FAILED, INTERRUPTED, OK, WRONG_INPUT, main
-from fedbo.lab.tabulation.design import sobol
 from fedbo.lab.tabulation.sources import source
 from fedbo.lab.tabulation.tabulation import TableRequest, tabulate
-from fedbo.lab.tabulation.worker import TableJob, TablePlan, Tabulator, rows_of
+from fedbo.lab.tabulation.worker import TableJob, TablePlan, Tabulator, rows_of, sobol
 from fedbo.objectives.tables.table import POINTS
 from fedbo.study.document import to_toml
 

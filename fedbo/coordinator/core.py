@@ -18,8 +18,8 @@ that are listed after it:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Collection
+from typing import Any
 
 from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.task import StepRequest, Task
@@ -59,11 +59,11 @@ from fedbo.coordinator.events import (
 from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.fault_injection import FaultInjector
 from fedbo.coordinator.interruptions import Interruptions
+from fedbo.coordinator.log import Log
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.presence import Presence
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator, why_not_amplified
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
-from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import Secure, Seeded
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
 from fedbo.coordinator.rules import Rules
@@ -71,17 +71,6 @@ from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, CoreState
 from fedbo.coordinator.step_scheduler import StepScheduler
 from fedbo.coordinator.uplink import Uplink
-
-
-class Log(Protocol):
-    """What takes the lines of the event log and the entries of the privacy ledger."""
-
-    def extend(self, records: Iterable[EventLine]) -> None:
-        """Append lines in their order."""
-
-    def enter(self, entries: Iterable[LedgerEntry]) -> None:
-        """Append entries of the ledger."""
-
 
 Handler = Callable[[CoreState, Any, float], list[Effect]]
 

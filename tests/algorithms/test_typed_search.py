@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedbo.actors.storage.checkpoint import pack, unpack
-from fedbo.algorithms.base import Overlapping, Problem
+from fedbo.algorithms.base import Avoiding, Overlapping, Problem
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_draw
@@ -23,6 +23,8 @@ from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.surrogates.draws import Draw, value
 from fedbo.surrogates.features import draw_features
 
+# The methods of ADMM ask for their own iterates, and leave it to the objective to round them.
+AVOIDING = [name for name in algorithms() if isinstance(entry(name).make(None), Avoiding) and "admm" not in name]
 OVERLAPPING = [name for name in algorithms() if isinstance(entry(name).make(None), Overlapping)]
 
 
@@ -203,3 +205,16 @@ def test_a_shuffled_category_and_what_depends_on_it_are_found(seed: int) -> None
         decision, state = algorithm.ask(state, (), streams.at(step))
         x = typed.project(decision.x)
     assert state.y.max() > -4e-4
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", AVOIDING)
+def test_points_that_failed_as_if_by_chance_are_not_asked_again_in_a_typed_space(name: str, seed: int) -> None:
+    typed = space(n=(1, 50), kind=["a", "b", "c"])
+    algorithm, state, streams = told(name, typed, 8)
+    failed = typed.project(np.random.default_rng(seed).random((2, 2)))  # among eight points that did not fail: by chance
+    for step in range(1, 4):
+        decision, state = algorithm.ask(algorithm.avoiding(state, failed), (), streams.at(step))
+        assert np.array_equal(typed.project(decision.x), decision.x)
+        assert np.abs(failed - decision.x).max(axis=1).min() > 1e-6
+        failed = np.concatenate([failed, decision.x])

@@ -113,6 +113,5 @@ def projected(local: LocalState, coordinates: str | tuple[str, ...]) -> Projecte
     if isinstance(coordinates, str):
         into, back = partial(to_coordinates, name=coordinates), partial(from_coordinates, name=coordinates)
         return ProjectedSpace(lattice, into, back, taken=local.taken)
-    turned = local.u if local.waiting is None else np.concatenate([local.u, local.waiting])  # what failed is not turned
     into, back = partial(embedded, axes=coordinates, lattice=lattice), partial(restored, axes=coordinates, lattice=lattice)
-    return ProjectedSpace(lattice, into, back, partial(movable, axes=coordinates, lattice=lattice), taken=turned)
+    return ProjectedSpace(lattice, into, back, partial(movable, axes=coordinates, lattice=lattice), taken=local.taken)

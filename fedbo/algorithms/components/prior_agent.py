@@ -132,8 +132,7 @@ class PriorAgent:
         local = local.cautious()
         state = self._fitted(state._replace(local=local), streams, for_choice=True)._replace(local=state.local)
         space, fitted = self._chosen(state)
-        waiting = None if local.waiting is None else space.seen(local.waiting)
-        local = local._replace(u=space.seen(local.u), waiting=waiting)
+        local = local.turned(space.seen)
         prior = self._prior(state.answer if federated else None, local, space)
         belief = _belief(prior._replace(lengths=space.lengths(fitted)), local)
         best = float(prediction(belief, local.u, slopes=False).mean.max()) if len(local.u) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, NamedTuple
@@ -72,6 +73,11 @@ class LocalState(NamedTuple):
             return self
         u, y = np.concatenate([self.u, self.failed]), np.concatenate([self.y, values])
         return self._replace(u=u, y=y, failed=None, supposed=len(self.failed))
+
+    def turned(self, turn: Callable[[Array], Array]) -> LocalState:
+        """Return the state with all its points in the coordinates `(n, e)` that `turn` gives."""
+        waiting, failed = (None if points is None else turn(points) for points in (self.waiting, self.failed))
+        return self._replace(u=turn(self.u), waiting=waiting, failed=failed)
 
     def fitted_by(self, other: LocalState) -> LocalState:
         """Return the state with what was fitted to another one, which is this one or `cautious`."""
@@ -221,12 +227,8 @@ class Surrogate:
         """Give the state with its points in the coordinates in which a "warped" surrogate sees them, by its `axes`."""
         if state.axes is None:
             return state
-        waiting = None if state.waiting is None else self._turned(state.waiting, state)
-        return state._replace(u=self._turned(state.u, state), waiting=waiting)
-
-    def _turned(self, u: Array, state: LocalState) -> Array:
-        assert state.axes is not None
-        return modelled_points(from_coordinates(u, self.coordinates), state.axes, state.lattice)
+        axes = state.axes
+        return state.turned(lambda u: modelled_points(from_coordinates(u, self.coordinates), axes, state.lattice))
 
     def chosen(self, u: Array, state: LocalState, streams: Streams) -> Decision:
         """Decide for the point `(d,)` that is given in the coordinates of `seen`."""

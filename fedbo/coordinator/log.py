@@ -1,0 +1,19 @@
+"""What the core needs of the place where the lines of a run are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from fedbo.coordinator.events import EventLine
+from fedbo.coordinator.privacy.ledger import LedgerEntry
+
+
+class Log(Protocol):
+    """What takes the lines of the event log and the entries of the privacy ledger."""
+
+    def extend(self, records: Iterable[EventLine]) -> None:
+        """Append lines in their order."""
+
+    def enter(self, entries: Iterable[LedgerEntry]) -> None:
+        """Append entries of the ledger."""

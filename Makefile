@@ -63,8 +63,8 @@ style: setup
 	$(BIN)/ruff format --check $(STYLED)
 	$(BIN)/ruff check $(STYLED)
 
-types: setup  ## check the types of the package
-	nice -n 19 $(BIN)/mypy fedbo
+types: setup  ## check the types of the package and of the random studies
+	nice -n 19 $(BIN)/mypy fedbo tests/random_studies
 
 setup: $(VENV)/ready
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fedbo.coordinator.core
 import fedbo.coordinator.privacy.budget
@@ -39,10 +40,10 @@ from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.snapshots import Snapshotter
 from fedbo.coordinator.uplink import Uplink
-from fedbo.testing.__main__ import Trial, tried
-from fedbo.testing.carrying_out import Hostings
-from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, start_ray
 from fedbo.testing.studies import draw_study
+from tests.random_studies.__main__ import Trial, tried
+from tests.random_studies.carrying_out import Hostings
+from tests.random_studies.promises import broken_by_kills, broken_hostings, broken_laws, start_ray
 
 LIMIT = 240.0  # seconds that a study may take, above what a busy machine needs
 Plant = Callable[[Any], Any]

@@ -46,7 +46,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for report in terminalreporter.stats.get("passed", ()):
         for name, value in getattr(report, "user_properties", ()):
             if name == "situations":
-                terminalreporter.write_line(f"random studies reached {value} situations (fedbo.testing.chaos.situations)")
+                terminalreporter.write_line(f"random studies reached {value} situations (tests.random_studies)")
 
 
 @pytest.fixture(scope="session")

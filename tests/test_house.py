@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "figures": CORE | {"study", "analysis"},
     "tuning": CORE | {"study", "analysis", "execution", "callbacks"},
     "lab": CORE | {"study", "analysis", "execution", "figures"},
-    "testing": CORE | {"study", "analysis", "execution", "figures", "tuning", "lab", TOP},
+    "testing": CORE | {"study", TOP},
     "commands": CORE | {"study", "analysis", "execution", "figures", "tuning", "lab", "callbacks"},
     TOP: CORE | {"study", "analysis", "execution", "figures", "tuning", "lab", "testing", "commands"},
 }
@@ -76,7 +76,7 @@ WITHIN: dict[str, dict[str, str]] = {
     "figures": {"reports": "", "page": ". reports", ".": ""},
     "tuning": {".": ""},
     "lab": {"fork": "", "twins": "", "benchmarking": "", "tabulation": "", "papers": "", ".": ""},
-    "testing": {"chaos": ".", "laws": ".", "power": ". chaos", ".": "chaos laws power"},
+    "testing": {"laws": ".", ".": "laws"},
     "commands": {".": ""},
     TOP: {".": ""},
 }
@@ -105,9 +105,6 @@ RAY_SHELLS = {
     "fedbo/execution/cluster.py",
     "fedbo/tuning/ray_scheduler.py",
     "fedbo/tuning/ray_searcher.py",
-    "fedbo/testing/carrying_out.py",
-    "fedbo/testing/power/stories.py",
-    "fedbo/testing/promises.py",
     "fedbo/execution/workers.py",
 }
 

@@ -1,1 +1,1 @@
-"""Contracts of algorithms and objectives, algorithms in lock-step, and random whole studies with their laws and promises."""
+"""For authors of plug-ins: contracts, algorithms in lock-step, random whole studies, and the laws that their tables obey."""

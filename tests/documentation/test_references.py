@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pages
 import pytest
-import test_house
 
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.reveals import Reveals, revealed_by
@@ -20,6 +19,7 @@ from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.listing import TABLES, Item, groups
 from fedbo.study.settings import names_of
 from fedbo.study.study import Study
+from tests import test_house
 
 METHODS = [name for name in pages.NAMES if name.startswith("docs/algorithms/")]
 ROOMS = "actors|algorithms|benchmarks|coordinator|examples|fedbo|interface|objectives|surrogates|tests"

@@ -40,7 +40,7 @@ def carry_out(what: str, arguments: list[str], limits: dict[str, Any]) -> None:
     elif what == "resume":
         fedbo.resume(Path(arguments[0]), overrides=arguments[1:])
     elif what == "promises":
-        from fedbo.testing.__main__ import main
+        from tests.random_studies.__main__ import main
 
         main(arguments)
     else:

@@ -6,7 +6,7 @@ import ast
 from importlib import import_module
 from pathlib import Path
 
-from fedbo.testing.chaos.knobs import KNOBS, draw_knobs, in_words, turned
+from tests.random_studies.chaos.knobs import KNOBS, draw_knobs, in_words, turned
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("actors", "coordinator", "execution")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fedbo.actors.storage import atomic
-from fedbo.testing.carrying_out import forked
-from fedbo.testing.power.disk import POLICIES, Disk, Policy
-from fedbo.testing.power.promise import STORIES, broken_by_power_cuts
 from fedbo.testing.studies import draw_study
+from tests.random_studies.carrying_out import forked
+from tests.random_studies.power.disk import POLICIES, Disk, Policy
+from tests.random_studies.power.promise import STORIES, broken_by_power_cuts
 
 
 def left(folder: Path, work: str, policy: Policy, seed: int = 0) -> dict[str, bytes]:
@@ -88,7 +88,7 @@ def test_a_file_that_is_renamed_without_fsync_may_be_empty(tmp_path: Path) -> No
     [("run", 3), *(pytest.param(story, seed, marks=pytest.mark.long) for story, seed in (("extension", 0), ("meeting", 3)))],
 )
 def test_some_power_cuts_lose_nothing(story: str, seed: int, tmp_path: Path) -> None:
-    """`python -m fedbo.testing --try power-cuts` makes as many as are asked for."""
+    """`python -m tests.random_studies --try power-cuts` makes as many as are asked for."""
     assert story in STORIES
     (files := tmp_path / "files").mkdir()
     assert broken_by_power_cuts(draw_study(seed, files)[1], tmp_path, 60.0, 2, seed, story) == []

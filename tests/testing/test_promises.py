@@ -18,13 +18,13 @@ from killing import Forks
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.exchange import MODES
 from fedbo.study.study import load_study
-from fedbo.testing.carrying_out import Hostings, tables
-from fedbo.testing.chaos.real_time import draw_real_time_study
-from fedbo.testing.chaos.situations import SITUATIONS, reached
 from fedbo.testing.invariants import violations
-from fedbo.testing.promises import broken_hostings
-from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_document, draw_study, features
+from tests.random_studies.carrying_out import Hostings, tables
+from tests.random_studies.chaos.real_time import draw_real_time_study
+from tests.random_studies.chaos.situations import SITUATIONS, reached
+from tests.random_studies.promises import broken_hostings
+from tests.random_studies.shrinking import shrink
 
 HOUR = 3600.0
 FEWEST = 15  # situations that seven studies reach
@@ -33,7 +33,7 @@ ONE_THREAD = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
 
 def _try(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Try promises in a process of its own, which forks and so must have no threads."""
-    command = [sys.executable, "-m", "fedbo.testing", *arguments]
+    command = [sys.executable, "-m", "tests.random_studies", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=ONE_THREAD, check=False)
 
 

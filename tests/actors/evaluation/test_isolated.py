@@ -25,7 +25,7 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.algorithms.streams import Streams
 from fedbo.study.document import to_toml
-from fedbo.testing.carrying_out import tables
+from tests.random_studies.carrying_out import tables
 
 GOOD, BAD = np.array([0.25]), np.array([0.75])
 HOME = Streams(1)

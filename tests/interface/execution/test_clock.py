@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fedbo
-from fedbo.testing.power.stories import hosts_here
+from tests.random_studies.power.stories import hosts_here
 
 STUDY: dict[str, Any] = {
     "study": {"name": "clock", "seed": 4},

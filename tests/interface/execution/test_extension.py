@@ -23,7 +23,7 @@ from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import load_study
 from fedbo.study.tables import AlgorithmTable
-from fedbo.testing.carrying_out import tables
+from tests.random_studies.carrying_out import tables
 
 STUDY: dict[str, Any] = {
     "study": {"name": "short", "seed": 4},

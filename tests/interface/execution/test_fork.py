@@ -17,7 +17,7 @@ from fedbo.coordinator.errors import ForkError
 from fedbo.lab.fork.fork import fork_run, points_of
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError
-from fedbo.testing.carrying_out import tables
+from tests.random_studies.carrying_out import tables
 
 STUDY: dict[str, Any] = {
     "study": {"name": "forked", "seed": 4, "replicates": 2},

@@ -22,8 +22,8 @@ from fedbo.cli import main
 from fedbo.execution.jobs import runs
 from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import ClosedRound, Evaluation, LoggedEvent
-from fedbo.testing.carrying_out import tables
 from fedbo.testing.studies import draw_study
+from tests.random_studies.carrying_out import tables
 
 STUDY: dict[str, Any] = {
     "study": {"name": "told", "replicates": 2},

@@ -272,8 +272,6 @@ def test_only_these_files_import_what_is_not_written_in_them() -> None:
         "fedbo/__init__.py",  # its own names
         "fedbo/moved.py",  # our own modules, by earlier names
         "fedbo/callbacks.py",  # libraries that callbacks need
-        "fedbo/testing/carrying_out.py",  # our own modules, beforehand
-        "fedbo/testing/chaos/knobs.py",  # our own modules
     }
 
 

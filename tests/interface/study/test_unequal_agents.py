@@ -169,7 +169,7 @@ def test_what_is_in_a_history_enters_the_hash_of_a_study(tmp_path: Path) -> None
 @pytest.mark.long
 @pytest.mark.parametrize("exchange", MODES, ids=lambda mode: str(mode["mode"]))
 def test_unequal_agents_are_the_same_after_a_kill(exchange: dict[str, Any], tmp_path: Path) -> None:
-    from fedbo.testing.promises import broken_by_kills
+    from tests.random_studies.promises import broken_by_kills
 
     path = tmp_path / "history.csv"
     path.write_text(HISTORY)

@@ -16,8 +16,8 @@ from fedbo.lab.fork.fork import fork_run
 from fedbo.lab.fork.result import is_fork
 from fedbo.lab.fork.trunk import ForkPoint
 from fedbo.study.study import Study
-from fedbo.testing.carrying_out import LEGAL_NAMES, Untried, begin_or_go_on, differences, dying, forked, tables, words
-from fedbo.testing.chaos.knobs import NONE_TURNED, Knobs, draw_knobs, in_words, turn
+from tests.random_studies.carrying_out import LEGAL_NAMES, Untried, begin_or_go_on, differences, dying, forked, tables, words
+from tests.random_studies.chaos.knobs import NONE_TURNED, Knobs, draw_knobs, in_words, turn
 
 _CHANGES = (
     *(f"exchange={{mode = '{mode}'}}" for mode in ("barrier", "deadline", "first_k", "buffered", "immediate")),

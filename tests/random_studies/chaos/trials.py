@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedbo.testing.chaos.ray_failures import ChaosResult, chaotic_environment
+from tests.random_studies.chaos.ray_failures import ChaosResult, chaotic_environment
 
 BATCH = 20  # studies on one Ray
 STARTS = 4  # of processes that Ray ends, one after the other, before any of them ends a study
@@ -43,7 +43,7 @@ def _lines(first: int, count: int, seconds: float, room: Path) -> Iterator[Chaos
         "-X",
         "faulthandler",
         "-m",
-        "fedbo.testing.chaos.ray_failures",
+        "tests.random_studies.chaos.ray_failures",
         str(first),
         str(count),
         str(room),

@@ -1,4 +1,4 @@
-"""Tries what is promised of every study on random ones: `python -m fedbo.testing --studies 100 --try laws`."""
+"""Tries what is promised of every study on random ones: `python -m tests.random_studies --studies 100 --try laws`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from typing import NoReturn
 
 from fedbo.algorithms.catalog import algorithms
 from fedbo.study.study import Study, load_study
-from fedbo.testing.carrying_out import Hostings, Untried, import_for_runs
-from fedbo.testing.chaos.knobs import draw_knobs
-from fedbo.testing.chaos.liveness import broken_liveness
-from fedbo.testing.chaos.real_time import broken_in_real_time, draw_real_time_study
-from fedbo.testing.chaos.sometimes import run_series
-from fedbo.testing.chaos.trials import chaos_trials
-from fedbo.testing.fork_promise import broken_fork
-from fedbo.testing.power.promise import broken_by_power_cuts, cuts_made
-from fedbo.testing.promises import (
+from fedbo.testing.studies import draw_study, features
+from tests.random_studies.carrying_out import Hostings, Untried, import_for_runs
+from tests.random_studies.chaos.knobs import draw_knobs
+from tests.random_studies.chaos.liveness import broken_liveness
+from tests.random_studies.chaos.real_time import broken_in_real_time, draw_real_time_study
+from tests.random_studies.chaos.sometimes import run_series
+from tests.random_studies.chaos.trials import chaos_trials
+from tests.random_studies.fork_promise import broken_fork
+from tests.random_studies.power.promise import broken_by_power_cuts, cuts_made
+from tests.random_studies.promises import (
     broken_by_kills,
     broken_extension,
     broken_hostings,
@@ -34,8 +35,7 @@ from fedbo.testing.promises import (
     broken_workers,
     start_ray,
 )
-from fedbo.testing.shrinking import shrink
-from fedbo.testing.studies import draw_study, features
+from tests.random_studies.shrinking import shrink
 
 ON_RAY = ("hostings", "workers", "real-time")
 TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "liveness", "real-time", "ray-chaos", "power-cuts")
@@ -179,7 +179,7 @@ def _reach_situations(given: argparse.Namespace) -> NoReturn:
 
 
 def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m fedbo.testing", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.random_studies", description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--studies", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no study after so many seconds")

@@ -28,7 +28,8 @@ from fedbo.execution.extension import extended_study, why_not_extended
 from fedbo.execution.replay import replay
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.study.study import Study, StudyError, load_study
-from fedbo.testing.carrying_out import (
+from fedbo.testing.invariants import violations
+from tests.random_studies.carrying_out import (
     LEGAL_NAMES,
     Hostings,
     Untried,
@@ -40,8 +41,7 @@ from fedbo.testing.carrying_out import (
     tables,
     words,
 )
-from fedbo.testing.chaos.knobs import NONE_TURNED, Knobs, draw_knobs, in_words, turn, turned
-from fedbo.testing.invariants import violations
+from tests.random_studies.chaos.knobs import NONE_TURNED, Knobs, draw_knobs, in_words, turn, turned
 
 HOSTINGS: tuple[tuple[str, int | None], ...] = (("packed", 1), ("packed", 2), ("packed", 3), ("dedicated", None))
 

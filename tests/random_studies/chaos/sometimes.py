@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedbo.study.study import Study
-from fedbo.testing.carrying_out import STRUCK, forked
-from fedbo.testing.chaos.situations import KILLS, SITUATIONS, reached
-from fedbo.testing.promises import broken_by_kills, broken_laws
 from fedbo.testing.studies import draw_study, features
+from tests.random_studies.carrying_out import STRUCK, forked
+from tests.random_studies.chaos.situations import KILLS, SITUATIONS, reached
+from tests.random_studies.promises import broken_by_kills, broken_laws
 
 KILLED = 5  # one study of so many is killed as well, as often
 # What a study must have, one of them, for a situation that few studies reach. It may have it without reaching it.

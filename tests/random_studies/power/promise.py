@@ -14,10 +14,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from fedbo.study.study import Study, StudyError, load_study
-from fedbo.testing.carrying_out import LEGAL_NAMES, Ending, Untried, forked, words
-from fedbo.testing.chaos.real_time import draw_real_time_study
-from fedbo.testing.power.disk import POLICIES, Disk
-from fedbo.testing.power.stories import (
+from tests.random_studies.carrying_out import LEGAL_NAMES, Ending, Untried, forked, words
+from tests.random_studies.chaos.real_time import draw_real_time_study
+from tests.random_studies.power.disk import POLICIES, Disk
+from tests.random_studies.power.stories import (
     CutStory,
     extension_story,
     fork_story,

@@ -18,10 +18,10 @@ import fedbo
 from fedbo.execution.replay import replay
 from fedbo.execution.runner import run_study
 from fedbo.study.study import Study, StudyError, load_study
-from fedbo.testing.carrying_out import LEGAL_ENDS
 from fedbo.testing.draws import Draws
 from fedbo.testing.invariants import violations
 from fedbo.testing.studies import TRIES, draw_document
+from tests.random_studies.carrying_out import LEGAL_ENDS
 
 Document = dict[str, Any]
 _SCALE = 0.05  # seconds for one unit of the virtual time that is drawn

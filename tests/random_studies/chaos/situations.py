@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fedbo.study.study import Study
-from fedbo.testing.chaos.run_view import RunView, transmissions
 from fedbo.testing.run_tables import runs_of
+from tests.random_studies.chaos.run_view import RunView, transmissions
 
 Found = Callable[[RunView], bool]
 

@@ -51,6 +51,7 @@ from fedbo.study.environment.tables import (
 )
 from fedbo.study.files import hash_files, resolve_paths, source_hashes
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
+from fedbo.study.kept import kept
 from fedbo.study.plugins import code_in, distributions
 from fedbo.study.stopping import StoppingTable
 from fedbo.study.sweeps import applies_to, at_sweep, check_values, left_over, not_named_by, swept, with_first_values
@@ -108,6 +109,7 @@ class Study(Table):
         federation: Federation = self.objective.make()
         return federation
 
+    @kept
     def problem(self) -> Problem:
         """Say what every algorithm may know before the first evaluation."""
         federation, budget = self.federation(), largest_budget(self)
@@ -143,19 +145,25 @@ class Study(Table):
 
     def cells(self) -> list[Cell]:
         """List the combinations of the sweep, each with a study of its own; one cell when nothing is swept."""
-        return list(self.each_cell())
+        return [Cell(0, {}, self)] if not self.sweep else list(self._cells())
 
-    def each_cell(self) -> Iterator[Cell]:
-        """Yield the cells one by one."""
-        if not self.sweep:
-            yield Cell(0, {}, self)
-            return
-        for number, (values, document) in enumerate(_combined(self)):
-            yield Cell(number, values, _checked(document))
+    @kept
+    def _cells(self) -> tuple[Cell, ...]:
+        """Check every combination of the sweep; InvalidSettings, where what is wrong in one is said of the sweep."""
+        faults: dict[InvalidSetting, None] = {}
+        cells = []
+        for number, (values, document, tables) in enumerate(_combined(self)):
+            try:
+                cells.append(Cell(number, values, _checked(document, tables)))
+            except InvalidSettings as found:
+                faults |= dict.fromkeys(at_sweep(fault, values, document) for fault in found.faults)
+        if faults:
+            raise InvalidSettings(faults)
+        return tuple(cells)
 
     def titles(self) -> list[str]:
         """Write each cell's values on one line, in the order of the cells; empty where nothing is swept."""
-        return [_title(values) for values, _ in _combined(self)]
+        return [_title(values) for values, _, _ in _combined(self)]
 
     def document(self) -> Document:
         """Give the study as plain tables, numbers and strings; `load_study` takes it back."""
@@ -269,11 +277,14 @@ def _line(fault: InvalidSetting, document: Document, name: str, changed: Sequenc
     return f"{'--set' if overridden else name}: {fault.line(document)}"
 
 
-def _checked_alone(document: Document) -> Study:
-    """Check a study without the cells of its sweep: table by table, then the combinations; InvalidSettings."""
+def _checked_alone(document: Document, tables: Mapping[str, Any] | None = None) -> Study:
+    """Check a study without the cells of its sweep: table by table, then the combinations; InvalidSettings.
+
+    `tables` are those of the document, some of them as objects that have been checked.
+    """
     single = [key for key in LISTS if isinstance(document.get(key), dict)]
     try:
-        study = Study.model_validate(document)
+        study = Study.model_validate(tables or document)
     except ValidationError:
         as_lists = [InvalidSetting((key,), f"there may be several, so it is a list; write [[{key}]]") for key in single]
         listed = {**document, **{key: [document[key]] for key in single}}
@@ -287,10 +298,10 @@ def _checked_alone(document: Document) -> Study:
     return resolved
 
 
-def _checked(document: Document) -> Study:
+def _checked(document: Document, tables: Mapping[str, Any] | None = None) -> Study:
     """Check everything, also every cell of a sweep; InvalidSettings."""
-    resolved = with_first_values(document, _checked_alone)
-    _check_cells(resolved)
+    resolved = _checked_alone(document, tables) if tables else with_first_values(document, _checked_alone)
+    resolved.cells()
     points = resolved.initial_points()
     if points is None:
         return resolved
@@ -306,27 +317,24 @@ def _table_by_table(document: Document) -> Iterator[InvalidSetting]:
         yield from not_named_by(document, from_pydantic(error, _known()).faults)
 
 
-def _check_cells(study: Study) -> None:
-    """Check every combination of the sweep; what is wrong in one is said of the sweep."""
-    faults: dict[InvalidSetting, None] = {}
-    for values, document in _combined(study) if study.sweep else ():
-        try:
-            _checked(document)
-        except InvalidSettings as found:
-            faults |= dict.fromkeys(at_sweep(fault, values, document) for fault in found.faults)
-    if faults:
-        raise InvalidSettings(faults)
-
-
-def _combined(study: Study) -> Iterator[tuple[dict[str, Any], Document]]:
-    """List the sweep's combinations of values, each with its document."""
+def _combined(study: Study) -> Iterator[tuple[dict[str, Any], Document, dict[str, Any]]]:
+    """List the sweep's combinations: values, document, and its tables, those without a swept value as the study has them."""
     base = {key: value for key, value in study.document().items() if key != "sweep"}
     for combination in itertools.product(*study.sweep.values()):
         values = dict(zip(study.sweep, combination, strict=True))
         document: Any = base
+        tables = {key: getattr(study, key) for key in base}
         for key, value in values.items():
-            document = with_value(document, locate(base, key), value)
-        yield values, document
+            loc = locate(base, key)
+            document = with_value(document, loc, value)
+            head = str(loc[0])
+            if head in LISTS:
+                listed, number = list(tables[head]), int(loc[1])
+                listed[number] = document[head][number]
+                tables[head] = listed
+            else:
+                tables[head] = document[head]
+        yield values, document, tables
 
 
 def _known() -> dict[Loc, Sequence[str]]:

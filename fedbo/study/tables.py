@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Ge
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from fedbo.actors.evaluation.policy import Policy
@@ -20,6 +20,7 @@ from fedbo.settings.errors import unknown
 from fedbo.settings.plugins import PluginError
 from fedbo.study.document import default_label
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
+from fedbo.study.kept import Keeping, kept
 from fedbo.study.names import FolderName, Name
 from fedbo.study.settings import Settings, build, names_of, plain
 
@@ -34,13 +35,13 @@ def is_agents(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(type(item) is int for item in value)
 
 
-class Table(BaseModel):
+class Table(Keeping):
     """A table with fixed keys: frozen, strict about types, finite numbers only, no other keys."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class Declared(BaseModel):
+class Declared(Keeping):
     """A table whose keys are the settings of one dataclass, `declared`."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", allow_inf_nan=False)
@@ -61,6 +62,7 @@ class Declared(BaseModel):
         """Give the settings as TOML holds them."""
         return dict(self.model_extra or {})
 
+    @kept
     def make(self) -> Any:
         """Build what is declared; InvalidSettings when its name or a setting is wrong."""
         return build(self._look_up(), self.settings, also=type(self).model_fields)
@@ -75,7 +77,9 @@ class Declared(BaseModel):
     def _showing_of(self, made: Any, names: Iterable[str], **changes: Any) -> Self:
         removed = getattr(type(made), "removed", ())
         given = {name: value for name, value in self.model_dump().items() if name not in removed}
-        return type(self).model_construct(**{**given, **plain(made, names), **changes})
+        table = type(self).model_construct(**{**given, **plain(made, names), **changes})
+        table.keep_from(self)
+        return table
 
     def _look_up(self) -> Any:
         return type(self).declared
@@ -133,6 +137,7 @@ class ObjectiveTable(Named):
         """Give the variance of the noise to be added to what the federation's own objectives return."""
         return 0.0 if self._has_own() else float(self.settings.get("noise", 0.0))
 
+    @kept
     def make(self) -> Any:
         """Build the federation, without added noise; InvalidSettings when its name or a setting is wrong."""
         made = self._without_differences()
@@ -143,6 +148,7 @@ class ObjectiveTable(Named):
         except InvalidSettings as found:
             raise found.under("differences") from found
 
+    @kept
     def _without_differences(self) -> Any:
         declared, settings = self._look_up(), self.settings
         if not self._has_own() and "noise" in settings:
@@ -187,6 +193,7 @@ class AlgorithmTable(Named):
         """Give the label, or what stands for it."""
         return default_label({"name": self.name, "label": self.label, "preset": self.preset})
 
+    @kept
     def make(self) -> Algorithm:
         """Build the algorithm; InvalidSettings when its name, the preset or a setting is wrong."""
         entry = self._look_up()

@@ -18,7 +18,7 @@ _NO_MESSAGES = "no algorithm of this study sends messages; leave it out, or add 
 def settings_without_effect(study: Study) -> list[InvalidSetting]:
     """List the settings that change nothing in any cell of a study."""
     found: list[InvalidSetting] | None = None
-    for cell in study.each_cell():
+    for cell in study.cells():
         here = list(_of_cell(cell.study))
         found = here if found is None else [fault for fault in found if fault in here]
         if not found:

@@ -19,6 +19,7 @@ from fedbo.objectives.datasets.data import locate
 from fedbo.settings.plugins import Catalogue, settings_of
 from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
+from fedbo.study.kept import kept
 from fedbo.study.names import Name
 from fedbo.study.settings import names_of
 from fedbo.study.tables import Count, Declared, Named, Positive, Table, is_agents
@@ -38,6 +39,7 @@ class TimingModel(Named):
     catalogue = staticmethod(lambda: timings)
     model: str
 
+    @kept
     def make(self) -> Any:
         """Build the model, with named data where they are found; InvalidSettings, DataMissing."""
         made = super().make()
@@ -173,6 +175,7 @@ class FaultTable(Named):
     kind: str
     label: Name | None = None
 
+    @kept
     def make(self) -> Any:
         """Build the fault; InvalidSettings when its kind or a setting is wrong."""
         who = self.settings.get("agents", "all")

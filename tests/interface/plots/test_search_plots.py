@@ -15,8 +15,7 @@ import fedbo
 from fedbo.analysis.result import Result, ResultError
 from fedbo.figures.plot import PlotError, View, figure_of
 from fedbo.figures.search import ParameterColumn, SearchTrials, importances
-from fedbo.objectives.typed_function import GIVEN
-from fedbo.study.study import load_study
+from fedbo.study.study import Study
 
 
 def taste(configuration: dict[str, Any]) -> float:
@@ -108,13 +107,9 @@ def test_a_run_without_any_value_has_no_picture_of_its_search(typed: Result, tmp
 
 
 @pytest.mark.parametrize("kind", ["optima", "regret"])
-def test_a_function_that_was_handed_over_is_missed_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, typed: Result, kind: str, tmp_path: Path
-) -> None:
+def test_a_function_that_was_handed_over_is_missed_in_one_line(typed: Result, kind: str, tmp_path: Path) -> None:
     document = typed.study.document()
-    monkeypatch.setitem(GIVEN, "given:taste", taste)
-    given = load_study({**document, "objective": {**document["objective"], "function": "given:taste"}}, trust=True)
-    monkeypatch.delitem(GIVEN, "given:taste")
+    given = Study.model_validate({**document, "objective": {**document["objective"], "function": "given:taste"}})
     gone = Result(typed.directory, given, typed.manifest, trust=True)
     with pytest.raises(
         ResultError, match="this needs the objective, whose function cannot be used here; name it as module:function"

@@ -76,14 +76,15 @@ def validate(
 
     found = forecast(checked, time.process_time()) if timed else None
     lacking, endless = missing(checked), endless_warning(checked)
+    reveals = revealed(cell.study for cell in checked.cells())
     if printed is Format.json:
-        facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private), "reveals": revealed(checked)}
+        facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private), "reveals": reveals}
         facts["epsilon_together"] = None if total is None else asdict(total)
         facts |= {"missing": lacking, "endless": endless}
         facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
-    console().print(study_facts(cost, private, revealed(checked), total))
+    console().print(study_facts(cost, private, reveals, total))
     for warning in filter(None, (lacking, endless)):
         print(f"warning: {warning}", file=sys.stderr)
     if timed:

@@ -92,7 +92,7 @@ def new_manifest(study: Study) -> dict[str, Any]:
         "study_sha256": study.digest(),
         "seed": study.study.seed,
         "labels": list(study.labels),
-        "reveals": revealed(study),
+        "reveals": revealed(cell.study for cell in study.cells()),
         "cells": [dict(cell.values) for cell, _ in cells],
         "objective": [described(federation) or cell.study.objective.name for cell, federation in cells],
         "metric": [asdict(federation.metric) for _, federation in cells],

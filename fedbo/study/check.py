@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from fedbo.actors.task import objective_of
 from fedbo.algorithms.base import Overlapping, Private
@@ -16,14 +15,13 @@ from fedbo.study.check_privacy import privacy_asked, private_combinations, sends
 from fedbo.study.environment.checks import agents_remedy, exchange_combinations, group_combinations, world_combinations
 from fedbo.study.environment.cluster_checks import cluster_combinations
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
+from fedbo.study.problems import problem_of
 from fedbo.study.settings import invalid_from
 from fedbo.study.stopping import stopping_combinations
-
-if TYPE_CHECKING:
-    from fedbo.study.study import Study
+from fedbo.study.study_tables import StudyTables
 
 
-def combinations(study: Study) -> Iterator[InvalidSetting]:
+def combinations(study: StudyTables) -> Iterator[InvalidSetting]:
     """List what does not go together in a study whose tables are right by themselves."""
     yield from _labels(study)
     yield from _differences(study)
@@ -50,7 +48,7 @@ def combinations(study: Study) -> Iterator[InvalidSetting]:
         yield from _initial_file(study)
 
 
-def _differences(study: Study) -> Iterator[InvalidSetting]:
+def _differences(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse differences between agents where the first agent's function, which stands for all, cannot be changed so."""
     federation = study.federation()
     if not isinstance(federation, DifferingFederation):
@@ -63,7 +61,7 @@ def _differences(study: Study) -> Iterator[InvalidSetting]:
         yield InvalidSetting((*loc, "quantity"), f"{remedy}; leave it out, or take an objective with a noise of its own")
 
 
-def _labels(study: Study) -> Iterator[InvalidSetting]:
+def _labels(study: StudyTables) -> Iterator[InvalidSetting]:
     first: dict[str, int] = {}
     for number, table in enumerate(study.algorithm):
         if table.title in first:
@@ -78,7 +76,7 @@ def _labels(study: Study) -> Iterator[InvalidSetting]:
             yield InvalidSetting(("fault", number, "label"), remedy)
 
 
-def _targets(study: Study) -> Iterator[InvalidSetting]:
+def _targets(study: StudyTables) -> Iterator[InvalidSetting]:
     given, n_agents = study.agents.targets, study.federation().n_agents
     if given == "all":
         return
@@ -86,7 +84,7 @@ def _targets(study: Study) -> Iterator[InvalidSetting]:
         yield InvalidSetting(("agents", "targets"), remedy)
 
 
-def _absent(study: Study) -> Iterator[InvalidSetting]:
+def _absent(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse a table without some of its federation's agents, because a run builds every agent's objective."""
     absent = getattr(study.federation(), "absent", ())
     if absent:
@@ -95,7 +93,7 @@ def _absent(study: Study) -> Iterator[InvalidSetting]:
         yield InvalidSetting(("objective", "table"), remedy)
 
 
-def _hosting(study: Study) -> Iterator[InvalidSetting]:
+def _hosting(study: StudyTables) -> Iterator[InvalidSetting]:
     hosting = study.hosting
     if study.timing.clock == "wall" and hosting.kind == "inline":
         yield InvalidSetting(
@@ -109,7 +107,7 @@ def _hosting(study: Study) -> Iterator[InvalidSetting]:
         yield InvalidSetting(("hosting", "address"), "inline without workers starts no Ray; give workers or leave it out")
 
 
-def _overlapping(study: Study) -> Iterator[InvalidSetting]:
+def _overlapping(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse evaluations that overlap in real time where something counts on one after the other."""
     policy = study.evaluation.make()
     if not policy.overlaps:
@@ -143,11 +141,11 @@ def _overlapping(study: Study) -> Iterator[InvalidSetting]:
             yield InvalidSetting(("algorithm", number, "name"), remedy)
 
 
-def _declarations(study: Study) -> Iterator[InvalidSetting]:
+def _declarations(study: StudyTables) -> Iterator[InvalidSetting]:
     """Let every algorithm declare its messages for this problem, which is where settings that do not suit it show."""
     for number, table in enumerate(study.algorithm):
         try:
-            made, problem = table.make(), study.problem_of(table)
+            made, problem = table.make(), problem_of(study, table)
             made.upload(problem)
             if isinstance(made, Private):
                 made.mechanism(problem)
@@ -157,7 +155,7 @@ def _declarations(study: Study) -> Iterator[InvalidSetting]:
             yield from private_combinations(study, number, made)
 
 
-def _centralised(study: Study) -> Iterator[InvalidSetting]:
+def _centralised(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse a single agent where it would know what the agents learned each for itself."""
     for number, table in enumerate(study.algorithm):
         if table.centralised and has_history(study):
@@ -165,7 +163,7 @@ def _centralised(study: Study) -> Iterator[InvalidSetting]:
             yield InvalidSetting(("algorithm", number, "centralised"), remedy)
 
 
-def _one_message(study: Study) -> Iterator[InvalidSetting]:
+def _one_message(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse an exchange before the start in which most agents would be answered before the others have sent."""
     if study.exchange.make().is_synchronous:
         return
@@ -178,7 +176,7 @@ def _one_message(study: Study) -> Iterator[InvalidSetting]:
             )
 
 
-def _initial_file(study: Study) -> Iterator[InvalidSetting]:
+def _initial_file(study: StudyTables) -> Iterator[InvalidSetting]:
     try:
         points = study.initial_points()
     except ValueError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
 from fedbo.algorithms.reveals import Reveals, revealed_by
@@ -11,15 +10,14 @@ from fedbo.coordinator.environment.faults import Lie
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
 from fedbo.study.invalid import InvalidSetting
 from fedbo.study.limits import STEPS
-
-if TYPE_CHECKING:
-    from fedbo.study.study import Study
+from fedbo.study.problems import problem_of
+from fedbo.study.study_tables import StudyTables
 
 WEAK_DELTA = 0.01  # above it a mechanism may publish the data of one agent in a hundred outright
 _BLIND_BUDGETS = frozenset(("iterations", "pulls", "time", "evaluations"))  # they end a study whatever the values are
 
 
-def privacy_asked(study: Study) -> Iterator[InvalidSetting]:
+def privacy_asked(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse terms of privacy that no algorithm of the study could keep, and what would break the promise of one."""
     made = [(table.title, table.make()) for table in study.algorithm]
     mechanisms = [(title, one.mechanism(_problem(study))) for title, one in made if isinstance(one, Private)]
@@ -50,7 +48,7 @@ def privacy_asked(study: Study) -> Iterator[InvalidSetting]:
         yield from _copies(study, central[0])
 
 
-def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Iterator[InvalidSetting]:
+def private_combinations(study: StudyTables, number: int, algorithm: Algorithm) -> Iterator[InvalidSetting]:
     """List what does not go together with an algorithm, number `number`, whose messages are private."""
     yield from _masked(study, number, algorithm)
     if not isinstance(algorithm, Private):
@@ -65,25 +63,25 @@ def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Ite
         yield InvalidSetting(("exchange", "mode"), f'{remedy}; set mode = "barrier", or share = 1 in that algorithm')
 
 
-def needs_rounds(study: Study, algorithm: Algorithm) -> bool:
+def needs_rounds(study: StudyTables, algorithm: Algorithm) -> bool:
     """Check whether an algorithm is of no use without rounds: it samples them, or sends one message, before the start."""
     if isinstance(algorithm, Private) and algorithm.mechanism(_problem(study)).share < 1:
         return True
     return sends_once(study, algorithm)
 
 
-def sends_once(study: Study, algorithm: Algorithm) -> bool:
+def sends_once(study: StudyTables, algorithm: Algorithm) -> bool:
     """Check whether an algorithm sends before the start, and never again."""
     steps = range(1, min(study.budget.decisions, STEPS) + 1)
     return algorithm.sends(0) and not any(map(algorithm.sends, steps))
 
 
-def _problem(study: Study) -> Problem:
+def _problem(study: StudyTables) -> Problem:
     """Return what a mechanism may depend on; budgets and histories are no part of it."""
     return Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
 
 
-def _seen_by_others(study: Study, name: str) -> Iterator[InvalidSetting]:
+def _seen_by_others(study: StudyTables, name: str) -> Iterator[InvalidSetting]:
     """Refuse what lets the times of messages, or the end of the study, follow private values: no noise hides these."""
     words = f"follows private values of '{name}', and others see it by the times of messages"
     if study.stopping is not None:
@@ -93,7 +91,7 @@ def _seen_by_others(study: Study, name: str) -> Iterator[InvalidSetting]:
         yield InvalidSetting(("budget", key), f"{words}; leave it out, or run '{name}' in a study without it")
 
 
-def times_follow_points(study: Study) -> str:
+def times_follow_points(study: StudyTables) -> str:
     """Return what lets the times of messages follow the points that agents choose; empty where nothing does."""
     if study.timing.clock == "wall":
         return "evaluations take real time"
@@ -111,7 +109,7 @@ def weak_deltas(deltas: Iterable[float]) -> str:
     return f"epsilon at delta {weak[0]:.3g} says little: to publish one agent's data with this probability costs epsilon 0"
 
 
-def _copies(study: Study, name: str) -> Iterator[InvalidSetting]:
+def _copies(study: StudyTables, name: str) -> Iterator[InvalidSetting]:
     """Refuse lies made of other agents' messages: each multiplies the influence of one agent, which is charged once."""
     for number, table in enumerate(study.fault):
         fault = table.make()
@@ -120,20 +118,20 @@ def _copies(study: Study, name: str) -> Iterator[InvalidSetting]:
             yield InvalidSetting(("fault", number, "how"), words)
 
 
-def _masked(study: Study, number: int, algorithm: Algorithm) -> Iterator[InvalidSetting]:
+def _masked(study: StudyTables, number: int, algorithm: Algorithm) -> Iterator[InvalidSetting]:
     """Refuse secure aggregation of messages that are not only summed, or not in rounds."""
     table = study.algorithm[number]
     if study.privacy.secure_aggregation is None:
         return
-    if why := why_not_masked(algorithm, study.problem_of(table), study.exchange.make()):
+    if why := why_not_masked(algorithm, problem_of(study, table), study.exchange.make()):
         yield InvalidSetting(("privacy", "secure_aggregation"), f"cannot serve '{table.title}', which {why}")
 
 
-def revealed(study: Study) -> dict[str, Reveals]:
+def revealed(cells: Iterable[StudyTables]) -> dict[str, Reveals]:
     """Return what messages of each algorithm reveal, by label; the most of all cells of a sweep."""
     found: dict[str, Reveals] = {}
-    for cell in study.cells():
-        for table in cell.study.algorithm:
+    for study in cells:
+        for table in study.algorithm:
             declared = revealed_by(table.make())
             if table.title not in found or declared.exceeds(found[table.title]):
                 found[table.title] = declared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from fedbo.algorithms.base import LocallyPrivate, Private
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
@@ -11,14 +11,14 @@ from fedbo.study.check_privacy import WEAK_DELTA, needs_rounds
 from fedbo.study.document import Loc, fault_labels
 from fedbo.study.environment.tables import ExchangeTable
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
+from fedbo.study.study_tables import StudyTables
 from fedbo.study.sweeps import NAMES
 from fedbo.study.tables import AlgorithmTable, HostingTable, PrivacyTable
 
-if TYPE_CHECKING:
-    from fedbo.study.study import Study
+Tables = TypeVar("Tables", bound=StudyTables)
 
 
-def with_defaults(study: Study, swept: set[Loc]) -> Study:
+def with_defaults(study: Tables, swept: set[Loc]) -> Tables:
     """Fill in the settings of everything that is named; InvalidSettings."""
     faults: list[InvalidSetting] = []
 
@@ -76,7 +76,7 @@ def _history(history: HistoryTable, fill: Callable[..., Any], *loc: str | int) -
     return history.resolved().model_copy(update={"algorithm": fill(history.algorithm, *loc, "algorithm")})
 
 
-def _privacy(study: Study, fill: Callable[..., Any]) -> PrivacyTable:
+def _privacy(study: StudyTables, fill: Callable[..., Any]) -> PrivacyTable:
     """Fill in the settings of masks, if there are any, and deltas, if anything is private.
 
     The paper's delta, N^-1.1, is left out for few agents, where it is so large that releases cost next to nothing.
@@ -96,7 +96,7 @@ def _privacy(study: Study, fill: Callable[..., Any]) -> PrivacyTable:
     return given.model_copy(update={"deltas": (count**-1.1, least) if count**-1.1 <= WEAK_DELTA else (least,)})
 
 
-def _exchange(study: Study) -> ExchangeTable:
+def _exchange(study: StudyTables) -> ExchangeTable:
     """Set the mode that is not given: "barrier" where an algorithm is of no use without rounds."""
     given = study.exchange
     if "mode" in given.model_fields_set:
@@ -108,7 +108,7 @@ def _exchange(study: Study) -> ExchangeTable:
     return given.model_copy(update={"mode": "barrier"}) if rounds else given
 
 
-def _algorithms(study: Study) -> Iterator[AlgorithmTable]:
+def _algorithms(study: StudyTables) -> Iterator[AlgorithmTable]:
     """List the algorithms, and each with every setting that is swept, since all cells have the same default mode."""
     yield from study.algorithm
     for table in study.algorithm:

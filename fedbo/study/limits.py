@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from fedbo.algorithms.base import Phased, Private
 from fedbo.study.document import Loc
 from fedbo.study.invalid import InvalidSetting
+from fedbo.study.study_tables import StudyTables
 
 if TYPE_CHECKING:
     from fedbo.study.environment.tables import GroupTable
-    from fedbo.study.study import Study
 
 # The largest whole numbers, by the end of their place in a study. The table in docs/studies.md repeats them.
 LIMITS: dict[tuple[str, ...], int] = {
@@ -48,7 +48,7 @@ ROW = 200  # bytes in memory of one observation and its events
 _AGENT = 1000  # bytes in memory of one agent, at least
 
 
-def numbers(study: Study) -> Iterator[InvalidSetting]:
+def numbers(study: StudyTables) -> Iterator[InvalidSetting]:
     """List the numbers that are too large, and sweeps with too many cells or runs."""
     for loc, value in _numbers(study.document(), ()):
         most = _limit(loc)
@@ -64,7 +64,7 @@ def numbers(study: Study) -> Iterator[InvalidSetting]:
         )
 
 
-def memory(study: Study) -> Iterator[InvalidSetting]:
+def memory(study: StudyTables) -> Iterator[InvalidSetting]:
     """Say that the observations of a study cannot be held by this machine, which puts them together in the end."""
     need, have = needed(study), machine_memory()
     if need > have:
@@ -78,7 +78,7 @@ def memory(study: Study) -> Iterator[InvalidSetting]:
             )
 
 
-def needed(study: Study) -> int:
+def needed(study: StudyTables) -> int:
     """Give the bytes of memory that a study takes at least, data and surrogates not counted."""
     count, agents = study.federation().n_agents, study.agents
     targets = count if agents.targets == "all" else len(agents.targets)
@@ -92,14 +92,14 @@ def needed(study: Study) -> int:
     return ROW * study.study.replicates * (rows + history) + _AGENT * count
 
 
-def _more(study: Study, group: GroupTable, phased: bool) -> int:
+def _more(study: StudyTables, group: GroupTable, phased: bool) -> int:
     """Count the observations that the agents of a group make at least beyond those of others, below 0 where it is fewer."""
     initial = (study.agents.initial if group.initial is None else group.initial) - study.agents.initial
     decisions = 0 if phased or group.iterations is None else group.iterations - study.budget.decisions
     return _size(study, group) * (initial + decisions)
 
 
-def _size(study: Study, group: GroupTable) -> int:
+def _size(study: StudyTables, group: GroupTable) -> int:
     """Count the agents of a group, which need not be right yet."""
     return len(group.agents or ()) or round((group.share or 0.0) * study.federation().n_agents)
 

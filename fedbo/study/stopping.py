@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fedbo.actors.stopping.stoppers import STOPPERS, Median
+from fedbo.actors.stopping.stoppers import Median
 from fedbo.actors.stopping.stopping import Stopping
 from fedbo.algorithms.base import Overlapping
 from fedbo.objectives.base import Fidelity, fidelity_of, reported_fidelity_of
 from fedbo.study.invalid import InvalidSetting
-from fedbo.study.tables import Named
-
-if TYPE_CHECKING:
-    from fedbo.study.study import Study
-
+from fedbo.study.study_tables import StudyTables
 
 _RUNGS = 10_000  # of a bracket
 
 
-class StoppingTable(Named):
-    """[stopping]: a stopper by its kind, and its settings."""
-
-    key = "kind"
-    noun = "stopper"
-    catalogue = staticmethod(lambda: STOPPERS)
-    kind: str
-
-
-def stopping_of(study: Study) -> Stopping | None:
+def stopping_of(study: StudyTables) -> Stopping | None:
     """Give the stopper of a study on the fidelity axis of its objectives; None where nothing stops early in virtual time."""
     return _on(study, fidelity_of(study.federation())) if study.timing.clock == "virtual" else None
 
 
-def reported_stopping_of(study: Study) -> Stopping | None:
+def reported_stopping_of(study: StudyTables) -> Stopping | None:
     """Give the stopper of a study on the axis on which evaluations report; None where nothing stops early in real time."""
     return _on(study, reported_fidelity_of(study.federation())) if study.timing.clock == "wall" else None
 
 
-def _on(study: Study, fidelity: Fidelity | None) -> Stopping | None:
+def _on(study: StudyTables, fidelity: Fidelity | None) -> Stopping | None:
     if study.stopping is None or fidelity is None:
         return None
     return Stopping(study.stopping.make(), fidelity.smallest, fidelity.largest)
@@ -61,7 +48,7 @@ def not_in_real_time(stopper: Any) -> Iterator[InvalidSetting]:
         yield InvalidSetting(("variant",), 'must be "stop" in real time, where no evaluation can pause')
 
 
-def stopping_combinations(study: Study) -> Iterator[InvalidSetting]:
+def stopping_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
     """List what does not go together with stopping early."""
     if study.stopping is None:
         return

@@ -6,22 +6,16 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from fedbo.algorithms.base import Problem, Starting
-from fedbo.objectives.base import Federation
-from fedbo.objectives.typed_spaces.typed import lattice_of
+from fedbo.algorithms.base import Problem
 from fedbo.settings.own_code import code_words
 from fedbo.settings.trust import UntrustedError
 from fedbo.study import limits
-from fedbo.study.agents.budgets import common_budget, largest_budget
-from fedbo.study.agents.histories import most_observed
-from fedbo.study.agents.initial import Points, read_points
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.check import combinations
 from fedbo.study.defaults import with_defaults
@@ -42,9 +36,6 @@ from fedbo.study.document import (
 from fedbo.study.environment.cluster_table import ClusterTable, WorkerTable
 from fedbo.study.environment.idle import settings_without_effect
 from fedbo.study.environment.tables import (
-    AvailabilityTable,
-    ExchangeTable,
-    FaultTable,
     GroupTable,
     NetworkTable,
     TimingTable,
@@ -53,16 +44,15 @@ from fedbo.study.files import hash_files, resolve_paths, source_hashes
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
 from fedbo.study.kept import kept
 from fedbo.study.plugins import code_in, distributions
-from fedbo.study.stopping import StoppingTable
+from fedbo.study.problems import problem, problem_of
+from fedbo.study.study_tables import StudyTables
 from fedbo.study.sweeps import applies_to, at_sweep, check_values, left_over, not_named_by, swept, with_first_values
 from fedbo.study.tables import (
     SETTINGS_TOO,
     AlgorithmTable,
     BudgetTable,
-    EvaluationTable,
     Header,
     HostingTable,
-    ObjectiveTable,
     PrivacyTable,
     RecoveryTable,
     Table,
@@ -71,77 +61,16 @@ from fedbo.study.tables import (
 __all__ = ["Cell", "Study", "StudyError", "load_study", "recall_study"]
 
 
-class Study(Table):
+class Study(StudyTables):
     """A study file, every default filled in. `load_study` makes one; its fields are the tables of the file."""
 
-    study: Header
-    objective: ObjectiveTable
-    agents: AgentsTable = AgentsTable()
-    budget: BudgetTable
-    algorithm: Annotated[tuple[AlgorithmTable, ...], Field(strict=False, min_length=1)]
-    timing: TimingTable = TimingTable()
-    network: NetworkTable = NetworkTable()
-    availability: AvailabilityTable = AvailabilityTable()
-    group: Annotated[tuple[GroupTable, ...], Field(strict=False)] = ()
-    exchange: ExchangeTable = ExchangeTable()
-    evaluation: EvaluationTable = EvaluationTable()
-    cluster: ClusterTable | None = None
-    stopping: StoppingTable | None = None
-    privacy: PrivacyTable = PrivacyTable()
-    fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
-    recovery: RecoveryTable = RecoveryTable()
-    hosting: HostingTable = HostingTable()
-    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Give the labels of the algorithms, in the order of the file."""
-        return tuple(table.title for table in self.algorithm)
-
-    @property
-    def targets(self) -> Sequence[int]:
-        """Give the agents that optimise, in ascending order; all of them are a range, since there may be a million."""
-        given = self.agents.targets
-        return range(self.federation().n_agents) if given == "all" else tuple(sorted(given))
-
-    def federation(self) -> Federation:
-        """Build the federation, without noise."""
-        federation: Federation = self.objective.make()
-        return federation
-
-    @kept
     def problem(self) -> Problem:
-        """Say what every algorithm may know before the first evaluation."""
-        federation, budget = self.federation(), largest_budget(self)
-        return Problem(
-            dim=len(federation.parameters),
-            n_agents=federation.n_agents,
-            targets=self.targets,
-            initial=budget.initial,
-            iterations=budget.iterations,
-            history=most_observed(self),
-            pulls=budget.pulls,
-            rounds=self.exchange.make().is_synchronous,
-            lattice=lattice_of(federation),
-        )
+        """Return what every algorithm may know before the first evaluation."""
+        return problem(self)
 
     def problem_of(self, table: AlgorithmTable) -> Problem:
-        """Say what one algorithm may know: it may be a single agent, or begin without initial points."""
-        algorithm, problem = table.make(), self.problem()
-        if table.centralised:
-            problem = replace(problem, n_agents=1, targets=(0,), history=0, **common_budget(self)._asdict())
-        if isinstance(algorithm, Starting):
-            some = np.full((max(1, problem.initial), problem.dim), 0.5)
-            if not len(algorithm.initial_points(replace(problem, agent=problem.targets[0]), some)):
-                problem = replace(problem, initial=0)
-        return problem
-
-    def initial_points(self) -> Points | None:
-        """Read the initial file: points `(n, d)` of the unit cube for each (agent, replicate); None without a file."""
-        if self.agents.initial_file is None:
-            return None
-        dim = len(self.federation().parameters)
-        return read_points(Path(self.agents.initial_file), dim, self.targets, self.study.replicates)
+        """Return what one algorithm may know: it may be a single agent, or begin without initial points."""
+        return problem_of(self, table)
 
     def cells(self) -> list[Cell]:
         """List the combinations of the sweep, each with a study of its own; one cell when nothing is swept."""
@@ -164,10 +93,6 @@ class Study(Table):
     def titles(self) -> list[str]:
         """Write each cell's values on one line, in the order of the cells; empty where nothing is swept."""
         return [_title(values) for values, _, _ in _combined(self)]
-
-    def document(self) -> Document:
-        """Give the study as plain tables, numbers and strings; `load_study` takes it back."""
-        return {key: value for key, value in self.model_dump(mode="json", exclude_none=True).items() if value}
 
     def to_toml(self) -> str:
         """Write the study as a TOML file with every default in it."""
@@ -244,7 +169,7 @@ def load_study(
 def checked_study(document: Document, folder: Path, trust: bool = False, modules: bool = False, derived: bool = False) -> Study:
     """Return the study of a document whose paths count from a folder; InvalidSettings or UntrustedError."""
     study = _checked(resolve_paths(_flat_sweep(document), folder, trust, modules))
-    if not derived and (idle := settings_without_effect(study)):
+    if not derived and (idle := settings_without_effect(cell.study for cell in study.cells())):
         raise InvalidSettings(idle)
     return study
 

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 from pydantic_core import PydanticCustomError
 
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.stopping.stoppers import STOPPERS
 from fedbo.algorithms import catalog as algorithms
 from fedbo.algorithms.base import Algorithm
 from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
@@ -287,3 +288,12 @@ class HostingTable(Table):
     package: Literal["wheel", "image"] = "wheel"
     isolate: bool = False
     patience: Annotated[float, Field(gt=0)] | None = None
+
+
+class StoppingTable(Named):
+    """[stopping]: a stopper by its kind, and its settings."""
+
+    key = "kind"
+    noun = "stopper"
+    catalogue = staticmethod(lambda: STOPPERS)
+    kind: str

@@ -26,7 +26,8 @@ from fedbo.objectives.base import Fidelity
 from fedbo.settings.arguments import path, text, whole
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
-from fedbo.study.stopping import StoppingTable, invalid_rungs, not_in_real_time
+from fedbo.study.stopping import invalid_rungs, not_in_real_time
+from fedbo.study.tables import StoppingTable
 from fedbo.tuning.arguments import check_metric, check_stopping, in_arguments
 
 

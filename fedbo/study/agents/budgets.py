@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fedbo.actors.task import AgentBudget
-from fedbo.study.environment.models import members
+from fedbo.study.environment.groups import members
 from fedbo.study.environment.tables import GroupTable
-
-if TYPE_CHECKING:
-    from fedbo.study.study import Study
+from fedbo.study.study_tables import StudyTables
 
 KEYS = ("iterations", "pulls", "initial")
 
 
-def common_budget(study: Study) -> AgentBudget:
+def common_budget(study: StudyTables) -> AgentBudget:
     """Give the budget of those agents that no group gives another one."""
     return AgentBudget(study.agents.initial, study.budget.decisions, study.budget.pulls or 0)
 
 
-def budgets_of(study: Study) -> dict[int, AgentBudget]:
+def budgets_of(study: StudyTables) -> dict[int, AgentBudget]:
     """Give the budget of each target where a group has one of its own; none where all are alike."""
     tables = [table for table in study.group if has_own(table)]
     if not tables:
@@ -32,7 +28,7 @@ def budgets_of(study: Study) -> dict[int, AgentBudget]:
     return found
 
 
-def budget_of(study: Study, table: GroupTable) -> AgentBudget:
+def budget_of(study: StudyTables, table: GroupTable) -> AgentBudget:
     """Give the budget of a group's agents."""
     initial, iterations, pulls = common_budget(study)
     decisions = table.iterations or table.pulls or iterations
@@ -44,7 +40,7 @@ def has_own(table: GroupTable) -> bool:
     return any(getattr(table, key) is not None for key in KEYS)
 
 
-def largest_budget(study: Study) -> AgentBudget:
+def largest_budget(study: StudyTables) -> AgentBudget:
     """Give the largest number of each that any target has."""
     found = set(budgets_of(study).values()) or {common_budget(study)}
     return AgentBudget(*(max(column) for column in zip(*found, strict=True)))

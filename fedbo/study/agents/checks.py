@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedbo.algorithms.base import Overlapping
 from fedbo.settings.errors import SettingError
 from fedbo.study.agents.budgets import has_own
 from fedbo.study.agents.histories import HistorySource, history_sources, observed
-from fedbo.study.environment.models import members
+from fedbo.study.environment.groups import members
 from fedbo.study.invalid import InvalidSetting
-
-if TYPE_CHECKING:
-    from fedbo.study.study import Study
+from fedbo.study.study_tables import StudyTables
 
 
-def group_budgets(study: Study) -> Iterator[InvalidSetting]:
+def group_budgets(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse budgets of groups that the study's own does not count, that have no effect, or that never begin."""
     counted, other = ("pulls", "iterations") if study.budget.pulls else ("iterations", "pulls")
     groups = members(study) if any(map(has_own, study.group)) else {}
@@ -31,7 +29,7 @@ def group_budgets(study: Study) -> Iterator[InvalidSetting]:
         yield from _span(study, table, number)
 
 
-def _span(study: Study, table: Any, number: int) -> Iterator[InvalidSetting]:
+def _span(study: StudyTables, table: Any, number: int) -> Iterator[InvalidSetting]:
     end = study.budget.time
     if table.until is not None and table.until <= (table.from_ or 0.0):
         yield InvalidSetting(("group", number, "until"), f"must be above from = {table.from_:g}")
@@ -39,7 +37,7 @@ def _span(study: Study, table: Any, number: int) -> Iterator[InvalidSetting]:
         yield InvalidSetting(("group", number, "from"), f"must be before the study's end; [budget] time = {end:g}")
 
 
-def history_combinations(study: Study) -> Iterator[InvalidSetting]:
+def history_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
     """List what is wrong with the histories of a study whose agents and groups are right."""
     for source in history_sources(study):
         table = source.table
@@ -51,7 +49,7 @@ def history_combinations(study: Study) -> Iterator[InvalidSetting]:
             yield InvalidSetting((*source.loc, "fresh"), f"'{name}' gives every replicate other functions; set fresh = true")
 
 
-def _warm(study: Study, source: HistorySource) -> Iterator[InvalidSetting]:
+def _warm(study: StudyTables, source: HistorySource) -> Iterator[InvalidSetting]:
     """Refuse methods that cannot be told of points for which they have not asked."""
     for number, algorithm in enumerate(study.algorithm if source.table.warm_start else ()):
         if not isinstance(made := algorithm.make(), Overlapping) or made.queries != 1:
@@ -59,7 +57,7 @@ def _warm(study: Study, source: HistorySource) -> Iterator[InvalidSetting]:
             yield InvalidSetting(("algorithm", number, "name"), remedy)
 
 
-def _given(study: Study, source: HistorySource) -> Iterator[InvalidSetting]:
+def _given(study: StudyTables, source: HistorySource) -> Iterator[InvalidSetting]:
     """Say what is wrong with a file or an earlier run."""
     for replicate in range(study.study.replicates):
         try:

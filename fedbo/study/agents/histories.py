@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,10 +22,8 @@ from fedbo.settings.columns import NumberColumn, read_columns
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.settings.shown import quoted
 from fedbo.study.agents.tables import HistoryTable
-from fedbo.study.environment.models import members
-
-if TYPE_CHECKING:
-    from fedbo.study.study import Study
+from fedbo.study.environment.groups import members
+from fedbo.study.study_tables import StudyTables
 
 Loc = tuple[str | int, ...]
 _MANIFEST, _OBSERVATIONS = "manifest.json", "observations.parquet"
@@ -39,12 +37,12 @@ class HistorySource(NamedTuple):
     agents: Sequence[int]
 
 
-def has_history(study: Study) -> bool:
+def has_history(study: StudyTables) -> bool:
     """Say whether any agent has observations from before the study."""
     return study.agents.history is not None or any(table.history is not None for table in study.group)
 
 
-def history_sources(study: Study) -> list[HistorySource]:
+def history_sources(study: StudyTables) -> list[HistorySource]:
     """List where the agents of a study have their histories from, those of no group's own first."""
     if not has_history(study):
         return []
@@ -63,17 +61,17 @@ def history_sources(study: Study) -> list[HistorySource]:
     return [HistorySource(common, ("agents", "history"), rest), *own]
 
 
-def most_observed(study: Study) -> int:
+def most_observed(study: StudyTables) -> int:
     """Give the largest number of observations of an earlier task that an agent has been given or makes before the study."""
     return max((most_of(study, source) for source in history_sources(study) if not source.table.warm_start), default=0)
 
 
-def warm_agents(study: Study) -> frozenset[int]:
+def warm_agents(study: StudyTables) -> frozenset[int]:
     """List the agents that begin with observations of this very task."""
     return frozenset(agent for source in history_sources(study) if source.table.warm_start for agent in source.agents)
 
 
-def most_of(study: Study, source: HistorySource) -> int:
+def most_of(study: StudyTables, source: HistorySource) -> int:
     """Give the largest number of observations of an agent of one source, over all replicates."""
     if source.table.algorithm is not None:
         return source.table.observations or 0
@@ -81,7 +79,7 @@ def most_of(study: Study, source: HistorySource) -> int:
     return max((len(rows) for found in every for rows in found.values()), default=0)
 
 
-def observed(study: Study, source: HistorySource, replicate: int) -> dict[int, list[Row]]:
+def observed(study: StudyTables, source: HistorySource, replicate: int) -> dict[int, list[Row]]:
     """Give the rows of those agents that have any in a file or an earlier run; SettingError names file, column and row."""
     table, federation = source.table, study.federation()
     most = table.observations

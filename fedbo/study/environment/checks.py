@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedbo.algorithms.base import Starting
 from fedbo.coordinator.environment.availability import Daily
@@ -15,15 +15,14 @@ from fedbo.objectives.base import reports_costs
 from fedbo.objectives.catalog import federations
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.document import Loc
+from fedbo.study.environment.groups import share_of
 from fedbo.study.environment.measures import check_measure
-from fedbo.study.environment.models import capacities, share_of
+from fedbo.study.environment.models import capacities
 from fedbo.study.invalid import InvalidSetting
-
-if TYPE_CHECKING:
-    from fedbo.study.study import Study
+from fedbo.study.study_tables import StudyTables
 
 
-def world_combinations(study: Study, groups_are_right: bool) -> Iterator[InvalidSetting]:
+def world_combinations(study: StudyTables, groups_are_right: bool) -> Iterator[InvalidSetting]:
     """List what does not go together in the environment of a study whose tables are right by themselves."""
     yield from _real_time(study)
     yield from _costs(study)
@@ -33,7 +32,7 @@ def world_combinations(study: Study, groups_are_right: bool) -> Iterator[Invalid
         yield from _plan(study)
 
 
-def exchange_combinations(study: Study) -> Iterator[InvalidSetting]:
+def exchange_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
     """List what an exchange mode cannot do with the agents of a study, whose targets are known to be right."""
     exchange, targets = study.exchange.make(), len(study.targets)
     if not exchange.is_synchronous and exchange.selection.who in ("fraction", "speed"):
@@ -46,7 +45,7 @@ def exchange_combinations(study: Study) -> Iterator[InvalidSetting]:
         )
 
 
-def _selected(study: Study, exchange: Exchange) -> Iterator[InvalidSetting]:
+def _selected(study: StudyTables, exchange: Exchange) -> Iterator[InvalidSetting]:
     """Refuse to pass over agents that may wait for an answer where no round closes, or is theirs, to give them one.
 
     A method whose decisions vary in size may decide on no point at all, and waits then; whether it will cannot be told before.
@@ -77,7 +76,7 @@ def agents_remedy(given: Sequence[int], count: int) -> str | None:
     return None if twice is None else f"agent {twice} stands there twice; name each agent once"
 
 
-def group_combinations(study: Study) -> Iterator[InvalidSetting]:
+def group_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
     """List what is wrong with the names and the agents of groups."""
     first: dict[str, int] = {}
     for number, table in enumerate(study.group):
@@ -98,7 +97,7 @@ def group_combinations(study: Study) -> Iterator[InvalidSetting]:
     yield from _measures(study)
 
 
-def _lists(study: Study) -> Iterator[InvalidSetting]:
+def _lists(study: StudyTables) -> Iterator[InvalidSetting]:
     count, group_of = study.federation().n_agents, dict[int, int]()
     for number, table in enumerate(study.group):
         if table.agents is None:
@@ -114,7 +113,7 @@ def _lists(study: Study) -> Iterator[InvalidSetting]:
         group_of.update(dict.fromkeys(table.agents, number))
 
 
-def _shares(study: Study) -> Iterator[InvalidSetting]:
+def _shares(study: StudyTables) -> Iterator[InvalidSetting]:
     count = study.federation().n_agents
     left = count - len({agent for table in study.group for agent in table.agents or ()})
     for number, table in enumerate(study.group):
@@ -128,7 +127,7 @@ def _shares(study: Study) -> Iterator[InvalidSetting]:
         left = max(0, left - asked)
 
 
-def _measures(study: Study) -> Iterator[InvalidSetting]:
+def _measures(study: StudyTables) -> Iterator[InvalidSetting]:
     for number, table in enumerate(study.group):
         if table.by is not None:
             try:
@@ -137,7 +136,7 @@ def _measures(study: Study) -> Iterator[InvalidSetting]:
                 yield InvalidSetting(("group", number, error.key), error.remedy)
 
 
-def _real_time(study: Study) -> Iterator[InvalidSetting]:
+def _real_time(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse what real time leaves without effect, and what only real time has."""
     if study.timing.clock == "virtual":
         if study.evaluation.make().memory_limit is not None:
@@ -162,7 +161,7 @@ def _real_time(study: Study) -> Iterator[InvalidSetting]:
             yield InvalidSetting(("fault", number, "kind"), remedy)
 
 
-def _devices(study: Study) -> Iterator[InvalidSetting]:
+def _devices(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse a file of devices that cannot be read, and what says the same besides."""
     timing, loc = study.timing, ("timing", "devices")
     if timing.devices is None:
@@ -183,7 +182,7 @@ def _devices(study: Study) -> Iterator[InvalidSetting]:
         yield InvalidSetting(loc, error.remedy)
 
 
-def _costs(study: Study) -> Iterator[InvalidSetting]:
+def _costs(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse durations that follow costs where the objective reports none."""
     owners: list[tuple[Loc, Any]] = [(("timing",), study.timing)]
     owners += [(("group", number), table) for number, table in enumerate(study.group)]
@@ -198,7 +197,7 @@ def _costs(study: Study) -> Iterator[InvalidSetting]:
             yield InvalidSetting((*loc, "latency", "model"), "only evaluations have costs; take another model for messages")
 
 
-def _slopes(study: Study, model: LogLinear, loc: Loc) -> Iterator[InvalidSetting]:
+def _slopes(study: StudyTables, model: LogLinear, loc: Loc) -> Iterator[InvalidSetting]:
     """Refuse slopes that are not as many as the parameters, and those of some agents."""
     count = len(study.federation().parameters)
     if loc != ("timing",):
@@ -214,7 +213,7 @@ def _costly() -> str:
     return ", ".join(f"{name} with a cost" if name in some else name for name in known)
 
 
-def _short_days(study: Study) -> Iterator[InvalidSetting]:
+def _short_days(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse days on which no agent is ever there for as long as a step takes, where the step is lost each time."""
     if study.timing.clock == "wall" or study.budget.time is not None:
         return
@@ -232,7 +231,7 @@ def _short_days(study: Study) -> Iterator[InvalidSetting]:
             yield InvalidSetting((*loc, "present"), f'{remedy}"resumed", or end the study by [budget] time')
 
 
-def _shortest(study: Study, owner: Any) -> float:
+def _shortest(study: StudyTables, owner: Any) -> float:
     """Give the time that a step takes at least of which every target has one: its initial points, or one point."""
     length = (owner.evaluation or study.timing.evaluation).make()
     if not isinstance(length, Constant) or study.timing.devices is not None:
@@ -248,7 +247,7 @@ def _shortest(study: Study, owner: Any) -> float:
     return one * max(1, min(initial, pulls or initial) if known else 1)
 
 
-def _plan(study: Study) -> Iterator[InvalidSetting]:
+def _plan(study: StudyTables) -> Iterator[InvalidSetting]:
     groups, end = [table.name for table in study.group], study.budget.time
     for number, table in enumerate(study.fault):
         fault = table.make()

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from fedbo.coordinator.environment.faults import Preemption
 from fedbo.settings.errors import unknown
 from fedbo.study.invalid import InvalidSetting
+from fedbo.study.study_tables import StudyTables
 
 if TYPE_CHECKING:
     from fedbo.study.environment.cluster_table import ClusterTable
-    from fedbo.study.study import Study
 
 KNOWN = ("CPU", "GPU", "memory")
 
 
-def cluster_combinations(study: Study) -> Iterator[InvalidSetting]:
+def cluster_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
     """List what does not go together in a cluster and the rest of its study."""
     yield from _preemptions(study)
     cluster = study.cluster
@@ -46,7 +46,7 @@ def cluster_combinations(study: Study) -> Iterator[InvalidSetting]:
         yield InvalidSetting(("cluster", "priorities"), 'has no effect with this rule; leave it out, or set rule = "priority"')
 
 
-def _gone(study: Study, cluster: ClusterTable) -> Iterator[InvalidSetting]:
+def _gone(study: StudyTables, cluster: ClusterTable) -> Iterator[InvalidSetting]:
     """Refuse a cluster whose workers are all gone before the study can end."""
     ends = [one.leaves for one in cluster.worker if one.leaves is not None and one.leaves > one.joins]
     if not ends or len(ends) < len(cluster.worker):
@@ -57,7 +57,7 @@ def _gone(study: Study, cluster: ClusterTable) -> Iterator[InvalidSetting]:
         yield InvalidSetting(("cluster", "worker", ends.index(last), "leaves"), words)
 
 
-def _needs(study: Study) -> Iterator[InvalidSetting]:
+def _needs(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse what no worker has."""
     assert study.cluster is not None
     resources, count = study.evaluation.make().resources, study.federation().n_agents
@@ -78,7 +78,7 @@ def _needs(study: Study) -> Iterator[InvalidSetting]:
         )
 
 
-def _preemptions(study: Study) -> Iterator[InvalidSetting]:
+def _preemptions(study: StudyTables) -> Iterator[InvalidSetting]:
     """Refuse preemptions of workers that are not there."""
     classes = () if study.cluster is None else study.cluster.classes()
     for number, table in enumerate(study.fault):

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from fedbo.coordinator.environment.faults import Lie
 from fedbo.study.document import Loc
 from fedbo.study.invalid import InvalidSetting
-
-if TYPE_CHECKING:
-    from fedbo.study.study import Study
+from fedbo.study.problems import problem_of
+from fedbo.study.study_tables import StudyTables
 
 _NO_MESSAGES = "no algorithm of this study sends messages; leave it out, or add one that does, such as fts"
 
 
-def settings_without_effect(study: Study) -> list[InvalidSetting]:
+def settings_without_effect(cells: Iterable[StudyTables]) -> list[InvalidSetting]:
     """List the settings that change nothing in any cell of a study."""
     found: list[InvalidSetting] | None = None
-    for cell in study.cells():
-        here = list(_of_cell(cell.study))
+    for study in cells:
+        here = list(_of_cell(study))
         found = here if found is None else [fault for fault in found if fault in here]
         if not found:
             return []
     return found or []
 
 
-def _of_cell(study: Study) -> Iterator[InvalidSetting]:
+def _of_cell(study: StudyTables) -> Iterator[InvalidSetting]:
     for loc, why in (*_choices(study), *_messages(study), *_absences(study)):
         yield InvalidSetting(loc, f"has no effect: {why}")
 
 
-def _choices(study: Study) -> Iterator[tuple[Loc, str]]:
+def _choices(study: StudyTables) -> Iterator[tuple[Loc, str]]:
     """List settings of something else than what was chosen."""
     exchange, unused = study.exchange.make(), tuple[str, ...]()
     selection, staleness = exchange.selection, exchange.staleness
@@ -63,7 +62,7 @@ def _choices(study: Study) -> Iterator[tuple[Loc, str]]:
         yield ("cluster", "rule"), "all agents have the same priority; set different priorities too"
 
 
-def _messages(study: Study) -> Iterator[tuple[Loc, str]]:
+def _messages(study: StudyTables) -> Iterator[tuple[Loc, str]]:
     """List what concerns messages where nobody sends any; the world may be that of the methods with which it is compared."""
     lies = [number for number, table in enumerate(study.fault) if isinstance(table.make(), Lie)]
     masked = study.privacy.secure_aggregation is not None
@@ -75,13 +74,13 @@ def _messages(study: Study) -> Iterator[tuple[Loc, str]]:
         yield ("privacy", "secure_aggregation"), _NO_MESSAGES
 
 
-def _sends(study: Study, number: int) -> bool:
+def _sends(study: StudyTables, number: int) -> bool:
     table = study.algorithm[number]
-    problem = study.problem_of(table)
+    problem = problem_of(study, table)
     return table.centralised is True or table.make().upload(problem) is not None
 
 
-def _absences(study: Study) -> Iterator[tuple[Loc, str]]:
+def _absences(study: StudyTables) -> Iterator[tuple[Loc, str]]:
     """List what concerns absences in virtual time, where none come but those of the study."""
     if study.timing.clock == "wall":
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +15,14 @@ from fedbo.objectives.derived.mean import BatchFunction, even_points
 from fedbo.objectives.space import from_unit
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.agents.histories import history_sources, observed
+from fedbo.study.study_tables import StudyTables
 from fedbo.study.tables import ObjectiveTable
-
-if TYPE_CHECKING:
-    from fedbo.study.study import Study
 
 MEASURES = ("number", "difficulty", "distance", "data", "history")
 POINTS = 1024  # of the unit cube, at which functions are looked at
 
 
-def measure(study: Study, by: str, replicate: int) -> Array:
+def measure(study: StudyTables, by: str, replicate: int) -> Array:
     """Measure each agent of a replicate `(agents,)`; SettingError.
 
     "number" is the agent's own; "difficulty" how far a uniform point is from the best one on average, as a share of the
@@ -39,7 +37,7 @@ def measure(study: Study, by: str, replicate: int) -> Array:
     return _of_objectives(study.objective.model_dump_json(), (study.study.seed, replicate), by)
 
 
-def check_measure(study: Study, by: str) -> None:
+def check_measure(study: StudyTables, by: str) -> None:
     """Refuse what is no measure of this study's agents; the first agent stands for all: SettingError."""
     federation = study.federation()
     names = [parameter.name for parameter in federation.parameters]
@@ -60,7 +58,7 @@ def _suits(name: str, objective: Any, by: str) -> None:
         raise SettingError("by", f"'{name}' does not tell noise-free values at many points; take number, data or history")
 
 
-def _observations(study: Study, replicate: int) -> Array:
+def _observations(study: StudyTables, replicate: int) -> Array:
     counts = np.zeros(study.federation().n_agents)
     for source in history_sources(study):
         if source.table.algorithm is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedbo.coordinator.environment.availability import Within
 from fedbo.coordinator.environment.environment import AgentModels, Environment
@@ -16,35 +16,25 @@ from fedbo.coordinator.environment.faults import Fault, Preemption, Restart
 from fedbo.coordinator.environment.timing import SpeedClasses
 from fedbo.coordinator.environment.traces import Capacity, not_there, read_capacities
 from fedbo.settings.errors import SettingError
+from fedbo.study.environment.groups import placed, share_of
+from fedbo.study.environment.measures import measure
 from fedbo.study.environment.tables import GroupTable
+from fedbo.study.study_tables import StudyTables
 
 _OWN = ("speed", "bandwidth")
 _KBIT = 125.0  # bytes
 
-if TYPE_CHECKING:
-    from fedbo.study.study import Study
 
-
-def members(study: Study) -> dict[str, tuple[int, ...]]:
-    """List the agents of each group that has the same in every replicate, ascending.
-
-    A group with a share takes the last round(share * n) of those that belong to no list and to no earlier share.
-    """
-    return _members(study)[0]
-
-
-def members_in(study: Study, replicate: int) -> dict[str, tuple[int, ...]]:
+def members_in(study: StudyTables, replicate: int) -> dict[str, tuple[int, ...]]:
     """List the agents of each group in a replicate, ascending.
 
     A group with a measure takes those for which it is largest of all that belong to no group before, those without a measure
     being placed first; of equals the last.
     """
-    found, left = _members(study)
+    found, left = placed(study)
     count = study.federation().n_agents
     for table in study.group:
         if table.by is not None and table.share is not None:
-            from fedbo.study.environment.measures import measure  # histories are of groups
-
             measured = measure(study, table.by, replicate)
             left = sorted(left, key=lambda agent: (measured[agent], agent))  # noqa: B023
             first = max(0, len(left) - share_of(table.share, count))
@@ -52,27 +42,7 @@ def members_in(study: Study, replicate: int) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _members(study: Study) -> tuple[dict[str, tuple[int, ...]], list[int]]:
-    """Place the agents of groups without a measure; give the others too."""
-    count = study.federation().n_agents
-    listed = {agent for table in study.group for agent in table.agents or ()}
-    left = [agent for agent in range(count) if agent not in listed]
-    found: dict[str, tuple[int, ...]] = {}
-    for table in study.group:
-        if table.share is None:
-            found[table.name] = tuple(sorted(table.agents or ()))
-        elif table.by is None:
-            first = max(0, len(left) - share_of(table.share, count))
-            found[table.name], left = tuple(left[first:]), left[:first]
-    return found, left
-
-
-def share_of(share: float, count: int) -> int:
-    """Say how many of `count` agents a share of them is."""
-    return round(share * count)
-
-
-def environment_of(study: Study, replicate: int = 0) -> Environment:
+def environment_of(study: StudyTables, replicate: int = 0) -> Environment:
     """Make the environment of one cell of a study in a replicate."""
     groups, network = members_in(study, replicate), study.network
     common = _common(study)
@@ -99,7 +69,7 @@ def centralised(environment: Environment) -> Environment:
     return replace(environment, exceptions={}, plan=plan)
 
 
-def _common(study: Study) -> AgentModels:
+def _common(study: StudyTables) -> AgentModels:
     timing = study.timing
     return AgentModels(
         evaluation=timing.evaluation.make() if timing.clock == "virtual" else None,
@@ -113,7 +83,7 @@ def _common(study: Study) -> AgentModels:
 
 
 def _on_devices(
-    study: Study, models: Mapping[int, AgentModels], groups: Mapping[str, tuple[int, ...]]
+    study: StudyTables, models: Mapping[int, AgentModels], groups: Mapping[str, tuple[int, ...]]
 ) -> dict[int, AgentModels]:
     """Give each agent the speed and the bandwidth of its device, but where its group has its own."""
     found = capacities(str(study.timing.devices))

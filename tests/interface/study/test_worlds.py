@@ -18,7 +18,8 @@ from fedbo.coordinator.exchange import FirstK, Immediate, Staleness
 from fedbo.coordinator.selection import Selection
 from fedbo.execution.jobs import learnings, runs
 from fedbo.study.document import to_toml
-from fedbo.study.environment.models import environment_of, members
+from fedbo.study.environment.groups import members
+from fedbo.study.environment.models import environment_of
 from fedbo.study.listing import groups
 from fedbo.study.study import Study, load_study
 

@@ -1,0 +1,85 @@
+"""The tables of a study as one record, which checks read before there is a study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from fedbo.objectives.base import Federation
+from fedbo.study.agents.initial import Points, read_points
+from fedbo.study.agents.tables import AgentsTable
+from fedbo.study.document import Document
+from fedbo.study.environment.cluster_table import ClusterTable
+from fedbo.study.environment.tables import (
+    AvailabilityTable,
+    ExchangeTable,
+    FaultTable,
+    GroupTable,
+    NetworkTable,
+    TimingTable,
+)
+from fedbo.study.tables import (
+    AlgorithmTable,
+    BudgetTable,
+    EvaluationTable,
+    Header,
+    HostingTable,
+    ObjectiveTable,
+    PrivacyTable,
+    RecoveryTable,
+    StoppingTable,
+    Table,
+)
+
+
+class StudyTables(Table):
+    """All tables of a study file, each valid by itself; `Study` adds the cells of its sweep."""
+
+    study: Header
+    objective: ObjectiveTable
+    agents: AgentsTable = AgentsTable()
+    budget: BudgetTable
+    algorithm: Annotated[tuple[AlgorithmTable, ...], Field(strict=False, min_length=1)]
+    timing: TimingTable = TimingTable()
+    network: NetworkTable = NetworkTable()
+    availability: AvailabilityTable = AvailabilityTable()
+    group: Annotated[tuple[GroupTable, ...], Field(strict=False)] = ()
+    exchange: ExchangeTable = ExchangeTable()
+    evaluation: EvaluationTable = EvaluationTable()
+    cluster: ClusterTable | None = None
+    stopping: StoppingTable | None = None
+    privacy: PrivacyTable = PrivacyTable()
+    fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
+    recovery: RecoveryTable = RecoveryTable()
+    hosting: HostingTable = HostingTable()
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels of the algorithms, in the order of the file."""
+        return tuple(table.title for table in self.algorithm)
+
+    @property
+    def targets(self) -> Sequence[int]:
+        """Return the agents that optimise, in ascending order; all of them are a range, since there may be a million."""
+        given = self.agents.targets
+        return range(self.federation().n_agents) if given == "all" else tuple(sorted(given))
+
+    def federation(self) -> Federation:
+        """Build the federation, without noise."""
+        federation: Federation = self.objective.make()
+        return federation
+
+    def initial_points(self) -> Points | None:
+        """Read the initial file: points `(n, d)` of the unit cube for each (agent, replicate); None without a file."""
+        if self.agents.initial_file is None:
+            return None
+        dim = len(self.federation().parameters)
+        return read_points(Path(self.agents.initial_file), dim, self.targets, self.study.replicates)
+
+    def document(self) -> Document:
+        """Return the study as plain tables, numbers and strings; `load_study` takes it back."""
+        return {key: value for key, value in self.model_dump(mode="json", exclude_none=True).items() if value}

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from fedbo import moved
 from fedbo.settings import arguments as checks
+from fedbo.settings import registry
 
 if TYPE_CHECKING:
     from fedbo.actors.storage.record_types import CheckpointError
     from fedbo.actors.storage.rows import TooLargeError
     from fedbo.actors.storage.sealed import Damaged, OtherFormat
-    from fedbo.analysis.result import Result, ResultError
+    from fedbo.analysis.finished_run import ResultError
+    from fedbo.analysis.result import Result
     from fedbo.call_arguments import Overrides
     from fedbo.coordinator.errors import EndlessError, ForkError, ProtocolError, ReplayError
     from fedbo.execution.cluster import ClusterError
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from fedbo.tuning.tune import Options
 
 moved.install()
+registry.register(draw_result="fedbo.figures.plot:draw_result")
 
 __all__ = [
     "Agent",
@@ -114,7 +117,7 @@ _PLACES = {
     "TableError": "fedbo.objectives.tables.table",
     "ReportError": "fedbo.figures.page.page",
     "PlotError": "fedbo.figures.layout",
-    "ResultError": "fedbo.analysis.result",
+    "ResultError": "fedbo.analysis.finished_run",
     "ArgumentError": "fedbo.settings.errors",
     "FedboError": "fedbo.settings.errors",
     "EvaluationWarning": "fedbo.settings.errors",

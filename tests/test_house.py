@@ -8,8 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -80,16 +80,6 @@ WITHIN: dict[str, dict[str, str]] = {
     "commands": {".": ""},
     TOP: {".": ""},
 }
-# Only inside a function, or for the types: `Result.plot` draws.
-LATER_ROOMS: dict[str, set[str]] = {"analysis": {"figures"}}
-LATER: dict[str, dict[str, str]] = {}
-
-
-class Import(NamedTuple):
-    """A name that a file imports, and whether that is only inside a function or for the types."""
-
-    name: str
-    later: bool
 
 
 def _files(root: Path) -> list[Path]:
@@ -116,16 +106,15 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
         yield from below if isinstance(below, list) else ()
 
 
-def _imports(tree: ast.AST, later: bool = False) -> Iterator[Import]:
+def _imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that a file imports, those inside functions and for types too."""
     for node in _statements(tree):
         if isinstance(node, ast.Import):
-            yield from (Import(alias.name, later) for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from (Import(f"{'.' * node.level}{node.module or ''}.{alias.name}", later) for alias in node.names)
+            yield from (f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names)
         else:
-            inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            typing = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-            yield from _imports(node, later or inside or typing)
+            yield from _imports(node)
 
 
 @cache
@@ -133,12 +122,12 @@ def _parsed(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def _imported_by(path: Path) -> list[Import]:
+def _imported_by(path: Path) -> list[str]:
     return _imports_in(path.read_text(encoding="utf-8"))
 
 
 @cache
-def _imports_in(text: str) -> list[Import]:
+def _imports_in(text: str) -> list[str]:
     return list(_imports(_parsed(text)))
 
 
@@ -165,38 +154,58 @@ def _place(root: Path, name: str) -> tuple[str, str, str]:
     return room, folder, parts[0] if parts and (place / f"{parts[0]}.py").exists() else "__init__"
 
 
-def _wrong(root: Path, path: Path, one: Import) -> str:
+def _wrong(root: Path, path: Path, name: str) -> str:
     """Say what is wrong with an import; empty if nothing is."""
     room, *inner = path.relative_to(root / "fedbo").parts
     if not inner:
         room, inner = TOP, [room]
     folder = inner[0] if len(inner) > 1 else "."
-    if one.name.startswith("."):
+    if name.startswith("."):
         return "is relative"
-    if one.name.split(".")[0] in LINKS:
+    if name.split(".")[0] in LINKS:
         return "would load a second copy"
-    if one.name.split(".")[0] != "fedbo":
+    if name.split(".")[0] != "fedbo":
         return ""
     if room not in WITHIN:
         return f"{room}/ is not in the table of this test"
-    other, theirs, module = _place(root, one.name)
+    other, theirs, module = _place(root, name)
     if other != room:
-        allowed = MAY_IMPORT[room] | (LATER_ROOMS.get(room, set()) if one.later else set())
+        allowed = MAY_IMPORT[room]
         return "" if other in allowed or (other == TOP and module in allowed) else f"is not for {room}/"
     if folder not in WITHIN[room]:
         return f"{room}/{folder}/ is not in the table of this test"
-    allowed = set(WITHIN[room][folder].split()) | (set(LATER.get(room, {}).get(folder, "").split()) if one.later else set())
+    allowed = set(WITHIN[room][folder].split())
     fine = theirs == folder or theirs in allowed or (theirs == "." and module in allowed)
     return "" if fine else f"is not for {room}/{folder}/"
+
+
+def _graph(root: Path) -> dict[str, set[str]]:
+    """Map each module to those that it imports anywhere, also inside functions and for types."""
+    files = {".".join(path.relative_to(root).with_suffix("").parts): path for path in _files(root)}
+    named = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    edges = {}
+    for name, path in named.items():
+        imported = (one if one in named else one.rpartition(".")[0] for one in _imported_by(path))
+        edges[name] = {one for one in imported if one in named and one != name}
+    return edges
+
+
+def circle(root: Path) -> list[str]:
+    """List modules of which each imports the one before; empty if none import each other."""
+    try:
+        TopologicalSorter(_graph(root)).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def wrong_arrows(root: Path) -> list[str]:
     """List all imports that the tables above do not allow."""
     found = []
     for path in _files(root):
-        for one in _imported_by(path):
-            if wrong := _wrong(root, path, one):
-                found.append(f"{path.relative_to(root)}: {one.name} {wrong}")
+        for name in _imported_by(path):
+            if wrong := _wrong(root, path, name):
+                found.append(f"{path.relative_to(root)}: {name} {wrong}")
     return found
 
 
@@ -208,6 +217,10 @@ def bare(root: Path) -> list[str]:
 
 def test_no_room_imports_what_stands_above_it() -> None:
     assert wrong_arrows(ROOT) == []
+
+
+def test_no_files_import_each_other() -> None:
+    assert circle(ROOT) == []
 
 
 # Class names that must stand for two things, each with the reason: none.
@@ -229,9 +242,7 @@ def test_a_class_name_means_one_thing() -> None:
 
 def test_only_the_shells_import_ray() -> None:
     late = "fedbo.actors.late_ray.ray"
-    using = [
-        path for path in _files(ROOT) if any(one.name.split(".")[0] == "ray" or one.name == late for one in _imported_by(path))
-    ]
+    using = [path for path in _files(ROOT) if any(name.split(".")[0] == "ray" or name == late for name in _imported_by(path))]
     found = {path.relative_to(ROOT).as_posix() for path in using}
     assert found == RAY_SHELLS
 
@@ -281,6 +292,9 @@ def test_the_rules_see_what_is_planted_in_any_folder(tmp_path: Path) -> None:
         assert any(line.startswith(f"{name}:") and wrong in line for line in found), name
     assert {line.split(":")[0] for line in found} == set(PLANTED)
     assert "fedbo/attic/ has no __init__.py" in bare(tmp_path)
+    (tmp_path / "fedbo" / "study" / "planted.py").write_text("def f():\n    import fedbo.study.limits\n", encoding="utf-8")
+    (tmp_path / "fedbo" / "study" / "limits.py").write_text("import fedbo.study.planted\n", encoding="utf-8")
+    assert {"fedbo.study.limits", "fedbo.study.planted"} <= {*circle(tmp_path)}
     (tmp_path / "fedbo" / "actors" / "storage" / "twice.py").write_text("class _Study: ...\n", encoding="utf-8")
     assert list(doubled(tmp_path)) == ["Study"]
 

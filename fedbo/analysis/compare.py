@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbo.analysis.curves import REGRET, Array, Axis, IncumbentTrace, replicate_means
+from fedbo.analysis.finished_run import FinishedRun, ResultError, check_label, scored_traces
 from fedbo.analysis.grouping import by_cell_and_algorithm
-from fedbo.analysis.result import Result, ResultError, check_label, scored_traces
 from fedbo.analysis.summary import Difference, difference, main_algorithm, paired
 from fedbo.objectives.base import Metric
 from fedbo.settings.arguments import number
@@ -105,7 +105,7 @@ class TargetValue:
             number("level", self.level)
 
 
-def target_of(result: Result, algorithm: str | None, level: float | None = None, regret: bool = False) -> TargetValue:
+def target_of(result: FinishedRun, algorithm: str | None, level: float | None = None, regret: bool = False) -> TargetValue:
     """Return the target of an algorithm; ResultError when there is no such algorithm.
 
     By default that is the one whose settings are swept, or else the main one.
@@ -114,7 +114,7 @@ def target_of(result: Result, algorithm: str | None, level: float | None = None,
     return TargetValue(check_label(result, chosen), level, regret)
 
 
-def swept_algorithm(result: Result) -> str | None:
+def swept_algorithm(result: FinishedRun) -> str | None:
     """Return the first algorithm whose setting is swept; None where no setting of a single one is."""
     labels, there = result.study.labels, {trace.algorithm for trace in result.traces}
     for key in result.study.sweep:
@@ -124,7 +124,7 @@ def swept_algorithm(result: Result) -> str | None:
     return None
 
 
-def times_to_target(result: Result, target: TargetValue) -> list[TimeToTarget]:
+def times_to_target(result: FinishedRun, target: TargetValue) -> list[TimeToTarget]:
     """Say for each cell when an algorithm reached the level."""
     groups = by_cell_and_algorithm(scored_traces(result, target.regret))
     first = result.study.labels[0]
@@ -135,7 +135,7 @@ def times_to_target(result: Result, target: TargetValue) -> list[TimeToTarget]:
     ]
 
 
-def comparison(result: Result, cells: tuple[int, int], target: TargetValue) -> Comparison:
+def comparison(result: FinishedRun, cells: tuple[int, int], target: TargetValue) -> Comparison:
     """Compare an algorithm in two cells, the first against the second; ResultError where they cannot be."""
     times = {one.cell: one for one in times_to_target(result, target)}
     if gone := [cell for cell in cells if cell not in times]:
@@ -184,7 +184,7 @@ def short(value: float) -> str:
     return f"{value:.2g}" if digits is None or value < 0.0995 else f"{value:.{digits}f}"
 
 
-def against_first(result: Result, target: TargetValue) -> list[tuple[TimeToTarget, Comparison | None]]:
+def against_first(result: FinishedRun, target: TargetValue) -> list[tuple[TimeToTarget, Comparison | None]]:
     """Give each cell's times to the level, and how it compares with the first cell where it can."""
     found, rows = times_to_target(result, target), list[tuple[TimeToTarget, Comparison | None]]()
     for one in found:
@@ -194,7 +194,7 @@ def against_first(result: Result, target: TargetValue) -> list[tuple[TimeToTarge
     return rows
 
 
-def metric_of(result: Result, cell: int, regret: bool) -> Metric:
+def metric_of(result: FinishedRun, cell: int, regret: bool) -> Metric:
     """Give what is judged in a cell: the native quantity, or regret."""
     return REGRET if regret else result.metric(cell)
 

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
-from typing import TYPE_CHECKING
 
+from fedbo.analysis.finished_run import FinishedRun
 from fedbo.objectives.typed_spaces.nesting import in_words
 from fedbo.settings.errors import FedboError
 from fedbo.settings.shown import shown
 
-if TYPE_CHECKING:
-    from fedbo.analysis.result import Result
-
 _MOST = 12  # algorithms and cells that are listed
 
 
-def words_of(result: Result) -> str:
+def words_of(result: FinishedRun) -> str:
     """Return one line about a run, and one for the best point of each algorithm in each cell."""
     lines = [f"<Result {_head(result)}", *(" ".join(row) for row in _rows(result))]
     return shown("\n  ".join(lines)) + ">"
 
 
-def html_of(result: Result) -> str:
+def html_of(result: FinishedRun) -> str:
     """Return the same as HTML, with the best points as a table."""
     rows = "".join(f"<tr>{''.join(f'<td>{escape(shown(cell))}</td>' for cell in row)}</tr>" for row in _rows(result))
     return f"<p>{escape(shown(_head(result)))}</p><table>{rows}</table>"
 
 
-def _head(result: Result) -> str:
+def _head(result: FinishedRun) -> str:
     manifest = result.manifest
     facts = f"'{manifest['name']}' ({manifest['status']}) in '{result.address or result.directory}'"
     try:
@@ -38,7 +35,7 @@ def _head(result: Result) -> str:
         return f"{facts}: {error}"
 
 
-def _rows(result: Result) -> Iterator[tuple[str, ...]]:
+def _rows(result: FinishedRun) -> Iterator[tuple[str, ...]]:
     try:
         best = result.best()
     except FedboError:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged, seal, unseal
 from fedbo.algorithms.streams import Streams
+from fedbo.analysis.finished_run import FinishedRun, ResultError
 from fedbo.analysis.grouping import column_of
 from fedbo.objectives.base import Federation
 from fedbo.objectives.derived.mean import MeanFunction, Optimum, optimum
@@ -22,7 +23,6 @@ from fedbo.settings.errors import warn_caller
 from fedbo.study.invalid import InvalidSettings
 
 if TYPE_CHECKING:
-    from fedbo.analysis.result import Result
     from fedbo.study.study import Study
 
 Array = npt.NDArray[np.float64]
@@ -50,7 +50,7 @@ class ReplicateMean:
 class _Optima:
     """The largest values found so far, stored with the run."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: FinishedRun) -> None:
         self._path, self._found = result.directory / FILE, dict[str, Any]()
         if self._path.is_file():
             try:
@@ -75,10 +75,8 @@ class _Optima:
         return Optimum(entry["value"], tuple(entry["x"]), entry["tolerance"])
 
 
-def federation_of(result: Result, study: Study) -> Federation:
+def federation_of(result: FinishedRun, study: Study) -> Federation:
     """Return the federation of a run's study; ResultError where it cannot be made, as of a function handed over in Python."""
-    from fedbo.analysis.result import ResultError
-
     try:
         return study.federation()
     except InvalidSettings as error:
@@ -89,10 +87,8 @@ def federation_of(result: Result, study: Study) -> Federation:
         raise ResultError(f"'{result.directory}': {words}") from None
 
 
-def means(result: Result, observations: Any) -> dict[tuple[int, int], ReplicateMean]:
+def means(result: FinishedRun, observations: Any) -> dict[tuple[int, int], ReplicateMean]:
     """Give the mean function of each cell and replicate; ResultError where agents cannot say what it is."""
-    from fedbo.analysis.result import ResultError
-
     optima, found = _Optima(result), dict[tuple[int, int], ReplicateMean]()
     for cell in result.trusted_cells():
         own = observations.filter(pc.equal(observations["cell"], cell.number))
@@ -117,7 +113,7 @@ def points_of(rows: Any) -> Array:
     return flat.reshape(len(rows), -1)
 
 
-def best_of_mean(result: Result, cell: int, replicate: int = 0) -> Optimum | None:
+def best_of_mean(result: FinishedRun, cell: int, replicate: int = 0) -> Optimum | None:
     """Return the largest value of the mean in a replicate of a cell; None where agents cannot say what the mean is."""
     study = result.trusted_cells()[cell].study
     try:

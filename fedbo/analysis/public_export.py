@@ -18,7 +18,8 @@ from typing import Any
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import installed
 from fedbo.algorithms.reveals import Reveals
-from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.result import Result
 
 RELEASED = (
     "cell", "algorithm", "replicate", "release", "clip", "sensitivity", "noise_multiplier", "noise", "numbers", "share",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.algorithms.catalog import algorithms
+from fedbo.analysis.finished_run import FinishedRun
 from fedbo.analysis.grouping import (
     by_cell_and_algorithm,
     by_replicate,
@@ -28,9 +29,6 @@ from fedbo.analysis.grouping import (
 )
 from fedbo.analysis.mean_objective import ReplicateMean, means, points_of
 
-if TYPE_CHECKING:
-    from fedbo.analysis.result import Result
-
 Array = npt.NDArray[np.float64]
 
 _NUMBER = 8  # bytes of a number in a message
@@ -39,7 +37,7 @@ _NUMBER = 8  # bytes of a number in a message
 _BANDITS = "fedbo.algorithms.bandits."
 
 
-def plays_bandits(result: Result) -> bool:
+def plays_bandits(result: FinishedRun) -> bool:
     """Return whether any algorithm of a study is a bandit, which is judged by its regret."""
     known = algorithms()
     names = [table.name for table in result.study.algorithm]
@@ -115,7 +113,7 @@ class RegretRow:
     scalars_down: float
 
 
-def regret_traces(result: Result) -> list[RegretTrace]:
+def regret_traces(result: FinishedRun) -> list[RegretTrace]:
     """Follow every agent's regret in the runs that count; ResultError where the mean function is not known."""
     observations, _ = result.shown
     searched = observations.filter(pc.not_equal(observations["phase"], "history"))

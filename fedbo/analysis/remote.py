@@ -5,23 +5,24 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from fedbo.actors.storage.sealed import Damaged
+from fedbo.analysis.finished_run import FinishedRun
 from fedbo.study.paths import DirectoryError
 from fedbo.study.storage import copy_run
 
-if TYPE_CHECKING:
-    from fedbo.analysis.result import Result
+Run = TypeVar("Run", bound=FinishedRun)
 
 
-def open_copy(kind: type[Result], address: str, trust: bool) -> Result:
+def open_copy(open_folder: Callable[[str], Run], address: str) -> Run:
     """Copy the tables of a run to this machine, for as long as the result lasts, and open that; DirectoryError in one line."""
     copy = tempfile.mkdtemp(prefix="fedbo-")
     try:
         copy_run(address, Path(copy))
-        found = kind.open(copy, trust)
+        found = open_folder(copy)
     except BaseException as error:
         shutil.rmtree(copy, ignore_errors=True)
         if isinstance(error, OSError):

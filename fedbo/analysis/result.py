@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, overload
 
 import pyarrow as pa
 
 from fedbo.actors.storage.evaluations import reason_of
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
+from fedbo.analysis.compare import Comparison, TargetValue, comparison
 from fedbo.analysis.curves import REGRET, Axis, Curve, IncumbentTrace, curve, grid, traces
 from fedbo.analysis.described import html_of, words_of
 from fedbo.analysis.disruptions import AgentTrouble, Disruptions, disruptions, trouble_by_agent
+from fedbo.analysis.finished_run import ResultError, check_label, scored_traces
 from fedbo.analysis.grouping import by_cell_and_algorithm, by_run, of_algorithm
 from fedbo.analysis.manifest import MANIFEST, STUDY, back, check_tables, read_manifest, remedy_of
 from fedbo.analysis.privacy_summary import PrivacySummary, PrivacyTotal, privacy_summaries, privacy_total
@@ -25,12 +27,12 @@ from fedbo.analysis.records.records import Records, ResultTable, frame_of
 from fedbo.analysis.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
 from fedbo.analysis.remote import open_copy
 from fedbo.analysis.schemas import OBSERVATIONS, PRINTED, PRIVACY, SPENT
-from fedbo.analysis.summary import SummaryRow, difference, regrets, summary_row
+from fedbo.analysis.summary import SummaryRow, difference, summary_row
 from fedbo.analysis.trials import trials
 from fedbo.objectives.base import Metric
 from fedbo.objectives.typed_spaces.nesting import in_words
 from fedbo.settings import arguments
-from fedbo.settings.errors import FedboError
+from fedbo.settings.registry import registered
 from fedbo.settings.shown import quoted
 from fedbo.settings.trust import UntrustedError, admit, places_in
 from fedbo.study.paths import address_of, usable
@@ -41,14 +43,24 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-    from fedbo.analysis.compare import Comparison
-    from fedbo.figures.plot import Choices
 
 _FILES = ("manifest.json", "study.toml", "observations.parquet", "events.parquet")
 
 
-class ResultError(FedboError, ValueError):
-    """A directory that holds no results, or results that cannot give what was asked of them."""
+class Choices(TypedDict, total=False):
+    """The options of a figure besides its kind and its cell; `fedbo.figures.plot.View` and `Look` describe them."""
+
+    regret: bool
+    algorithm: str | None
+    level: float | None
+    algorithms: Sequence[str] | None
+    replicate: int | None
+    panels: Sequence[str] | None
+    width: float | None
+    height: float | None
+    font: str | None
+    font_size: float | None
+    title: bool
 
 
 class Result:
@@ -79,7 +91,7 @@ class Result:
         Nothing that its study names is run, unless it is to be trusted: regret on the mean takes its Python function.
         """
         if (address := address_of(arguments.path("directory", directory))) is not None:
-            return open_copy(cls, address, trust)
+            return open_copy(lambda folder: cls.open(folder, trust), address)
         folder = Path(directory)
         with usable(folder, "cannot be looked at"):
             manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else {}
@@ -283,8 +295,6 @@ class Result:
         a regret, to be reached; by default it is what the first algorithm of the study had in the end of the same replicate.
         ResultError when a cell has no such algorithm, or when the cells differ in what is optimised.
         """
-        from fedbo.analysis.compare import TargetValue, comparison
-
         if not isinstance(cells, tuple | list) or len(cells) != 2:
             raise arguments.wrong("cells", cells, "must be the numbers of two cells, such as (0, 1)")
         cells = arguments.whole("cells", cells[0]), arguments.whole("cells", cells[1])
@@ -333,37 +343,12 @@ class Result:
         in a sweep), `algorithms` (the only ones shown), `replicate` (the only one that counts), `panels` (the only ones drawn),
         `width` and `height` in inches, `font` and `font_size`, and `title=False`.
         """
-        from fedbo.figures.plot import View, draw, draw_on
-
         if path is not None:
             arguments.path("path", path, "file")
         if cell is not None:
             arguments.whole("cell", cell)
-        view = View.of(kind, cell, choices)
-        if ax is not None:
-            if path is not None:
-                raise ResultError("path and ax exclude each other; set one of them")
-            return draw_on(self, ax, view)
-        if path is None and self.address is not None:
-            raise ResultError(f"'{self.address}': no figure is written there; give it a path of this machine (--out)")
-        return draw(self, None if path is None else Path(path), view)
-
-
-def check_label(result: Result, algorithm: str) -> str:
-    """Give a label back; ResultError when no algorithm has it."""
-    if algorithm not in result.study.labels:
-        raise ResultError(f"no algorithm '{algorithm}'; there are: {', '.join(result.study.labels)}")
-    return algorithm
-
-
-def scored_traces(result: Result, regret: bool) -> list[IncumbentTrace]:
-    """Give the traces, or those of the negated regret; ResultError where that is not known."""
-    if not regret:
-        return result.traces
-    try:
-        return regrets(result.traces, result.manifest.get("best_values") or {})
-    except ValueError as error:
-        raise ResultError(str(error)) from None
+        drawn: Path | Axes = registered("draw_result")(self, path, kind, cell, ax, choices)
+        return drawn
 
 
 def _fault_names(study: Study) -> list[str]:

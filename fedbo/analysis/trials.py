@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from fedbo.analysis.finished_run import FinishedRun
 from fedbo.analysis.grouping import column_of
 from fedbo.analysis.records.configurations import Columns
 from fedbo.analysis.records.records import ResultTable, column_array
-
-if TYPE_CHECKING:
-    from fedbo.analysis.result import Result
 
 COMPLETE, EARLY, PAUSED, FAILED, FORGOTTEN = STATUSES = ("complete", "stopped early", "paused", "failed", "forgotten")
 
@@ -25,7 +23,7 @@ _FIXED = frozenset({"cell", *_WHO, "value", "score", "pulls", "fidelity", *_TIME
 _POINT = ("cell", "algorithm", "replicate", "agent", "step", "query")
 
 
-def trials(result: Result) -> ResultTable:
+def trials(result: FinishedRun) -> ResultTable:
     """Return every evaluation of a run, in the order of the observations.
 
     Values, scores and other metrics are in native units, as the user's function returned them. A parameter, metric or swept key
@@ -53,7 +51,7 @@ def trials(result: Result) -> ResultTable:
     return ResultTable("trials", pa.table({name: column_array(column) for name, column in columns.items()}))
 
 
-def _native(result: Result, rows: Any, cells: Sequence[int]) -> tuple[Columns, Columns, Columns]:
+def _native(result: FinishedRun, rows: Any, cells: Sequence[int]) -> tuple[Columns, Columns, Columns]:
     """Return the swept values, the parameters, and value and score, in native units, which may differ from cell to cell."""
     swept, parameters, values = Columns(), Columns(), Columns(value=[None] * len(cells), score=[None] * len(cells))
     numbers = {name: column_of(rows, name).astype(np.float64) for name in ("value", "score")}
@@ -100,7 +98,7 @@ def _reasons(errors: Sequence[str | None], values: Sequence[float]) -> list[str 
     ]
 
 
-def _metrics(result: Result, table: Mapping[str, list[Any]]) -> Columns:
+def _metrics(result: FinishedRun, table: Mapping[str, list[Any]]) -> Columns:
     """Return a column for each metric besides the tuned one, which is the value."""
     found, tuned = Columns(), [result.metric(cell).name for cell in range(len(result.study.titles()))]
     for place, (cell, text) in enumerate(zip(table["cell"], table.get("metrics", [None] * len(table["cell"])), strict=True)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedbo.actors.storage.checkpoint import CheckpointError
 from fedbo.actors.storage.rows import TooLargeError
 from fedbo.actors.storage.sealed import Damaged, OtherFormat
-from fedbo.analysis.result import ResultError
+from fedbo.analysis.finished_run import ResultError
 from fedbo.coordinator.errors import ForkError, ProtocolError, ReplayError
 from fedbo.execution.cluster import ClusterError
 from fedbo.execution.runner import RunError

@@ -31,7 +31,8 @@ def export(
     ] = None,
 ) -> None:
     """Export the evaluations of a run for Optuna's dashboard, its timeline for Perfetto, or what a private run may publish."""
-    from fedbo.analysis.result import Result, ResultError
+    from fedbo.analysis.finished_run import ResultError
+    from fedbo.analysis.result import Result
 
     result = Result.open(folder)
     if public is not None:

@@ -28,8 +28,7 @@ from fedbo.commands.arguments import (
 )
 
 if TYPE_CHECKING:
-    from fedbo.analysis.result import Result
-    from fedbo.figures.plot import Choices
+    from fedbo.analysis.result import Choices, Result
     from fedbo.figures.reports.views import ReportView
     from fedbo.lab.fork.result import Fork
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any
 from warnings import catch_warnings, filterwarnings
 
 import pyarrow.compute as pc
@@ -15,9 +15,10 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedbo.analysis.compare import target_of
+from fedbo.analysis.compare import TargetValue, target_of
+from fedbo.analysis.finished_run import ResultError, check_label
 from fedbo.analysis.regret import plays_bandits
-from fedbo.analysis.result import Result, ResultError, check_label
+from fedbo.analysis.result import Choices, Result
 from fedbo.figures.curves import curve_panels
 from fedbo.figures.disruptions import disruption_panels
 from fedbo.figures.layout import FigurePanel, Look, PlotError, Sheet, arrange, draw_into
@@ -31,29 +32,10 @@ from fedbo.figures.timeline import timeline_panels
 from fedbo.settings.errors import unknown
 from fedbo.settings.trust import UntrustedError
 
-if TYPE_CHECKING:
-    from fedbo.analysis.compare import TargetValue
-
 _SEARCH = ("history", "importance", "slices", "parallel")
 KINDS = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep", *_SEARCH)
 ENDINGS = (".png", ".pdf", ".svg")
 _OF_ALL_CELLS = ("sweep", "privacy")
-
-
-class Choices(TypedDict, total=False):
-    """The options of a figure besides its kind and its cell; `View` and `Look` say what they are."""
-
-    regret: bool
-    algorithm: str | None
-    level: float | None
-    algorithms: Sequence[str] | None
-    replicate: int | None
-    panels: Sequence[str] | None
-    width: float | None
-    height: float | None
-    font: str | None
-    font_size: float | None
-    title: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +76,20 @@ class View:
         words += [*(self.algorithms or ()), *([f"replicate-{self.replicate}"] if self.replicate is not None else [])]
         words += [*(self.panels or ()), *(["regret"] if self.regret else [])]
         return "-".join("".join(letter if letter.isalnum() else "_" for letter in word) for word in words)
+
+
+def draw_result(
+    result: Result, path: str | Path | None, kind: str | None, cell: int | None, ax: Axes | None, choices: Choices
+) -> Path | Axes:
+    """Draw a figure into a file, or one panel into axes, as `Result.plot` says."""
+    view = View.of(kind, cell, choices)
+    if ax is not None:
+        if path is not None:
+            raise ResultError("path and ax exclude each other; set one of them")
+        return draw_on(result, ax, view)
+    if path is None and result.address is not None:
+        raise ResultError(f"'{result.address}': no figure is written there; give it a path of this machine (--out)")
+    return draw(result, None if path is None else Path(path), view)
 
 
 def draw(result: Result, path: Path | None, view: View) -> Path:

@@ -14,8 +14,8 @@ from matplotlib.lines import Line2D
 
 from fedbo.analysis.compare import TargetValue, against_first, metric_of
 from fedbo.analysis.curves import Array, Axis, Curve, IncumbentTrace, curve, early_span, grid
+from fedbo.analysis.finished_run import scored_traces
 from fedbo.analysis.grouping import by_cell_and_algorithm
-from fedbo.analysis.result import scored_traces
 from fedbo.analysis.timeline_bars import horizon
 from fedbo.figures.cells import CellStyles, cell_styles
 from fedbo.figures.curves import BAND, POINTS, axis_label, band_alpha, in_units, label_panel, limits, line, value_name

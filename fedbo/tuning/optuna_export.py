@@ -18,8 +18,9 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from fedbo.analysis.finished_run import ResultError, check_label
 from fedbo.analysis.grouping import by_run, grouped
-from fedbo.analysis.result import Result, ResultError, check_label
+from fedbo.analysis.result import Result
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.tuning.spaces import written_space
 

@@ -19,8 +19,9 @@ from matplotlib import rc_context
 
 from fedbo.actors.storage import atomic
 from fedbo.analysis.compare import target_of
+from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.public_export import private_labels
-from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.overview import overview
 from fedbo.analysis.summary import SummaryRow, main_algorithm
 from fedbo.analysis.timeline_bars import BAR_KINDS

@@ -5,8 +5,9 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.regret import RegretRow, plays_bandits
-from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.answers import AnswerRow, answers
 from fedbo.figures.reports.tables import table_of
 

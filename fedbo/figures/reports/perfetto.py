@@ -11,9 +11,10 @@ from typing import Any
 
 from fedbo.actors.storage import atomic
 from fedbo.analysis.agent_states import event_intervals
+from fedbo.analysis.finished_run import ResultError, check_label
 from fedbo.analysis.grouping import by_run, of_kinds
 from fedbo.analysis.queueing import placements
-from fedbo.analysis.result import Result, ResultError, check_label
+from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import EVALUATION_KINDS, evaluation_bars, kind_of, lanes_of
 
 Event = dict[str, Any]

@@ -15,11 +15,12 @@ from matplotlib.lines import Line2D
 
 from fedbo.analysis.curves import Array, IncumbentTrace, curve, grid, mean_and_error, replicate_means
 from fedbo.analysis.grouping import by_cell_and_algorithm
+from fedbo.analysis.result import Choices
 from fedbo.analysis.summary import student_factor
 from fedbo.figures.cells import SHADES
 from fedbo.figures.curves import label_panel, line
 from fedbo.figures.layout import FigurePanel, PlotError, Sheet, arrange, row_labels
-from fedbo.figures.plot import Choices, View, write
+from fedbo.figures.plot import View, write
 from fedbo.figures.style import FAINT, INK, LINES, band_entry, entries, rows_only, styles, time_label
 from fedbo.lab.fork.result import BEST, COSTS, Fork, ForkEffect
 from fedbo.objectives.base import Metric

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from fedbo.algorithms.base import Origin
 from fedbo.analysis.compare import GeometricMean, geometric, metric_of
 from fedbo.analysis.curves import Array, IncumbentTrace, replicate_means
+from fedbo.analysis.finished_run import scored_traces
 from fedbo.analysis.grouping import of_algorithm, of_kinds
-from fedbo.analysis.result import Result, scored_traces
+from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference, paired
 from fedbo.lab.papers.decision_time import Times
 from fedbo.lab.papers.manifest import TIMED, At, FigureTable, TestTable

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import fedbo
+from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import by_run
-from fedbo.analysis.result import ResultError
 from fedbo.cli import main
 from fedbo.coordinator.errors import ForkError
 from fedbo.lab.fork.fork import fork_run, points_of

@@ -19,7 +19,8 @@ from matplotlib.transforms import Bbox
 from synthetic_run import document, write_run
 from test_plots import legends, plain
 
-from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.result import Result
 from fedbo.figures.layout import Look
 from fedbo.figures.plot import PlotError, View, draw_on, figure_of
 from fedbo.figures.style import style_at

@@ -17,7 +17,8 @@ from matplotlib.legend import Legend
 from synthetic_run import document, write_run
 
 import fedbo
-from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import within, without
 from fedbo.figures.cells import MAX_ENTRIES, cell_styles
 from fedbo.figures.plot import PlotError, View, figure_of

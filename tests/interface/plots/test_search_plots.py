@@ -12,7 +12,8 @@ import pytest
 from test_plots import words
 
 import fedbo
-from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.result import Result
 from fedbo.figures.plot import PlotError, View, figure_of
 from fedbo.figures.search import ParameterColumn, SearchTrials, importances
 from fedbo.study.study import Study

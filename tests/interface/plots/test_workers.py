@@ -11,8 +11,9 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
+from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import grouped
-from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import EVALUATION_KINDS, evaluation_bars
 from fedbo.execution.runner import run_study
 from fedbo.figures.marks import add_bars

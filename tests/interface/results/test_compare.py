@@ -13,7 +13,8 @@ from scipy.stats import gmean, ttest_1samp
 from synthetic_run import document, write_run
 
 from fedbo.analysis.compare import GeometricMean, TimeToTarget, short, target_of, times_to_target
-from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.result import Result
 
 
 @pytest.fixture(scope="module")

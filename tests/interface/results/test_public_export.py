@@ -14,8 +14,9 @@ import pytest
 from synthetic_run import document, write_run
 
 import fedbo
+from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.public_export import RELEASED, export_public, private_labels
-from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.result import Result
 from fedbo.cli import OK, main
 from fedbo.figures.page.page import report
 from fedbo.study.study import StudyError, load_study

@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 
 import fedbo
 from fedbo.algorithms.streams import Streams
+from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.mean_objective import FILE
 from fedbo.analysis.regret import RegretTrace, regret_curves
-from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.result import Result
 from fedbo.cli import app
 from fedbo.figures.optima import _found
 from fedbo.objectives.functions import Quadratic

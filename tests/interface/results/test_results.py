@@ -11,7 +11,8 @@ from matplotlib.image import imread
 from synthetic_run import INITIAL, document, write_run
 
 from fedbo.actors.storage.sealed import Damaged
-from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS, OBSERVATIONS
 from fedbo.analysis.timeline_bars import MAX_AGENTS, horizon
 from fedbo.figures.plot import PlotError, View, figure_of

@@ -11,8 +11,9 @@ from scipy import stats
 from synthetic_run import document, write_run
 
 from fedbo.analysis.compare import restricted_ratio
+from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.records.text_table import TextTable
-from fedbo.analysis.result import Result, ResultError
+from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.costs import CostToLevel, costs_to_level
 from fedbo.analysis.statistics.overview import overview
 from fedbo.analysis.statistics.pairs import holm, pair_tests, signed_ranks, student

@@ -104,32 +104,81 @@ def revealed(exchange: Exchange, sampling: str) -> str:
     return f"mode '{exchange.mode}' does not say what its rounds tell of who was asked"
 
 
+LATE = ("drop", "carry")  # what is done with messages after their round
+
+
+class Answers:
+    """Modes without rounds, where no agent waits: every message is answered at once, or all senders once there are `k`."""
+
+    __slots__ = ()
+    is_synchronous: ClassVar[bool] = False
+    accepts_late: ClassVar[bool] = True
+    deadline: ClassVar[float | None] = None
+    oldest: ClassVar[int | None] = None
+    k: int | None = None
+
+    def should_close(self, rounds: Rounds) -> bool:
+        """Answer when there are `k` messages; senders whose message took no effect are answered with the others."""
+        return bool(rounds.buffer) if self.k is None else rounds.messages >= self.k
+
+
+class InRounds:
+    """Modes with rounds: one closes with its first `k` messages, after `length`, or when no expected agent is missing.
+
+    A message that comes later is dropped, or takes effect in the open round, as `late` says; its sender waits for that one.
+    With `oldest` a round also waits for agents whose message would else be older than so many rounds.
+    """
+
+    __slots__ = ()
+    is_synchronous: ClassVar[bool] = True
+    k: int | None = None
+    length: float | None = None
+    late: str = "carry"
+    oldest: int | None = None
+
+    @property
+    def deadline(self) -> float | None:
+        """Return the length of a round, None where it may last for ever."""
+        return self.length
+
+    @property
+    def accepts_late(self) -> bool:
+        """Check whether a late message takes effect in the open round."""
+        return self.late == "carry"
+
+    def should_close(self, rounds: Rounds) -> bool:
+        """Close with `k` messages, or when no agent is missing that could still send one."""
+        return bool(rounds.reported) and ((self.k is not None and rounds.messages >= self.k) or not rounds.missing)
+
+    def reveals(self, sampling: str) -> str:
+        """Return what tells who was asked.
+
+        Nothing does where all that begin a round end it, since they send empty messages, whoever is asked; nor under a
+        deadline where late messages are dropped and each agent has a coin of its own. Where only messages count, they do.
+        """
+        if self.k is not None:
+            return "the first k messages keep others out"
+        if self.length is None:
+            return "" if sampling in ("poisson", "fixed") else f"nothing is known of sampling '{sampling}'"
+        if sampling != "poisson":
+            return "an agent whose answer came late was drawn for another round, and among others"
+        return "a late message is carried over into a round that was sampled anew" if self.accepts_late else ""
+
+
 @dataclass(frozen=True, slots=True)
-class Immediate:
+class Immediate(Answers):
     """Fully asynchronous: every message is answered as soon as it arrives, and its sender does not wait for the answer."""
 
     mode: ClassVar[str] = "immediate"
-    is_synchronous: ClassVar[bool] = False
-    accepts_late: ClassVar[bool] = True
-    deadline: ClassVar[float | None] = None
-    oldest: ClassVar[int | None] = None
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
 
-    def should_close(self, rounds: Rounds) -> bool:
-        """Answer every message at once."""
-        return bool(rounds.buffer)
-
 
 @dataclass(frozen=True, slots=True)
-class Buffered:
-    """Semi-asynchronous: the coordinator answers once it has `k` messages, all their senders at once; nobody waits."""
+class Buffered(Answers):
+    """Semi-asynchronous: the coordinator answers once it has `k` messages, all their senders at once; no agent waits."""
 
     mode: ClassVar[str] = "buffered"
-    is_synchronous: ClassVar[bool] = False
-    accepts_late: ClassVar[bool] = True
-    deadline: ClassVar[float | None] = None
-    oldest: ClassVar[int | None] = None
     k: Annotated[int, Ge(1)] = 5
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
@@ -137,45 +186,24 @@ class Buffered:
     def __post_init__(self) -> None:
         check(self)
 
-    def should_close(self, rounds: Rounds) -> bool:
-        """Answer when the buffer is full; who sent nothing that took effect is answered with the others."""
-        return rounds.messages >= self.k
-
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(InRounds):
     """Lock-step: a round closes when every agent that is asked and there has reported; all of them wait for it."""
 
     mode: ClassVar[str] = "barrier"
-    is_synchronous: ClassVar[bool] = True
-    accepts_late: ClassVar[bool] = True
-    deadline: ClassVar[float | None] = None
-    oldest: ClassVar[int | None] = None
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
 
-    def should_close(self, rounds: Rounds) -> bool:
-        """Close when nobody is missing."""
-        return bool(rounds.reported) and not rounds.missing
-
-    def reveals(self, sampling: str) -> str:
-        """Say that nothing does: with empty messages, all that begin a round end it, whoever is asked."""
-        return "" if sampling in ("poisson", "fixed") else f"nothing is known of sampling '{sampling}'"
-
-
-LATE = ("drop", "carry")  # what is done with messages after their round
-
 
 @dataclass(frozen=True, slots=True)
-class Deadline:
-    """Rounds of bounded length: one closes when nobody is missing, or after `length` with whoever has reported.
+class Deadline(InRounds):
+    """Rounds of bounded length: one closes when no agent is missing, or after `length` with those that have reported.
 
     A message that comes later is dropped, or takes effect in the open round, as `late` says; its sender waits for that one.
     """
 
     mode: ClassVar[str] = "deadline"
-    is_synchronous: ClassVar[bool] = True
-    oldest: ClassVar[int | None] = None
     length: Annotated[float, Gt(0)] = 2.0
     late: Annotated[str, OneOf(LATE)] = "drop"
     staleness: Staleness = Staleness()
@@ -184,29 +212,9 @@ class Deadline:
     def __post_init__(self) -> None:
         check(self)
 
-    @property
-    def deadline(self) -> float:
-        """Give the length."""
-        return self.length
-
-    @property
-    def accepts_late(self) -> bool:
-        """Say what `late` says."""
-        return self.late == "carry"
-
-    def should_close(self, rounds: Rounds) -> bool:
-        """Close before the deadline when nobody is missing."""
-        return bool(rounds.reported) and not rounds.missing
-
-    def reveals(self, sampling: str) -> str:
-        """Say that nothing does where late messages are dropped and each agent has a coin of its own."""
-        if sampling != "poisson":
-            return "an agent whose answer came late was drawn for another round, and among others"
-        return "a late message is carried over into a round that was sampled anew" if self.accepts_late else ""
-
 
 @dataclass(frozen=True, slots=True)
-class FirstK:
+class FirstK(InRounds):
     """Over-selection: a round closes with its first `k` messages; the others are late, as under a deadline.
 
     With `oldest` it also waits for agents whose message would else be older than so many rounds (Chang et al. 2016's partial
@@ -214,8 +222,6 @@ class FirstK:
     """
 
     mode: ClassVar[str] = "first_k"
-    is_synchronous: ClassVar[bool] = True
-    deadline: ClassVar[float | None] = None
     k: Annotated[int, Ge(1)] = 5
     late: Annotated[str, OneOf(LATE)] = "drop"
     staleness: Staleness = Staleness()
@@ -224,19 +230,6 @@ class FirstK:
 
     def __post_init__(self) -> None:
         check(self)
-
-    @property
-    def accepts_late(self) -> bool:
-        """Say what `late` says."""
-        return self.late == "carry"
-
-    def should_close(self, rounds: Rounds) -> bool:
-        """Close with k messages, or when nobody is missing who could still send one."""
-        return bool(rounds.reported) and (rounds.messages >= self.k or not rounds.missing)
-
-    def reveals(self, sampling: str) -> str:
-        """Say what does: only messages count, so that who is asked decides when a round closes."""
-        return "the first k messages keep others out"
 
 
 Mode = type[Barrier] | type[Deadline] | type[FirstK] | type[Buffered] | type[Immediate]

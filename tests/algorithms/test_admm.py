@@ -21,6 +21,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.exchange import MODES
 from fedbo.objectives.admm_toys import ADMMToy, Plants, joint_score, plants_allocation, plants_consensus
 from fedbo.objectives.network_flow import NetworkFlow, best_flows
+from fedbo.study.settings import names_of
 from fedbo.surrogates.gp import Hyperparameters, condition
 
 FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "admm.py"
@@ -309,7 +310,7 @@ def test_as_many_decisions_evaluate_as_are_asked_for(tmp_path: Path) -> None:
 )
 def test_every_exchange_mode_carries_it_to_its_end(mode: str, tmp_path: Path) -> None:
     exchange: dict[str, Any] = {"mode": mode}
-    exchange |= {name: value for name, value in {"k": 2, "late": "carry"}.items() if hasattr(MODES[mode], name)}
+    exchange |= {name: value for name, value in {"k": 2, "late": "carry"}.items() if name in names_of(MODES[mode])}
     loss = [{"kind": "loss", "probability": 0.1}, {"kind": "duplication", "probability": 0.2}]
     timing = {"evaluation": {"model": "pareto", "mean": 1.0, "alpha": 1.5}, "latency": {"model": "exponential", "mean": 0.1}}
     algorithms = [{"name": name, "rho": 2.0} for name in ("admm_consensus", "admm_allocation")]

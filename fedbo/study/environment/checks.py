@@ -39,7 +39,7 @@ def exchange_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
         remedy = f"under '{exchange.mode}' there are no rounds of which this could be a share; take \"poisson\""
         yield InvalidSetting(("exchange", "selection", "who"), remedy)
     yield from _selected(study, exchange)
-    if getattr(exchange, "k", 0) > targets:
+    if (getattr(exchange, "k", None) or 0) > targets:
         yield InvalidSetting(
             ("exchange", "k"), f"must be at most {targets}, the number of agents that optimise and so keep sending"
         )

@@ -12,6 +12,7 @@ from small_runs import modes
 
 import fedbo
 from fedbo.execution.replay import replay
+from fedbo.study.settings import names_of
 from fedbo.study.study import StudyError, load_study
 
 PULLS = 100
@@ -32,7 +33,7 @@ FAULTS = [
     {"kind": "reordering", "probability": 0.3, "by": 40.0},
 ]
 MODES: list[dict[str, Any]] = [
-    {"mode": mode.mode, **{name: getattr(mode, name) for name in ("k", "length", "late") if hasattr(mode, name)}}
+    {"mode": mode.mode, **{name: getattr(mode, name) for name in names_of(type(mode)) if name in ("k", "length", "late")}}
     for mode in modes(k=3, length=60.0)
 ]
 

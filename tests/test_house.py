@@ -42,7 +42,7 @@ WITHIN: dict[str, dict[str, str]] = {
     "objectives": {
         "datasets": "base",
         "models": "base space datasets",
-        "derived": "base space models",
+        "derived": "base outcome space models",
         "suites": "",
         "tables": "base",
         "tasks": "base space datasets models typed_spaces",

@@ -199,9 +199,9 @@ class HostedAgent:
         best = self.state.best
         for row in rows:
             if isinstance(row, Batch):
-                row = row.row(int(np.argmax(row.value)))  # the first of equals
-            if row.error is None and (best is None or row.value > best.value):
-                best = BestObservation(row.value, row.score, row.step)
+                row = row.row(int(np.argmax(row.outcome.value)))  # the first of equals
+            if row.error is None and (best is None or row.outcome.value > best.value):
+                best = BestObservation(row.outcome.value, row.outcome.score, row.step)
         own, evaluated, t_n, _, worst, before, *rest = self.state
         kept = (evaluated, t_n, best, worst, before + rows, *rest)
         self.state = AgentState(own, *kept)
@@ -231,7 +231,7 @@ class HostedAgent:
         if request.restore != "checkpoint":
             return
         kept = len(self.saved.rows)
-        forgotten = tuple(row if row.error else row._replace(error="forgotten in a crash") for row in self.state.rows[kept:])
+        forgotten = tuple(row if row.error else replace(row, error="forgotten in a crash") for row in self.state.rows[kept:])
         # Evaluations are counted on, so that no draw is used twice and no budget is exceeded.
         counts = {name: getattr(self.state, name) for name in ("evaluated", "pulled", "step")}
         self.state = self.saved._replace(rows=self.saved.rows + forgotten, **counts)

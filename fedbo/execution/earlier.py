@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord
-from fedbo.actors.storage.rows import RunKey, read_table
+from fedbo.actors.storage.rows import EVALUATIONS, RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.actors.task import Task
@@ -21,9 +21,8 @@ from fedbo.coordinator.errors import ReplayError
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.engine import EXTENDED, RecordedEvent
 from fedbo.execution.jobs import runs
+from fedbo.objectives.outcome import Outcome
 from fedbo.study.study import Study, load_study
-
-_COLUMNS = {"record": list(RecordedEvent._fields), "evaluations": list(EvaluationRecord._fields)}
 
 
 def recall_evaluations(observations: pa.Table, run: Run) -> None:
@@ -48,12 +47,13 @@ def _are_numbered(task: Task, queue: bool) -> bool:
 def _records(observations: pa.Table, run: Run) -> list[EvaluationRecord]:
     mine = pc.and_(pc.equal(observations["cell"], run.key.cell), pc.equal(observations["algorithm"], run.key.algorithm))
     mine = pc.and_(mine, pc.equal(observations["replicate"], run.key.replicate))
-    columns = observations.filter(mine).select(["agent", "x", "value", "score", "error", "pulls"]).to_pydict()
     counts, found = dict[int, int](), list[EvaluationRecord]()
-    for agent, x, value, score, error, pulls in zip(*columns.values(), strict=True):
+    for row in observations.filter(mine).select(["agent", "x", "value", "score", "error", "pulls"]).to_pylist():
+        agent = row["agent"]
         number = counts[agent] = counts.get(agent, -1) + 1
-        if error is None:
-            found.append(EvaluationRecord(agent, number, x, value, score, 0.0, 0.0, None, pulls, None))
+        if row["error"] is None:
+            outcome = Outcome(row["value"], row["score"])
+            found.append(EvaluationRecord(agent, number, row["x"], outcome, pulls=row["pulls"]))
     return found
 
 
@@ -72,20 +72,22 @@ class RealTimeRecord:
 
     def of(self, run: Run) -> tuple[list[Run], list[RecordedEvent], list[EvaluationRecord]]:
         """Return a run with each budget that it has had, its events, and its evaluations; ReplayError without a record."""
-        record = [RecordedEvent(*row) for row in self._recorded("record", run.key)]
-        evaluations = [EvaluationRecord(*row) for row in self._recorded("evaluations", run.key)]
+        happened = self._recorded("record", run.key)
+        record = [RecordedEvent(**{name: row[name] for name in RecordedEvent._fields}) for row in happened]
+        evaluations = [EvaluationRecord.of_columns(row) for row in self._recorded("evaluations", run.key, EVALUATIONS)]
         count = 1 + sum(recorded.number == EXTENDED for recorded in record)
         segments = [_same(run, study) for study in self._studies[-count:]]
         return segments, record, evaluations
 
-    def _recorded(self, kind: str, key: RunKey) -> Iterator[tuple[Any, ...]]:
+    def _recorded(self, kind: str, key: RunKey, schema: pa.Schema | None = None) -> list[dict[str, Any]]:
         path = self._directory / f"{kind}.parquet"
         if not path.is_file():
             raise ReplayError(f"'{self._directory}': was run in real time and has no {path.name}, so it cannot be replayed")
-        table = read_table(path)
+        table = read_table(path, schema)
         for column, value in zip(key._fields, key, strict=True):
             table = table.filter(pc.equal(table[column], value))
-        return zip(*(table[name].to_pylist() for name in _COLUMNS[kind]), strict=True)
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows
 
 
 def _same(run: Run, study: Study) -> Run:

@@ -5,7 +5,6 @@ It reads what the runs write down, so that it is the same wherever they are carr
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 
 from fedbo.actors.storage.evaluation_log import read_log
 from fedbo.actors.storage.evaluations import EvaluationRecord
-from fedbo.actors.storage.rows import Row, RunKey, read_table
+from fedbo.actors.storage.rows import EVALUATIONS, Row, RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.coordinator.runtime.actor import Run
@@ -48,9 +47,8 @@ class RunMonitor:
         self.poll()
         for folder, federation in self._logged:
             for path in SnapshotStore(folder).tables("evaluations"):
-                columns = read_table(path).select(EvaluationRecord._fields).to_pydict()
-                for values in zip(*columns.values(), strict=True):
-                    self._take(folder, federation, EvaluationRecord(*values))
+                for values in read_table(path, EVALUATIONS).to_pylist():
+                    self._take(folder, federation, EvaluationRecord.of_columns(values))
         self._calls.end()
 
     def poll(self) -> bool:
@@ -105,25 +103,22 @@ class TableParts:
         self._state = state.st_mtime_ns, state.st_ino
         names = sorted(set(SnapshotStore(self._folder).latest().tables) - self._read)
         self._read.update(names)
-        events = [LoggedEvent(*each) for each in self._lines(names, "events", LoggedEvent._fields)]
-        rows = [Row(*each) for each in self._lines(names, "observations", Row._fields)] if self._rows else []
+        events = [LoggedEvent(**each) for each in self._lines(names, "events")]
+        rows = [Row.of_columns(each) for each in self._lines(names, "observations")] if self._rows else []
         told: list[tuple[float, int, int, Row | LoggedEvent]]
         told = [(each.time, 0, place, each) for place, each in enumerate(sorted(events, key=lambda each: each.sequence))]
         told += [(each.finished, 1, place, each) for place, each in enumerate(rows)]
         return [each if isinstance(each, LoggedEvent) else self._told(each) for _, _, _, each in sorted(told)]
 
-    def _lines(self, names: Sequence[str], kind: str, fields: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def _lines(self, names: Sequence[str], kind: str) -> Iterator[dict[str, Any]]:
         for name in names:
             if name.startswith(f"{kind}-"):
-                columns = read_table(self._folder.path / name).select(fields).to_pydict()
-                yield from zip(*columns.values(), strict=True)
+                yield from read_table(self._folder.path / name).to_pylist()
 
     def _told(self, row: Row) -> Evaluation:
         number = self._numbers[row.agent]
         self._numbers[row.agent] += 1
-        found = EvaluationRecord(
-            row.agent, number, row.x, row.value, row.score, row.started, row.finished, row.error, row.pulls, row.metrics
-        )
+        found = EvaluationRecord(row.agent, number, row.x, row.outcome, row.started, row.finished, row.error)
         return _evaluation(self._federation, found, self._folder.key)
 
 
@@ -133,12 +128,16 @@ def _evaluation(federation: Federation, record: EvaluationRecord, run: RunKey = 
         configuration = {parameter.name: each for parameter, each in zip(federation.parameters, record.x, strict=True)}
     else:
         configuration = space.configuration(np.array(record.x))
-    native = None if record.error is not None else float(federation.metric.native(record.value))
-    others = json.loads(record.metrics) if record.metrics else {}
-    said = others.pop("reports", ())
-    reports = tuple((step, each) for step, each in said) if isinstance(said, list) else ()
-    if said and not reports:
-        others["reports"] = said
-    times = record.started, record.finished
-    number = record.agent, record.number
-    return Evaluation(*number, configuration, native, record.error, *times, others, reports, run)
+    native = None if record.error is not None else float(federation.metric.native(record.outcome.value))
+    return Evaluation(
+        agent=record.agent,
+        number=record.number,
+        configuration=configuration,
+        value=native,
+        error=record.error,
+        started=record.started,
+        finished=record.finished,
+        metrics=dict(record.outcome.metrics),
+        reports=tuple(record.outcome.reports),
+        run=run,
+    )

@@ -117,6 +117,6 @@ def _agents(folder: RunFolder) -> _Agents:
             continue
         for record in records:
             counts[record.agent] = max(counts.get(record.agent, 0), record.number + 1)
-            if record.error is None and np.isfinite(record.value):
-                bests[record.agent] = max(bests.get(record.agent, -np.inf), record.value)
+            if record.error is None and np.isfinite(record.outcome.value):
+                bests[record.agent] = max(bests.get(record.agent, -np.inf), record.outcome.value)
     return _Agents(ended, counts, bests)

@@ -12,6 +12,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.objectives.outcome import Measured as Measured  # deprecated: the earlier place of a deprecated name
+from fedbo.objectives.outcome import Outcome, value_of
 from fedbo.settings.errors import FedboError
 
 Array = npt.NDArray[np.float64]
@@ -98,16 +100,16 @@ class Objective(Protocol):
     """One agent's private black box.
 
     `best_value` is the largest noise-free value over the box, where it is known. `evaluate` takes `x (d,)` in native
-    units and returns one (possibly noisy) value to be maximised; all its randomness comes from `rng`, and a point
-    outside the box is refused with a ValueError. `score` is the value by which a point is judged afterwards, where an
-    observation is not it already. Objectives hold arrays and plain settings only, so they pickle.
+    units and returns one (possibly noisy) value to be maximised, or an `Outcome` that has metrics too; all its randomness
+    comes from `rng`, and a point outside the box is refused with a ValueError. `score` is the value by which a point is
+    judged afterwards, where an observation is not it already. Objectives hold arrays and plain settings only, so they pickle.
     """
 
     @property
     def best_value(self) -> float | None: ...
 
-    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one observation of the objective at x."""
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float | Outcome:
+        """Return one observation of the objective at x."""
 
     def score(self, x: Array) -> float | None:
         """Give the noise-free value at x, or None when `evaluate` already does."""
@@ -136,7 +138,7 @@ def observe(objective: Objective, x: Array, count: int, rng: np.random.Generator
     """Give `count` observations `(count,)` at x, one after the other where the objective cannot make them all at once."""
     if isinstance(objective, Repeated):
         return np.asarray(objective.evaluate_many(x, count, rng), dtype=np.float64).reshape(count)
-    return np.array([objective.evaluate(x, rng) for _ in range(count)], dtype=np.float64)
+    return np.array([value_of(objective.evaluate(x, rng)) for _ in range(count)], dtype=np.float64)
 
 
 @runtime_checkable
@@ -179,8 +181,8 @@ class MultiFidelity(Protocol):
     the same stream, so that all its values may lie on one curve. Up to fidelity f of F it takes f / F of the time of the whole.
     """
 
-    def evaluate_at(self, x: Array, fidelity: int, rng: np.random.Generator) -> float:
-        """Give one observation of the objective at x `(d,)` with so many steps."""
+    def evaluate_at(self, x: Array, fidelity: int, rng: np.random.Generator) -> float | Outcome:
+        """Return one observation of the objective at x `(d,)` with so many steps."""
 
     def score_at(self, x: Array, fidelity: int) -> float | None:
         """Give the noise-free value at x with so many steps, or None when `evaluate_at` already does."""
@@ -210,21 +212,6 @@ class Federation(Protocol):
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Objective:
         """Build one agent's objective; IndexError when there is no such agent."""
-
-
-class Measured(float):
-    """A value with other metrics of the same evaluation beside it, as JSON; they are kept with it and tell nobody anything."""
-
-    metrics: str | None
-
-    def __new__(cls, value: float, metrics: str | None = None) -> Measured:
-        """Make a number that carries metrics."""
-        made = super().__new__(cls, value)
-        made.metrics = metrics
-        return made
-
-    def __reduce__(self) -> tuple[type[Measured], tuple[float, str | None]]:
-        return Measured, (float(self), self.metrics)
 
 
 def reports_costs(federation: Federation) -> bool:

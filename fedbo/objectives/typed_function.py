@@ -11,12 +11,13 @@ import cloudpickle
 import numpy as np
 from annotated_types import Ge
 
-from fedbo.objectives.base import Array, Fidelity, Measured, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, require, require_agent
+from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.python_function import load
 from fedbo.objectives.space import inside
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import as_declared
-from fedbo.objectives.typed_spaces.reports import Reports, StoppedEarly, of_failure, with_reports
+from fedbo.objectives.typed_spaces.reports import Reports, StoppedEarly, note_reports
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import check
@@ -38,7 +39,7 @@ def _unpickled(data: bytes) -> PickledFunction:
 
 @dataclass(frozen=True, eq=False)
 class TypedCall:
-    """One agent's view of a function of a configuration; with other metrics besides, what it gives carries them."""
+    """One agent's view of a function of a configuration."""
 
     carried: PickledFunction
     agent: int
@@ -48,7 +49,7 @@ class TypedCall:
     written: str = field(repr=False)
     best_value: float | None = None
 
-    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+    def evaluate(self, x: Array, rng: np.random.Generator) -> Outcome:
         """Call the function with the configuration at x `(d,)`; TypeError when what it returns is not as it should be."""
         configuration = as_declared(self.written, self.space.configuration(inside(self.space.parameters, x)))
         takes, report = _takes(self.carried.function), Reports()
@@ -58,7 +59,7 @@ class TypedCall:
         except StoppedEarly:
             value = report.said[-1].value
         except BaseException as error:
-            of_failure(error, report.said)
+            note_reports(error, report.said)
             raise
         metrics: dict[str, float] = {}
         if isinstance(value, Mapping):
@@ -68,7 +69,7 @@ class TypedCall:
             value = value[self.metric]
         if "reports" in metrics and report.said:
             raise TypeError("the objective reported, and returned a metric that is called 'reports'; give it another name")
-        return Measured(self.sign * _number(value), with_reports(metrics, report.said))
+        return Outcome(self.sign * _number(value), metrics=metrics, reports=tuple(report.said))
 
     def score(self, x: Array) -> float | None:
         """Give None: nothing better than an observation is known."""

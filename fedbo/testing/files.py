@@ -11,6 +11,7 @@ from typing import Any
 from fedbo.actors.storage.rows import Row, RunKey, write_rows
 from fedbo.actors.storage.sealed import seal
 from fedbo.objectives.base import Parameter
+from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import from_unit
 from fedbo.testing.draws import Draws
 
@@ -44,7 +45,7 @@ def draw_earlier_run(draws: Draws, folder: Path, agents: list[int], parameters: 
         for t_n in range(1, draws.whole(1, 6) + 1):
             u = draws.rng.random(len(parameters))
             x, value, time = from_unit(parameters, u).tolist(), float(draws.rng.normal()), float(t_n)
-            rows.append(Row(agent, "search", t_n, 0, "own", x, u.tolist(), value, value, time - 1.0, time, t_n, 1, None, None))
+            rows.append(Row(agent, "search", t_n, 0, "own", x, u.tolist(), Outcome(value), time - 1.0, time, t_n))
     directory = folder / f"earlier-{len(list(folder.iterdir()))}"
     directory.mkdir()
     digest = write_rows(rows, RunKey(0, "random", 0), directory / "observations.parquet")

@@ -10,6 +10,7 @@ import numpy as np
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array, Costly, Federation, Objective, Repeated, cost_of, reports_costs
 from fedbo.objectives.derived.mean import BatchFunction
+from fedbo.objectives.outcome import Outcome, value_of
 from fedbo.objectives.space import from_unit
 from fedbo.testing.contract import is_frozen, need
 
@@ -48,7 +49,7 @@ def points(federation: Federation, n: int) -> Array:
 def score(objective: Objective, x: Array) -> float:
     """Give the noise-free value."""
     known = objective.score(x)
-    return objective.evaluate(x, noise()) if known is None else known
+    return value_of(objective.evaluate(x, noise())) if known is None else known
 
 
 def check_settings(federation: Federation) -> None:
@@ -73,7 +74,8 @@ def check_values(federation: Federation, objective: Objective) -> None:
     need(copy.best_value == objective.best_value, "a pickled objective has another best value")
     for i, x in enumerate(points(federation, 6)):
         value, known = objective.evaluate(x, noise(i)), objective.score(x)
-        need(isinstance(value, float) and math.isfinite(value), f"evaluate must give a finite float, not {value!r}")
+        usable = isinstance(value, float | Outcome) and math.isfinite(value_of(value))
+        need(usable, f"evaluate must give a finite float, or an Outcome of one, not {value!r}")
         need(objective.evaluate(x, noise(i)) == value, "the same stream gives another value")
         need(copy.evaluate(x, noise(i)) == value, "a pickled objective gives another value")
         need(objective.score(x) == known, "score must be the same whenever it is asked for")
@@ -87,7 +89,7 @@ def check_values(federation: Federation, objective: Objective) -> None:
         need(np.allclose(objective.scores(x), singly, rtol=1e-10, atol=1e-12), "scores differ from those of single points")
     if isinstance(objective, Repeated):
         rng = noise()
-        singly = [objective.evaluate(x[-1], rng) for _ in range(3)]
+        singly = [value_of(objective.evaluate(x[-1], rng)) for _ in range(3)]
         need(np.array_equal(objective.evaluate_many(x[-1], 3, noise()), singly), "evaluate_many differs from evaluate")
 
 

@@ -23,6 +23,7 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.evaluations import Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Fidelity
+from fedbo.objectives.outcome import Outcome
 from fedbo.settings.arguments import path, text, whole
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
@@ -145,7 +146,7 @@ class _RungLog:
     def _judge(self, trial: str, value: float) -> None:
         """Judge a trial at its next rung."""
         fidelity, signed = self._fidelity(trial), self._sign * value if isfinite(value) else -inf
-        self._rungs, verdict, self._at[trial] = self._stopping.judge(self._rungs, self._at[trial], signed)
+        self._rungs, verdict, self._at[trial] = self._stopping.judge(self._rungs, self._at[trial], Outcome(signed))
         self.stopped += verdict == "stop"
         if verdict != "go":
             self._ends[trial] = fidelity

@@ -40,7 +40,7 @@ def crashing(algorithm: Any, state: str, rate: float = 0.25, **changes: Any) -> 
 
 
 def untimed(rows: Any) -> list[Any]:
-    return [row._replace(started=0.0, finished=0.0) for row in rows]
+    return [replace(row, started=0.0, finished=0.0) for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_what_was_forgotten_is_marked_and_not_counted(exchange, checkpoint: int)
         assert [row.t_n for row in good] == list(range(1, len(good) + 1))
         known = ran.hosts.host.agents[agent].committed
         assert known.t_n == len(good) == ran.core.state.agents[agent].t_n
-        assert known.algorithm.told == tuple(row.value for row in good)
-        assert known.best.value == max(row.value for row in good)
+        assert known.algorithm.told == tuple(row.outcome.value for row in good)
+        assert known.best.value == max(row.outcome.value for row in good)
         assert len(own) == 2 * 11 == known.evaluated
 
 
@@ -129,7 +129,9 @@ def test_no_noise_is_drawn_twice(state: str, policy: Policy) -> None:
             round(np.sqrt(0.1) * Streams(5).of(agent).at(number + 1).rng("added noise").standard_normal(), 9): number
             for number in range(200)
         }
-        numbers = [known[round(row.value - row.score, 9)] for row in own if row.value == row.value]
+        numbers = [
+            known[round(row.outcome.value - row.outcome.score, 9)] for row in own if row.outcome.value == row.outcome.value
+        ]
         assert len(set(numbers)) == len(numbers) and numbers == sorted(numbers)
 
 

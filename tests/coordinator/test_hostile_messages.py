@@ -165,7 +165,7 @@ def check(name: str, message: str, preset: str | None = None) -> None:
     ran, why = run(name, message, preset)
     others = [row for row in ran.rows if row.agent != HOSTILE]
     assert {row.agent for row in others} == {0, 1}
-    assert all(np.isfinite(row.u).all() and np.isfinite(row.value) for row in others), (name, message)
+    assert all(np.isfinite(row.u).all() and np.isfinite(row.outcome.value) for row in others), (name, message)
     assert all(words.isprintable() and len(words) < 250 for words in why)
 
 

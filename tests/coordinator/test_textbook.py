@@ -385,13 +385,13 @@ def test_an_evaluation_that_takes_too_long_ends_at_the_limit_and_has_failed() ->
         length = draw(row.agent, number[row.agent])
         number[row.agent] += 1
         assert row.finished - row.started == pytest.approx(min(length, 3.0))
-        assert (row.error is not None) == (length > 3.0) == math.isnan(row.value)
+        assert (row.error is not None) == (length > 3.0) == math.isnan(row.outcome.value)
         assert row.error is None or "took longer than time_limit = 3" in row.error
         failed += row.error is not None
     assert failed == len(ran.of("failed")) > 30
     for agent in range(4):
         good = [row for row in ran.rows if row.agent == agent and row.error is None]
-        assert algorithm.ends[agent, 40].told == tuple(row.value for row in good)
+        assert algorithm.ends[agent, 40].told == tuple(row.outcome.value for row in good)
         assert [row.t_n for row in good] == list(range(1, len(good) + 1))
 
 
@@ -426,7 +426,7 @@ def test_a_point_that_failed_for_good_is_told_as_the_worst_value_seen() -> None:
         worst, told = math.inf, []
         for step in range(41):
             rows = [row for row in ran.rows if (row.agent, row.step) == (agent, step)]
-            good = {row.query: row.value for row in rows if row.error is None}
+            good = {row.query: row.outcome.value for row in rows if row.error is None}
             worst = min([worst, *good.values()])
             points = [good.get(point, worst) for point in range(2)]
             told += [value for value in points if value < math.inf]

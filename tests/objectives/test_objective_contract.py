@@ -167,7 +167,7 @@ def test_the_contract_accepts_a_small_federation() -> None:
         ("noise", "values have noise, but score is None"),
         ("anywhere", "must refuse x outside"),
         ("counts", "the same stream gives another value"),
-        ("nan", "a finite float, not nan"),
+        ("nan", "a finite float, or an Outcome of one, not nan"),
     ],
 )
 def test_the_contract_names_what_is_broken(fault: str, said: str) -> None:

@@ -5,7 +5,7 @@ A thousand clients may ask for a million points.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fedbo.algorithms.base import Array, Decision
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import LARGEST_VALUE, Batched, Objective
+from fedbo.objectives.outcome import Outcome
 from fedbo.settings.exits import ends_process
 
 
@@ -49,9 +50,16 @@ class BatchEvaluation(NamedTuple):
     values: Array
     scores: Array
 
-    def of(self, point: int) -> tuple[float, float]:
-        """Give value and score of one point."""
-        return float(self.values[point]), float(self.scores[point])
+    def of(self, point: int) -> Outcome:
+        """Return the outcome of one point."""
+        return Outcome(float(self.values[point]), float(self.scores[point]))
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return one outcome whose value and score are arrays of all points."""
+        values: Any = self.values
+        scores: Any = self.scores
+        return Outcome(values, scores)
 
 
 def evaluate_batch(

@@ -14,10 +14,11 @@ from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.evaluation_log import EvaluationLog
-from fedbo.actors.storage.evaluations import EvaluationRecord, Query
+from fedbo.actors.storage.evaluations import NAN, EvaluationRecord, Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import LARGEST_VALUE, Objective, is_usable
-from fedbo.objectives.typed_spaces.reports import answered_by
+from fedbo.objectives.outcome import Outcome
+from fedbo.objectives.typed_spaces.reports import answered_by, reports_of
 from fedbo.settings.exits import ends_process
 
 _UNJUDGED = nullcontext()  # one for all: what gives a context takes as long as an evaluation of a free objective
@@ -66,7 +67,7 @@ class Evaluator:
             # It is not logged: if a crash makes it begin again, it may take another time.
             return query.failed(f"took longer than time_limit = {limit:g}")
         if query.known is not None:  # it would be made again to the same bits, and sooner than read in a log
-            return query.evaluated(*query.known)
+            return query.evaluated(query.known)
         found = self._log.find(query) if self._log is not None else None
         if found is not None and (found.error is None or not self._again):
             return found
@@ -75,7 +76,7 @@ class Evaluator:
         if self._delay is not None:
             self._delay(query.agent, clock() - started)
         if self._real:
-            record = record._replace(started=started, finished=clock())
+            record.started, record.finished = started, clock()
         if self._log is not None:
             self._log.append([record])
         return record
@@ -99,19 +100,19 @@ class Evaluator:
         judge = None if self.stopping is None else self.stopping.judge(query, streams)
         try:
             with _UNJUDGED if judge is None else answered_by(judge):
-                value, score = self._evaluated(objective, query, streams)
+                outcome = self._evaluated(objective, query, streams)
         except BaseException as error:  # a training script that is called as a function may end by sys.exit
             if ends_process(error):
                 raise
-            return query.failed(failure_text(error), getattr(error, "metrics", None))
-        metrics = getattr(value, "metrics", None)
+            return query.failed(failure_text(error), Outcome(NAN, reports=reports_of(error)))
+        value = outcome.value
         if not is_usable(value):
             what = f"a number beyond {LARGEST_VALUE:g} in size" if isfinite(value) else "not a finite number"
-            return query.failed(f"the objective gave {value}, {what}", metrics)
-        record = query.evaluated(float(value), score, metrics)
+            return query.failed(f"the objective gave {value}, {what}", outcome)
+        record = query.evaluated(outcome)
         return record if judge is None else judge.judged(record)
 
-    def _evaluated(self, objective: Objective, query: Query, streams: Streams) -> tuple[float, float]:
+    def _evaluated(self, objective: Objective, query: Query, streams: Streams) -> Outcome:
         if self._isolated is not None:
             return self._isolated.evaluate(query.agent, objective, query.x, streams, query.pulls, query.fidelity)
         return evaluate(objective, query.x, streams, query.pulls, query.fidelity)

@@ -25,7 +25,8 @@ from fedbo.actors.storage.evaluations import Pulls
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
-from fedbo.objectives.typed_spaces.reports import Answer, Report, answer, answered_by, of_failure
+from fedbo.objectives.outcome import Outcome
+from fedbo.objectives.typed_spaces.reports import Answer, Report, answer, answered_by, note_reports
 from fedbo.settings.exits import ends_process
 from fedbo.settings.interrupts import mark_interrupts
 
@@ -73,8 +74,8 @@ class Isolated:
         streams: Streams,
         pulls: Pulls | None = None,
         fidelity: int | None = None,
-    ) -> tuple[float, float]:
-        """Give the value and the score at `x`; TimeoutError, MemoryError, or whatever the objective raised.
+    ) -> Outcome:
+        """Return the outcome at `x`; TimeoutError, MemoryError, or whatever the objective raised.
 
         With many pulls, the limit in time is for each of them, on average. An error carries what had been reported before.
         """
@@ -97,10 +98,10 @@ class Isolated:
             self.close()
             found = TimeoutError(f"took longer than {self._setting} = {self._limit:g}")
         if isinstance(found, BaseException):
-            of_failure(found, said)
+            note_reports(found, said)
             raise found
-        value, score = found
-        return value, score
+        outcome: Outcome = found
+        return outcome
 
     def close(self) -> None:
         """End the process."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -120,7 +121,7 @@ class AsyncEvaluations:
         """Write down an evaluation that has ended, with times of the study: none is in the future, by whatever clock."""
         ago = max(time.time() - record.finished, 0.0) if record.finished else 0.0
         finished = self._last = max(self._clock() - ago, self._last + _TICK)
-        record = record._replace(started=finished - (record.finished - record.started), finished=finished)
+        record.started, record.finished = finished - (record.finished - record.started), finished
         if self._log is not None:
             self._log.append([record])
         return record
@@ -130,7 +131,7 @@ class AsyncEvaluations:
         policy = self._task.policy
         pending = tuple(other for other in state.pending if other.number != query.number)
         if record.error is not None and query.tries < policy.retries:
-            again = query._replace(number=state.evaluated, tries=query.tries + 1)
+            again = replace(query, number=state.evaluated, tries=query.tries + 1)
             self._start(again)
             return state._replace(pending=(*pending, again), evaluated=state.evaluated + 1)
         if record.error is not None and policy.failure == "stop":

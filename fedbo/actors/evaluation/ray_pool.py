@@ -53,7 +53,8 @@ def evaluate(objective: Objective, query: Query, streams: Streams, limits: Limit
     mark_interrupts()
     begun, since = time.time(), time.monotonic()
     record = _evaluator(limits).evaluate(objective, query, streams)
-    return record._replace(started=begun, finished=begun + time.monotonic() - since)
+    record.started, record.finished = begun, begun + time.monotonic() - since
+    return record
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -69,7 +70,7 @@ class ScheduledEvaluations:
             made.append(query)
             records.append(record)
             if record.error is not None and query.tries < self._task.policy.retries:
-                (again,) = self._segmented([query._replace(number=evaluated, tries=query.tries + 1)])
+                (again,) = self._segmented([replace(query, number=evaluated, tries=query.tries + 1)])
                 pending[end.step, end.point] = again
                 evaluated += 1
                 continue
@@ -104,7 +105,7 @@ class ScheduledEvaluations:
         if stopping is None:
             return queries
         streams = self._task.streams.of(self._agent)
-        return [query._replace(span=stopping.first(streams, query.step, query.point)) for query in queries]
+        return [replace(query, span=stopping.first(streams, query.step, query.point)) for query in queries]
 
     def _at_rung(
         self, rungs: RungState, place: int, query: Query, record: EvaluationRecord
@@ -112,10 +113,10 @@ class ScheduledEvaluations:
         """Judge an evaluation at the end of a segment; give its record by then, and how it goes on if it does."""
         stopping = self._task.stopping
         assert stopping is not None and query.span is not None
-        rungs, what, after = stopping.judge(rungs, query, record.value)
+        rungs, what, after = stopping.judge(rungs, query, record.outcome)
         assert after.span is not None
-        stopped = {"stop": "stopped", "pause": "paused"}.get(what or "")
-        record = record._replace(stopped=stopped, rungs=stopping.curve(rungs, query))
+        record.stopped = {"stop": "stopped", "pause": "paused"}.get(what or "")
+        record.rungs = stopping.curve(rungs, query)
         fidelity = after.span.fidelity if what == "go" else 0
         verdict = None if what is None else RungVerdict(place, query.step, query.point, what, fidelity)
         return rungs, verdict, record, after
@@ -132,8 +133,8 @@ class ScheduledEvaluations:
 
     def _record(self, query: Query, end: EvaluationEnd) -> EvaluationRecord:
         """Give what an evaluation that has ended came to, with its times."""
-        record = self._value(query) if end.in_time else self._evaluate(query._replace(length=math.inf))
-        return record._replace(started=end.started, finished=end.finished)
+        record = self._value(query) if end.in_time else self._evaluate(replace(query, length=math.inf))
+        return replace(record, started=end.started, finished=end.finished)
 
     def _value(self, query: Query) -> EvaluationRecord:
         """Make an evaluation, once."""
@@ -152,7 +153,7 @@ def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationReco
     """Tell the algorithm of one evaluation that has ended, or of one that failed if the policy is to avoid its point."""
     told, worst, t_n, x = None, state.worst, state.t_n, np.array([query.u])
     if record.error is None:
-        told, t_n = record.value, state.t_n + 1
+        told, t_n = record.outcome.value, state.t_n + 1
         worst = told if worst is None else min(worst, told)
     elif task.policy.failure == "avoid":
         if keeps_points(task.algorithm):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from fedbo.actors.storage.rows import Batch, Row, checked
 from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Array, Decision
 from fedbo.objectives.base import Objective
+from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import from_unit
 
 
@@ -31,23 +33,24 @@ class StepResult(NamedTuple):
     @property
     def size(self) -> int:
         """Give the number of evaluations."""
-        return len(self.records[0].value) if self.batch else len(self.records)  # type: ignore[arg-type]
+        return len(self.records[0].outcome.value) if self.batch else len(self.records)  # type: ignore[arg-type]
 
     @property
     def observed(self) -> tuple[npt.NDArray[np.int64], Array]:
         """Give the points that succeeded, in ascending order, and their values."""
         if self.batch:
-            return np.arange(self.size), np.asarray(self.records[0].value)
+            return np.arange(self.size), np.asarray(self.records[0].outcome.value)
         if len(self.records) == 1 and self.records[0].error is None:
-            return np.array([self.queries[0].point]), np.array([self.records[0].value])
+            return np.array([self.queries[0].point]), np.array([self.records[0].outcome.value])
         pairs = zip(self.queries, self.records, strict=True)
-        values = {query.point: record.value for query, record in pairs if record.error is None}
+        values = {query.point: record.outcome.value for query, record in pairs if record.error is None}
         points = sorted(values)
         return np.array(points, dtype=np.int64), np.array([values[point] for point in points])
 
     def reaches(self, target: float) -> bool:
         """Say whether some value is at least `target`."""
-        return any(bool((np.asarray(record.value) >= target).any()) for record in self.records if record.error is None)
+        values = (record.outcome.value for record in self.records if record.error is None)
+        return any(bool((np.asarray(value) >= target).any()) for value in values)
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -89,7 +92,18 @@ def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int
     phase, origin, note = _phase(task, step), checked(decision.origin), decision.note
     made = enumerate(zip(natives, units, pulls, strict=True))
     return [
-        tuple.__new__(Query, (agent, first + point, point, x, u, phase, step, origin, note, 0, times, None, None, None))
+        Query(
+            agent=agent,
+            number=first + point,
+            point=point,
+            x=x,
+            u=u,
+            phase=phase,
+            step=step,
+            origin=origin,
+            note=note,
+            pulls=times,
+        )
         for point, (x, u, times) in made
     ]
 
@@ -126,11 +140,18 @@ class StepEvaluator:
         points: Any = np.arange(len(x))
         u: Any = decision.x
         pulls: Any = pull_counts(decision)
-        values: Any = batch.values
-        scores: Any = batch.scores
-        phase, origin = _phase(self._task, step), checked(decision.origin)
-        query = Query(self._agent, first, points, x, u, phase, step, origin, decision.note)
-        record = EvaluationRecord(self._agent, first, x, values, scores, 0.0, 0.0, None, pulls, None)
+        query = Query(
+            agent=self._agent,
+            number=first,
+            point=points,
+            x=x,
+            u=u,
+            phase=_phase(self._task, step),
+            step=step,
+            origin=checked(decision.origin),
+            note=decision.note,
+        )
+        record = EvaluationRecord(agent=self._agent, number=first, x=x, outcome=batch.outcome, pulls=pulls)
         return StepResult((query,), (record,), batch=True)
 
     def _one_by_one(self, request: StepRequest, queries: list[Query], batch: BatchEvaluation | None) -> StepResult:
@@ -144,7 +165,7 @@ class StepEvaluator:
             for point in left:
                 query = self._next(request, point, len(made), first + len(made))
                 if batch is not None:
-                    query = query._replace(known=batch.of(query.point))
+                    query = replace(query, known=batch.of(query.point))
                 made.append(query)
                 record = self.single(query)
                 records.append(record)
@@ -163,13 +184,16 @@ class StepEvaluator:
         if not self._task.noise or record.error is not None or query.pulls is not None:
             return record
         noise = self._streams.at(record.number + 1).rng("added noise").standard_normal()
-        return record._replace(value=record.value + float(np.sqrt(self._task.noise) * noise))
+        seen = record.outcome
+        value = seen.value + float(np.sqrt(self._task.noise) * noise)
+        # A copy: the log keeps the record without noise.
+        return replace(record, outcome=Outcome(value, seen.score, seen.metrics, seen.reports))
 
     def _next(self, request: StepRequest, query: Query, place: int, number: int) -> Query:
         """Give the query with the number that it has now, and how long it will take."""
         if request.tries is None:
-            return query if query.number == number else query._replace(number=number)
+            return query if query.number == number else replace(query, number=number)
         length = request.tries[place]
         if request.costs is not None:
             length *= request.costs[query.point]
-        return query._replace(number=number, length=length)
+        return replace(query, number=number, length=length)

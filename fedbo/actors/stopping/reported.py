@@ -63,8 +63,11 @@ class ReportJudge:
         if record.error is not None:
             return record
         if self._stopped:
-            return record._replace(fidelity=self._fidelity, stopped="stopped", rungs=self._rungs)
-        return record._replace(fidelity=self._rules.stopping.largest, rungs=self._rungs)
+            record.fidelity, record.stopped = self._fidelity, "stopped"
+        else:
+            record.fidelity = self._rules.stopping.largest
+        record.rungs = self._rungs
+        return record
 
 
 def noted(path: Path, place: Place, key: Key, value: float) -> RungState:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from fedbo.actors.stopping.rungs import Key, RungState
 from fedbo.actors.stopping.stoppers import Levels, Stopper, Verdict
 from fedbo.actors.storage.evaluations import Query, Span
 from fedbo.algorithms.streams import Streams
+from fedbo.objectives.outcome import Outcome
 
 
 class Judged(NamedTuple):
@@ -51,17 +52,17 @@ class Stopping:
         levels = self.brackets[span.bracket]
         return span._replace(since=span.fidelity, fidelity=levels[levels.index(span.fidelity) + 1])
 
-    def judge(self, rungs: RungState, query: Query, value: float) -> Judged:
+    def judge(self, rungs: RungState, query: Query, outcome: Outcome) -> Judged:
         """Note what an evaluation came to at the end of a segment; say what becomes of it, None at the largest fidelity."""
         span = query.span
         assert span is not None
         key, place = (query.step, query.point), (span.bracket, span.fidelity)
-        rungs = rungs.reached(place, key, value)
+        rungs = rungs.reached(place, key, outcome.value)
         if span.fidelity == self.largest:
             return Judged(rungs, None, query)
         verdict = self.stopper.verdict(rungs, self.brackets[span.bracket], place, key)
         if verdict == "go":
-            return Judged(rungs, verdict, query._replace(span=self.next(span)))
+            return Judged(rungs, verdict, replace(query, span=self.next(span)))
         return Judged(rungs.pausing(query) if verdict == "pause" else rungs, verdict, query)
 
     def promoted(self, rungs: RungState) -> tuple[RungState, Query | None]:
@@ -71,7 +72,7 @@ class Stopping:
             return rungs, None
         query = rungs.paused[key]
         assert query.span is not None
-        return rungs.going_on(key), query._replace(span=self.next(query.span)._replace(leg=query.span.fidelity))
+        return rungs.going_on(key), replace(query, span=self.next(query.span)._replace(leg=query.span.fidelity))
 
     def curve(self, rungs: RungState, query: Query) -> list[float]:
         """List what an evaluation came to at the rungs of its present leg."""

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, ClassVar, NamedTuple, Self
 
 import pyarrow as pa
 
 from fedbo.algorithms.base import Array
+from fedbo.objectives.outcome import Outcome, read_metrics, written_metrics
 
 NAN = float("nan")
 _PLACE = re.compile(r"^agent \d+ at x = \[[^]]*\]: ")
 VECTOR = pa.list_(pa.field("item", pa.float64(), nullable=False))
+
+
+def column(name: str, kind: Any, nullable: bool = False) -> pa.Field:
+    """Declare one column, without nulls unless they mean something."""
+    return pa.field(name, kind, nullable=nullable)
 
 
 class Pulls(NamedTuple):
@@ -37,20 +46,20 @@ class Span(NamedTuple):
     leg: int
 
 
-class Query(NamedTuple):
+@dataclass(slots=True)
+class Query:
     """One evaluation to be made: number `number` of its agent, at `x (d,)` in native units, which is `u` in the unit cube.
 
     It is of point `point` of step `step`; `tries` says how often that point has failed before. `length` is how long it will
-    take, or each of its `pulls`, where time is virtual and it may take too long. `known` has the value and the score where
-    they are known already, with those of the step's other points. `span` is its present segment, where evaluations may stop
-    early.
+    take, or each of its `pulls`, where time is virtual and it may take too long. `known` is its outcome where that is known
+    already, with those of the step's other points. `span` is its present segment, where evaluations may stop early.
     """
 
     agent: int
     number: int
     point: int
     x: Array
-    u: list[float] = []
+    u: Sequence[float] = ()
     phase: str = "search"
     step: int = 0
     origin: str = "own"
@@ -58,7 +67,7 @@ class Query(NamedTuple):
     tries: int = 0
     pulls: Pulls | None = None
     length: float | None = None
-    known: tuple[float, float] | None = None
+    known: Outcome | None = None
     span: Span | None = None
 
     @property
@@ -71,41 +80,89 @@ class Query(NamedTuple):
         """Give how often the point is evaluated."""
         return 1 if self.pulls is None else self.pulls.times
 
-    def evaluated(self, value: float, score: float, metrics: str | None = None) -> EvaluationRecord:
-        """Give the record of an evaluation that succeeded, without times."""
-        fidelity = None if self.span is None else self.span.fidelity
-        rest = (None, self.times, metrics, fidelity, None, None)
-        found = (self.agent, self.number, self.x.tolist(), value, score, 0.0, 0.0, *rest)
-        return tuple.__new__(EvaluationRecord, found)
+    def evaluated(self, outcome: Outcome) -> EvaluationRecord:
+        """Return the record of an evaluation that succeeded, without times."""
+        return EvaluationRecord(
+            agent=self.agent,
+            number=self.number,
+            x=self.x.tolist(),
+            outcome=outcome,
+            pulls=self.times,
+            fidelity=self.fidelity,
+        )
 
-    def failed(self, why: str, metrics: str | None = None) -> EvaluationRecord:
-        """Give the record of an evaluation that failed, without times."""
-        error = f"agent {self.agent} at x = {self.x.tolist()}: {why}"
-        return self.evaluated(NAN, NAN, metrics)._replace(error=error)
+    def failed(self, why: str, seen: Outcome | None = None) -> EvaluationRecord:
+        """Return the record of an evaluation that failed, without times; it keeps the metrics and reports that were `seen`."""
+        kept = Outcome(NAN) if seen is None else Outcome(NAN, NAN, seen.metrics, seen.reports)
+        record = self.evaluated(kept)
+        record.error = f"agent {self.agent} at x = {self.x.tolist()}: {why}"
+        return record
 
 
-class EvaluationRecord(NamedTuple):
-    """The record of an evaluation: a line of the evaluation log, and a row of `evaluations.parquet` but for the run's key.
+# A line of the evaluation log, and a row of `evaluations.parquet` but for the run's key.
+EVALUATION_COLUMNS = (
+    column("agent", pa.int32()),
+    column("number", pa.int64()),
+    column("x", VECTOR),
+    column("value", pa.float64()),
+    column("score", pa.float64()),
+    column("started", pa.float64()),
+    column("finished", pa.float64()),
+    column("error", pa.string(), nullable=True),
+    column("pulls", pa.int32()),
+    column("metrics", pa.string(), nullable=True),
+    column("fidelity", pa.int32(), nullable=True),
+    column("stopped", pa.string(), nullable=True),
+    column("rungs", VECTOR, nullable=True),
+)
 
-    `score` is the noise-free counterpart of `value`; `error` says why it failed, and both are NaN then. `started` and
-    `finished` are times of the study where time is real, else 0. `metrics` are others that were measured with the value, as
-    JSON. `fidelity` is how far it came where evaluations may stop early, `stopped` says "stopped" or "paused" where that is
-    below the largest, and `rungs` has the values at all rungs since it began or went on.
+
+@dataclass(slots=True)
+class EvaluationRecord:
+    """The record of an evaluation, as the evaluation log and `evaluations.parquet` hold it.
+
+    `error` says why it failed, and value and score of its `outcome` are NaN then. `started` and `finished` are times of the
+    study where time is real, else 0. `fidelity` is how far it came where evaluations may stop early, `stopped` says "stopped"
+    or "paused" where that is below the largest, and `rungs` has the values at all rungs since it began or went on.
     """
 
-    agent: Annotated[int, pa.int32()]
-    number: Annotated[int, pa.int64()]
-    x: Annotated[list[float], VECTOR]
-    value: Annotated[float, pa.float64()]
-    score: Annotated[float, pa.float64()]
-    started: Annotated[float, pa.float64()]
-    finished: Annotated[float, pa.float64()]
-    error: Annotated[str | None, pa.string()]
-    pulls: Annotated[int, pa.int32()]
-    metrics: Annotated[str | None, pa.string()]
-    fidelity: Annotated[int | None, pa.int32()] = None
-    stopped: Annotated[str | None, pa.string()] = None
-    rungs: Annotated[list[float] | None, VECTOR] = None
+    COLUMNS: ClassVar[tuple[str, ...]] = tuple(each.name for each in EVALUATION_COLUMNS)
+
+    agent: int
+    number: int
+    x: list[float]
+    outcome: Outcome
+    started: float = 0.0
+    finished: float = 0.0
+    error: str | None = None
+    pulls: int = 1
+    fidelity: int | None = None
+    stopped: str | None = None
+    rungs: list[float] | None = None
+
+    @classmethod
+    def of_columns(cls, values: Mapping[str, Any]) -> Self:
+        """Make a record of the entries of its columns."""
+        return cls(**with_outcome(values, cls.COLUMNS))
+
+
+def with_outcome(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields of a record whose columns have these names: entries of columns, those of its outcome as one."""
+    fields = {name: values[name] for name in names if name not in OUTCOME_COLUMNS}
+    return {**fields, "outcome": Outcome(values["value"], values["score"], *read_metrics(values["metrics"]))}
+
+
+# What the columns of an outcome hold; every other column is a field of its record.
+OUTCOME_COLUMNS: dict[str, Callable[[Any], Any]] = {
+    "value": attrgetter("outcome.value"),
+    "score": attrgetter("outcome.score"),
+    "metrics": lambda record: written_metrics(record.outcome),
+}
+
+
+def reader(name: str) -> Callable[[Any], Any]:
+    """Return the function that reads a record's entry in the column of this name."""
+    return OUTCOME_COLUMNS.get(name) or attrgetter(name)
 
 
 def reason_of(error: str) -> str:

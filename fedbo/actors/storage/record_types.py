@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -20,13 +20,15 @@ class CheckpointError(FedboError, ValueError):
 class RecordType(NamedTuple):
     """A named tuple class or a dataclass: the class, its fields, the bytes that name both in a checkpoint.
 
-    `read` gives what the fields of an instance hold.
+    `read` gives what the fields of an instance hold. `of_columns`, where the fields are those of an earlier version, makes an
+    instance of them by name.
     """
 
     kind: type
     names: tuple[str, ...]
     head: bytes
     read: Callable[[Any], Sequence[Any]]
+    of_columns: Callable[[Mapping[str, Any]], Any] | None = None
 
     def values(self, value: Any) -> Sequence[Any]:
         """List what the fields of an instance hold; CheckpointError when it holds something else besides, or not all."""
@@ -39,7 +41,9 @@ class RecordType(NamedTuple):
             raise CheckpointError(f"has no value in its field {error.name!r}") from None
 
     def make(self, values: Sequence[Any]) -> Any:
-        """Make an instance without a call of its class, so that nothing runs but this."""
+        """Make an instance without a call of its class, so that nothing runs but this, or its conversion of earlier fields."""
+        if self.of_columns is not None:
+            return self.of_columns(dict(zip(self.names, values, strict=True)))
         if issubclass(self.kind, tuple):
             return tuple.__new__(self.kind, values)
         value = _empty(self.kind)
@@ -72,7 +76,20 @@ def record_of(kind: type) -> RecordType:
         raise CheckpointError("runs code of its own, __del__, when it goes")
     if find_class(kind.__module__, kind.__qualname__) is not kind:
         raise CheckpointError("cannot be found again by its name; a class at the top of a module could")
-    return RecordType(kind, names, "\0".join((kind.__module__, kind.__qualname__, *names)).encode(), read)
+    return RecordType(kind, names, head_of(kind, names), read)
+
+
+def head_of(kind: type, names: Sequence[str]) -> bytes:
+    """Return the bytes that name a class and fields in a checkpoint."""
+    return "\0".join((kind.__module__, kind.__qualname__, *names)).encode()
+
+
+def earlier_record_of(kind: type) -> RecordType | None:
+    """Describe a record class whose fields were its columns in an earlier version; None for any other."""
+    names: tuple[str, ...] | None = getattr(kind, "COLUMNS", None)
+    if names is None or not kind.__module__.startswith("fedbo."):
+        return None
+    return RecordType(kind, names, head_of(kind, names), tuple, kind.of_columns)  # type: ignore[attr-defined]
 
 
 def _empty(kind: type) -> Any:

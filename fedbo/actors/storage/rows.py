@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self, cast, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast, get_args, get_type_hints
 from urllib.parse import quote
 
 import numpy as np
@@ -15,15 +16,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.evaluations import VECTOR, EvaluationRecord, Query
+from fedbo.actors.storage.evaluations import (
+    EVALUATION_COLUMNS,
+    VECTOR,
+    EvaluationRecord,
+    Query,
+    column,
+    reader,
+    with_outcome,
+)
 from fedbo.actors.storage.sealed import FORMAT, Damaged, OtherFormat, check_format, installed
 from fedbo.algorithms.base import ORIGINS
+from fedbo.objectives.outcome import Outcome
 from fedbo.settings.errors import FedboError
-
-
-def column(name: str, kind: Any, nullable: bool = False) -> pa.Field:
-    """Declare one column, without nulls unless they mean something."""
-    return pa.field(name, kind, nullable=nullable)
 
 
 def schema_of(*kinds: type) -> pa.Schema:
@@ -53,44 +58,87 @@ def checked(origin: str) -> str:
     return origin
 
 
-class Row(NamedTuple):
-    """One observation of one agent: a row of `observations.parquet` but for the run's key. A column is declared here alone.
+# The columns of `observations.parquet` but for the run's key.
+ROW_COLUMNS = (
+    column("agent", pa.int32()),
+    column("phase", pa.string()),
+    column("step", pa.int32()),
+    column("query", pa.int32()),
+    column("origin", pa.string()),
+    column("x", VECTOR),
+    column("u", VECTOR),
+    column("value", pa.float64()),
+    column("score", pa.float64()),
+    column("started", pa.float64()),
+    column("finished", pa.float64()),
+    column("t_n", pa.int32()),
+    column("pulls", pa.int32()),
+    column("error", pa.string(), nullable=True),
+    column("note", pa.string(), nullable=True),
+    column("fidelity", pa.int32(), nullable=True),
+    column("stopped", pa.string(), nullable=True),
+    column("rungs", VECTOR, nullable=True),
+    column("metrics", pa.string(), nullable=True),
+)
 
-    `x` is in native units and `u` in the unit cube; `value` is what the agent saw, to be maximised, and `score` its
+
+@dataclass(slots=True)
+class Row:
+    """One observation of one agent: a row of `observations.parquet` but for the run's key.
+
+    `x` is in native units and `u` in the unit cube; the value of the `outcome` is what the agent saw, and its score the
     noise-free counterpart; `started` and `finished` are times of the study. The point was evaluated `pulls` times in a row, and
-    `value` is their mean; `t_n` counts the agent's observations with these. `origin` is one of `ORIGINS`, `note` free text.
-    `fidelity`, `stopped` and `rungs` are those of the record, None where evaluations do not stop early; `metrics` too, as JSON.
+    the value is their mean; `t_n` counts the agent's observations with these. `origin` is one of `ORIGINS`, `note` free text.
+    `fidelity`, `stopped` and `rungs` are those of the record, None where evaluations do not stop early.
     """
 
-    agent: Annotated[int, pa.int32()]
-    phase: Annotated[str, pa.string()]
-    step: Annotated[int, pa.int32()]
-    query: Annotated[int, pa.int32()]
-    origin: Annotated[str, pa.string()]
-    x: Annotated[list[float], VECTOR]
-    u: Annotated[list[float], VECTOR]
-    value: Annotated[float, pa.float64()]
-    score: Annotated[float, pa.float64()]
-    started: Annotated[float, pa.float64()]
-    finished: Annotated[float, pa.float64()]
-    t_n: Annotated[int, pa.int32()]
-    pulls: Annotated[int, pa.int32()]
-    error: Annotated[str | None, pa.string()]
-    note: Annotated[str | None, pa.string()]
-    fidelity: Annotated[int | None, pa.int32()] = None
-    stopped: Annotated[str | None, pa.string()] = None
-    rungs: Annotated[list[float] | None, VECTOR] = None
-    metrics: Annotated[str | None, pa.string()] = None
+    COLUMNS: ClassVar[tuple[str, ...]] = tuple(each.name for each in ROW_COLUMNS)
+
+    agent: int
+    phase: str
+    step: int
+    query: int
+    origin: str
+    x: list[float]
+    u: Sequence[float]
+    outcome: Outcome
+    started: float
+    finished: float
+    t_n: int
+    pulls: int = 1
+    error: str | None = None
+    note: str | None = None
+    fidelity: int | None = None
+    stopped: str | None = None
+    rungs: list[float] | None = None
 
     @classmethod
     def of(cls, query: Query, record: EvaluationRecord, t_n: int, started: float, finished: float) -> Self:
         """Make the row of a query that was evaluated; or, as a `Batch`, the rows of many, whose entries are arrays."""
-        agent, _, point, _, u, phase, step, origin, note, _, _, _, _, _ = query
-        _, _, x, value, score, _, _, error, pulls, metrics, *early = record
-        # In half the time of a call of the class, as in whatever else is made in every step.
-        times = started, finished
-        fields = (agent, phase, step, point, origin, x, u, value, score, *times, t_n, pulls, error, note, *early, metrics)
-        return tuple.__new__(cls, fields)
+        return cls(
+            agent=query.agent,
+            phase=query.phase,
+            step=query.step,
+            query=query.point,
+            origin=query.origin,
+            x=record.x,
+            u=query.u,
+            outcome=record.outcome,
+            started=started,
+            finished=finished,
+            t_n=t_n,
+            pulls=record.pulls,
+            error=record.error,
+            note=query.note,
+            fidelity=record.fidelity,
+            stopped=record.stopped,
+            rungs=record.rungs,
+        )
+
+    @classmethod
+    def of_columns(cls, values: Mapping[str, Any]) -> Self:
+        """Make a row of the entries of its columns."""
+        return cls(**with_outcome(values, cls.COLUMNS))
 
 
 class Batch(Row):
@@ -108,12 +156,14 @@ class Batch(Row):
 
     def row(self, place: int) -> Row:
         """Give one of its rows."""
-        values: Any = (entry[place].tolist() if isinstance(entry, np.ndarray) else entry for entry in self)
-        return Row(*values)
+        entries = {name: reader(name)(self) for name in self.COLUMNS}
+        one = {name: entry[place].tolist() if isinstance(entry, np.ndarray) else entry for name, entry in entries.items()}
+        return Row.of_columns(one)
 
 
-OBSERVATIONS = schema_of(RunKey, Row)
-EVALUATIONS = schema_of(RunKey, EvaluationRecord)
+_KEY = tuple(schema_of(RunKey))
+OBSERVATIONS = pa.schema([*_KEY, *ROW_COLUMNS])
+EVALUATIONS = pa.schema([*_KEY, *EVALUATION_COLUMNS])
 
 
 def single_rows(rows: Iterable[Row]) -> Iterator[Row]:
@@ -161,16 +211,15 @@ def _without_key(schema: pa.Schema) -> pa.Schema:
     return pa.schema(list(schema)[len(RunKey._fields) :])
 
 
-def _of_records(records: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+def _of_records(records: Sequence[Any], schema: pa.Schema) -> pa.Table:
     fields = _without_key(schema)
-    columns: list[Any] = [list(values) for values in zip(*records, strict=True)] or [[] for _ in fields]
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
+    arrays = [pa.array(list(map(reader(field.name), records)), field.type) for field in fields]
     return pa.Table.from_arrays(arrays, schema=fields)
 
 
 def _of_batch(batch: Batch) -> pa.Table:
     fields = _without_key(OBSERVATIONS)
-    arrays = [_array(values, field.type, batch.size) for values, field in zip(batch, fields, strict=True)]
+    arrays = [_array(reader(field.name)(batch), field.type, batch.size) for field in fields]
     return pa.Table.from_arrays(arrays, schema=fields)
 
 

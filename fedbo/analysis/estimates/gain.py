@@ -15,6 +15,7 @@ import scipy
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
 from fedbo.objectives.derived.mean import BatchFunction
+from fedbo.objectives.outcome import value_of
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.typed import lattice_of
 from fedbo.study.study import Study
@@ -119,7 +120,7 @@ def _values(objective: Objective, x: Array) -> Array:
 
 def _noise_free(objective: Objective, x: Array) -> float:
     score = objective.score(x)
-    return objective.evaluate(x, np.random.default_rng(0)) if score is None else score
+    return value_of(objective.evaluate(x, np.random.default_rng(0))) if score is None else score
 
 
 def _own(objective: Objective, seen: Array) -> float:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fedbo.actors.storage.rows import RunKey, column
+from fedbo.actors.storage.evaluations import column
+from fedbo.actors.storage.rows import RunKey
 from fedbo.algorithms.base import Array, Disclosure
 from fedbo.coordinator.privacy.accounting import ACCOUNTANTS, epsilon, running
 from fedbo.coordinator.privacy.charge import PrivacyCharge

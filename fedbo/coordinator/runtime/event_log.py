@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.checkpoint import FRAME, MAGIC, CheckpointError, pack, unpack
-from fedbo.actors.storage.rows import column, write_table
+from fedbo.actors.storage.evaluations import column
+from fedbo.actors.storage.rows import write_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.actors.task import StepReport

@@ -217,8 +217,8 @@ class Tabulator:
         """Give the noise-free values at all levels of the fidelity axis, and the cost where it is reported."""
         objective, streams = self._objective(job.agent), self._streams(job, index)
         cost = cost_of(objective, x) if self._costly else None
-        curve = [evaluate(objective, x, streams, fidelity=level)[1] for level in self._levels[:-1]]
-        return [*curve, evaluate(objective, x, streams)[1]], cost
+        curve = [evaluate(objective, x, streams, fidelity=level).score for level in self._levels[:-1]]
+        return [*curve, evaluate(objective, x, streams).score], cost
 
     def _objective(self, agent: int) -> Objective:
         """Build an agent's objective as a study with this seed and replicate builds it."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedbo.objectives.base import Array, Objective, cost_of, observe
 from fedbo.objectives.derived.federation import DerivedFederation
+from fedbo.objectives.outcome import value_of
 
 _KEPT = 4096  # points whose mean is remembered, since tree methods come back to theirs
 
@@ -63,7 +64,7 @@ class MeanObjective:
 def _noise_free(objective: Objective, x: Array) -> float:
     score = objective.score(x)
     # What has no score draws nothing that would matter: its evaluation is the score.
-    return float(objective.evaluate(x, np.random.default_rng(0)) if score is None else score)
+    return value_of(objective.evaluate(x, np.random.default_rng(0))) if score is None else float(score)
 
 
 @dataclass(frozen=True)

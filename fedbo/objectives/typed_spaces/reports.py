@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
@@ -59,14 +58,12 @@ class Reports:
         return self._last
 
 
-def with_reports(metrics: Mapping[str, float], said: Iterable[Report]) -> str | None:
-    """Write metrics and reports as JSON, in which reports are pairs under `reports`; None where there are neither."""
-    reports = [list(report) for report in said]
-    if not (metrics or reports):
-        return None
-    return json.dumps({**metrics, "reports": reports} if reports else dict(metrics))
+def note_reports(error: BaseException, said: Iterable[Report]) -> None:
+    """Note on an error what its evaluation had reported before."""
+    error.__dict__["fedbo_reports"] = tuple(said)
 
 
-def of_failure(error: BaseException, said: Iterable[Report]) -> None:
-    """Let an error carry what the evaluation had reported before."""
-    error.__dict__["metrics"] = with_reports({}, said)
+def reports_of(error: BaseException) -> tuple[Report, ...]:
+    """Return what an evaluation had reported before it raised an error."""
+    noted: tuple[Report, ...] = error.__dict__.get("fedbo_reports", ())
+    return noted

@@ -7,7 +7,7 @@ A file has a column for each parameter, in native units, and one, `value`, for t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 from fedbo.actors.storage.rows import OBSERVATIONS, Row, RunKey, read_table
 from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, unseal
 from fedbo.objectives.base import LARGEST_VALUE, Federation
+from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import to_unit
 from fedbo.settings.columns import NumberColumn, read_columns
 from fedbo.settings.errors import SettingError, unknown
@@ -123,7 +124,19 @@ def _of_file(path: Path, federation: Federation, source: HistorySource, replicat
 
 def _row(agent: int, place: int, x: list[float], u: list[float], value: float) -> Row:
     """Make the row of one observation; what was noise-free then is not known, so the value stands for it."""
-    return Row(agent, "history", 0, place, "initial", x, u, value, value, 0.0, 0.0, place + 1, 1, None, None)
+    return Row(
+        agent=agent,
+        phase="history",
+        step=0,
+        query=place,
+        origin="initial",
+        x=x,
+        u=u,
+        outcome=Outcome(value),
+        started=0.0,
+        finished=0.0,
+        t_n=place + 1,
+    )
 
 
 @lru_cache(maxsize=8)
@@ -181,7 +194,7 @@ def _of_run(path: Path, federation: Federation, table: HistoryTable, replicate: 
         if row.agent < federation.n_agents:
             before = found.setdefault(row.agent, [])
             t_n = row.pulls + (before[-1].t_n if before else 0)
-            before.append(row._replace(phase="history", query=len(before), step=0, started=0.0, finished=0.0, t_n=t_n))
+            before.append(replace(row, phase="history", query=len(before), step=0, started=0.0, finished=0.0, t_n=t_n))
     return found
 
 
@@ -242,7 +255,7 @@ def _observations(file: Path, expected: str, of: tuple[int, str], modified: int)
 def _rows(records: Iterable[dict[str, Any]], cell: int, label: str) -> Iterator[tuple[int, Row]]:
     for record in records:
         if record["cell"] == cell and record["algorithm"] == label and record["error"] is None:
-            yield record["replicate"], Row(*(record[name] for name in Row._fields))
+            yield record["replicate"], Row.of_columns(record)
 
 
 def _few(agents: Sequence[int]) -> str:

@@ -24,6 +24,7 @@ from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.algorithms.streams import Streams
+from fedbo.objectives.outcome import Outcome
 from fedbo.study.document import to_toml
 from tests.random_studies.carrying_out import tables
 
@@ -69,19 +70,19 @@ def test_an_evaluation_that_sleeps_ends_at_its_limit_and_the_next_one_works(noth
     before, slept, after = outcome(Policy(time_limit=0.5), "sleep", GOOD, BAD, GOOD)
     assert slept.error is not None and "TimeoutError: took longer than time_limit = 0.5" in slept.error
     assert 0.5 <= slept.finished - slept.started < 10.0
-    assert (before.value, after.value) == (0.25, 0.25) and before.error is after.error is None
+    assert (before.outcome.value, after.outcome.value) == (0.25, 0.25) and before.error is after.error is None
 
 
 def test_the_limit_is_for_evaluations_and_not_for_what_must_be_imported_first(nothing_is_left: None) -> None:
     (first,) = outcome(Policy(time_limit=0.3), "sleep", GOOD, objective=SlowToLoad("sleep"))
-    assert first.error is None and first.value == 0.25
+    assert first.error is None and first.outcome.value == 0.25
     assert first.finished - first.started > 0.6
 
 
 def test_a_big_allocation_is_a_recorded_memory_error_and_the_next_one_works(nothing_is_left: None) -> None:
     hoarded, after = outcome(Policy(memory_limit=4096), "hoard", BAD, GOOD)
     assert hoarded.error is not None and "MemoryError" in hoarded.error.splitlines()[0]
-    assert after.value == 0.25 and after.error is None
+    assert after.outcome.value == 0.25 and after.error is None
 
 
 @pytest.mark.long
@@ -90,20 +91,20 @@ def test_a_process_that_ends_itself_is_recorded_with_its_code(deed: str, code: i
     dead, after, again = outcome(Policy(time_limit=5.0), deed, BAD, GOOD, BAD)
     for one in (dead, again):
         assert one.error is not None and f"the evaluation's process ended with code {code}" in one.error
-    assert after.value == 0.25 and after.error is None
+    assert after.outcome.value == 0.25 and after.error is None
 
 
 @pytest.mark.parametrize("deed", ["leave", pytest.param("interrupt", marks=pytest.mark.long)])
 def test_an_objective_that_ends_its_program_is_recorded_too(deed: str, nothing_is_left: None) -> None:
     left, after = outcome(Policy(time_limit=5.0), deed, BAD, GOOD)
     assert left.error is not None and ("SystemExit: enough" if deed == "leave" else "ended with code") in left.error
-    assert after.value == 0.25
+    assert after.outcome.value == 0.25
 
 
 def test_an_error_crosses_with_its_kind_and_its_text(alone: Isolated) -> None:
     with pytest.raises(KeyError, match="the key to the cellar"):
         alone.evaluate(0, Violent("fail"), BAD, HOME)
-    assert alone.evaluate(0, Violent("fail"), GOOD, HOME) == (0.25, 0.25)
+    assert alone.evaluate(0, Violent("fail"), GOOD, HOME) == Outcome(0.25)
 
 
 def test_an_error_that_cannot_cross_does_so_by_name(alone: Isolated) -> None:
@@ -113,7 +114,7 @@ def test_an_error_that_cannot_cross_does_so_by_name(alone: Isolated) -> None:
 
 def test_printing_does_not_disturb_the_answers(alone: Isolated) -> None:
     objective = Violent("shout")
-    assert [alone.evaluate(0, objective, x, HOME)[0] for x in (BAD, GOOD, BAD)] == [0.75, 0.25, 0.75]
+    assert [alone.evaluate(0, objective, x, HOME).value for x in (BAD, GOOD, BAD)] == [0.75, 0.25, 0.75]
 
 
 def test_one_process_serves_many_evaluations_and_many_agents(alone: Isolated) -> None:
@@ -138,10 +139,10 @@ def test_the_randomness_of_an_evaluation_is_the_same_in_another_process(alone: I
 def test_closing_twice_or_before_the_first_evaluation_is_nothing(nothing_is_left: None) -> None:
     made = Isolated(1.0, None)
     made.close()
-    assert made.evaluate(0, Violent("sleep"), GOOD, HOME) == (0.25, 0.25)
+    assert made.evaluate(0, Violent("sleep"), GOOD, HOME) == Outcome(0.25)
     made.close()
     made.close()
-    assert made.evaluate(0, Violent("sleep"), GOOD, HOME) == (0.25, 0.25)
+    assert made.evaluate(0, Violent("sleep"), GOOD, HOME) == Outcome(0.25)
     made.close()
 
 
@@ -150,7 +151,7 @@ def test_a_process_that_died_between_two_evaluations_is_replaced(alone: Isolated
     assert alone._process is not None
     alone._process.kill()
     alone._process.wait()
-    assert alone.evaluate(0, Violent("sleep"), GOOD, HOME) == (0.25, 0.25)
+    assert alone.evaluate(0, Violent("sleep"), GOOD, HOME) == Outcome(0.25)
 
 
 def test_an_objective_whose_answer_cannot_be_sent_is_an_error(alone: Isolated) -> None:
@@ -159,7 +160,7 @@ def test_an_objective_whose_answer_cannot_be_sent_is_an_error(alone: Isolated) -
 
     with pytest.raises(Exception, match="Local|local"):
         alone.evaluate(0, Local("sleep"), GOOD, HOME)
-    assert alone.evaluate(0, Violent("sleep"), GOOD, HOME) == (0.25, 0.25)
+    assert alone.evaluate(0, Violent("sleep"), GOOD, HOME) == Outcome(0.25)
 
 
 # The log of evaluations.
@@ -194,7 +195,7 @@ def test_another_number_another_point_and_another_agent_are_evaluated(tmp_path: 
     logged(tmp_path, {0}, [query(0, GOOD), query(1, [0.1])], Violent("fail"))
     again = Violent("fail")
     found = logged(tmp_path, {0, 1}, [query(0, [0.1]), query(2, GOOD), query(0, GOOD, agent=1)], again)
-    assert again.calls == 3 and [one.value for one in found] == [0.1, 0.25, 0.25]
+    assert again.calls == 3 and [one.outcome.value for one in found] == [0.1, 0.25, 0.25]
     other = Violent("fail")
     logged(tmp_path, {1}, [query(0, GOOD, agent=0)], other)
     assert other.calls == 1, "what other agents did is not read"
@@ -215,7 +216,7 @@ def test_a_cut_last_line_is_passed_over(tmp_path: Path, kept: float) -> None:
     path.write_bytes(first + last[: int(kept * len(last))])
     again = Violent("fail")
     found = logged(tmp_path, {0}, [query(0, GOOD), query(1, [0.1])], again)
-    assert again.calls == 1 and [one.value for one in found] == [0.25, 0.1]
+    assert again.calls == 1 and [one.outcome.value for one in found] == [0.25, 0.1]
 
 
 def test_a_last_line_that_is_cut_in_the_middle_of_a_letter_is_passed_over(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Overlapping
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import Streams
+from fedbo.objectives.outcome import Outcome
 
 
 def test_a_replay_has_the_evaluations_that_had_ended_in_a_step_that_had_not(tmp_path: Path) -> None:
@@ -37,7 +39,7 @@ def test_a_replay_has_the_evaluations_that_had_ended_in_a_step_that_had_not(tmp_
     made = queries_of(task, 0, 0, decision, 0)
     log = EvaluationLog(config.folder, {0}, 0)
     log.append(
-        query.evaluated(1.5, 1.5)._replace(started=0.5, finished=1.0 + number)
+        replace(query.evaluated(Outcome(1.5)), started=0.5, finished=1.0 + number)
         for number, query in enumerate(reversed(made[:2]))
     )
     log.close()
@@ -64,8 +66,8 @@ def test_decisions_begin_when_one_initial_point_has_a_value(
     assert decision is not None
     log = EvaluationLog(config.folder, {0}, 0)
     for query, value in zip(queries_of(task, 0, 0, decision, 0), values, strict=False):
-        made = query.failed("it failed") if value is None else query.evaluated(value, value)
-        log.append([made._replace(started=0.5, finished=1.0 + query.number)])
+        made = query.failed("it failed") if value is None else query.evaluated(Outcome(value))
+        log.append([replace(made, started=0.5, finished=1.0 + query.number)])
     log.close()
     agent = InlineHosts(task, range(1), config).host.agents[0]
     report = agent.work(StepRequest(0, 0))
@@ -116,7 +118,7 @@ def test_what_is_pending_is_begun_unless_its_end_stands_in_the_log(tmp_path: Pat
     assert agent.state.decision is not None
     made = queries_of(task, 0, 0, agent.state.decision, 0)
     before, pool = EvaluationLog(config.folder, {0}, 0), Noted()
-    before.append([made[1].evaluated(1.5, 1.5)._replace(started=0.5, finished=1.0)])
+    before.append([replace(made[1].evaluated(Outcome(1.5)), started=0.5, finished=1.0)])
     before.close()
     log = EvaluationLog(config.folder, {0}, 0)
     state, result, halted = AsyncEvaluations(task, pool, log, lambda: 2.0, False).step(

@@ -20,6 +20,7 @@ from fedbo.actors.evaluation import contained
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.algorithms.streams import Streams
 from fedbo.cli import main
+from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.python_function import PythonFunction
 
 
@@ -94,7 +95,7 @@ def test_a_module_that_prints_as_it_is_imported_disturbs_no_answer(
     isolated = Isolated(30.0, None)
     try:
         objective = PythonFunction(function, (0.0,), (1.0,)).objective(0, *[np.random.default_rng(0)] * 2)
-        assert isolated.evaluate(0, objective, np.array([0.5]), Streams(0)) == (0.5, 0.5)
+        assert isolated.evaluate(0, objective, np.array([0.5]), Streams(0)) == Outcome(0.5)
     finally:
         isolated.close()
     assert capsys.readouterr().out == 2 * "imported\n"

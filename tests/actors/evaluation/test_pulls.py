@@ -82,7 +82,7 @@ def test_a_mean_of_many_pulls_scatters_as_little_as_it_should_and_the_same_every
         told = [work(agent, step)[-1][1] for agent in agents]
         np.testing.assert_array_equal(*told)
         seen.append(told[0])
-    scores = [row.score for row in agents[0].state.rows[:3]]
+    scores = [row.outcome.score for row in agents[0].state.rows[:3]]
     squares = (np.array(seen) - scores) ** 2 * np.array([3, 1, 4]) / 0.25
     assert (np.abs(squares.sum(axis=0) - 600) < 4 * np.sqrt(2 * 600)).all()
 
@@ -100,7 +100,7 @@ def test_one_pull_sees_what_one_evaluation_does() -> None:
 
     pulling = agent_of(Same(), noise=0.25)
     work(pulling)
-    assert pulling.state.rows[0].value == plain.state.rows[0].value != plain.state.rows[0].score
+    assert pulling.state.rows[0].outcome.value == plain.state.rows[0].outcome.value != plain.state.rows[0].outcome.score
 
 
 def test_every_value_is_clipped_before_the_mean() -> None:
@@ -108,7 +108,7 @@ def test_every_value_is_clipped_before_the_mean() -> None:
     agent = agent_of(Puller((4000,), clip=(0.0, 1.0)), pulls=4000, noise=100.0)
     (_, (value,)) = work(agent)[-1]
     assert 0.3 < value < 0.6
-    assert agent.state.rows[0].value == value
+    assert agent.state.rows[0].outcome.value == value
 
 
 def test_rows_say_how_often_and_observations_count_all_pulls() -> None:

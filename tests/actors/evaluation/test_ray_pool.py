@@ -10,6 +10,7 @@ import pytest
 
 from fedbo.actors.evaluation import ray_pool
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
+from fedbo.objectives.outcome import Outcome
 
 
 def query(agent: int, number: int) -> Query:
@@ -37,8 +38,8 @@ def test_of_one_agent_no_more_run_than_may_and_what_is_given_up_makes_room(monke
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert set(running) == {(0, 0), (0, 1), (1, 0)}
-        running[0, 1].set_result(query(0, 1).evaluated(1.5, 1.5))
-        assert await calls[1] == query(0, 1).evaluated(1.5, 1.5)
+        running[0, 1].set_result(query(0, 1).evaluated(Outcome(1.5)))
+        assert await calls[1] == query(0, 1).evaluated(Outcome(1.5))
         await asyncio.sleep(0)
         assert set(running) == {(0, 0), (0, 1), (0, 2), (1, 0)}
         calls[0].cancel()

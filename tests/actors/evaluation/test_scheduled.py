@@ -12,10 +12,11 @@ from fedbo.algorithms.base import Decision, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.functions import Quadratic
+from fedbo.objectives.outcome import Outcome
 
 
 def first_value(query: Query) -> EvaluationRecord:
-    return query.evaluated(float(query.u[0]), float(query.u[0]))
+    return query.evaluated(Outcome(float(query.u[0])))
 
 
 def test_a_step_that_is_decided_again_is_evaluated_again() -> None:
@@ -29,4 +30,4 @@ def test_a_step_that_is_decided_again_is_evaluated_again() -> None:
         _, found = scheduled.step(state, decision, StepRequest(0, 1, ended=()), ())
         assert not found.is_over
     _, found = scheduled.step(state, decision, StepRequest(0, 1), [EvaluationEnd(1, 0, 0.0, 1.0, True)])
-    assert found.is_over and [record.value for record in found.result.records] == [0.75]
+    assert found.is_over and [record.outcome.value for record in found.result.records] == [0.75]

@@ -10,6 +10,7 @@ from fedbo.actors.stopping.stoppers import Halving, Hyperband, Median, Stopper, 
 from fedbo.actors.stopping.stopping import Stopping
 from fedbo.actors.storage.evaluations import Query
 from fedbo.algorithms.streams import Streams
+from fedbo.objectives.outcome import Outcome
 
 
 def query(stopping: Stopping, number: int) -> Query:
@@ -24,7 +25,7 @@ def run(stopping: Stopping, curves: np.ndarray) -> list[int]:
         while verdict == "go":
             assert now.fidelity is not None
             fidelity = now.fidelity
-            rungs, verdict, now = stopping.judge(rungs, now, float(curve[fidelity - 1]))
+            rungs, verdict, now = stopping.judge(rungs, now, Outcome(float(curve[fidelity - 1])))
         reached.append(fidelity)
     return reached
 
@@ -61,7 +62,7 @@ def test_paused_evaluations_are_promoted_from_the_highest_rung_and_each_once() -
     stopping = Stopping(Halving(variant="promote"), 1, 9)
     rungs, order = RungState(), []
     for number, value in enumerate([1.0, 3.0, 2.0, 0.0, 5.0, 4.0]):
-        rungs, verdict, _ = stopping.judge(rungs, query(stopping, number), value)
+        rungs, verdict, _ = stopping.judge(rungs, query(stopping, number), Outcome(value))
         assert verdict == "pause"
         rungs, found = stopping.promoted(rungs)
         if found is not None and found.span is not None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from fedbo.actors.storage.evaluation_log import _line, _summed, read_log
 from fedbo.actors.storage.evaluations import EvaluationRecord
+from fedbo.objectives.outcome import Outcome
 
 
 def line(number: int) -> bytes:
-    return _summed(_line(EvaluationRecord(0, number, [0.5], 1.0, 1.0, 0.0, float(number), None, 1, None)))
+    return _summed(_line(EvaluationRecord(0, number, [0.5], Outcome(1.0), finished=float(number))))
 
 
 def test_a_log_is_read_on_from_the_end_of_its_last_whole_line(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_field_that_is_annotated_with_its_arrow_type_is_a_column() -> None:
 
 
 def test_a_batch_has_the_columns_of_a_row() -> None:
-    assert Batch._fields == Row._fields == tuple(OBSERVATIONS.names[3:])
+    assert Batch.COLUMNS == Row.COLUMNS == tuple(OBSERVATIONS.names[3:])
 
 
 def test_the_columns_of_observations_are_documented_as_they_are_declared() -> None:

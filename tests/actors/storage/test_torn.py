@@ -19,6 +19,7 @@ from fedbo.actors.storage.sealed import Damaged
 from fedbo.actors.task import StepReport
 from fedbo.coordinator.runtime.engine import RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
+from fedbo.objectives.outcome import Outcome
 from fedbo.tuning.ask_log import AskLog
 
 ENTRIES, NUMBERS, SECTOR = 3, 60, 512  # an entry is longer than a sector
@@ -41,7 +42,7 @@ def evaluations(folder: Path) -> Written:
     home = RunFolder.of(folder, RunKey(0, "FTS", 0)).claim()
     log, sizes = EvaluationLog(home, {1}, None), list[int]()
     for number in range(ENTRIES):
-        log.append([Query(1, number, 0, np.array(_numbers(number))).evaluated(2.0, 3.0)])
+        log.append([Query(1, number, 0, np.array(_numbers(number))).evaluated(Outcome(2.0, 3.0))])
         (path,) = home.path.glob("log-*")
         sizes.append(path.stat().st_size)
     log.close()

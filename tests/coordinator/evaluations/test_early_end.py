@@ -44,8 +44,8 @@ def test_a_run_that_ends_early_is_the_beginning_of_one_that_does_not(exchange: E
 def test_a_run_ends_with_the_step_that_reaches_its_target(exchange: Exchange, places: int) -> None:
     policy = Policy(parallel=places)
     whole = Ending(fts(), exchange=exchange).run(policy=policy)
-    values = sorted((row.finished, row.value) for row in whole.rows)
+    values = sorted((row.finished, row.outcome.value) for row in whole.rows)
     target = max(value for _, value in values[: len(values) // 2])
     some = Ending(fts(), exchange=exchange).run(policy=policy, target=target)
-    assert sum(row.value >= target for row in some.rows) == 1
+    assert sum(row.outcome.value >= target for row in some.rows) == 1
     assert some.records == whole.records[: len(some.records)]

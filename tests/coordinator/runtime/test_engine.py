@@ -112,7 +112,7 @@ def test_policies_are_compared_on_the_same_luck(exchange) -> None:
     assert one.of("absent")
     for kind in ("absent", "done", "started"):
         assert {(r.agent, r.step) for r in one.of(kind)} == {(r.agent, r.step) for r in other.of(kind)}
-    first = [[row[5:] for row in ran.rows if row.step == 0] for ran in (one, other)]
+    first = [[(row.x, row.outcome, row.started, row.finished) for row in ran.rows if row.step == 0] for ran in (one, other)]
     assert first[0] == first[1]
     lengths = [{(r.agent, r.step): r.finished - r.started for r in ran.rows if r.step} for ran in (one, other)]
     assert lengths[0] == pytest.approx(lengths[1])
@@ -140,7 +140,7 @@ def test_nothing_that_crosses_to_the_coordinator_is_an_observation(monkeypatch: 
 
     monkeypatch.setattr(InlineHosts, "result", inspect)
     ran = Setting(fts()).run()
-    seen = np.unique(np.concatenate([[*row.x, *row.u, row.value, row.score] for row in ran.rows]))
+    seen = np.unique(np.concatenate([[*row.x, *row.u, row.outcome.value, row.outcome.score] for row in ran.rows]))
     assert len(crossed) > 20
     assert not np.isin(np.concatenate(crossed), seen).any()
 

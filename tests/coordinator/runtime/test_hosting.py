@@ -116,7 +116,7 @@ def test_the_neighbours_of_an_agent_do_not_change_its_bits() -> None:
         for step in range(5):
             host.work((), [StepRequest(number, step) for number in numbers])
         host.agents[3].commit(())
-        found.append([row._replace(agent=0) for row in host.agents[3].state.rows])
+        found.append([replace(row, agent=0) for row in host.agents[3].state.rows])
     assert all(rows == found[0] for rows in found)
 
 

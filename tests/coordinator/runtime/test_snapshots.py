@@ -34,7 +34,7 @@ from fedbo.coordinator.runtime.event_log import EventLog, read_moments
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.snapshots import PARTS, Snapshotter
 from fedbo.coordinator.selection import Selection
-from fedbo.objectives.base import Measured
+from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.python_function import PythonFunction
 from fedbo.settings.trust import admit
 
@@ -234,14 +234,14 @@ def test_a_line_that_was_being_written_when_its_writer_was_killed_is_passed_over
     home = RunFolder.of(tmp_path, KEY).claim()
     x, log = np.array([0.5]), EvaluationLog(home, {1, 2}, None)
     for agent in (1, 2):
-        log.append([Query(agent, 0, 0, x).evaluated(2.0, float("nan"))])
+        log.append([Query(agent, 0, 0, x).evaluated(Outcome(2.0, float("nan")))])
     log.close()
     (path,) = home.path.glob("log-*")
     for cut in range(1, 12):
         os.truncate(path, path.stat().st_size - 1)
         again = EvaluationLog(home, {1, 2}, None)
         found = again.find(Query(1, 0, 0, x))
-        assert found is not None and found.value == 2.0 and np.isnan(found.score), cut
+        assert found is not None and found.outcome.value == 2.0 and np.isnan(found.outcome.score), cut
         assert again.find(Query(2, 0, 0, x)) is None
         assert again.find(Query(1, 0, 0, np.array([0.4]))) is None, "it was at another point"
 
@@ -253,7 +253,7 @@ def test_lines_of_virtual_time_are_written_together_and_before_another_process_i
 
     home = RunFolder.of(tmp_path, KEY).claim()
     x, log = np.array([0.5]), EvaluationLog(home, {1}, 0)
-    records = [Query(1, number, 0, x).evaluated(2.0 + number, 1 / 3) for number in range(5)]
+    records = [Query(1, number, 0, x).evaluated(Outcome(2.0 + number, 1 / 3)) for number in range(5)]
     log.append(records[:1])
     log.append(records[1:2])
     assert not list(home.path.glob("log-*"))
@@ -272,17 +272,25 @@ def test_lines_of_virtual_time_are_written_together_and_before_another_process_i
 
 
 @pytest.mark.parametrize("score", [0.1, 1e300, -0.0, 5e-324, float("nan"), float("inf")])
-@pytest.mark.parametrize("other", [{}, {"error": 'no "x"'}, {"metrics": '{"loss": 1.0}'}, {"value": Measured(0.5, "{}")}])
-def test_a_line_of_a_log_is_the_json_of_its_record(score: float, other: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [None, 'no "x"'])
+@pytest.mark.parametrize("metrics", [{}, {"loss": 1.0}])
+def test_a_line_of_a_log_is_the_json_of_its_record(
+    score: float, error: str | None, metrics: dict[str, float], tmp_path: Path
+) -> None:
     import numpy as np
 
     home = RunFolder.of(tmp_path, KEY).claim()
-    record = Query(1, 3, 0, np.array([0.1, -1e-7, 12.0])).evaluated(1 / 3, score)._replace(**other)
+    outcome, x = Outcome(1 / 3, score, metrics, ((1.0, 0.5),) if metrics else ()), [0.1, -1e-7, 12.0]
+    record = replace(Query(1, 3, 0, np.array(x)).evaluated(outcome), error=error)
     log = EvaluationLog(home, {1}, 0)
     log.append([record])
     log.close()
     (path,) = home.path.glob("log-*")
-    assert path.read_text().partition("\t")[0] == json.dumps(record)
+    written = json.dumps({"loss": 1.0, "reports": [[1.0, 0.5]]}) if metrics else None
+    columns = [1, 3, x, 1 / 3, score, 0.0, 0.0, error, 1, written, None, None, None]
+    assert path.read_text().partition("\t")[0] == json.dumps(columns)
+    ((found,), _) = read_log(path, 0)
+    assert found == record or np.isnan(score)
 
 
 def test_what_happened_is_read_up_to_where_its_writer_was_killed(tmp_path: Path) -> None:
@@ -390,11 +398,11 @@ def test_a_line_of_a_log_that_is_damaged_counts_for_nothing_and_stops_a_run_in_r
     home = RunFolder.of(tmp_path, KEY).claim()
     x, log = np.array([0.5]), EvaluationLog(home, {1}, 0)
     for number in range(3):
-        log.append([Query(1, number, 0, x).evaluated(2.0 + number, float("nan"))])
+        log.append([Query(1, number, 0, x).evaluated(Outcome(2.0 + number, float("nan")))])
     log.close()
     (path,) = home.path.glob("log-*")
     whole, expected = path.read_bytes(), read_log(path, 0)[0]
-    assert [record.value for record in expected] == [2.0, 3.0, 4.0]
+    assert [record.outcome.value for record in expected] == [2.0, 3.0, 4.0]
     for place in range(len(whole) - 1):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
         assert {repr(line) for line in read_log(path, 0)[0]} < {repr(line) for line in expected}

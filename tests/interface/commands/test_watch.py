@@ -18,6 +18,7 @@ from fedbo.analysis.result import Result
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.execution.run_watch import study_state
 from fedbo.execution.runner import run_study
+from fedbo.objectives.outcome import Outcome
 from fedbo.study.study import load_study
 
 STUDY = {
@@ -66,10 +67,7 @@ def test_evaluations_after_the_last_snapshot_are_in_the_log(tmp_path: Path) -> N
     manifest = read_manifest(folder)
     write_manifest(folder, {**manifest, "status": "running"})
     log = EvaluationLog(RunFolder.of(folder / "parts", RunKey(0, "Alone", 0)), range(2), None)
-    names = EvaluationRecord._fields
-    known = {"agent": 1, "number": 2, "value": -0.25, "error": None, "x": [0.5, 0.5], "u": [0.5, 0.5], "started": time.time()}
-    blank = dict.fromkeys(names, 0) | {"metrics": "", "note": None} | known
-    log.append([EvaluationRecord(**{name: blank[name] for name in names})])
+    log.append([EvaluationRecord(1, 2, [0.5, 0.5], Outcome(-0.25), started=time.time())])
     log.close()
     row = study_state(folder).rows[0]
     assert (row.evaluations, row.best, row.metric) == (3, 0.25, "error")

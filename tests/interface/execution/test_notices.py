@@ -22,6 +22,7 @@ from fedbo.cli import main
 from fedbo.execution.jobs import runs
 from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import ClosedRound, Evaluation, LoggedEvent
+from fedbo.objectives.outcome import Outcome
 from fedbo.testing.studies import draw_study
 from tests.random_studies.carrying_out import tables
 
@@ -140,6 +141,7 @@ def test_a_run_that_is_resumed_is_told_from_its_beginning(tmp_path: Path) -> Non
 
 CALLBACK = """
 import json
+from fedbo.objectives.outcome import Outcome
 
 class Kept:
     def __init__(self):
@@ -217,7 +219,7 @@ def test_an_evaluation_in_real_time_ends_a_study_that_has_enough(
     study = fedbo.load_study({**STUDY, **wall, "budget": {"iterations": 3, **budget}, "algorithm": [{"name": "random"}]})
     first, *_ = work = runs(study, tmp_path)
     log = EvaluationLog(RunFolder.of(first.folder, first.key), {0}, None)
-    log.append([EvaluationRecord(0, 0, [1.0, 2.0], -3.0, -3.0, 0.1, 0.2, None, 1, None)])
+    log.append([EvaluationRecord(0, 0, [1.0, 2.0], Outcome(-3.0), started=0.1, finished=0.2)])
     log.close()
     seen = list[Evaluation]()
     monitor = RunMonitor(study, work, [callback, seen.append] if callback else [])

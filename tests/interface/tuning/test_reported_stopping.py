@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def test_evaluations_stop_where_successive_halving_by_brute_force_stops_them(tmp
     stopped = [one.stopped is not None for one in found]
     assert stopped == [len(each) < 3 for each in by_brute_force()] and True in stopped and False in stopped
     assert [one.fidelity for one in found] == [(1, 2, 4)[len(each) - 1] for each in by_brute_force()]
-    assert [one.value for one in found] == [(one.rungs or [])[-1] for one in found]
+    assert [one.outcome.value for one in found] == [(one.rungs or [])[-1] for one in found]
     lines = [json.loads(line) for line in (tmp_path / "rungs-0.jsonl").read_text().splitlines()]
     assert [line[3] for line in lines] == [value for each in by_brute_force() for value in each]
 
@@ -85,8 +86,8 @@ def test_evaluations_stop_where_successive_halving_by_brute_force_stops_them(tmp
 def test_one_that_goes_on_reporting_is_ended_with_the_value_at_which_it_was_stopped(policy: Policy, tmp_path: Path) -> None:
     found = evaluated(tmp_path, tuned_functions.stubborn, policy)
     assert all(one.error is None for one in found)
-    assert [one.value for one in found if one.stopped] == [(one.rungs or [])[-1] for one in found if one.stopped]
-    assert {one.value for one in found if not one.stopped} == {99.0}
+    assert [one.outcome.value for one in found if one.stopped] == [(one.rungs or [])[-1] for one in found if one.stopped]
+    assert {one.outcome.value for one in found if not one.stopped} == {99.0}
 
 
 def said(judge: ReportJudge, values: Sequence[float]) -> list[str]:
@@ -121,7 +122,7 @@ def test_the_log_of_rungs_is_made_again_from_the_evaluations(tmp_path: Path) -> 
     path = tmp_path / "rungs-0.jsonl"
     written = path.read_bytes()
     path.unlink()
-    records = [one._replace(started=float(place), finished=place + 0.5) for place, one in enumerate(found)]
+    records = [replace(one, started=float(place), finished=place + 0.5) for place, one in enumerate(found)]
     places = {one.started: (one.number, 0) for one in records}
     recall_rungs(rules(tmp_path, Halving(reduction=2)), Streams(1).of(0), places, records)
     assert path.read_bytes() == written

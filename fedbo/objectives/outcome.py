@@ -1,0 +1,96 @@
+"""The outcome of one evaluation: one record from `Objective.evaluate` to the tables."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, SupportsFloat
+
+Reports = Sequence[tuple[float, float]]
+
+
+@dataclass(slots=True, init=False)
+class Outcome:
+    """What one evaluation yields.
+
+    - `value`: the observation, to be maximised.
+    - `score`: the noise-free value by which the point is judged; the value itself if not set.
+    - `metrics`: other numbers of the same evaluation by name, in native units. They are written to the tables only.
+    - `reports`: pairs of a step and the native value reported there.
+    """
+
+    value: float
+    score: float
+    metrics: Mapping[str, Any]
+    reports: Reports
+
+    def __init__(
+        self,
+        value: float,
+        score: float | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        reports: Reports = (),
+    ) -> None:
+        self.value = value
+        self.score = value if score is None else score
+        self.metrics = {} if metrics is None else metrics
+        self.reports = reports
+
+
+class Measured(float):
+    """A value with metrics as JSON; deprecated, since `Outcome` holds both."""
+
+    metrics: str | None
+
+    def __new__(cls, value: float, metrics: str | None = None) -> Measured:
+        """Make a number that carries metrics."""
+        warnings.warn("Measured is deprecated; return an Outcome", DeprecationWarning, stacklevel=2)
+        made = super().__new__(cls, value)
+        made.metrics = metrics
+        return made
+
+
+def outcome_of(returned: Outcome | SupportsFloat, score: float | None = None) -> Outcome:
+    """Return what `Objective.evaluate` returned as an outcome, whose score is that of `Objective.score` if there is one.
+
+    Raises:
+        TypeError: The value or a metric is not a number.
+    """
+    if isinstance(returned, Outcome):
+        metrics = {str(name): _number(name, metric) for name, metric in returned.metrics.items()}
+        known = returned.score if score is None else score
+        return Outcome(float(returned.value), float(known), metrics, tuple(returned.reports))
+    value = float(returned)
+    if isinstance(returned, Measured):
+        return Outcome(value, None if score is None else float(score), *read_metrics(returned.metrics))
+    return Outcome(value, None if score is None else float(score))
+
+
+def _number(name: str, metric: Any) -> float:
+    try:
+        return float(metric)
+    except (TypeError, ValueError):
+        raise TypeError(f"metric '{name}' of the outcome is {metric!r}; return a number") from None
+
+
+def value_of(returned: Outcome | SupportsFloat) -> float:
+    """Return the value of what `Objective.evaluate` returned."""
+    return float(returned.value if isinstance(returned, Outcome) else returned)
+
+
+def written_metrics(outcome: Outcome) -> str | None:
+    """Return metrics and reports as JSON, with reports as pairs under `reports`; None where there are neither."""
+    if not (outcome.metrics or outcome.reports):
+        return None
+    reports = {"reports": [list(report) for report in outcome.reports]} if outcome.reports else {}
+    return json.dumps({**outcome.metrics, **reports})
+
+
+def read_metrics(text: str | None) -> tuple[dict[str, Any], Reports]:
+    """Return the metrics and the reports that `written_metrics` wrote."""
+    metrics: dict[str, Any] = json.loads(text) if text else {}
+    # A metric of this name is a number; reports are a list.
+    reports = metrics.pop("reports") if isinstance(metrics.get("reports"), list) else ()
+    return metrics, tuple((step, value) for step, value in reports)

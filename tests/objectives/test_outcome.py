@@ -1,0 +1,83 @@
+"""The outcome of an evaluation: what objectives may return, and its way to the columns of a table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedbo.actors.evaluation.evaluator import Evaluator
+from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.storage.evaluations import EvaluationRecord, Query
+from fedbo.actors.storage.rows import EVALUATIONS, RunKey, read_table, write_evaluations
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import Measured, observe
+from fedbo.objectives.outcome import Outcome, outcome_of, read_metrics, value_of, written_metrics
+
+
+@dataclass(frozen=True)
+class Returning:
+    """An objective that returns the same thing everywhere."""
+
+    returned: Any
+    noise_free: float | None = None
+    best_value: float | None = None
+
+    def evaluate(self, x: Any, rng: np.random.Generator) -> Any:
+        return self.returned
+
+    def score(self, x: Any) -> float | None:
+        return self.noise_free
+
+
+def evaluated(objective: Returning) -> EvaluationRecord:
+    evaluator = Evaluator(Policy(), real=False)
+    return evaluator(objective, Query(0, 0, 0, np.array([0.5])), Streams(0), lambda: 0.0)
+
+
+@pytest.mark.parametrize("returned", [2, 2.0, np.float64(2.0), np.array(2.0), Outcome(2), Outcome(np.float64(2.0))])
+@pytest.mark.parametrize("score", [None, 1, np.float64(1.0)])
+def test_a_number_and_an_outcome_of_it_are_the_same(returned: Any, score: Any) -> None:
+    found = evaluated(Returning(returned, score)).outcome
+    assert found == Outcome(2.0, 2.0 if score is None else 1.0)
+    assert type(found.value) is type(found.score) is float and value_of(returned) == 2.0
+    assert observe(Returning(returned), np.array([0.5]), 3, np.random.default_rng(0)).tolist() == [2.0] * 3
+
+
+def test_an_objective_may_know_the_score_of_its_outcome() -> None:
+    assert evaluated(Returning(Outcome(2.0, 1.5))).outcome.score == 1.5
+    assert evaluated(Returning(Outcome(2.0, 1.5), 1.0)).outcome.score == 1.0, "that of the objective is the one of all points"
+
+
+def test_metrics_reach_the_table(tmp_path: Path) -> None:
+    objective = Returning(Outcome(2.0, metrics={"loss": np.float32(0.5)}, reports=((1.0, 3.0),)))
+    record, beyond = evaluated(objective), evaluated(Returning(Outcome(math.inf, metrics={"loss": 0.5})))
+    write_evaluations([record, beyond], RunKey(0, "random", 0), tmp_path / "evaluations.parquet")
+    first, second = read_table(tmp_path / "evaluations.parquet", EVALUATIONS).to_pylist()
+    assert first["metrics"] == '{"loss": 0.5, "reports": [[1.0, 3.0]]}' and first["value"] == 2.0
+    assert second["metrics"] == '{"loss": 0.5}' and math.isnan(second["value"]) and "not a finite number" in second["error"]
+    assert EvaluationRecord.of_columns(first) == record
+
+
+def test_a_value_with_metrics_as_json_still_works_and_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="Measured is deprecated; return an Outcome"):
+        measured = Measured(2.0, '{"loss": 0.5, "reports": [[1.0, 3.0]]}')
+    assert outcome_of(measured) == Outcome(2.0, 2.0, {"loss": 0.5}, ((1.0, 3.0),))
+    assert measured == 2.0 and value_of(measured) == 2.0
+
+
+def test_a_metric_that_is_not_a_number_fails_the_evaluation() -> None:
+    found = evaluated(Returning(Outcome(2.0, metrics={"loss": "low"})))
+    assert "TypeError: metric 'loss' of the outcome is 'low'; return a number" in str(found.error)
+    assert "could not convert" in str(evaluated(Returning("low")).error)
+
+
+@pytest.mark.parametrize("metrics", [{}, {"loss": 0.1, "reports": 3.0}])
+@pytest.mark.parametrize("reports", [(), ((1.0, 0.5), (2.0, math.inf))])
+def test_metrics_are_read_as_they_were_written(metrics: dict[str, float], reports: Any) -> None:
+    metrics = {} if reports else metrics  # an objective that reports has no metric of that name
+    assert read_metrics(written_metrics(Outcome(1.0, metrics=metrics, reports=reports))) == (metrics, reports)

@@ -16,8 +16,8 @@ project = "fedbo"
 author = "the authors of fedbo"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "README"
-include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/**/*.md"]
-exclude_patterns = [".*", "build", "dist", "runs", "*.egg-info", "tests", "benchmarks"]
+include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/**/*.md", "benchmarks/results/*.md"]
+exclude_patterns = [".*", "build", "dist", "runs", "*.egg-info", "tests"]
 
 myst_heading_anchors = 4  # as GitHub makes them
 html_theme = "furo"
@@ -64,6 +64,7 @@ CONTENTS = {
     ),
     "Algorithms": ("docs/algorithms/*",),
     "Reference": ("docs/reference", "docs/stability", "CHANGELOG"),
+    "Measurements": ("benchmarks/results/*",),
     "Development": ("CONTRIBUTING", "docs/architecture", "docs/decisions/README", "docs/decisions/*"),
 }
 

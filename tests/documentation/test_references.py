@@ -25,7 +25,7 @@ METHODS = [name for name in pages.NAMES if name.startswith("docs/algorithms/")]
 ROOMS = "actors|algorithms|benchmarks|coordinator|examples|fedbo|interface|objectives|surrogates|tests"
 
 
-@pytest.mark.parametrize("name", pages.NAMES)
+@pytest.mark.parametrize("name", [*pages.NAMES, *pages.RECORDS])
 def test_every_link_leads_somewhere(name: str) -> None:
     here = pages.ROOT / name
     for target in re.findall(r"\]\(([^)\s]+)\)", pages.prose(name)):

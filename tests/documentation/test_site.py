@@ -25,13 +25,13 @@ def test_every_page_has_a_place_in_the_table_of_contents(name: str) -> None:
 
 
 def test_every_place_in_the_table_of_contents_is_a_page() -> None:
-    names = [name.removesuffix(".md") for name in (*pages.NAMES, "CHANGELOG.md")]
+    names = [name.removesuffix(".md") for name in (*pages.NAMES, *pages.RECORDS, "CHANGELOG.md")]
     for section in CONF["CONTENTS"].values():
         for pattern in section:
             assert fnmatch.filter(names, pattern), pattern
 
 
-@pytest.mark.parametrize("name", [*pages.NAMES, "CHANGELOG.md"])
+@pytest.mark.parametrize("name", [*pages.NAMES, *pages.RECORDS, "CHANGELOG.md"])
 def test_no_heading_skips_a_level(name: str) -> None:
     levels = [len(found) for found in re.findall(r"^(#+) ", pages.prose(name), re.MULTILINE)]
     assert levels[0] == 1, "Sphinx takes the title from the first heading"

@@ -6,6 +6,7 @@ objective beforehand, `tune` tunes a function at several sites in real time.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from fedbo.figures.page.page import ReportError
     from fedbo.lab.fork.result import Fork
     from fedbo.lab.twins.measurements import Immeasurable
-    from fedbo.objectives.base import LibraryMissing, Refused
+    from fedbo.objectives.base import LibraryMissing
     from fedbo.objectives.datasets.data import DataDamaged, DataMissing
     from fedbo.objectives.tables.table import TableError
-    from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, SettingError, UnknownChoice
+    from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, SettingError
     from fedbo.settings.exits import ExitError
     from fedbo.settings.own_code import CodeError
     from fedbo.settings.plugins import PluginError
@@ -75,7 +76,6 @@ __all__ = [
     "PlotError",
     "PluginError",
     "ProtocolError",
-    "Refused",
     "ReplayError",
     "ReportError",
     "Result",
@@ -87,7 +87,6 @@ __all__ = [
     "TableError",
     "Terms",
     "TooLargeError",
-    "UnknownChoice",
     "UntrustedError",
     "fork",
     "load_study",
@@ -111,7 +110,6 @@ _PLACES = {
     "ClusterError": "fedbo.execution.cluster",
     "RunError": "fedbo.execution.runner",
     "LibraryMissing": "fedbo.objectives.base",
-    "Refused": "fedbo.objectives.base",
     "DataDamaged": "fedbo.objectives.datasets.data",
     "DataMissing": "fedbo.objectives.datasets.data",
     "TableError": "fedbo.objectives.tables.table",
@@ -122,7 +120,6 @@ _PLACES = {
     "FedboError": "fedbo.settings.errors",
     "EvaluationWarning": "fedbo.settings.errors",
     "SettingError": "fedbo.settings.errors",
-    "UnknownChoice": "fedbo.settings.errors",
     "ExitError": "fedbo.settings.exits",
     "CodeError": "fedbo.settings.own_code",
     "OutputError": "fedbo.settings.shown",
@@ -319,6 +316,9 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("fedbo")
+    if name in moved.RENAMED:
+        warnings.warn(f"fedbo.{name} is deprecated; use fedbo.{moved.RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        name = moved.RENAMED[name]
     if name not in _PLACES:
         raise AttributeError(f"module 'fedbo' has no attribute '{name}'")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""Earlier names of modules, which still import for one version, with a `DeprecationWarning`."""
+"""Earlier names of modules and errors, which still import for one version, with a `DeprecationWarning`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ MOVED = {
     "fedbo.tabulation": "fedbo.lab.tabulation",
     "fedbo.world": "fedbo.lab.twins",
 }
+# Earlier names of errors, by what stands for them now.
+RENAMED = {"Refused": "SettingError", "UnknownChoice": "SettingError"}
 
 
 class MovedModules(MetaPathFinder, Loader):

@@ -8,7 +8,8 @@ from importlib import import_module
 
 import pytest
 
-from fedbo.moved import MOVED
+import fedbo
+from fedbo.moved import MOVED, RENAMED
 
 
 @pytest.mark.parametrize("earlier", [*sorted(MOVED), "fedbo.results.result", "fedbo.world.fitting"])
@@ -22,3 +23,9 @@ def test_an_earlier_name_gives_the_module_with_a_warning(earlier: str) -> None:
     assert warning.category is DeprecationWarning and warning.filename == "theirs.py"
     module, place = sys.modules[earlier], str(warning.message).rpartition(" ")[2]
     assert module is import_module(place) and module.__spec__ is not None and module.__spec__.name == place
+
+
+@pytest.mark.parametrize("earlier", sorted(RENAMED))
+def test_an_earlier_name_of_an_error_gives_the_error_with_a_warning(earlier: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"fedbo.{earlier} is deprecated; use fedbo.{RENAMED[earlier]}"):
+        assert getattr(fedbo, earlier) is getattr(fedbo, RENAMED[earlier])

@@ -20,7 +20,7 @@ from fedbo.analysis.grouping import column_of
 from fedbo.objectives.base import Federation
 from fedbo.objectives.derived.mean import MeanFunction, Optimum, optimum
 from fedbo.settings.errors import warn_caller
-from fedbo.study.invalid import InvalidSettings
+from fedbo.study.document import StudyError
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -79,8 +79,8 @@ def federation_of(result: FinishedRun, study: Study) -> Federation:
     """Return the federation of a run's study; ResultError where it cannot be made, as of a function handed over in Python."""
     try:
         return study.federation()
-    except InvalidSettings as error:
-        name = ".".join(map(str, error.faults[0].loc))
+    except StudyError as error:
+        name = ".".join(map(str, error.faults[0].path))
         words = (
             f"this needs the objective, whose {name} cannot be used here; name it as module:function to see regret and optima"
         )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fedbo.objectives.outcome import Measured as Measured  # deprecated: the earlier place of a deprecated name
 from fedbo.objectives.outcome import Outcome, value_of
-from fedbo.settings.errors import FedboError
+from fedbo.settings.errors import FedboError, invalid
 
 Array = npt.NDArray[np.float64]
 LARGEST_VALUE = 1e100  # in size: methods square values and add the squares up, and 1e308 is the largest number there is
@@ -65,28 +65,15 @@ class LibraryMissing(FedboError, ImportError):
     """A library that only some objectives need is not installed."""
 
 
-class Refused(FedboError, ValueError):
-    """A wrong setting of a federation: `key` is its name, `remedy` what is shown beside it and its value."""
-
-    def __init__(self, key: str, value: object, remedy: str) -> None:
-        super().__init__(key, value, remedy)
-        self.key, self.remedy = key, f"is invalid; {remedy}"
-
-    def __str__(self) -> str:
-        """Write the name, what came and what would do."""
-        key, value, remedy = self.args
-        return f"{key} = {value!r} is invalid: {remedy}"
-
-
 def is_usable(value: float) -> bool:
     """Return whether methods can compute with a value: it is finite, and not beyond LARGEST_VALUE in size."""
     return abs(value) <= LARGEST_VALUE
 
 
 def require(holds: bool, field: str, value: object, remedy: str) -> None:
-    """Refuse a setting: Refused, naming the field, what came and what would do, unless it holds."""
+    """Refuse a setting: SettingError, naming the field, what came and what would do, unless it holds."""
     if not holds:
-        raise Refused(field, value, remedy)
+        raise invalid(field, value, remedy)
 
 
 def require_agent(agent: int, n_agents: int) -> None:

@@ -10,8 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal, SupportsFloat
 import numpy as np
 from annotated_types import Ge
 
-from fedbo.objectives.base import Array, Metric, Parameter, Refused, require, require_agent
+from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
 from fedbo.objectives.space import inside
+from fedbo.settings.errors import SettingError, invalid
 from fedbo.settings.exits import ends_process, exit_words
 from fedbo.settings.ranges import check
 from fedbo.settings.trust import file_of, module_at
@@ -153,16 +154,16 @@ def _module(module_name: str, function: str, setting: str) -> Any:
         if failure.name is None or not (module_name + ".").startswith(failure.name + "."):
             raise
         remedy = f"there is no module {failure.name!r}; put {failure.name}.py beside the study, or its folder in PYTHONPATH"
-        raise Refused(setting, function, remedy) from failure
+        raise invalid(setting, function, remedy) from failure
     except ValueError as failure:
-        if isinstance(failure, Refused) or file_of(function) is None:
+        if isinstance(failure, SettingError) or file_of(function) is None:
             raise
-        raise Refused(setting, function, str(failure)) from failure
+        raise invalid(setting, function, str(failure)) from failure
     except SystemExit as error:  # a script without `if __name__ == "__main__"`
         if ends_process(error):
             raise
         remedy = f"its import does not return: {exit_words(error)}; put what a script does under if __name__ == '__main__'"
-        raise Refused(setting, function, remedy) from error
+        raise invalid(setting, function, remedy) from error
 
 
 def _wanted(function: Callable[..., float]) -> int:

@@ -17,10 +17,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, Refused, require_agent
+from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, require_agent
 from fedbo.objectives.space import to_unit
 from fedbo.objectives.tables.surfaces import SAMPLE, Nearest, PosteriorMean, Process, fit
 from fedbo.objectives.tables.table import CURVE, DESIGN, FACTS, TableError, complete_facts, levels, points_of
+from fedbo.settings.errors import invalid
 
 Surface = Nearest | PosteriorMean
 _CHECKED = 64  # of the best points: among their values on the surface its largest known one is sought
@@ -92,7 +93,7 @@ class Tabulated:
         try:
             self._facts()
         except TableError as error:
-            raise Refused("table", self.table, str(error)) from None
+            raise invalid("table", self.table, str(error)) from None
 
     @property
     def n_agents(self) -> int:

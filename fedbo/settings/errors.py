@@ -31,32 +31,44 @@ class ArgumentError(FedboError, ValueError):
 
 
 class SettingError(FedboError, ValueError):
-    """A wrong setting: `key` is its name, and `remedy` says what would do.
+    """A wrong setting: `path` leads to it, and `remedy` says what is wrong with it and what to do.
 
-    Its message is both, one after the other. What `came` instead, if given, is told in the message alone, before the `hint`:
-    who shows the remedy beside the setting shows its value there already.
+    A line of a study shows the setting's value before the remedy. The error's own message shows `value` between what is
+    `needed` and the `hint`, or is `message`. Errors with the same path and remedy are equal.
     """
 
-    def __init__(self, key: str, needed: str, came: object = None, hint: str = "") -> None:
-        super().__init__(key, needed, came, hint)
-        self.key, self.remedy = key, f"{needed}; {hint}" if hint else needed
+    def __init__(
+        self, path: str | tuple[str | int, ...], needed: str, value: object = None, hint: str = "", message: str = ""
+    ) -> None:
+        super().__init__(path, needed, value, hint, message)
+        self.path = (path,) if isinstance(path, str) else tuple(path)
+        self.value, self.hint = value, hint
+        self.remedy = f"{needed}; {hint}" if hint else needed
 
     def __str__(self) -> str:
-        """Write name, what is needed, what came and the hint."""
-        key, needed, came, hint = self.args
-        return f"{key} {needed}{'' if came is None else f', not {came}'}{hint and f'; {hint}'}"
+        """Write the path, what is needed, the value and the hint."""
+        _, needed, value, hint, message = self.args
+        came = "" if value is None else f", not {value}"
+        return message or f"{'.'.join(map(str, self.path))} {needed}{came}{hint and f'; {hint}'}".lstrip()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare path and remedy."""
+        return isinstance(other, SettingError) and (self.path, self.remedy) == (other.path, other.remedy)
+
+    def __hash__(self) -> int:
+        """Hash path and remedy."""
+        return hash((self.path, self.remedy))
 
 
-class UnknownChoice(SettingError):
-    """A setting that is none of its choices; its message says so without repeating the setting's name."""
+def invalid(key: str, value: object, remedy: str) -> SettingError:
+    """Return the error of a value that its setting cannot have: `<key> = <value> is invalid: <remedy>`."""
+    return SettingError(key, "is invalid", value, remedy, f"{key} = {value!r} is invalid: {remedy}")
 
-    def __init__(self, key: str, choice: str, known: Iterable[str]) -> None:
-        super().__init__(key, unknown(key, choice, known))
-        self.args = (key, choice, tuple(known))
 
-    def __str__(self) -> str:
-        """Say what there is."""
-        return self.remedy
+def unknown_choice(key: str, choice: str, known: Iterable[str]) -> SettingError:
+    """Return the error of a value that is none of the choices of its setting."""
+    words = unknown(key, choice, known)
+    return SettingError(key, words, choice, message=words)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -25,7 +25,7 @@ from typing import Any
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from fedbo.settings.errors import SettingError, UnknownChoice
+from fedbo.settings.errors import SettingError, unknown_choice
 
 Marks = tuple[Any, ...]
 BOUNDS: dict[type[Any], tuple[str, Callable[[Any, Any], Any]]] = {
@@ -51,7 +51,7 @@ def check(settings: Any) -> None:
             continue
         for mark in marks:
             if isinstance(mark, OneOf) and value not in mark.choices:
-                raise UnknownChoice(name, str(value), map(str, mark.choices))
+                raise unknown_choice(name, str(value), map(str, mark.choices))
             if type(mark) in BOUNDS and not BOUNDS[type(mark)][1](value, _bound(mark)):
                 raise SettingError(name, f"must be {range_of(marks)}", value, hint_of(marks))
 

@@ -9,19 +9,20 @@ from fedbo.algorithms.base import Overlapping, Private
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.derived.differences import DifferingFederation
 from fedbo.objectives.derived.mean import BatchFunction
+from fedbo.settings.errors import SettingError
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history, history_sources
 from fedbo.study.check_privacy import privacy_asked, private_combinations, sends_once
+from fedbo.study.document import StudyError
 from fedbo.study.environment.checks import agents_remedy, exchange_combinations, group_combinations, world_combinations
 from fedbo.study.environment.cluster_checks import cluster_combinations
-from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.problems import problem_of
 from fedbo.study.settings import invalid_from
 from fedbo.study.stopping import stopping_combinations
 from fedbo.study.study_tables import StudyTables
 
 
-def combinations(study: StudyTables) -> Iterator[InvalidSetting]:
+def combinations(study: StudyTables) -> Iterator[SettingError]:
     """List what does not go together in a study whose tables are right by themselves."""
     yield from _labels(study)
     yield from _differences(study)
@@ -48,66 +49,66 @@ def combinations(study: StudyTables) -> Iterator[InvalidSetting]:
         yield from _initial_file(study)
 
 
-def _differences(study: StudyTables) -> Iterator[InvalidSetting]:
+def _differences(study: StudyTables) -> Iterator[SettingError]:
     """Refuse differences between agents where the first agent's function, which stands for all, cannot be changed so."""
     federation = study.federation()
     if not isinstance(federation, DifferingFederation):
         return
     world, loc, name = Streams(study.study.seed, 0), ("objective", "differences"), study.objective.name
     if not isinstance(objective_of(federation.federation, 0, world), BatchFunction):
-        yield InvalidSetting(loc, f"'{name}' does not tell noise-free values at many points; take a synthetic objective")
+        yield SettingError(loc, f"'{name}' does not tell noise-free values at many points; take a synthetic objective")
     elif federation.differences.quantity and (study.objective.noise or not getattr(federation.federation, "noise", 0.0)):
         remedy = f"divides the variance of the noise that '{name}' itself has, of which there is none"
-        yield InvalidSetting((*loc, "quantity"), f"{remedy}; leave it out, or take an objective with a noise of its own")
+        yield SettingError((*loc, "quantity"), f"{remedy}; leave it out, or take an objective with a noise of its own")
 
 
-def _labels(study: StudyTables) -> Iterator[InvalidSetting]:
+def _labels(study: StudyTables) -> Iterator[SettingError]:
     first: dict[str, int] = {}
     for number, table in enumerate(study.algorithm):
         if table.title in first:
             key = "name" if table.label is None or table.label == table.name else "label"
             remedy = f"label '{table.title}' belongs to [[algorithm]] {first[table.title] + 1}; give this one another label"
-            yield InvalidSetting(("algorithm", number, key), remedy)
+            yield SettingError(("algorithm", number, key), remedy)
         first.setdefault(table.title, number)
     labels = [fault.label for fault in study.fault]
     for number, label in enumerate(labels):
         if labels.index(label) < number:
             remedy = f"label '{label}' belongs to [[fault]] {labels.index(label) + 1}; give this one another label"
-            yield InvalidSetting(("fault", number, "label"), remedy)
+            yield SettingError(("fault", number, "label"), remedy)
 
 
-def _targets(study: StudyTables) -> Iterator[InvalidSetting]:
+def _targets(study: StudyTables) -> Iterator[SettingError]:
     given, n_agents = study.agents.targets, study.federation().n_agents
     if given == "all":
         return
     if remedy := agents_remedy(given, n_agents):
-        yield InvalidSetting(("agents", "targets"), remedy)
+        yield SettingError(("agents", "targets"), remedy)
 
 
-def _absent(study: StudyTables) -> Iterator[InvalidSetting]:
+def _absent(study: StudyTables) -> Iterator[SettingError]:
     """Refuse a table without some of its federation's agents, because a run builds every agent's objective."""
     absent = getattr(study.federation(), "absent", ())
     if absent:
         these = ",".join(map(str, absent[:10])) + ("" if len(absent) <= 10 else ",…")
         remedy = f"has no evaluations of {len(absent)} agents; add them with: fedbo tabulate, --agents {these}, and its --out"
-        yield InvalidSetting(("objective", "table"), remedy)
+        yield SettingError(("objective", "table"), remedy)
 
 
-def _hosting(study: StudyTables) -> Iterator[InvalidSetting]:
+def _hosting(study: StudyTables) -> Iterator[SettingError]:
     hosting = study.hosting
     if study.timing.clock == "wall" and hosting.kind == "inline":
-        yield InvalidSetting(
+        yield SettingError(
             ("timing", "clock"), "needs agents in processes of their own; set [hosting] kind to dedicated or packed"
         )
     if hosting.kind == "dedicated" and hosting.workers is not None:
-        yield InvalidSetting(("hosting", "workers"), "dedicated hosting has one worker for each agent; leave it out")
+        yield SettingError(("hosting", "workers"), "dedicated hosting has one worker for each agent; leave it out")
     if hosting.kind == "packed" and hosting.workers == 0:
-        yield InvalidSetting(("hosting", "workers"), "must be at least 1 for packed hosting")
+        yield SettingError(("hosting", "workers"), "must be at least 1 for packed hosting")
     if hosting.kind == "inline" and not hosting.workers and hosting.address is not None:
-        yield InvalidSetting(("hosting", "address"), "inline without workers starts no Ray; give workers or leave it out")
+        yield SettingError(("hosting", "address"), "inline without workers starts no Ray; give workers or leave it out")
 
 
-def _overlapping(study: StudyTables) -> Iterator[InvalidSetting]:
+def _overlapping(study: StudyTables) -> Iterator[SettingError]:
     """Refuse evaluations that overlap in real time where something counts on one after the other."""
     policy = study.evaluation.make()
     if not policy.overlaps:
@@ -115,33 +116,33 @@ def _overlapping(study: StudyTables) -> Iterator[InvalidSetting]:
     key = "parallel" if policy.parallel > 1 else "prefetch" if policy.prefetch else "resources"
     if study.timing.clock != "wall":
         if policy.resources and study.cluster is None:
-            yield InvalidSetting(
+            yield SettingError(
                 ("evaluation", "resources"), 'are of workers; give a [cluster], set [timing] clock = "wall", or leave them out'
             )
         return
     if study.fault:
         words = 'does not go with a fault plan in real time; leave one of the two out, or set [timing] clock = "virtual"'
-        yield InvalidSetting(("evaluation", key), words)
+        yield SettingError(("evaluation", key), words)
     if study.budget.pulls:
-        yield InvalidSetting(
+        yield SettingError(
             ("evaluation", key), "needs a budget that counts decisions; give [budget] iterations in place of pulls"
         )
     if any(not source.table.warm_start for source in history_sources(study)):
-        yield InvalidSetting(("evaluation", key), "does not go with [agents.history]; leave one of the two out")
+        yield SettingError(("evaluation", key), "does not go with [agents.history]; leave one of the two out")
     if study.objective.noise:
-        yield InvalidSetting(("evaluation", key), "does not go with added noise; leave noise out")
+        yield SettingError(("evaluation", key), "does not go with added noise; leave noise out")
     count = study.federation().n_agents
     if len(policy.resources) not in (0, 1, count):
-        yield InvalidSetting(("evaluation", "resources"), f"must be one table for all agents, or one for each of {count}")
+        yield SettingError(("evaluation", "resources"), f"must be one table for all agents, or one for each of {count}")
     for number, table in enumerate(study.algorithm):
         made = table.make()
         if policy.most_pending > 1 and not (isinstance(made, Overlapping) and made.queries == 1) or table.centralised:
             alone = f"[evaluation] {key} = {0 if key == 'prefetch' else 1}"
             remedy = f"cannot decide while points are under way; set {alone}, or take ts, fts, gp_ei or gp_ucb"
-            yield InvalidSetting(("algorithm", number, "name"), remedy)
+            yield SettingError(("algorithm", number, "name"), remedy)
 
 
-def _declarations(study: StudyTables) -> Iterator[InvalidSetting]:
+def _declarations(study: StudyTables) -> Iterator[SettingError]:
     """Let every algorithm declare its messages for this problem, which is where settings that do not suit it show."""
     for number, table in enumerate(study.algorithm):
         try:
@@ -150,20 +151,20 @@ def _declarations(study: StudyTables) -> Iterator[InvalidSetting]:
             if isinstance(made, Private):
                 made.mechanism(problem)
         except ValueError as error:
-            yield from InvalidSettings([invalid_from(error)]).under("algorithm", number).faults
+            yield from StudyError.of([invalid_from(error)]).under("algorithm", number).faults
         else:
             yield from private_combinations(study, number, made)
 
 
-def _centralised(study: StudyTables) -> Iterator[InvalidSetting]:
+def _centralised(study: StudyTables) -> Iterator[SettingError]:
     """Refuse a single agent where it would know what the agents learned each for itself."""
     for number, table in enumerate(study.algorithm):
         if table.centralised and has_history(study):
             remedy = "has no history, since agents learned theirs on other functions than the mean; leave [agents.history] out"
-            yield InvalidSetting(("algorithm", number, "centralised"), remedy)
+            yield SettingError(("algorithm", number, "centralised"), remedy)
 
 
-def _one_message(study: StudyTables) -> Iterator[InvalidSetting]:
+def _one_message(study: StudyTables) -> Iterator[SettingError]:
     """Refuse an exchange before the start in which most agents would be answered before the others have sent."""
     if study.exchange.make().is_synchronous:
         return
@@ -171,19 +172,19 @@ def _one_message(study: StudyTables) -> Iterator[InvalidSetting]:
         made = table.make()
         if sends_once(study, made):
             remedy = f"sends one message, before the start; under '{study.exchange.mode}' hardly one is answered in time"
-            yield InvalidSetting(
+            yield SettingError(
                 ("algorithm", number, "name"), f'{remedy}: set [exchange] mode = "barrier", or let it send again'
             )
 
 
-def _initial_file(study: StudyTables) -> Iterator[InvalidSetting]:
+def _initial_file(study: StudyTables) -> Iterator[SettingError]:
     try:
         points = study.initial_points()
     except ValueError as error:
-        yield InvalidSetting(("agents", "initial_file"), str(error))
+        yield SettingError(("agents", "initial_file"), str(error))
         return
     if points is None or "initial" not in study.agents.model_fields_set:
         return
     count = len(next(iter(points.values())))
     if study.agents.initial != count:
-        yield InvalidSetting(("agents", "initial"), f"initial_file has {count} points for each target; leave initial out")
+        yield SettingError(("agents", "initial"), f"initial_file has {count} points for each target; leave initial out")

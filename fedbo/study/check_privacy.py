@@ -8,7 +8,7 @@ from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
 from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.coordinator.environment.faults import Lie
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
-from fedbo.study.invalid import InvalidSetting
+from fedbo.settings.errors import SettingError
 from fedbo.study.limits import STEPS
 from fedbo.study.problems import problem_of
 from fedbo.study.study_tables import StudyTables
@@ -17,7 +17,7 @@ WEAK_DELTA = 0.01  # above it a mechanism may publish the data of one agent in a
 _BLIND_BUDGETS = frozenset(("iterations", "pulls", "time", "evaluations"))  # they end a study whatever the values are
 
 
-def privacy_asked(study: StudyTables) -> Iterator[InvalidSetting]:
+def privacy_asked(study: StudyTables) -> Iterator[SettingError]:
     """Refuse terms of privacy that no algorithm of the study could keep, and what would break the promise of one."""
     made = [(table.title, table.make()) for table in study.algorithm]
     mechanisms = [(title, one.mechanism(_problem(study))) for title, one in made if isinstance(one, Private)]
@@ -29,26 +29,26 @@ def privacy_asked(study: StudyTables) -> Iterator[InvalidSetting]:
     if asked and not mechanisms:
         asked.pop("secure_aggregation", None)  # told of each algorithm
         for key in asked:
-            yield InvalidSetting(
+            yield SettingError(
                 ("privacy", key), "has no effect: no algorithm of this study passes its messages through a mechanism"
             )
     elif "epsilon_max" in asked and not central:
-        yield InvalidSetting(
+        yield SettingError(
             ("privacy", "epsilon_max"), "has no effect: no algorithm of this study adds noise, so that none is private"
         )
     elif "epsilon_max" in asked and (least := min(study.privacy.deltas or (0.0,))) > WEAK_DELTA:
         words = f"binds at the smallest of the deltas, {least:.3g}, where most releases cost nothing"
-        yield InvalidSetting(("privacy", "epsilon_max"), f"{words}; set one of at most {WEAK_DELTA:g}")
+        yield SettingError(("privacy", "epsilon_max"), f"{words}; set one of at most {WEAK_DELTA:g}")
     elif study.privacy.secure_noise and local:
         words = f"does not reach the noise of '{local[0]}', which agents draw from the study's seed; leave one of them out"
-        yield InvalidSetting(("privacy", "secure_noise"), words)
+        yield SettingError(("privacy", "secure_noise"), words)
     if central or local:
         yield from _seen_by_others(study, (central + local)[0])
     if central:
         yield from _copies(study, central[0])
 
 
-def private_combinations(study: StudyTables, number: int, algorithm: Algorithm) -> Iterator[InvalidSetting]:
+def private_combinations(study: StudyTables, number: int, algorithm: Algorithm) -> Iterator[SettingError]:
     """List what does not go together with an algorithm, number `number`, whose messages are private."""
     yield from _masked(study, number, algorithm)
     if not isinstance(algorithm, Private):
@@ -57,10 +57,10 @@ def private_combinations(study: StudyTables, number: int, algorithm: Algorithm) 
     mechanism = algorithm.mechanism(_problem(study))
     if exchange.selection.who != "all":
         remedy = f"'{name}' draws by its own share whom to ask; leave the selection out, or set who = \"all\""
-        yield InvalidSetting(("exchange", "selection", "who"), remedy)
+        yield SettingError(("exchange", "selection", "who"), remedy)
     if not exchange.is_synchronous and mechanism.share < 1:
         remedy = f"has no rounds from which '{study.algorithm[number].title}' could draw its share of agents"
-        yield InvalidSetting(("exchange", "mode"), f'{remedy}; set mode = "barrier", or share = 1 in that algorithm')
+        yield SettingError(("exchange", "mode"), f'{remedy}; set mode = "barrier", or share = 1 in that algorithm')
 
 
 def needs_rounds(study: StudyTables, algorithm: Algorithm) -> bool:
@@ -81,14 +81,14 @@ def _problem(study: StudyTables) -> Problem:
     return Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
 
 
-def _seen_by_others(study: StudyTables, name: str) -> Iterator[InvalidSetting]:
+def _seen_by_others(study: StudyTables, name: str) -> Iterator[SettingError]:
     """Refuse what lets the times of messages, or the end of the study, follow private values: no noise hides these."""
     words = f"follows private values of '{name}', and others see it by the times of messages"
     if study.stopping is not None:
-        yield InvalidSetting(("stopping", "kind"), f"{words}; leave [stopping] out, or run '{name}' in a study without it")
+        yield SettingError(("stopping", "kind"), f"{words}; leave [stopping] out, or run '{name}' in a study without it")
     # A budget that is not known to be blind is refused.
     for key in sorted(study.budget.model_dump(exclude_none=True).keys() - _BLIND_BUDGETS):
-        yield InvalidSetting(("budget", key), f"{words}; leave it out, or run '{name}' in a study without it")
+        yield SettingError(("budget", key), f"{words}; leave it out, or run '{name}' in a study without it")
 
 
 def times_follow_points(study: StudyTables) -> str:
@@ -109,22 +109,22 @@ def weak_deltas(deltas: Iterable[float]) -> str:
     return f"epsilon at delta {weak[0]:.3g} says little: to publish one agent's data with this probability costs epsilon 0"
 
 
-def _copies(study: StudyTables, name: str) -> Iterator[InvalidSetting]:
+def _copies(study: StudyTables, name: str) -> Iterator[SettingError]:
     """Refuse lies made of other agents' messages: each multiplies the influence of one agent, which is charged once."""
     for number, table in enumerate(study.fault):
         fault = table.make()
         if isinstance(fault, Lie) and not fault.is_own:
             words = f"sends another agent's message, and '{name}' charges that agent once; take \"inverted\""
-            yield InvalidSetting(("fault", number, "how"), words)
+            yield SettingError(("fault", number, "how"), words)
 
 
-def _masked(study: StudyTables, number: int, algorithm: Algorithm) -> Iterator[InvalidSetting]:
+def _masked(study: StudyTables, number: int, algorithm: Algorithm) -> Iterator[SettingError]:
     """Refuse secure aggregation of messages that are not only summed, or not in rounds."""
     table = study.algorithm[number]
     if study.privacy.secure_aggregation is None:
         return
     if why := why_not_masked(algorithm, problem_of(study, table), study.exchange.make()):
-        yield InvalidSetting(("privacy", "secure_aggregation"), f"cannot serve '{table.title}', which {why}")
+        yield SettingError(("privacy", "secure_aggregation"), f"cannot serve '{table.title}', which {why}")
 
 
 def revealed(cells: Iterable[StudyTables]) -> dict[str, Reveals]:

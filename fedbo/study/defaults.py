@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from fedbo.algorithms.base import LocallyPrivate, Private
+from fedbo.settings.errors import SettingError
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.check_privacy import WEAK_DELTA, needs_rounds
-from fedbo.study.document import Loc, fault_labels
+from fedbo.study.document import Loc, StudyError, fault_labels
 from fedbo.study.environment.tables import ExchangeTable
-from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.study_tables import StudyTables
 from fedbo.study.sweeps import NAMES
 from fedbo.study.tables import AlgorithmTable, HostingTable, PrivacyTable
@@ -19,8 +19,8 @@ Tables = TypeVar("Tables", bound=StudyTables)
 
 
 def with_defaults(study: Tables, swept: set[Loc]) -> Tables:
-    """Fill in the settings of everything that is named; InvalidSettings."""
-    faults: list[InvalidSetting] = []
+    """Fill in the settings of everything that is named; StudyError."""
+    faults: list[SettingError] = []
 
     def fill(table: Any, *loc: str | int) -> Any:
         # A table whose name is swept keeps what was given: the defaults of one name would be wrong for another.
@@ -28,7 +28,7 @@ def with_defaults(study: Tables, swept: set[Loc]) -> Tables:
             return table.model_copy(update={"label": table.title}) if loc[0] == "algorithm" else table
         try:
             return table.resolved()
-        except InvalidSettings as found:
+        except StudyError as found:
             faults.extend(found.under(*loc).faults)
             return table
 
@@ -51,7 +51,7 @@ def with_defaults(study: Tables, swept: set[Loc]) -> Tables:
         "privacy": _privacy(study, fill),
     }
     if faults:
-        raise InvalidSettings(faults)
+        raise StudyError.of(faults)
     return study.model_copy(update=changes)
 
 
@@ -88,7 +88,7 @@ def _privacy(study: StudyTables, fill: Callable[..., Any]) -> PrivacyTable:
     try:
         private = any(_hides(table.make()) for table in study.algorithm)
         count = study.federation().n_agents
-    except InvalidSettings:  # told where they are filled in
+    except StudyError:  # told where they are filled in
         return given
     if given.deltas is not None or not private:
         return given
@@ -103,7 +103,7 @@ def _exchange(study: StudyTables) -> ExchangeTable:
         return given
     try:
         rounds = any(needs_rounds(study, table.make()) for table in _algorithms(study))
-    except (InvalidSettings, ValueError):  # told where they are filled in
+    except ValueError:  # told where they are filled in
         return given
     return given.model_copy(update={"mode": "barrier"}) if rounds else given
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedbo.settings.errors import FedboError
+from fedbo.settings.errors import FedboError, SettingError
 from fedbo.settings.trust import admit
 
 Document = dict[str, Any]
@@ -26,7 +26,32 @@ _AT = re.compile(r"(.*) \(at (.*)\)", re.DOTALL)
 
 
 class StudyError(FedboError, ValueError):
-    """A wrong study: one line for each fault, `<file>: <place>: <what came>; <remedy>`."""
+    """A wrong study: one line for each fault, `<file>: <place> = <value>: <remedy>`; `faults` are the settings at fault.
+
+    Within the checks it has no lines yet: `load_study` writes them, where it knows the file.
+    """
+
+    def __init__(self, lines: str, faults: tuple[SettingError, ...] = ()) -> None:
+        super().__init__(lines, faults)
+        self.faults = faults
+
+    @property
+    def lines(self) -> str:
+        """Return one line for each fault; empty where they are not written yet."""
+        return str(self.args[0])
+
+    @classmethod
+    def of(cls, faults: Iterable[SettingError]) -> StudyError:
+        """Return the error of these settings, whose lines are not written yet."""
+        return cls("", tuple(faults))
+
+    def __str__(self) -> str:
+        """Return the lines, or the messages of the faults."""
+        return self.lines or "\n".join(map(str, self.faults))
+
+    def under(self, *prefix: str | int) -> StudyError:
+        """Return the error of the same faults seen from further out."""
+        return StudyError.of(SettingError((*prefix, *fault.path), fault.remedy) for fault in self.faults)
 
 
 def read(path: Path) -> Document:

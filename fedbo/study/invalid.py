@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from fedbo.study.document import Loc, lookup, one_line
+from fedbo.settings.errors import SettingError
+from fedbo.study.document import Loc, StudyError, lookup, one_line
 
 EXAMPLES: dict[Loc, str] = {
     ("study",): '[study] with name = "…"',
@@ -29,31 +29,12 @@ EXAMPLES: dict[Loc, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidSetting:
-    """An invalid setting: what is wrong at `loc`, and the remedy; one of a table or of a missing key shows no value."""
-
-    loc: Loc
-    remedy: str
-
-    def line(self, document: Mapping[str, Any]) -> str:
-        """Write `<place>: <remedy>`, the place with its value."""
-        loc, value = _given(document, self.loc)
-        given = "" if value is None or is_table(value) else f" = {one_line(value)}"
-        where = place(loc)
-        return f"{where}{given}: {self.remedy}" if where else self.remedy
-
-
-class InvalidSettings(Exception):
-    """Settings that were found invalid; the loader turns them into a StudyError."""
-
-    def __init__(self, faults: Iterable[InvalidSetting]) -> None:
-        self.faults = tuple(faults)
-        super().__init__(self.faults)
-
-    def under(self, *prefix: str | int) -> InvalidSettings:
-        """Give the same faults seen from further out."""
-        return InvalidSettings(InvalidSetting((*prefix, *fault.loc), fault.remedy) for fault in self.faults)
+def line_of(fault: SettingError, document: Mapping[str, Any]) -> str:
+    """Write `<place> = <value>: <remedy>`; the line of a table or of a missing key shows no value."""
+    loc, value = _given(document, fault.path)
+    given = "" if value is None or is_table(value) else f" = {one_line(value)}"
+    where = place(loc)
+    return f"{where}{given}: {fault.remedy}" if where else fault.remedy
 
 
 def _given(document: Mapping[str, Any], loc: Loc) -> tuple[Loc, Any]:
@@ -97,7 +78,7 @@ def no_such_key(name: str, known: Iterable[str], kind: str = "key") -> str:
     return f"no such {kind}; " + (f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(names) or 'none'}")
 
 
-def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) -> InvalidSettings:
+def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) -> StudyError:
     """Translate pydantic's errors; `known` lists the keys that each table may have."""
     found: dict[Loc, list[str]] = {}
     items = error.errors(include_url=False)
@@ -107,14 +88,14 @@ def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) ->
         if item["type"] == "too_short" and loc in within:  # it is not empty: its items are wrong
             continue
         if item["type"] == "settings":
-            told = [((*loc, *fault.loc), fault.remedy) for fault in item["ctx"]["faults"]]
+            told = [((*loc, *fault.path), fault.remedy) for fault in item["ctx"]["faults"]]
         else:
             told = [(loc, remedy_of(item, loc, known))]
         for where, remedy in told:
             remedies = found.setdefault(where, [])
             if remedy not in remedies:
                 remedies.append(remedy)
-    return InvalidSettings(InvalidSetting(loc, ", or ".join(remedies)) for loc, remedies in found.items())
+    return StudyError.of(SettingError(loc, ", or ".join(remedies)) for loc, remedies in found.items())
 
 
 def remedy_of(item: Mapping[str, Any], loc: Loc, known: Mapping[Loc, Iterable[str]]) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbo.algorithms.base import Phased, Private
+from fedbo.settings.errors import SettingError
 from fedbo.study.document import Loc
-from fedbo.study.invalid import InvalidSetting
 from fedbo.study.study_tables import StudyTables
 
 if TYPE_CHECKING:
@@ -48,32 +48,32 @@ ROW = 200  # bytes in memory of one observation and its events
 _AGENT = 1000  # bytes in memory of one agent, at least
 
 
-def numbers(study: StudyTables) -> Iterator[InvalidSetting]:
+def numbers(study: StudyTables) -> Iterator[SettingError]:
     """List the numbers that are too large, and sweeps with too many cells or runs."""
     for loc, value in _numbers(study.document(), ()):
         most = _limit(loc)
         if most is not None and value > most:
-            yield InvalidSetting(loc, f"must be at most {most:,}")
+            yield SettingError(loc, f"must be at most {most:,}")
     cells = math.prod(len(values) for values in study.sweep.values())
     runs = cells * study.study.replicates * len(study.algorithm)
     if cells > CELLS:
-        yield InvalidSetting(("sweep",), f"has {cells:,} cells; name fewer values, for at most {CELLS:,}")
+        yield SettingError(("sweep",), f"has {cells:,} cells; name fewer values, for at most {CELLS:,}")
     elif runs > RUNS:
-        yield InvalidSetting(
+        yield SettingError(
             ("study", "replicates"), f"makes {runs:,} runs of all cells and algorithms; take fewer, at most {RUNS:,}"
         )
 
 
-def memory(study: StudyTables) -> Iterator[InvalidSetting]:
+def memory(study: StudyTables) -> Iterator[SettingError]:
     """Say that the observations of a study cannot be held by this machine, which puts them together in the end."""
     need, have = needed(study), machine_memory()
     if need > have:
         words = f"asks for at least {need / 2**30:,.0f} GiB of memory, and this machine has {have / 2**30:,.0f} GiB"
         key = "iterations" if study.budget.iterations else "pulls"
-        yield InvalidSetting(("budget", key), f"{words}; lower it, [agents] initial, replicates, or the number of agents")
+        yield SettingError(("budget", key), f"{words}; lower it, [agents] initial, replicates, or the number of agents")
     for number, table in enumerate(study.algorithm):
         if study.budget.decisions > RELEASES and isinstance(table.make(), Private):
-            yield InvalidSetting(
+            yield SettingError(
                 ("budget", "iterations"), f"must be at most {RELEASES:,} for [[algorithm]] {number + 1}, which is private"
             )
 

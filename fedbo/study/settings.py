@@ -7,24 +7,17 @@ import json
 import typing
 from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
-from fedbo.objectives.base import Refused
+from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import Marks, hint_of, marks_of, range_of
-from fedbo.study.invalid import InvalidSetting, InvalidSettings, no_such_key, remedy_of
+from fedbo.study.document import StudyError
+from fedbo.study.invalid import no_such_key, remedy_of
 
 Settings = dict[str, Any]
-
-
-@runtime_checkable
-class Refusal(Protocol):
-    """An error that names the setting at fault and the remedy; each package, and any extension, may define its own."""
-
-    key: str
-    remedy: str
 
 
 def names_of(declared: type[Any], fixed: Iterable[str] = ()) -> tuple[str, ...]:
@@ -33,31 +26,40 @@ def names_of(declared: type[Any], fixed: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(declared) if f.init and f.name not in left_out)
 
 
-def build(declared: type[Any], given: Settings, make: Callable[..., Any] | None = None, also: Iterable[str] = ()) -> Any:
-    """Make an instance from plain settings; InvalidSettings when a key, a type or a value is wrong.
+def build(
+    declared: type[Any],
+    given: Settings,
+    make: Callable[..., Any] | None = None,
+    also: Iterable[str] = (),
+    defaults_too: bool = False,
+) -> Any:
+    """Make an instance from plain settings; StudyError when a key, a type or a value is wrong.
 
     `make` takes the checked settings instead of the class itself; `also` are keys that its table has besides them. A class may
     name settings that were `removed`, each with the value that is still accepted, as runs have it, and what to do about others.
+    With `defaults_too` a wrong default is put at its key as well.
     """
     names, removed = names_of(declared), getattr(declared, "removed", {})
     given = {name: value for name, value in given.items() if name not in removed or value != removed[name][0]}
     faults = [
-        InvalidSetting((name,), removed[name][1] if name in removed else no_such_key(name, {*names, *also}))
+        SettingError((name,), removed[name][1] if name in removed else no_such_key(name, {*names, *also}))
         for name in given
         if name not in names
     ]
     faults += _within(declared, {name: given[name] for name in names if isinstance(given.get(name), dict)})
-    told = {fault.loc[0] for fault in faults}
+    told = {fault.path[0] for fault in faults}
     try:
         typed = _typed(declared, {name: value for name, value in given.items() if name not in told})
-    except InvalidSettings as found:
-        raise InvalidSettings([*faults, *(fault for fault in found.faults if fault.loc[0] not in told)]) from found
+    except StudyError as found:
+        raise StudyError.of([*faults, *(fault for fault in found.faults if fault.path[0] not in told)]) from found
     if faults:
-        raise InvalidSettings(faults)
+        raise StudyError.of(faults)
     try:
         return (make or declared)(**typed)
+    except StudyError:
+        raise
     except (ValueError, TypeError) as error:
-        raise InvalidSettings([invalid_from(error, given)]) from error
+        raise StudyError.of([invalid_from(error, None if defaults_too else given)]) from error
 
 
 def plain(instance: Any, names: Iterable[str]) -> Settings:
@@ -72,14 +74,14 @@ def _pruned(value: Any) -> Any:
     return {name: _pruned(item) for name, item in value.items() if item is not None}
 
 
-def _within(declared: Any, tables: Settings) -> list[InvalidSetting]:
+def _within(declared: Any, tables: Settings) -> list[SettingError]:
     """List what is wrong within settings that are tables, so that it is told at its own place."""
-    faults: list[InvalidSetting] = []
+    faults: list[SettingError] = []
     for name, value in tables.items():
         if (inner := _tables_of(declared).get(name)) is not None:
             try:
                 build(inner, value)
-            except InvalidSettings as found:
+            except StudyError as found:
                 faults += found.under(name).faults
     return faults
 
@@ -120,9 +122,9 @@ def _typed(declared: Any, given: Mapping[str, Any]) -> Settings:
         # In JSON, unlike in Python, a strict tuple may be written as a list.
         checked = model_of(declared).model_validate_json(json.dumps(given))
     except ValidationError as error:
-        raise InvalidSettings(_collapsed(error, declared, given)) from error
+        raise StudyError.of(_collapsed(error, declared, given)) from error
     except TypeError as error:
-        raise InvalidSettings([InvalidSetting((), f"{error}; settings are numbers, strings, lists and tables")]) from error
+        raise StudyError.of([SettingError((), f"{error}; settings are numbers, strings, lists and tables")]) from error
     by_alias = _names_by_alias(type(checked))
     return {name: getattr(checked, by_alias[name]) for name in given}
 
@@ -132,7 +134,7 @@ def _names_by_alias(model: type[BaseModel]) -> dict[str | None, str]:
     return {field.alias: name for name, field in model.model_fields.items()}
 
 
-def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, Any]) -> list[InvalidSetting]:
+def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, Any]) -> list[SettingError]:
     """Join what pydantic says of the members of one union; their names are no part of the place."""
     marks = marks_of(declared)
     found: dict[str, list[str]] = {}
@@ -143,15 +145,14 @@ def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, 
         words = f"{'.'.join(str(step) for step in inner)} {remedy}" if inner else remedy
         if words not in found.setdefault(name, []):
             found[name].append(words)
-    return [InvalidSetting((name,), " or ".join(words).replace(" or must be", " or")) for name, words in found.items()]
+    return [SettingError((name,), " or ".join(words).replace(" or must be", " or")) for name, words in found.items()]
 
 
-def invalid_from(error: Exception, given: Container[str] | None = None) -> InvalidSetting:
-    """Put what is wrong at the setting that the error names as its key; where it names none, at the table as a whole.
+def invalid_from(error: Exception, given: Container[str] | None = None) -> SettingError:
+    """Put an error at its path; where it has none, or leads to a setting that is not `given`, at the table as a whole.
 
-    So it does for a setting that is not among those `given`, since only the message tells the default that came; what a
-    federation refuses is clear without.
+    The table's line has the message of the error, which alone shows the default that is wrong.
     """
-    if isinstance(error, Refused) or (isinstance(error, Refusal) and (given is None or error.key in given)):
-        return InvalidSetting((error.key,), error.remedy)
-    return InvalidSetting((), str(error))
+    if isinstance(error, SettingError) and (given is None or error.path[0] in given):
+        return SettingError(error.path, error.remedy)
+    return SettingError((), str(error))

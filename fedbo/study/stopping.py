@@ -9,7 +9,7 @@ from fedbo.actors.stopping.stoppers import Median
 from fedbo.actors.stopping.stopping import Stopping
 from fedbo.algorithms.base import Overlapping
 from fedbo.objectives.base import Fidelity, fidelity_of, reported_fidelity_of
-from fedbo.study.invalid import InvalidSetting
+from fedbo.settings.errors import SettingError
 from fedbo.study.study_tables import StudyTables
 
 _RUNGS = 10_000  # of a bracket
@@ -31,24 +31,24 @@ def _on(study: StudyTables, fidelity: Fidelity | None) -> Stopping | None:
     return Stopping(study.stopping.make(), fidelity.smallest, fidelity.largest)
 
 
-def invalid_rungs(stopper: Any, fidelity: Fidelity) -> Iterator[InvalidSetting]:
+def invalid_rungs(stopper: Any, fidelity: Fidelity) -> Iterator[SettingError]:
     """List what is wrong with the rungs of a stopper on a fidelity axis."""
     key = "grace" if isinstance(stopper, Median) else "smallest"
     first = getattr(stopper, key)
     if first is not None and not fidelity.smallest <= first < fidelity.largest:
         words = f"must be at least {fidelity.smallest} and below {fidelity.largest}, the {fidelity.name}s of the objectives"
-        yield InvalidSetting((key,), words)
+        yield SettingError((key,), words)
     elif isinstance(stopper, Median) and (fidelity.largest - 1) // stopper.interval > _RUNGS:
-        yield InvalidSetting(("interval",), f"would have more than {_RUNGS:,} rungs; raise it")
+        yield SettingError(("interval",), f"would have more than {_RUNGS:,} rungs; raise it")
 
 
-def not_in_real_time(stopper: Any) -> Iterator[InvalidSetting]:
+def not_in_real_time(stopper: Any) -> Iterator[SettingError]:
     """List the settings of a stopper that only virtual time has."""
     if getattr(stopper, "variant", "stop") == "promote":
-        yield InvalidSetting(("variant",), 'must be "stop" in real time, where no evaluation can pause')
+        yield SettingError(("variant",), 'must be "stop" in real time, where no evaluation can pause')
 
 
-def stopping_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
+def stopping_combinations(study: StudyTables) -> Iterator[SettingError]:
     """List what does not go together with stopping early."""
     if study.stopping is None:
         return
@@ -58,23 +58,23 @@ def stopping_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
         words = f"needs objectives with a fidelity axis, and '{study.objective.name}' has none; leave the table out"
         if real:
             words = "needs evaluations that report, in real time; leave it out, or take typed_function and say how many steps"
-        yield InvalidSetting(("stopping",), words if real else f"{words}, or take learning_curves")
+        yield SettingError(("stopping",), words if real else f"{words}, or take learning_curves")
         return
-    yield from (InvalidSetting(("stopping", *found.loc), found.remedy) for found in invalid_rungs(stopper, fidelity))
+    yield from (SettingError(("stopping", *found.path), found.remedy) for found in invalid_rungs(stopper, fidelity))
     if real and not getattr(study.federation(), "takes_report", True):
         words = (
             "has no effect: the objective takes no 'report'; leave it out, or add that parameter and call report(value, step)"
         )
-        yield InvalidSetting(("stopping", "kind"), words)
+        yield SettingError(("stopping", "kind"), words)
     if real:
-        yield from (InvalidSetting(("stopping", *found.loc), found.remedy) for found in not_in_real_time(stopper))
+        yield from (SettingError(("stopping", *found.path), found.remedy) for found in not_in_real_time(stopper))
     for number, table in enumerate(study.algorithm):
         made = table.make()
         if not (real or (isinstance(made, Overlapping) and made.queries == 1)):
             words = "cannot be told of points one by one, as [stopping] needs"
-            yield InvalidSetting(
+            yield SettingError(
                 ("algorithm", number, "name"), f"{words}; leave [stopping] out, or take ts, fts, gp_ei or gp_ucb"
             )
         elif table.centralised:
             remedy = "evaluates a mean, which does not stop early; leave [stopping] or centralised out"
-            yield InvalidSetting(("algorithm", number, "centralised"), remedy)
+            yield SettingError(("algorithm", number, "centralised"), remedy)

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedbo.algorithms.base import Problem
+from fedbo.settings.errors import SettingError
 from fedbo.settings.own_code import code_words
 from fedbo.settings.trust import UntrustedError
 from fedbo.study import limits
@@ -41,7 +42,7 @@ from fedbo.study.environment.tables import (
     TimingTable,
 )
 from fedbo.study.files import hash_files, resolve_paths, source_hashes
-from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
+from fedbo.study.invalid import from_pydantic, line_of
 from fedbo.study.kept import kept
 from fedbo.study.plugins import code_in, distributions
 from fedbo.study.problems import problem, problem_of
@@ -78,16 +79,16 @@ class Study(StudyTables):
 
     @kept
     def _cells(self) -> tuple[Cell, ...]:
-        """Check every combination of the sweep; InvalidSettings, where what is wrong in one is said of the sweep."""
-        faults: dict[InvalidSetting, None] = {}
+        """Check every combination of the sweep; StudyError, where what is wrong in one is said of the sweep."""
+        faults: dict[SettingError, None] = {}
         cells = []
         for number, (values, document, tables) in enumerate(_combined(self)):
             try:
                 cells.append(Cell(number, values, _checked(document, tables)))
-            except InvalidSettings as found:
+            except StudyError as found:
                 faults |= dict.fromkeys(at_sweep(fault, values, document) for fault in found.faults)
         if faults:
-            raise InvalidSettings(faults)
+            raise StudyError.of(faults)
         return tuple(cells)
 
     def titles(self) -> list[str]:
@@ -158,8 +159,9 @@ def load_study(
         return checked_study(document, folder, trust, modules, derived)
     except UntrustedError as error:
         raise StudyError(f"{name}: {code_in(document, error)}") from None
-    except InvalidSettings as found:
-        raise StudyError("\n".join(_line(fault, document, name, changed) for fault in found.faults)) from None
+    except StudyError as found:
+        lines = found.lines or "\n".join(_line(fault, document, name, changed) for fault in found.faults)
+        raise StudyError(lines, found.faults) from None
     except Exception as error:
         if (words := code_words(error)) is None:
             raise
@@ -167,10 +169,10 @@ def load_study(
 
 
 def checked_study(document: Document, folder: Path, trust: bool = False, modules: bool = False, derived: bool = False) -> Study:
-    """Return the study of a document whose paths count from a folder; InvalidSettings or UntrustedError."""
+    """Return the study of a document whose paths count from a folder; StudyError or UntrustedError."""
     study = _checked(resolve_paths(_flat_sweep(document), folder, trust, modules))
     if not derived and (idle := settings_without_effect(cell.study for cell in study.cells())):
-        raise InvalidSettings(idle)
+        raise StudyError.of(idle)
     return study
 
 
@@ -196,14 +198,14 @@ def _located(document: Document, key: str) -> Loc:
         raise StudyError(f"--set {error.args[0]}") from None
 
 
-def _line(fault: InvalidSetting, document: Document, name: str, changed: Sequence[Loc]) -> str:
+def _line(fault: SettingError, document: Document, name: str, changed: Sequence[Loc]) -> str:
     fault = left_over(fault, document, changed)
     overridden = any(applies_to(fault, loc) for loc in changed)
-    return f"{'--set' if overridden else name}: {fault.line(document)}"
+    return f"{'--set' if overridden else name}: {line_of(fault, document)}"
 
 
 def _checked_alone(document: Document, tables: Mapping[str, Any] | None = None) -> Study:
-    """Check a study without the cells of its sweep: table by table, then the combinations; InvalidSettings.
+    """Check a study without the cells of its sweep: table by table, then the combinations; StudyError.
 
     `tables` are those of the document, some of them as objects that have been checked.
     """
@@ -211,20 +213,20 @@ def _checked_alone(document: Document, tables: Mapping[str, Any] | None = None) 
     try:
         study = Study.model_validate(tables or document)
     except ValidationError:
-        as_lists = [InvalidSetting((key,), f"there may be several, so it is a list; write [[{key}]]") for key in single]
+        as_lists = [SettingError((key,), f"there may be several, so it is a list; write [[{key}]]") for key in single]
         listed = {**document, **{key: [document[key]] for key in single}}
-        raise InvalidSettings([*as_lists, *_table_by_table(listed)]) from None
+        raise StudyError.of([*as_lists, *_table_by_table(listed)]) from None
     check_values(study.sweep)
     if faults := list(limits.numbers(study)):
-        raise InvalidSettings(faults)
+        raise StudyError.of(faults)
     resolved = with_defaults(study, swept(document, study.sweep))
     if faults := list(limits.memory(resolved)) or list(combinations(resolved)):
-        raise InvalidSettings(faults)
+        raise StudyError.of(faults)
     return resolved
 
 
 def _checked(document: Document, tables: Mapping[str, Any] | None = None) -> Study:
-    """Check everything, also every cell of a sweep; InvalidSettings."""
+    """Check everything, also every cell of a sweep; StudyError."""
     resolved = _checked_alone(document, tables) if tables else with_first_values(document, _checked_alone)
     resolved.cells()
     points = resolved.initial_points()
@@ -234,7 +236,7 @@ def _checked(document: Document, tables: Mapping[str, Any] | None = None) -> Stu
     return resolved.model_copy(update={"agents": resolved.agents.model_copy(update={"initial": initial})})
 
 
-def _table_by_table(document: Document) -> Iterator[InvalidSetting]:
+def _table_by_table(document: Document) -> Iterator[SettingError]:
     """List all that is wrong in the tables of a study, their settings too."""
     try:
         Study.model_validate(document, context=SETTINGS_TOO)

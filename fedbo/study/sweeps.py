@@ -6,27 +6,28 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from fedbo.study.document import LISTS, Document, Loc, locate, lookup, one_line, with_value
-from fedbo.study.invalid import InvalidSetting, InvalidSettings
+from fedbo.settings.errors import SettingError
+from fedbo.study.document import LISTS, Document, Loc, StudyError, locate, lookup, one_line, with_value
+from fedbo.study.invalid import line_of
 
 T = TypeVar("T")
 NAMES = ("name", "preset", "model", "mode", "kind")  # keys that say whose settings the other keys of a table are
 
 
 def swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
-    """List what is swept; InvalidSettings for keys that change no result and for those that lead nowhere."""
+    """List what is swept; StudyError for keys that change no result and for those that lead nowhere."""
     fixed = [key for key in sweep if _is_fixed(key)]
     if fixed:
         remedy = "changes no result, so it cannot be swept; leave it out"
-        raise InvalidSettings(InvalidSetting(("sweep", key), remedy) for key in fixed)
+        raise StudyError.of(SettingError(("sweep", key), remedy) for key in fixed)
     try:
         return {locate(document, key) for key in sweep}
     except KeyError as error:
         key = next(key for key in sweep if error.args[0].startswith(f"{key}: "))
-        raise InvalidSettings([InvalidSetting(("sweep", key), error.args[0].removeprefix(f"{key}: "))]) from None
+        raise StudyError.of([SettingError(("sweep", key), error.args[0].removeprefix(f"{key}: "))]) from None
 
 
-def not_named_by(document: Document, faults: Iterable[InvalidSetting]) -> Iterator[InvalidSetting]:
+def not_named_by(document: Document, faults: Iterable[SettingError]) -> Iterator[SettingError]:
     """Leave out what is wrong in tables whose name is swept: the settings of one name are wrong for another."""
     tables = set[Loc]()
     for key in document.get("sweep") or ():
@@ -36,15 +37,15 @@ def not_named_by(document: Document, faults: Iterable[InvalidSetting]) -> Iterat
             continue  # told in its own place, once the tables are right
         if loc[-1] in NAMES:
             tables.add(loc[:-1])
-    return (fault for fault in faults if not any(fault.loc[: len(loc)] == loc for loc in tables))
+    return (fault for fault in faults if not any(fault.path[: len(loc)] == loc for loc in tables))
 
 
 def check_values(sweep: Mapping[str, Sequence[Any]]) -> None:
-    """Raise InvalidSettings where a value is named twice, which would be run twice and counted as two cells."""
+    """Raise StudyError where a value is named twice, which would be run twice and counted as two cells."""
     faults = [(key, twice) for key, values in sweep.items() if (twice := _twice(values)) is not None]
     if faults:
-        raise InvalidSettings(
-            InvalidSetting(("sweep", key), f"{one_line(twice[0])} stands there twice; name each value once")
+        raise StudyError.of(
+            SettingError(("sweep", key), f"{one_line(twice[0])} stands there twice; name each value once")
             for key, twice in faults
         )
 
@@ -78,21 +79,21 @@ def _is_fixed(key: str) -> bool:
 
 
 def with_first_values(document: Document, check: Callable[[Document], T]) -> T:
-    """Check a study; where that fails and there is a sweep, with the first of the swept values in it; InvalidSettings.
+    """Check a study; where that fails and there is a sweep, with the first of the swept values in it; StudyError.
 
     So a value of which the sweep is about to put others in the place, such as a default, need not be good.
     """
     try:
         return check(document)
-    except InvalidSettings as found:
+    except StudyError as found:
         values, filled = _filled(document)
         if filled == document:
             raise
         try:
             return check(filled)
-        except InvalidSettings as again:
+        except StudyError as again:
             faults = (fault if fault in found.faults else at_sweep(fault, values, filled) for fault in again.faults)
-            raise InvalidSettings(dict.fromkeys(faults)) from None
+            raise StudyError.of(dict.fromkeys(faults)) from None
 
 
 def _filled(document: Document) -> tuple[dict[str, Any], Document]:
@@ -112,28 +113,28 @@ def _filled(document: Document) -> tuple[dict[str, Any], Document]:
     return values, filled
 
 
-def at_sweep(fault: InvalidSetting, values: Mapping[str, Any], document: Document) -> InvalidSetting:
+def at_sweep(fault: SettingError, values: Mapping[str, Any], document: Document) -> SettingError:
     """Say of the sweep what is wrong in the study of one combination of its values."""
     for key, value in values.items():
         if applies_to(fault, locate(document, key)):
             named = fault.remedy.startswith("no ")  # "no such key", or "no group 'slw'", which names the value itself
-            return InvalidSetting(("sweep", key), fault.remedy if named else f"{one_line(value)} {fault.remedy}")
+            return SettingError(("sweep", key), fault.remedy if named else f"{one_line(value)} {fault.remedy}")
     combination = ", ".join(f"{key} = {one_line(value)}" for key, value in values.items())
-    return InvalidSetting(("sweep",), f"with {combination}: {fault.line(document)}")
+    return SettingError(("sweep",), f"with {combination}: {line_of(fault, document)}")
 
 
-def left_over(fault: InvalidSetting, document: Document, changed: Sequence[Loc]) -> InvalidSetting:
+def left_over(fault: SettingError, document: Document, changed: Sequence[Loc]) -> SettingError:
     """Return the remedy for a setting of what an override has replaced by another name: to replace the whole table."""
     for loc in changed:
-        if loc[-1] in NAMES and loc != fault.loc and fault.loc[:-1] == loc[:-1] and fault.remedy.startswith("no such key"):
+        if loc[-1] in NAMES and loc != fault.path and fault.path[:-1] == loc[:-1] and fault.remedy.startswith("no such key"):
             table, value = ".".join(map(str, loc[:-1])), one_line(lookup(document, loc))
             words = f"belongs to another {loc[-1]} than {value}"
             if any(isinstance(step, int) for step in loc):
-                return InvalidSetting(fault.loc, f"{words}; replace the whole table in the file")
-            return InvalidSetting(fault.loc, f'{words}; replace the whole table: --set "{table}={{{loc[-1]} = {value}}}"')
+                return SettingError(fault.path, f"{words}; replace the whole table in the file")
+            return SettingError(fault.path, f'{words}; replace the whole table: --set "{table}={{{loc[-1]} = {value}}}"')
     return fault
 
 
-def applies_to(fault: InvalidSetting, loc: Loc) -> bool:
+def applies_to(fault: SettingError, loc: Loc) -> bool:
     """Say whether a fault is one of what was put at `loc`, or of a table that exists only because of it."""
-    return fault.loc[: len(loc)] == loc or (loc[: len(fault.loc)] == fault.loc and fault.remedy.startswith("no such"))
+    return fault.path[: len(loc)] == loc or (loc[: len(fault.path)] == fault.path and fault.remedy.startswith("no such"))

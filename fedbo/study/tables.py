@@ -17,10 +17,9 @@ from fedbo.algorithms.base import Algorithm
 from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.objectives import catalog as objectives
 from fedbo.objectives.derived.differences import Differences, DifferingFederation
-from fedbo.settings.errors import unknown
+from fedbo.settings.errors import SettingError, unknown
 from fedbo.settings.plugins import PluginError
-from fedbo.study.document import default_label
-from fedbo.study.invalid import InvalidSetting, InvalidSettings
+from fedbo.study.document import StudyError, default_label
 from fedbo.study.kept import Keeping, kept
 from fedbo.study.names import FolderName, Name
 from fedbo.study.settings import Settings, build, names_of, plain
@@ -54,7 +53,7 @@ class Declared(Keeping):
         if info.context == SETTINGS_TOO:
             try:
                 self.make()
-            except InvalidSettings as found:
+            except StudyError as found:
                 raise PydanticCustomError("settings", "invalid settings", {"faults": found.faults}) from found
         return self
 
@@ -65,7 +64,7 @@ class Declared(Keeping):
 
     @kept
     def make(self) -> Any:
-        """Build what is declared; InvalidSettings when its name or a setting is wrong."""
+        """Build what is declared; StudyError when its name or a setting is wrong."""
         return build(self._look_up(), self.settings, also=type(self).model_fields)
 
     def resolved(self) -> Self:
@@ -99,11 +98,11 @@ class Named(Declared):
     def _look_up(self) -> Any:
         name, known = getattr(self, self.key), type(self).catalogue()
         if name not in known:
-            raise InvalidSettings([InvalidSetting((self.key,), unknown(self.noun, name, known))])
+            raise StudyError.of([SettingError((self.key,), unknown(self.noun, name, known))])
         try:
             return known[name]
         except PluginError as error:
-            raise InvalidSettings([InvalidSetting((self.key,), str(error))]) from error
+            raise StudyError.of([SettingError((self.key,), str(error))]) from error
 
 
 class Header(Table):
@@ -140,13 +139,13 @@ class ObjectiveTable(Named):
 
     @kept
     def make(self) -> Any:
-        """Build the federation, without added noise; InvalidSettings when its name or a setting is wrong."""
+        """Build the federation, without added noise; StudyError when its name or a setting is wrong."""
         made = self._without_differences()
         if self.differences is None:
             return made
         try:
             return DifferingFederation(made, self.differences.make())
-        except InvalidSettings as found:
+        except StudyError as found:
             raise found.under("differences") from found
 
     @kept
@@ -154,7 +153,7 @@ class ObjectiveTable(Named):
         declared, settings = self._look_up(), self.settings
         if not self._has_own() and "noise" in settings:
             build(AddedNoise, {"noise": settings.pop("noise")})
-        return build(declared, settings, also=("name", "noise", "differences"))
+        return build(declared, settings, also=("name", "noise", "differences"), defaults_too=True)
 
     def resolved(self) -> Self:
         """Show every setting."""
@@ -196,13 +195,13 @@ class AlgorithmTable(Named):
 
     @kept
     def make(self) -> Algorithm:
-        """Build the algorithm; InvalidSettings when its name, the preset or a setting is wrong."""
+        """Build the algorithm; StudyError when its name, the preset or a setting is wrong."""
         entry = self._look_up()
         if self.preset is not None and self.preset not in entry.presets:
-            raise InvalidSettings([InvalidSetting(("preset",), unknown("preset", self.preset, entry.presets))])
+            raise StudyError.of([SettingError(("preset",), unknown("preset", self.preset, entry.presets))])
         fixed = [name for name in self.settings if name in entry.fixed]
         if fixed:
-            raise InvalidSettings(InvalidSetting((name,), f"is fixed in '{self.name}'; leave it out") for name in fixed)
+            raise StudyError.of(SettingError((name,), f"is fixed in '{self.name}'; leave it out") for name in fixed)
         preset = self.preset
         made: Algorithm = build(
             entry.settings,

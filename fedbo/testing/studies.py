@@ -16,9 +16,9 @@ from fedbo.algorithms.base import Private
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.components.surrogate import PENDING_VALUES
 from fedbo.objectives.base import Parameter
+from fedbo.study.document import StudyError
 from fedbo.study.environment.measures import MEASURES
-from fedbo.study.invalid import InvalidSettings
-from fedbo.study.study import Study, StudyError, load_study
+from fedbo.study.study import Study, load_study
 from fedbo.study.tables import ObjectiveTable
 from fedbo.testing.draws import Draws
 from fedbo.testing.files import (
@@ -170,7 +170,7 @@ def _parameters(document: Document) -> Sequence[Parameter]:
     try:
         with np.errstate(all="ignore"):  # of what will be refused
             found: Sequence[Parameter] = ObjectiveTable.model_validate(document["objective"]).make().parameters
-    except InvalidSettings:
+    except StudyError:
         return ()
     return found
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from fedbo.objectives.typed_function import PickledFunction
 from fedbo.settings import arguments
-from fedbo.settings.errors import ArgumentError
-from fedbo.study.document import Loc, as_document, lookup, one_line
-from fedbo.study.invalid import InvalidSetting, InvalidSettings
+from fedbo.settings.errors import ArgumentError, SettingError
+from fedbo.study.document import Loc, StudyError, as_document, lookup, one_line
 
 # Where a study has what an argument sets; what stands under such a place is an entry of the argument.
 PLACES: dict[Loc, str] = {
@@ -79,7 +78,7 @@ def _takes(function: Callable[..., Any], name: str) -> bool:
     return name in taken or any(each.kind is each.VAR_KEYWORD for each in taken.values())
 
 
-def in_arguments(found: InvalidSettings, document: Mapping[str, Any], table: Mapping[str, Any]) -> ArgumentError:
+def in_arguments(found: StudyError, document: Mapping[str, Any], table: Mapping[str, Any]) -> ArgumentError:
     """Return what is wrong with a study as errors of the arguments that it was made of, one line each.
 
     `table` is the argument `study`, which names what it sets by itself.
@@ -88,13 +87,13 @@ def in_arguments(found: InvalidSettings, document: Mapping[str, Any], table: Map
     return ArgumentError("\n".join(dict.fromkeys(lines)))
 
 
-def _line(fault: InvalidSetting, document: Mapping[str, Any], table: Mapping[str, Any]) -> str:
+def _line(fault: SettingError, document: Mapping[str, Any], table: Mapping[str, Any]) -> str:
     try:
-        value = lookup(document, fault.loc)
+        value = lookup(document, fault.path)
     except KeyError:
         value = None
-    shows = value is not None and not isinstance(value, Mapping | list) and fault.loc[-1] not in ("space", "function")
-    return f"{_name(fault.loc, table)}{f' = {one_line(value)}' if shows else ''}: {_in_python(fault.remedy)}"
+    shows = value is not None and not isinstance(value, Mapping | list) and fault.path[-1] not in ("space", "function")
+    return f"{_name(fault.path, table)}{f' = {one_line(value)}' if shows else ''}: {_in_python(fault.remedy)}"
 
 
 def _name(loc: Loc, table: Mapping[str, Any] | None = None) -> str:

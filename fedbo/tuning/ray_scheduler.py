@@ -25,8 +25,9 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Fidelity
 from fedbo.objectives.outcome import Outcome
 from fedbo.settings.arguments import path, text, whole
-from fedbo.settings.errors import ArgumentError
-from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
+from fedbo.settings.errors import ArgumentError, SettingError
+from fedbo.study.document import StudyError
+from fedbo.study.invalid import from_pydantic
 from fedbo.study.stopping import invalid_rungs, not_in_real_time
 from fedbo.study.tables import StoppingTable
 from fedbo.tuning.arguments import check_metric, check_stopping, in_arguments
@@ -154,15 +155,15 @@ class _RungLog:
 
 def _stopping_on(table: dict[str, Any], steps: int) -> Stopping:
     """Make the stopper of a table, on so many steps; ValueError with a line for what is wrong."""
-    found = list[InvalidSetting]()
+    found = list[SettingError]()
     try:
         stopper = StoppingTable.model_validate(table).make()
         found += invalid_rungs(stopper, Fidelity("step", 1, steps))
         found += not_in_real_time(stopper)
     except ValidationError as error:
         found += from_pydantic(error, {}).faults
-    except InvalidSettings as error:
+    except StudyError as error:
         found += error.faults
     if found:
-        raise in_arguments(InvalidSettings(found).under("stopping"), {"stopping": table}, {})
+        raise in_arguments(StudyError.of(found).under("stopping"), {"stopping": table}, {})
     return Stopping(stopper, 1, steps)

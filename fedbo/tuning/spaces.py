@@ -11,11 +11,11 @@ from typing import Any
 import ConfigSpace as CS
 import numpy as np
 
-from fedbo.objectives.base import Parameter, Refused
+from fedbo.objectives.base import Parameter
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.settings.arguments import short
-from fedbo.settings.errors import ArgumentError
+from fedbo.settings.errors import ArgumentError, SettingError
 
 Written = dict[str, Any]
 MAX_STEPS = 1000
@@ -63,8 +63,8 @@ def _readable(text: str) -> str:
     """Return a written space; ArgumentError where it cannot be searched."""
     try:
         read_space(text)
-    except Refused as error:
-        raise ArgumentError(f"space: {error.args[2]}; use a dictionary of names, with ranges or lists of choices") from None
+    except SettingError as error:
+        raise ArgumentError(f"space: {error.hint}; use a dictionary of names, with ranges or lists of choices") from None
     except ValueError as error:
         raise ArgumentError(f"space: {_line(error)}") from None
     return text

@@ -13,7 +13,8 @@ from fedbo.algorithms.base import Overlapping, Private
 from fedbo.objectives.base import is_usable
 from fedbo.settings import arguments
 from fedbo.settings.trust import admit, places_in
-from fedbo.study.invalid import InvalidSettings, from_pydantic
+from fedbo.study.document import StudyError
+from fedbo.study.invalid import from_pydantic
 from fedbo.study.tables import AlgorithmTable
 from fedbo.tuning.arguments import check_algorithm, in_arguments
 from fedbo.tuning.message_folder import Meeting
@@ -58,8 +59,8 @@ class Terms:
         admit(places_in(table))  # which the caller names
         try:
             algorithm: Any = AlgorithmTable.model_validate(table).make()
-        except (InvalidSettings, ValidationError) as error:
-            found = error if isinstance(error, InvalidSettings) else from_pydantic(error, {})
+        except (StudyError, ValidationError) as error:
+            found = error if isinstance(error, StudyError) else from_pydantic(error, {})
             raise in_arguments(found.under("algorithm", 0), {"algorithm": [table]}, {}) from None
         if algorithm.queries != 1 or not isinstance(algorithm, Overlapping) or isinstance(algorithm, Private):
             raise arguments.wrong("algorithm", table["name"], "cannot be asked point by point; use ts, fts, gp_ei or gp_ucb")

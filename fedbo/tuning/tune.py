@@ -18,8 +18,7 @@ from fedbo.execution.runner import extend_study, resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.settings.errors import ArgumentError
-from fedbo.study.document import as_document
-from fedbo.study.invalid import InvalidSettings
+from fedbo.study.document import StudyError, as_document
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, checked_study, recall_study
 from fedbo.tuning.arguments import check_arguments, in_arguments
@@ -157,7 +156,7 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
     document = as_document(document)
     try:
         return checked_study(document, Path.cwd(), trust=True)
-    except InvalidSettings as found:
+    except StudyError as found:
         raise in_arguments(found, document, more) from None
 
 

@@ -12,7 +12,7 @@ import fedbo
 ROOT = Path(__file__).resolve().parents[2]
 # Raised and caught within the package, or by design no error of a user.
 INTERNAL = {
-    "ChannelClosed", "Diverged", "EvaluationError", "HostLost", "InvalidSettings", "NotPositiveDefinite", "Stop",
+    "ChannelClosed", "Diverged", "EvaluationError", "HostLost", "StudyError", "NotPositiveDefinite", "Stop",
     "StoppedEarly", "Superseded", "Untried",
 }  # fmt: skip
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from fedbo.settings.errors import unknown
+from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.document import Document, Loc, StudyError, read
-from fedbo.study.invalid import InvalidSetting, from_pydantic
+from fedbo.study.invalid import from_pydantic, line_of
 from fedbo.study.study import Study
 from fedbo.study.tables import Positive, Table
 
@@ -211,12 +211,12 @@ def suits(figure: FigureTable, study: Study, path: Path) -> list[str]:
     return [f"{path}: figure {figure.id}, {line}" for line in lines]
 
 
-def _line(path: Path, fault: InvalidSetting, document: Document) -> str:
+def _line(path: Path, fault: SettingError, document: Document) -> str:
     """Write a fault with its place; within a figure that is its id, if it has one."""
-    loc = fault.loc
+    loc = fault.path
     if len(loc) > 1 and loc[0] == "figure" and isinstance(loc[1], int):
         table = document["figure"][loc[1]]
         name = table.get("id", loc[1] + 1) if isinstance(table, dict) else loc[1] + 1
         rest = " ".join(str(step + 1) if isinstance(step, int) else step for step in loc[2:])
         return f"{path}: figure {name}{f', {rest}' if rest else ''}: {fault.remedy}"
-    return f"{path}: {fault.line(document)}"
+    return f"{path}: {line_of(fault, document)}"

@@ -14,7 +14,7 @@ from fedbo.objectives.catalog import catalogue
 from fedbo.settings.errors import unknown
 from fedbo.study.document import Document, StudyError, parse_override, with_value
 from fedbo.study.files import resolve_paths
-from fedbo.study.invalid import InvalidSettings
+from fedbo.study.invalid import line_of
 from fedbo.study.settings import names_of
 from fedbo.study.study import load_study
 from fedbo.study.tables import HostingTable, ObjectiveTable
@@ -77,8 +77,8 @@ def _built(document: Document, seed: int, replicate: int) -> ObjectiveSource:
     try:
         table = ObjectiveTable.model_validate(whole["objective"]).resolved()
         federation = table.make()
-    except InvalidSettings as found:
-        lines = [fault.line(whole) for fault in found.under("objective").faults]
+    except StudyError as found:
+        lines = [line_of(fault, whole) for fault in found.under("objective").faults]
         raise StudyError("\n".join(f"--set: {line}" for line in lines)) from None
     known = names_of(type(federation))  # without a noise that is added by the study, for scores have none
     settings = {key: value for key, value in table.settings.items() if key in known}

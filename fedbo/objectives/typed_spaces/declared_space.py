@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.objectives.base import Parameter, Refused
+from fedbo.objectives.base import Parameter
 from fedbo.objectives.typed_spaces.typed import Fixed, Rule, Space
+from fedbo.settings.errors import invalid
 
 Written = Mapping[str, Any]
 TRUE, FALSE = Rule("all"), Rule("any")
@@ -48,9 +49,9 @@ def read_space(text: str) -> Space:
     try:
         return _read(json.loads(text), text)
     except json.JSONDecodeError:
-        raise Refused("space", text[:40], "write a ConfigSpace.ConfigurationSpace as JSON") from None
+        raise invalid("space", text[:40], "write a ConfigSpace.ConfigurationSpace as JSON") from None
     except (TypeError, KeyError, AttributeError, IndexError, StopIteration):
-        raise Refused("space", text[:40], "is not as ConfigSpace writes a space; write it anew") from None
+        raise invalid("space", text[:40], "is not as ConfigSpace writes a space; write it anew") from None
 
 
 def _read(written: Written, text: str) -> Space:
@@ -58,7 +59,7 @@ def _read(written: Written, text: str) -> Space:
     for each in listed:
         _add(axes, each)
     if not axes.parameters:
-        raise Refused("space", text[:40], "nothing in it has more than one value")
+        raise invalid("space", text[:40], "nothing in it has more than one value")
     when: dict[str, list[Rule]] = {}
     for each in written.get("conditions") or ():
         when.setdefault(_child(each), []).append(_condition(axes, each))

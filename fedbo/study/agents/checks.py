@@ -10,34 +10,33 @@ from fedbo.settings.errors import SettingError
 from fedbo.study.agents.budgets import has_own
 from fedbo.study.agents.histories import HistorySource, history_sources, observed
 from fedbo.study.environment.groups import members
-from fedbo.study.invalid import InvalidSetting
 from fedbo.study.study_tables import StudyTables
 
 
-def group_budgets(study: StudyTables) -> Iterator[InvalidSetting]:
+def group_budgets(study: StudyTables) -> Iterator[SettingError]:
     """Refuse budgets of groups that the study's own does not count, that have no effect, or that never begin."""
     counted, other = ("pulls", "iterations") if study.budget.pulls else ("iterations", "pulls")
     groups = members(study) if any(map(has_own, study.group)) else {}
     for number, table in enumerate(study.group):
         loc = ("group", number)
         if getattr(table, other) is not None:
-            yield InvalidSetting((*loc, other), f"is not what [budget] counts; give {counted}")
+            yield SettingError((*loc, other), f"is not what [budget] counts; give {counted}")
         if table.initial is not None and study.agents.initial_file is not None:
-            yield InvalidSetting((*loc, "initial"), "stands beside an initial_file, which has the points; leave it out")
+            yield SettingError((*loc, "initial"), "stands beside an initial_file, which has the points; leave it out")
         if has_own(table) and not set(groups[table.name]) & set(study.targets):
-            yield InvalidSetting(loc, "has a budget, and none of its agents optimises; leave it out, or name some as targets")
+            yield SettingError(loc, "has a budget, and none of its agents optimises; leave it out, or name some as targets")
         yield from _span(study, table, number)
 
 
-def _span(study: StudyTables, table: Any, number: int) -> Iterator[InvalidSetting]:
+def _span(study: StudyTables, table: Any, number: int) -> Iterator[SettingError]:
     end = study.budget.time
     if table.until is not None and table.until <= (table.from_ or 0.0):
-        yield InvalidSetting(("group", number, "until"), f"must be above from = {table.from_:g}")
+        yield SettingError(("group", number, "until"), f"must be above from = {table.from_:g}")
     if end is not None and table.from_ is not None and table.from_ >= end:
-        yield InvalidSetting(("group", number, "from"), f"must be before the study's end; [budget] time = {end:g}")
+        yield SettingError(("group", number, "from"), f"must be before the study's end; [budget] time = {end:g}")
 
 
-def history_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
+def history_combinations(study: StudyTables) -> Iterator[SettingError]:
     """List what is wrong with the histories of a study whose agents and groups are right."""
     for source in history_sources(study):
         table = source.table
@@ -46,22 +45,22 @@ def history_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
             yield from _warm(study, source)
         elif table.fresh is False and study.study.replicates > 1 and study.federation().random_per_replicate:
             name = study.objective.name
-            yield InvalidSetting((*source.loc, "fresh"), f"'{name}' gives every replicate other functions; set fresh = true")
+            yield SettingError((*source.loc, "fresh"), f"'{name}' gives every replicate other functions; set fresh = true")
 
 
-def _warm(study: StudyTables, source: HistorySource) -> Iterator[InvalidSetting]:
+def _warm(study: StudyTables, source: HistorySource) -> Iterator[SettingError]:
     """Refuse methods that cannot be told of points for which they have not asked."""
     for number, algorithm in enumerate(study.algorithm if source.table.warm_start else ()):
         if not isinstance(made := algorithm.make(), Overlapping) or made.queries != 1:
             remedy = "cannot begin with a warm start, of which it has not decided; take ts, fts, gp_ei or gp_ucb"
-            yield InvalidSetting(("algorithm", number, "name"), remedy)
+            yield SettingError(("algorithm", number, "name"), remedy)
 
 
-def _given(study: StudyTables, source: HistorySource) -> Iterator[InvalidSetting]:
+def _given(study: StudyTables, source: HistorySource) -> Iterator[SettingError]:
     """Say what is wrong with a file or an earlier run."""
     for replicate in range(study.study.replicates):
         try:
             observed(study, source, replicate)
         except SettingError as error:
-            yield InvalidSetting((*source.loc, error.key), error.remedy)
+            yield SettingError((*source.loc, *error.path), error.remedy)
             return

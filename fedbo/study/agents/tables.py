@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from fedbo.study.invalid import InvalidSetting
+from fedbo.settings.errors import SettingError
 from fedbo.study.names import Name
 from fedbo.study.tables import AlgorithmTable, Count, Positive, Table, is_agents
 
@@ -53,27 +53,27 @@ class HistoryTable(Table):
             raise PydanticCustomError("settings", "invalid settings", {"faults": faults})
         return self
 
-    def _faults(self) -> Iterator[InvalidSetting]:
+    def _faults(self) -> Iterator[SettingError]:
         given = [key for key in ("algorithm", "file", "run") if getattr(self, key) is not None]
         if not given:
-            yield InvalidSetting(("algorithm",), 'is missing; give algorithm = "ts", a file, or a run')
+            yield SettingError(("algorithm",), 'is missing; give algorithm = "ts", a file, or a run')
             return
         first = given[0]
         for key in given[1:]:
-            yield InvalidSetting((key,), f"stands beside {first}; give one of the two")
+            yield SettingError((key,), f"stands beside {first}; give one of the two")
         if first == "algorithm" and self.observations is None:
-            yield InvalidSetting(("observations",), "is missing; give observations = 50")
+            yield SettingError(("observations",), "is missing; give observations = 50")
         for key, sources in (("initial", "algorithm"), ("fresh", "algorithm"), ("label", "run"), ("cell", "run")):
             if first != sources and getattr(self, key) is not None:
-                yield InvalidSetting((key,), f"is for a history by {sources}; leave it out")
+                yield SettingError((key,), f"is for a history by {sources}; leave it out")
         if first == "algorithm" and self.warm_start:
-            yield InvalidSetting(("warm_start",), "is for a history by a file or a run, of this very task; leave it out")
+            yield SettingError(("warm_start",), "is for a history by a file or a run, of this very task; leave it out")
         if (
             first == "algorithm"
             and self.observations is not None
             and (3 if self.initial is None else self.initial) > self.observations
         ):
-            yield InvalidSetting(("initial",), f"must be at most observations = {self.observations}")
+            yield SettingError(("initial",), f"must be at most observations = {self.observations}")
 
     def resolved(self) -> Self:
         """Show the defaults of an earlier task."""

@@ -18,11 +18,10 @@ from fedbo.study.document import Loc
 from fedbo.study.environment.groups import share_of
 from fedbo.study.environment.measures import check_measure
 from fedbo.study.environment.models import capacities
-from fedbo.study.invalid import InvalidSetting
 from fedbo.study.study_tables import StudyTables
 
 
-def world_combinations(study: StudyTables, groups_are_right: bool) -> Iterator[InvalidSetting]:
+def world_combinations(study: StudyTables, groups_are_right: bool) -> Iterator[SettingError]:
     """List what does not go together in the environment of a study whose tables are right by themselves."""
     yield from _real_time(study)
     yield from _costs(study)
@@ -32,20 +31,20 @@ def world_combinations(study: StudyTables, groups_are_right: bool) -> Iterator[I
         yield from _plan(study)
 
 
-def exchange_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
+def exchange_combinations(study: StudyTables) -> Iterator[SettingError]:
     """List what an exchange mode cannot do with the agents of a study, whose targets are known to be right."""
     exchange, targets = study.exchange.make(), len(study.targets)
     if not exchange.is_synchronous and exchange.selection.who in ("fraction", "speed"):
         remedy = f"under '{exchange.mode}' there are no rounds of which this could be a share; take \"poisson\""
-        yield InvalidSetting(("exchange", "selection", "who"), remedy)
+        yield SettingError(("exchange", "selection", "who"), remedy)
     yield from _selected(study, exchange)
     if (getattr(exchange, "k", None) or 0) > targets:
-        yield InvalidSetting(
+        yield SettingError(
             ("exchange", "k"), f"must be at most {targets}, the number of agents that optimise and so keep sending"
         )
 
 
-def _selected(study: StudyTables, exchange: Exchange) -> Iterator[InvalidSetting]:
+def _selected(study: StudyTables, exchange: Exchange) -> Iterator[SettingError]:
     """Refuse to pass over agents that may wait for an answer where no round closes, or is theirs, to give them one.
 
     A method whose decisions vary in size may decide on no point at all, and waits then; whether it will cannot be told before.
@@ -58,10 +57,10 @@ def _selected(study: StudyTables, exchange: Exchange) -> Iterator[InvalidSetting
         if made.queries is None and any(made.sends(step) for step in range(study.budget.decisions + 1)):
             if selection.idles:
                 remedy = f"'{table.title}' may wait for answers that only agents get who are asked next; take \"work\""
-                yield InvalidSetting(("exchange", "selection", "others"), remedy)
+                yield SettingError(("exchange", "selection", "others"), remedy)
                 continue
             remedy = f"'{table.title}' may wait for an answer to a message that it was not asked for; take \"all\""
-            yield InvalidSetting(("exchange", "selection", "who"), f'{remedy}, or a mode with rounds, such as "barrier"')
+            yield SettingError(("exchange", "selection", "who"), f'{remedy}, or a mode with rounds, such as "barrier"')
 
 
 def agents_remedy(given: Sequence[int], count: int) -> str | None:
@@ -76,44 +75,42 @@ def agents_remedy(given: Sequence[int], count: int) -> str | None:
     return None if twice is None else f"agent {twice} stands there twice; name each agent once"
 
 
-def group_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
+def group_combinations(study: StudyTables) -> Iterator[SettingError]:
     """List what is wrong with the names and the agents of groups."""
     first: dict[str, int] = {}
     for number, table in enumerate(study.group):
         if table.name == "all":
-            yield InvalidSetting(("group", number, "name"), "means every agent; give this group another name")
+            yield SettingError(("group", number, "name"), "means every agent; give this group another name")
         elif table.name in first:
             remedy = f"is the name of [[group]] {first[table.name] + 1} too; give this one another name"
-            yield InvalidSetting(("group", number, "name"), remedy)
+            yield SettingError(("group", number, "name"), remedy)
         first.setdefault(table.name, number)
         if table.agents is None and table.share is None:
-            yield InvalidSetting(
-                ("group", number), "has no agents; give agents = [0, 1], or a share of all, such as share = 0.2"
-            )
+            yield SettingError(("group", number), "has no agents; give agents = [0, 1], or a share of all, such as share = 0.2")
         elif table.agents is not None and table.share is not None:
-            yield InvalidSetting(("group", number, "share"), "stands beside a list of agents; give one of the two")
+            yield SettingError(("group", number, "share"), "stands beside a list of agents; give one of the two")
     yield from _lists(study)
     yield from _shares(study)
     yield from _measures(study)
 
 
-def _lists(study: StudyTables) -> Iterator[InvalidSetting]:
+def _lists(study: StudyTables) -> Iterator[SettingError]:
     count, group_of = study.federation().n_agents, dict[int, int]()
     for number, table in enumerate(study.group):
         if table.agents is None:
             continue
         loc: Loc = ("group", number, "agents")
         if not table.agents:
-            yield InvalidSetting(loc, "must name at least one agent")
+            yield SettingError(loc, "must name at least one agent")
         elif remedy := agents_remedy(table.agents, count):
-            yield InvalidSetting(loc, remedy)
+            yield SettingError(loc, remedy)
         for agent in sorted(set(table.agents) & set(group_of)):
             other = study.group[group_of[agent]].name
-            yield InvalidSetting(loc, f"agent {agent} is in group '{other}' already; an agent belongs to one group at most")
+            yield SettingError(loc, f"agent {agent} is in group '{other}' already; an agent belongs to one group at most")
         group_of.update(dict.fromkeys(table.agents, number))
 
 
-def _shares(study: StudyTables) -> Iterator[InvalidSetting]:
+def _shares(study: StudyTables) -> Iterator[SettingError]:
     count = study.federation().n_agents
     left = count - len({agent for table in study.group for agent in table.agents or ()})
     for number, table in enumerate(study.group):
@@ -121,68 +118,66 @@ def _shares(study: StudyTables) -> Iterator[InvalidSetting]:
             continue
         asked, loc = share_of(table.share, count), ("group", number, "share")
         if asked == 0:
-            yield InvalidSetting(loc, f"is no agent of {count}; raise it to more than half of one, {0.5 / count:g}")
+            yield SettingError(loc, f"is no agent of {count}; raise it to more than half of one, {0.5 / count:g}")
         elif asked > left:
-            yield InvalidSetting(loc, f"is {asked} of {count} agents, and {left} are in no other group; lower it")
+            yield SettingError(loc, f"is {asked} of {count} agents, and {left} are in no other group; lower it")
         left = max(0, left - asked)
 
 
-def _measures(study: StudyTables) -> Iterator[InvalidSetting]:
+def _measures(study: StudyTables) -> Iterator[SettingError]:
     for number, table in enumerate(study.group):
         if table.by is not None:
             try:
                 check_measure(study, table.by)
             except SettingError as error:
-                yield InvalidSetting(("group", number, error.key), error.remedy)
+                yield SettingError(("group", number, *error.path), error.remedy)
 
 
-def _real_time(study: StudyTables) -> Iterator[InvalidSetting]:
+def _real_time(study: StudyTables) -> Iterator[SettingError]:
     """Refuse what real time leaves without effect, and what only real time has."""
     if study.timing.clock == "virtual":
         if study.evaluation.make().memory_limit is not None:
-            yield InvalidSetting(
+            yield SettingError(
                 ("evaluation", "memory_limit"), 'is watched in real time only; leave it out, or set clock = "wall"'
             )
         return
     timing, remedy = study.timing, 'has no effect in real time; leave it out, or set clock = "virtual"'
     if timing.evaluation.make() != Constant(1.0):
-        yield InvalidSetting(("timing", "evaluation", "model"), remedy)
+        yield SettingError(("timing", "evaluation", "model"), remedy)
     if timing.speed.make() != SpeedClasses((1.0,)):
-        yield InvalidSetting(("timing", "speed"), remedy)
+        yield SettingError(("timing", "speed"), remedy)
     if timing.decision.make() != DecisionTimeModel():
-        yield InvalidSetting(("timing", "decision"), remedy)
+        yield SettingError(("timing", "decision"), remedy)
     for number, table in enumerate(study.group):
         for key in ("evaluation", "speed", "decision"):
             if getattr(table, key) is not None:
-                yield InvalidSetting(("group", number, key), remedy)
+                yield SettingError(("group", number, key), remedy)
     for number, fault in enumerate(study.fault):
         if study.hosting.kind != "dedicated" and isinstance(fault.make(), Crash | Hang | Slow):
             remedy = 'strikes a real process, and its neighbours would suffer too; set [hosting] kind = "dedicated"'
-            yield InvalidSetting(("fault", number, "kind"), remedy)
+            yield SettingError(("fault", number, "kind"), remedy)
 
 
-def _devices(study: StudyTables) -> Iterator[InvalidSetting]:
+def _devices(study: StudyTables) -> Iterator[SettingError]:
     """Refuse a file of devices that cannot be read, and what says the same besides."""
     timing, loc = study.timing, ("timing", "devices")
     if timing.devices is None:
         return
     if timing.clock == "wall":
-        yield InvalidSetting(loc, 'is for virtual time; leave it out, or set clock = "virtual"')
+        yield SettingError(loc, 'is for virtual time; leave it out, or set clock = "virtual"')
     if timing.speed.make() != SpeedClasses((1.0,)):
-        yield InvalidSetting(
-            ("timing", "speed"), "stands beside devices, which have speeds of their own; leave one of them out"
-        )
+        yield SettingError(("timing", "speed"), "stands beside devices, which have speeds of their own; leave one of them out")
     if study.network.bandwidth is not None:
-        yield InvalidSetting(
+        yield SettingError(
             ("network", "bandwidth"), "stands beside [timing] devices, which have their own; leave one of them out"
         )
     try:
         capacities(timing.devices)
     except SettingError as error:
-        yield InvalidSetting(loc, error.remedy)
+        yield SettingError(loc, error.remedy)
 
 
-def _costs(study: StudyTables) -> Iterator[InvalidSetting]:
+def _costs(study: StudyTables) -> Iterator[SettingError]:
     """Refuse durations that follow costs where the objective reports none."""
     owners: list[tuple[Loc, Any]] = [(("timing",), study.timing)]
     owners += [(("group", number), table) for number, table in enumerate(study.group)]
@@ -192,19 +187,19 @@ def _costs(study: StudyTables) -> Iterator[InvalidSetting]:
             yield from _slopes(study, model, loc)
         elif model is not None and model.costs and not reports_costs(study.federation()):
             remedy = f"'{study.objective.name}' reports no costs; take another model, or an objective that does: {_costly()}"
-            yield InvalidSetting((*loc, "evaluation", "model"), remedy)
+            yield SettingError((*loc, "evaluation", "model"), remedy)
         if owner.latency is not None and owner.latency.make().costs:
-            yield InvalidSetting((*loc, "latency", "model"), "only evaluations have costs; take another model for messages")
+            yield SettingError((*loc, "latency", "model"), "only evaluations have costs; take another model for messages")
 
 
-def _slopes(study: StudyTables, model: LogLinear, loc: Loc) -> Iterator[InvalidSetting]:
+def _slopes(study: StudyTables, model: LogLinear, loc: Loc) -> Iterator[SettingError]:
     """Refuse slopes that are not as many as the parameters, and those of some agents."""
     count = len(study.federation().parameters)
     if loc != ("timing",):
         remedy = "has slopes that hold for all agents; give it to [timing], and this group a speed of its own"
-        yield InvalidSetting((*loc, "evaluation", "model"), remedy)
+        yield SettingError((*loc, "evaluation", "model"), remedy)
     elif len(model.slopes) != count:
-        yield InvalidSetting((*loc, "evaluation", "slopes"), f"must be one number for each of the {count} parameters")
+        yield SettingError((*loc, "evaluation", "slopes"), f"must be one number for each of the {count} parameters")
 
 
 def _costly() -> str:
@@ -213,7 +208,7 @@ def _costly() -> str:
     return ", ".join(f"{name} with a cost" if name in some else name for name in known)
 
 
-def _short_days(study: StudyTables) -> Iterator[InvalidSetting]:
+def _short_days(study: StudyTables) -> Iterator[SettingError]:
     """Refuse days on which no agent is ever there for as long as a step takes, where the step is lost each time."""
     if study.timing.clock == "wall" or study.budget.time is not None:
         return
@@ -228,7 +223,7 @@ def _short_days(study: StudyTables) -> Iterator[InvalidSetting]:
         step = _shortest(study, study.timing if owner is study else owner)
         if step > days.present:
             remedy = f"is shorter than a step, which takes {step:g} and is lost with each day; lengthen it, set leaving = "
-            yield InvalidSetting((*loc, "present"), f'{remedy}"resumed", or end the study by [budget] time')
+            yield SettingError((*loc, "present"), f'{remedy}"resumed", or end the study by [budget] time')
 
 
 def _shortest(study: StudyTables, owner: Any) -> float:
@@ -247,17 +242,17 @@ def _shortest(study: StudyTables, owner: Any) -> float:
     return one * max(1, min(initial, pulls or initial) if known else 1)
 
 
-def _plan(study: StudyTables) -> Iterator[InvalidSetting]:
+def _plan(study: StudyTables) -> Iterator[SettingError]:
     groups, end = [table.name for table in study.group], study.budget.time
     for number, table in enumerate(study.fault):
         fault = table.make()
         remedy = _who(getattr(fault, "agents", "all"), groups, study.federation().n_agents)
         if remedy:
-            yield InvalidSetting(("fault", number, "agents"), remedy)
+            yield SettingError(("fault", number, "agents"), remedy)
         key = "start" if isinstance(fault, MESSAGE_FAULTS) else "at"
         begins = getattr(fault, key)
         if end is not None and begins is not None and begins >= end:
-            yield InvalidSetting(("fault", number, key), f"must be before the study's end; [budget] time = {end:g}")
+            yield SettingError(("fault", number, key), f"must be before the study's end; [budget] time = {end:g}")
 
 
 def _who(agents: Any, groups: Collection[str], count: int) -> str | None:

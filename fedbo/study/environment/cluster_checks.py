@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fedbo.coordinator.environment.faults import Preemption
-from fedbo.settings.errors import unknown
-from fedbo.study.invalid import InvalidSetting
+from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.study_tables import StudyTables
 
 if TYPE_CHECKING:
@@ -16,37 +15,37 @@ if TYPE_CHECKING:
 KNOWN = ("CPU", "GPU", "memory")
 
 
-def cluster_combinations(study: StudyTables) -> Iterator[InvalidSetting]:
+def cluster_combinations(study: StudyTables) -> Iterator[SettingError]:
     """List what does not go together in a cluster and the rest of its study."""
     yield from _preemptions(study)
     cluster = study.cluster
     if cluster is None:
         return
     if study.timing.clock == "wall":
-        yield InvalidSetting(("cluster",), 'is a model for virtual time; leave it out, or set [timing] clock = "virtual"')
+        yield SettingError(("cluster",), 'is a model for virtual time; leave it out, or set [timing] clock = "virtual"')
     if cluster.worker and cluster.workers is not None:
-        yield InvalidSetting(("cluster", "workers"), "stands beside [[cluster.worker]], which has counts; give one of the two")
+        yield SettingError(("cluster", "workers"), "stands beside [[cluster.worker]], which has counts; give one of the two")
     if cluster.worker and cluster.startup:
-        yield InvalidSetting(("cluster", "startup"), "is that of equal workers; give each [[cluster.worker]] its own")
+        yield SettingError(("cluster", "startup"), "is that of equal workers; give each [[cluster.worker]] its own")
     if not cluster.worker and cluster.workers is None:
-        yield InvalidSetting(("cluster",), "has no workers; give workers = 8, or [[cluster.worker]] with a name and a count")
+        yield SettingError(("cluster",), "has no workers; give workers = 8, or [[cluster.worker]] with a name and a count")
     names = [one.name for one in cluster.worker]
     for number, one in enumerate(cluster.worker):
         if one.name == "all" or names.index(one.name) < number:
             words = "means every worker" if one.name == "all" else "is the name of another class of workers too"
-            yield InvalidSetting(("cluster", "worker", number, "name"), f"{words}; give this one another name")
+            yield SettingError(("cluster", "worker", number, "name"), f"{words}; give this one another name")
         if one.leaves is not None and one.leaves <= one.joins:
-            yield InvalidSetting(("cluster", "worker", number, "leaves"), f"must be above joins = {one.joins:g}")
+            yield SettingError(("cluster", "worker", number, "leaves"), f"must be above joins = {one.joins:g}")
     yield from _gone(study, cluster)
     yield from _needs(study)
     count = study.federation().n_agents
     if len(cluster.priorities) not in (0, 1, count):
-        yield InvalidSetting(("cluster", "priorities"), f"must be one number for each of {count} agents")
+        yield SettingError(("cluster", "priorities"), f"must be one number for each of {count} agents")
     if cluster.priorities and cluster.rule != "priority":
-        yield InvalidSetting(("cluster", "priorities"), 'has no effect with this rule; leave it out, or set rule = "priority"')
+        yield SettingError(("cluster", "priorities"), 'has no effect with this rule; leave it out, or set rule = "priority"')
 
 
-def _gone(study: StudyTables, cluster: ClusterTable) -> Iterator[InvalidSetting]:
+def _gone(study: StudyTables, cluster: ClusterTable) -> Iterator[SettingError]:
     """Refuse a cluster whose workers are all gone before the study can end."""
     ends = [one.leaves for one in cluster.worker if one.leaves is not None and one.leaves > one.joins]
     if not ends or len(ends) < len(cluster.worker):
@@ -54,31 +53,31 @@ def _gone(study: StudyTables, cluster: ClusterTable) -> Iterator[InvalidSetting]
     last, time = max(ends), study.budget.time
     if time is None or last < time:
         words = f"all workers are gone after {last:g}; leave it out of one class, or set [budget] time to {last:g} or less"
-        yield InvalidSetting(("cluster", "worker", ends.index(last), "leaves"), words)
+        yield SettingError(("cluster", "worker", ends.index(last), "leaves"), words)
 
 
-def _needs(study: StudyTables) -> Iterator[InvalidSetting]:
+def _needs(study: StudyTables) -> Iterator[SettingError]:
     """Refuse what no worker has."""
     assert study.cluster is not None
     resources, count = study.evaluation.make().resources, study.federation().n_agents
     if len(resources) not in (0, 1, count):
-        yield InvalidSetting(("evaluation", "resources"), f"must be one table for all agents, or one for each of {count}")
+        yield SettingError(("evaluation", "resources"), f"must be one table for all agents, or one for each of {count}")
     model = study.cluster.make(resources)
     for table in resources:
         for name in table.keys() - set(KNOWN):
-            yield InvalidSetting(("evaluation", "resources"), unknown("resource of a simulated worker", name, KNOWN))
+            yield SettingError(("evaluation", "resources"), unknown("resource of a simulated worker", name, KNOWN))
     lacking = [need for need in model.needs if not any(one.resources.holds(need) for one in model.classes)]
     if lacking:
         cpus, gpus, memory = lacking[0]
         counts = [(cpus, "CPU"), (gpus, "GPU"), (memory, "MiB of memory")]
         asked = [f"{count:g} {unit}{'s' * (count != 1 and len(unit) == 3)}" for count, unit in counts if count]
         words = f"need {' and '.join(asked)}, and no class of workers has as much"
-        yield InvalidSetting(
+        yield SettingError(
             ("evaluation", "resources"), f"{words}; ask for less, or raise [[cluster.worker]] cpus, gpus, memory"
         )
 
 
-def _preemptions(study: StudyTables) -> Iterator[InvalidSetting]:
+def _preemptions(study: StudyTables) -> Iterator[SettingError]:
     """Refuse preemptions of workers that are not there."""
     classes = () if study.cluster is None else study.cluster.classes()
     for number, table in enumerate(study.fault):
@@ -86,7 +85,7 @@ def _preemptions(study: StudyTables) -> Iterator[InvalidSetting]:
         if not isinstance(fault, Preemption):
             continue
         if study.cluster is None:
-            yield InvalidSetting(("fault", number, "kind"), "strikes the workers of a [cluster], which this study has not")
+            yield SettingError(("fault", number, "kind"), "strikes the workers of a [cluster], which this study has not")
         elif fault.workers not in ("all", *(one.name for one in classes)):
             known = sorted({"all", *(one.name for one in classes)})
-            yield InvalidSetting(("fault", number, "workers"), unknown("class of workers", fault.workers, known))
+            yield SettingError(("fault", number, "workers"), unknown("class of workers", fault.workers, known))

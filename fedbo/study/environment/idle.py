@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fedbo.coordinator.environment.faults import Lie
+from fedbo.settings.errors import SettingError
 from fedbo.study.document import Loc
-from fedbo.study.invalid import InvalidSetting
 from fedbo.study.problems import problem_of
 from fedbo.study.study_tables import StudyTables
 
 _NO_MESSAGES = "no algorithm of this study sends messages; leave it out, or add one that does, such as fts"
 
 
-def settings_without_effect(cells: Iterable[StudyTables]) -> list[InvalidSetting]:
+def settings_without_effect(cells: Iterable[StudyTables]) -> list[SettingError]:
     """List the settings that change nothing in any cell of a study."""
-    found: list[InvalidSetting] | None = None
+    found: list[SettingError] | None = None
     for study in cells:
         here = list(_of_cell(study))
         found = here if found is None else [fault for fault in found if fault in here]
@@ -25,9 +25,9 @@ def settings_without_effect(cells: Iterable[StudyTables]) -> list[InvalidSetting
     return found or []
 
 
-def _of_cell(study: StudyTables) -> Iterator[InvalidSetting]:
+def _of_cell(study: StudyTables) -> Iterator[SettingError]:
     for loc, why in (*_choices(study), *_messages(study), *_absences(study)):
-        yield InvalidSetting(loc, f"has no effect: {why}")
+        yield SettingError(loc, f"has no effect: {why}")
 
 
 def _choices(study: StudyTables) -> Iterator[tuple[Loc, str]]:

@@ -16,9 +16,10 @@ from fedbo.coordinator.environment.measured import Empirical
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses, Timing
 from fedbo.coordinator.exchange import MODES, Exchange
 from fedbo.objectives.datasets.data import locate
+from fedbo.settings.errors import SettingError
 from fedbo.settings.plugins import Catalogue, settings_of
 from fedbo.study.agents.tables import HistoryTable
-from fedbo.study.invalid import InvalidSetting, InvalidSettings
+from fedbo.study.document import StudyError
 from fedbo.study.kept import kept
 from fedbo.study.names import Name
 from fedbo.study.settings import names_of
@@ -41,7 +42,7 @@ class TimingModel(Named):
 
     @kept
     def make(self) -> Any:
-        """Build the model, with named data where they are found; InvalidSettings, DataMissing."""
+        """Build the model, with named data where they are found; StudyError, DataMissing."""
         made = super().make()
         return _located(made) if isinstance(made, Empirical) and made.data is not None else made
 
@@ -155,15 +156,15 @@ class GroupTable(Table):
             raise PydanticCustomError("settings", "invalid settings", {"faults": faults})
         return self
 
-    def _varying(self) -> Iterator[InvalidSetting]:
+    def _varying(self) -> Iterator[SettingError]:
         if self.agents is not None:
-            yield InvalidSetting(("by",), "orders agents of whom a share is taken, and there is a list of agents; leave it out")
+            yield SettingError(("by",), "orders agents of whom a share is taken, and there is a list of agents; leave it out")
         elif self.share is None:
-            yield InvalidSetting(("by",), "orders agents of whom a share is taken; give a share, such as share = 0.2")
+            yield SettingError(("by",), "orders agents of whom a share is taken; give a share, such as share = 0.2")
         for key in ("iterations", "pulls", "initial", "history"):
             if getattr(self, key) is not None:
                 remedy = "must be the same in every replicate, and the agents of a group `by` a measure are not; leave it out"
-                yield InvalidSetting((key,), remedy)
+                yield SettingError((key,), remedy)
 
 
 class FaultTable(Named):
@@ -177,9 +178,9 @@ class FaultTable(Named):
 
     @kept
     def make(self) -> Any:
-        """Build the fault; InvalidSettings when its kind or a setting is wrong."""
+        """Build the fault; StudyError when its kind or a setting is wrong."""
         who = self.settings.get("agents", "all")
         if "agents" in names_of(self._look_up()) and not (isinstance(who, str) or is_agents(who)):
             remedy = 'must be "all", the name of a group, or a list of agents, such as [0, 1]'
-            raise InvalidSettings([InvalidSetting(("agents",), remedy)])
+            raise StudyError.of([SettingError(("agents",), remedy)])
         return super().make()

@@ -9,17 +9,16 @@ import pytest
 
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.execution.runner import RunError
-from fedbo.objectives.base import Refused
-from fedbo.settings.errors import SettingError, UnknownChoice
+from fedbo.settings.errors import SettingError, invalid, unknown_choice
 from fedbo.settings.own_code import CodeError
 from fedbo.settings.trust import UntrustedError
 
 ERRORS = [
     Damaged(Path("events.parquet"), "it is missing", "run it again"),
     RunError("the run failed", Path("run")),
-    Refused("agents", 0, "take at least 1"),
+    invalid("agents", 0, "take at least 1"),
     SettingError("share", "must be at most 1", 2, "take 1"),
-    UnknownChoice("algorithm", "ftz", ("fts", "ts")),
+    unknown_choice("algorithm", "ftz", ("fts", "ts")),
     UntrustedError("evil.py:E"),
     CodeError("my.py:41 in ask (agent 0, step 3): RuntimeError: bang", "Traceback …"),
 ]

@@ -18,7 +18,7 @@ from fedbo.algorithms.random import Random
 from fedbo.cli import main
 from fedbo.execution.extension import why_not_extended
 from fedbo.execution.runner import resume_study
-from fedbo.objectives.base import Refused
+from fedbo.settings.errors import SettingError
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import load_study
@@ -40,7 +40,7 @@ def declared(name: str) -> str | None:
     """Say what an algorithm declares to use T for; None where it does not take a budget of iterations."""
     try:
         (table,) = load_study({**STUDY, "algorithm": [{"name": name}]}).algorithm
-    except (StudyError, Refused):
+    except (StudyError, SettingError):
         return None
     algorithm = table.make()
     assert isinstance(algorithm, Anytime), f"{name} does not say what it uses T for"

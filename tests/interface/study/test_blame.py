@@ -1,4 +1,4 @@
-"""Which setting an error belongs to: it is told by the error's `key`, never by its words."""
+"""Which setting an error belongs to: the error's `path` leads to it, never its words."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from right_study import RIGHT, added
 
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.random import Random
-from fedbo.objectives.base import Refused
 from fedbo.objectives.functions import Quadratic
-from fedbo.settings.errors import SettingError, UnknownChoice
+from fedbo.settings.errors import SettingError, invalid, unknown_choice
 from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
 
@@ -22,12 +21,6 @@ class Reworded(SettingError):
 
     def __str__(self) -> str:
         return "not 7, please: agents of this kind can ask for a few points at a time"
-
-
-class Foreign(ValueError):
-    """An error of somebody who has never heard of this project's, with the same two attributes."""
-
-    key, remedy = "queries", "must be prime"
 
 
 class Mute(ValueError):
@@ -54,16 +47,15 @@ def refuse(monkeypatch: pytest.MonkeyPatch, kind: type[object], error: Exception
     ("error", "line"),
     [
         (Reworded("queries", "must be few", 7, "or all"), "[[algorithm]] 1 queries = 7: must be few; or all"),
-        (Foreign("queries of this kind"), "[[algorithm]] 1 queries = 7: must be prime"),
-        (UnknownChoice("queries", "7", ("1", "2")), "[[algorithm]] 1 queries = 7: no queries '7'; there are: 1, 2"),
+        (unknown_choice("queries", "7", ("1", "2")), "[[algorithm]] 1 queries = 7: no queries '7'; there are: 1, 2"),
         (SettingError("batch", "must be 1", 2), "[[algorithm]] 1: batch must be 1, not 2"),
         (Mute("queries must be few, not 7"), "[[algorithm]] 1: queries must be few, not 7"),
         (Mute("queries = 7 is invalid: few"), "[[algorithm]] 1: queries = 7 is invalid: few"),
         (Mute("no queries '7'"), "[[algorithm]] 1: no queries '7'"),
     ],
-    ids=["reworded", "foreign", "choice", "not given", "name first", "refused", "no such"],
+    ids=["reworded", "choice", "not given", "name first", "refused", "no such"],
 )
-def test_an_error_is_put_where_its_key_is_and_without_one_at_its_table(
+def test_an_error_is_put_where_its_path_leads_and_without_one_at_its_table(
     error: Exception, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse(monkeypatch, Random, error)
@@ -88,8 +80,8 @@ def test_so_is_one_that_shows_when_messages_are_declared(error: Exception, line:
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (Refused("agents", 4, "take 5"), "[objective] agents = 4: is invalid; take 5"),
-        (Refused("spread", 1.0, "take 0"), "[objective] spread: is invalid; take 0"),
+        (invalid("agents", 4, "take 5"), "[objective] agents = 4: is invalid; take 5"),
+        (invalid("spread", 1.0, "take 0"), "[objective] spread: is invalid; take 0"),
         (Mute("agents = 4 is invalid: take 5"), "[objective]: agents = 4 is invalid: take 5"),
     ],
     ids=["given", "not given", "without a key"],
@@ -102,12 +94,12 @@ def test_so_is_one_of_a_federation(error: Exception, line: str, monkeypatch: pyt
 def test_errors_of_settings_come_out_of_another_process_as_they_went_in() -> None:
     errors = (
         SettingError("k", "must be at least 1", 0, "1 is all"),
-        UnknownChoice("late", "dorp", ("drop", "carry")),
-        Refused("agents", 0, "take at least 1"),
+        unknown_choice("late", "dorp", ("drop", "carry")),
+        invalid("agents", 0, "take at least 1"),
     )
     for error in errors:
         again = pickle.loads(pickle.dumps(error))
-        assert (type(again), str(again), again.key, again.remedy) == (type(error), str(error), error.key, error.remedy)
+        assert (type(again), str(again), again.path, again.remedy) == (type(error), str(error), error.path, error.remedy)
     assert [str(error) for error in errors] == [
         "k must be at least 1, not 0; 1 is all",
         "no late 'dorp'; did you mean 'drop'? there are: carry, drop",

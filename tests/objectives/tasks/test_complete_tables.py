@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbo.objectives.base import LibraryMissing, Refused
+from fedbo.objectives.base import LibraryMissing
 from fedbo.objectives.datasets import data
 from fedbo.objectives.tasks import complete_tables
 from fedbo.objectives.tasks.collections import FCNET, MLP, NAS, Collection
 from fedbo.objectives.tasks.complete_tables import Grid, TableTask, of_pickle, read_table
 from fedbo.objectives.tuning_tasks import FCNet, MLPTasks, NASTasks
+from fedbo.settings.errors import SettingError
 
 CONTENT = {
     f"{a}{b}": {"score": [a + 0.1 * b, a + 0.3 * b][: 2 - (a == 1)], "train_time": [10.0 * a + b + 1.0] * 2}
@@ -85,9 +86,9 @@ def test_without_the_package_it_is_said_how_to_get_it(grid: Grid, monkeypatch: p
 
 
 def test_a_part_without_data_sets_and_too_many_agents_are_refused() -> None:
-    with pytest.raises(Refused, match="it has no data sets; take all or held_out"):
+    with pytest.raises(SettingError, match="it has no data sets; take all or held_out"):
         NASTasks(part="development")
-    with pytest.raises(Refused, match="take 1 to 5, the data sets of this part"):
+    with pytest.raises(SettingError, match="take 1 to 5, the data sets of this part"):
         MLPTasks(part="held_out", agents=6)
 
 

@@ -1,6 +1,6 @@
 """Kills a study with every trouble at random instants, resumes it until it ends, and compares it with an undisturbed run.
 
-The study, and the process that forks each attempt (a real one; only the imports are saved), are those of `tests/interface`.
+The study, and the process that forks each attempt (a real one; only the imports are saved), are those of `tests/execution`.
 With `--command` every attempt is the command `fedbo` itself, started anew and killed with its process group; with `--packed 2`
 its agents live in Ray actors. Kills are drawn uniformly over the first `--within` seconds of an attempt.
 
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "interface"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "execution"))
 
 from killing import TROUBLED, End, Forks, begin_or_go_on, environment, tables, write_study
 

@@ -36,7 +36,7 @@ from source_changes import ROOMS, ROOT, Mutant, changed, mutants
 
 FOLDER = ROOT / "build" / "mutation"
 SUITES = {"quick": "not ray and not long", "long": "long and not ray"}
-PLACES = ("tests/coordinator", "tests/actors", "tests/algorithms", "tests/testing", "tests/interface/execution")
+PLACES = ("tests/coordinator", "tests/actors", "tests/algorithms", "tests/testing", "tests/execution")
 MEMORY = 4 << 30  # bytes of data until a mutant that never stops to allocate fails
 COUNTED = 30  # calls of a function whose lines are recorded: the others cost too much
 

@@ -23,7 +23,7 @@ import fedbo
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.cli import main
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 UNSAFE = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 RUNNING = {"eval", "exec", "compile", "__import__"}
 

@@ -191,7 +191,7 @@ def test_sites_stop_evaluations_early_and_a_replay_gives_the_same(parallel: int,
 @pytest.mark.usefixtures("ray_session")
 def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[3] / "docs" / "early-stopping.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "early-stopping.md").read_text(encoding="utf-8")
     found = re.search(r"<!-- example: early stopping -->\n```python\n(.*?)```", text, re.DOTALL)
     assert found is not None
     names: dict[str, Any] = {"__name__": "__main__"}

@@ -19,7 +19,7 @@ for arguments in (given[:1], given[1:]):
 heavy = {"matplotlib", "numba", "pandas", "pooch", "pyarrow.compute", "ray", "scipy.linalg", "scipy.special", "sklearn"}
 sys.exit(", ".join(sorted(heavy & set(sys.modules))) or None)
 """
-EXAMPLE = str(Path(__file__).parents[3] / "examples" / "digits.toml")
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "digits.toml")
 
 
 def test_nothing_heavy_is_imported_before_something_is_computed() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 # While a study is carried out, the listening sockets of this process and of all below it are collected from /proc.
 SCRIPT = """

@@ -23,7 +23,7 @@ from fedbo.cli import app, main
 from fedbo.settings import trust
 from fedbo.study.document import to_toml
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 SEED = int(os.environ.get("FEDBO_TEST_SEED", "20"))
 
 STUDY: dict[str, Any] = {

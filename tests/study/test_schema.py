@@ -17,7 +17,7 @@ from fedbo.study.schema import schema
 from fedbo.testing.studies import draw_study
 
 jsonschema = pytest.importorskip("jsonschema")  # the extra `dev` has it by Ray
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SINGLE = ("no such key", "no such table", "must be a ", "must be one of", "must be true")  # of one key, whatever the others say
 
 

@@ -104,7 +104,7 @@ def succeeded(result: Result, warn: bool = True) -> Result:
     """Return the result of a run; RunError where all its evaluations failed. Warn where some did, once."""
     failed, first = result.failures()
     total = len(result.observations)
-    words = f"{failed} of {total} evaluations failed; the first one: {first}"
+    words = f"{failed} of {total} evaluations failed; first error: {first}"
     if failed and failed == total:
         raise RunError(f"{words}; all that was observed is in {result.directory}", result.directory)
     if failed and warn:

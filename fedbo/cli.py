@@ -174,8 +174,8 @@ def _kept(error: Exception) -> str:
         return ""
     from fedbo.coordinator.errors import EndlessError
 
-    again = "" if isinstance(error.__cause__, EndlessError) else f"; go on with: fedbo resume {quoted(directory)}"
-    return f"; what was done is in {directory}{again}"
+    again = "" if isinstance(error.__cause__, EndlessError) else f"; continue with: fedbo resume {quoted(directory)}"
+    return f"; partial results are in {directory}{again}"
 
 
 def _complain(line: str, code: int) -> int:

@@ -99,7 +99,7 @@ class Result:
             check_tables(folder, manifest, [STUDY, *gone])
             missing = [name for name in _FILES if not (folder / name).is_file()]
         if missing and (folder / "parts").is_dir():  # killed, or still running: no tables have been put together yet
-            remedy = f"wait for it, or if it was killed go on with: fedbo resume {quoted(directory)}"
+            remedy = f"wait for it, or if it was killed continue with: fedbo resume {quoted(directory)}"
             raise ResultError(f"'{directory}': has not ended, it has no {missing[0]} yet; {remedy}")
         if missing:
             remedy = remedy_of(folder, "give the directory that fedbo run printed")

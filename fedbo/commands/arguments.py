@@ -19,7 +19,7 @@ OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 CODES = (
     "Exit codes: 0 all went well; 1 the run failed; 2 wrong input (study file, arguments, run directory); "
-    "130 interrupted, and what was done is kept."
+    "130 interrupted, and partial results are kept."
 )
 
 
@@ -55,35 +55,42 @@ StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file (
 RunFolderArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one value of the study, such as budget.iterations=20."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Set one key of the study, for example budget.iterations=20."),
 ]
-Workers = Annotated[int | None, typer.Option(min=0, help="Short for --set hosting.workers=N.")]
+Workers = Annotated[int | None, typer.Option(min=0, help="Number of Ray workers; short for --set hosting.workers=N.")]
 Address = Annotated[
-    str | None, typer.Option(help="A Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Short for --set hosting.address=….")
+    str | None,
+    typer.Option(help="Address of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT; short for --set hosting.address=…."),
 ]
 Callbacks = Annotated[
     list[str] | None,
     typer.Option(
-        "--callback", metavar="NAME", help="Told of all that happens: a name, package.module:function or file.py:Class."
+        "--callback",
+        metavar="NAME",
+        help="Call this on every event: a registered name, package.module:function or file.py:Class.",
     ),
 ]
-Trust = Annotated[bool, typer.Option("--trust", help="Import the Python code that the study names: you know whose it is.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Import the Python code that the study names. Use it for code you trust only.")
+]
 Printed = Annotated[
     Format,
-    typer.Option("--format", help="Words, or one JSON object on standard output.", callback=lambda given: _divert(given)),
+    typer.Option("--format", help="Print text, or one JSON object on standard output.", callback=lambda given: _divert(given)),
 ]
 TableFormats = Annotated[
     TableFormat,
     typer.Option(
         "--format",
-        help="Words, one JSON object, CSV with all digits, or the printed tables as LaTeX or Markdown.",
+        help="Print text, one JSON object, CSV in full precision, or the tables as LaTeX or Markdown.",
         callback=lambda given: _divert(given),
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")]
-Baseline = Annotated[str | None, typer.Option(help="Label of the algorithm to compare with; default: the first.")]
-Chosen = Annotated[str | None, typer.Option(help="Label of the algorithm shown alone; default: the first federated one.")]
-Level = Annotated[float | None, typer.Option(help="The value to be reached in each cell; default: the first's final one.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide the progress display.")]
+Baseline = Annotated[str | None, typer.Option(help="Label of the algorithm to compare with. Default: the first one.")]
+Chosen = Annotated[str | None, typer.Option(help="Label of the algorithm to show. Default: the first federated one.")]
+Level = Annotated[
+    float | None, typer.Option(help="Target value in each cell. Default: the final value of the first algorithm.")
+]
 
 
 def hosting_sets(workers: int | None, address: str | None) -> list[str]:
@@ -104,7 +111,7 @@ def progress_display(quiet: bool) -> Progress | None:
 
 def stop_interrupted(folder: Path | None, remedy: str, printed: Format) -> NoReturn:
     """Say that a command was interrupted, and how it is resumed, and end it; `folder` is None where nothing had begun."""
-    print("interrupted" if folder is None else f"interrupted; what was done is in {folder}; {remedy}", file=sys.stderr)
+    print("interrupted" if folder is None else f"interrupted; partial results are in {folder}; {remedy}", file=sys.stderr)
     if printed is Format.json:
         print_json({"status": "interrupted", "directory": None if folder is None else str(folder.resolve())})
     raise Stop(INTERRUPTED) from None
@@ -120,7 +127,7 @@ def say_failures(failed: int, total: int, first: str) -> None:
 def note_failures(failed: int, total: int, first: str) -> None:
     """Write how many evaluations failed, if any did, to standard error."""
     if failed:
-        print(f"{failed} of {total} evaluations failed; the first one: {first}", file=sys.stderr)
+        print(f"{failed} of {total} evaluations failed; first error: {first}", file=sys.stderr)
 
 
 _diverted: list[tuple[TextIO, int | None]] = []  # standard output, and its file, while it is standard error

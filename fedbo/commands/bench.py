@@ -31,28 +31,33 @@ def bench(
     algorithms: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B", help="Labels or names, NAME/PRESET for a preset; the first is the baseline. Default: the files'."
+            metavar="A,B",
+            help="Labels or names of algorithms, NAME/PRESET for a preset. The first is the baseline. Default: the file's own.",
         ),
     ] = None,
-    replicates: Annotated[int | None, typer.Option(min=1, help="Of each task; default: 20, or what a file says.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="3 replicates and at most 12 iterations: some minutes.")] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of every task; default: 1, or what a file says.")] = None,
-    to: Annotated[Path | None, typer.Option(help="Directory of runs and tables; default: runs/bench-SUITE[-quick].")] = None,
+    replicates: Annotated[
+        int | None, typer.Option(min=1, help="Replicates of each task. Default: 20, or the number in its file.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run 3 replicates of at most 12 iterations, in a few minutes.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of every task. Default: 1, or the seed in its file.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Directory of runs and tables. Default: runs/bench-SUITE[-quick].")] = None,
     workers: Workers = None,
     address: Address = None,
     printed: Printed = Format.text,
     quiet: Quiet = False,
 ) -> None:
-    """Run methods on every task of a suite, and compare them over all tasks: ranks, paired tests, costs to reach a level.
+    """Run algorithms on every task of a suite and compare their ranks, paired tests and costs to a target.
 
-    What has been run before into the same directory is not run again; after Ctrl-C, the same command goes on.
+    Runs that already finished in the same directory are reused. Repeat the command to continue after Ctrl-C.
     """
     from fedbo.lab.benchmarking.benchmark import BenchmarkRequest, run_benchmark
 
     folder = to or Path("runs") / f"bench-{Path(suite).name}{'-quick' * quick}"
     chosen = [word for one in (algorithms or "").split(",") if (word := one.strip())]
     if len(chosen) == 1:
-        raise typer.BadParameter(f"--algorithms {chosen[0]}: there is nothing to compare with one method; name two or more")
+        raise typer.BadParameter(f"--algorithms {chosen[0]}: names one algorithm; name two or more to compare")
     request = BenchmarkRequest(suite, folder, chosen, replicates, seed, quick, hosting_sets(workers, address))
 
     def notify(line: str) -> None:
@@ -62,9 +67,9 @@ def bench(
     try:
         made = run_benchmark(request, notify, lambda: progress_display(quiet))
     except KeyboardInterrupt:
-        stop_interrupted(folder, "go on with the same command", printed)
+        stop_interrupted(folder, "run the same command again to continue", printed)
     for line in made.left_out:
-        print(f"left out: {line}", file=sys.stderr)
+        print(f"skipped: {line}", file=sys.stderr)
     if not made.results:
         raise Stop(FAILED)
     _print_benchmark(made, printed)

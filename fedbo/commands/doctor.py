@@ -25,7 +25,7 @@ class Finding(NamedTuple):
 
 
 def doctor(printed: Printed = Format.text) -> None:
-    """Say what of Ray, packages, compiled arithmetic, data, plug-ins, cores and memory is there; 1 if something is broken."""
+    """Check Ray, packages, compiled arithmetic, data sets, plug-ins, cores and memory; exit with 1 if something is broken."""
     from fedbo.figures.reports.tables import console, health_table
 
     found = [*_packages(), *_machine(), _compiled(), *_data(), *_plugins()]
@@ -41,15 +41,15 @@ def _packages() -> Iterator[Finding]:
     """Look at Python, at all packages that are needed, and at those of extras."""
     yield Finding("fedbo", "ok", version("fedbo"))
     old = sys.version_info < (3, 11)
-    yield Finding("python", "broken" if old else "ok", platform.python_version(), "install 3.11 or later" if old else "")
+    yield Finding("python", "broken" if old else "ok", platform.python_version(), "install Python 3.11 or later" if old else "")
     needed, extras = _declared()
     missing, old_ones = _lacking(needed)
     wrong = ", ".join([*missing, *old_ones])
     remedy = f"pip install {' '.join(map(repr, [*missing, *old_ones]))}" if wrong else ""
-    yield Finding("packages", "broken" if wrong else "ok", wrong or f"all {len(needed)} that are needed", remedy)
+    yield Finding("packages", "broken" if wrong else "ok", wrong or f"all {len(needed)} required packages", remedy)
     for extra, packages in extras.items():
         lacking = [*_lacking(packages)[0], *_lacking(packages)[1]]
-        remedy = f"only if wanted: pip install {' '.join(map(repr, lacking))}" if lacking else ""
+        remedy = f"optional: pip install {' '.join(map(repr, lacking))}" if lacking else ""
         yield Finding(f"extra {extra}", "missing" if lacking else "ok", ", ".join(lacking or packages), remedy)
 
 
@@ -89,11 +89,14 @@ def _machine() -> Iterator[Finding]:
     if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         scarce = free < LEAST_MEMORY
-        remedy = 'end other programs, or take [hosting] kind = "inline"' if scarce else ""
+        remedy = 'close other programs, or set [hosting] kind = "inline"' if scarce else ""
         yield Finding("memory", "missing" if scarce else "ok", f"{free / 2**30:.1f} GiB free", remedy)
     room = shutil.disk_usage(".").free
     yield Finding(
-        "disk", "ok" if room > 2**30 else "missing", f"{room / 2**30:.1f} GiB free here", "" if room > 2**30 else "make room"
+        "disk",
+        "ok" if room > 2**30 else "missing",
+        f"{room / 2**30:.1f} GiB free here",
+        "" if room > 2**30 else "free some disk space",
     )
 
 
@@ -105,8 +108,8 @@ def _compiled() -> Finding:
 
     folder = Path(str(compiled.__file__)).parent / "__pycache__"
     count = sum(1 for _ in folder.glob("*.nbi"))
-    remedy = "" if count else "python -m fedbo.surrogates.compiled, once: a minute"
-    return Finding("compiled arithmetic", "ok" if count else "missing", f"{count} routines in the cache", remedy)
+    remedy = "" if count else "run once, for a minute: python -m fedbo.surrogates.compiled"
+    return Finding("compiled arithmetic", "ok" if count else "missing", f"{count} cached routines", remedy)
 
 
 def _data() -> Iterator[Finding]:
@@ -114,7 +117,7 @@ def _data() -> Iterator[Finding]:
 
     for row in inventory():
         state = {"found": "ok", "damaged": "broken"}.get(row.state, "missing")
-        remedy = "" if state == "ok" else "get it anew" if state == "broken" else "only for the objectives that read it"
+        remedy = "" if state == "ok" else "fetch it again" if state == "broken" else "needed only by objectives that use it"
         yield Finding(f"data {row.name}", state, str(row.where or "not on this machine"), remedy)
 
 

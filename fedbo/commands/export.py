@@ -21,16 +21,18 @@ class Tool(StrEnum):
 def export(
     folder: RunFolderArgument,
     to: Annotated[
-        Tool, typer.Option(help="optuna: a journal with a study for each agent; perfetto: a timeline as JSON.")
+        Tool, typer.Option(help="Format: optuna writes a journal with one study per agent; perfetto writes a timeline as JSON.")
     ] = Tool.optuna,
-    out: Annotated[Path | None, typer.Option(help="A new file; default: optuna.journal or perfetto.json in the run.")] = None,
-    algorithm: Annotated[str | None, typer.Option(help="Label of one algorithm; default: all.")] = None,
-    replicate: Annotated[int, typer.Option(min=-1, help="Which replicate; -1 is all.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="New file to write. Default: optuna.journal or perfetto.json in the run directory.")
+    ] = None,
+    algorithm: Annotated[str | None, typer.Option(help="Label of one algorithm. Default: all algorithms.")] = None,
+    replicate: Annotated[int, typer.Option(min=-1, help="Number of the replicate; -1 exports all.")] = 0,
     public: Annotated[
-        Path | None, typer.Option(help="In place of that: a new JSON file of what a private run may publish.")
+        Path | None, typer.Option(help="Write only what a private run may publish, to this new JSON file.")
     ] = None,
 ) -> None:
-    """Export the evaluations of a run for Optuna's dashboard, its timeline for Perfetto, or what a private run may publish."""
+    """Export the evaluations of a run to Optuna, its timeline to Perfetto, or its public results if it is private."""
     from fedbo.analysis.finished_run import ResultError
     from fedbo.analysis.result import Result
 
@@ -39,7 +41,7 @@ def export(
         from fedbo.analysis.public_export import export_public
 
         labels = export_public(result, public)
-        print(f"{public}: releases of {', '.join(labels)}, and nothing of single agents")
+        print(f"{public}: releases of {', '.join(labels)}; contains no data of single agents")
         return
     if to is Tool.perfetto:
         from fedbo.figures.reports.perfetto import export_to_perfetto
@@ -54,4 +56,4 @@ def export(
         raise ResultError("--to optuna needs Optuna; install it with: pip install optuna") from None
     path = out or folder / f"{to}.journal"
     names = export_to_optuna(result, path, RunChoice(algorithm, None if replicate < 0 else replicate))
-    print(f"{path}: {len(names)} studies; look at them with: optuna-dashboard {path}")
+    print(f"{path}: {len(names)} studies; open them with: optuna-dashboard {path}")

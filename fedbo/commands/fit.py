@@ -10,13 +10,13 @@ import typer
 from fedbo.commands.arguments import Format, Printed, print_json
 
 Source = Annotated[
-    Path, typer.Argument(metavar="RUN|FILE", help="A run directory, or a log (.csv, .parquet).", show_default=False)
+    Path, typer.Argument(metavar="RUN|FILE", help="A run directory, or a log file (.csv or .parquet).", show_default=False)
 ]
 Fitted = Annotated[
-    str | None, typer.Option("--algorithm", help="Label of the algorithm that is fitted; default: the first federated one.")
+    str | None, typer.Option("--algorithm", help="Label of the algorithm to fit. Default: the first federated one.")
 ]
-CellNumber = Annotated[int, typer.Option(min=0, help="Cell of the sweep.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of all draws.")]
+CellNumber = Annotated[int, typer.Option(min=0, help="Number of the cell in the sweep.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of all random draws.")]
 
 
 def fit(
@@ -24,10 +24,12 @@ def fit(
     algorithm: Fitted = None,
     cell: CellNumber = 0,
     seed: Seed = 0,
-    out: Annotated[Path | None, typer.Option(help="A folder for world.toml, and durations that no family fits.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for world.toml, and for durations that no distribution fits.")
+    ] = None,
     printed: Printed = Format.text,
 ) -> None:
-    """Fit durations, decisions, latencies, absences, crashes and losses, and print them as tables of a study.
+    """Fit durations, decision times, latencies, absences, crashes and losses, and print them as tables of a study.
 
     A log has a column duration, or started and finished; it may have agent, and coordinates from 0 to 1 in u1, u2, ….
     """

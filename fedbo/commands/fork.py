@@ -25,22 +25,31 @@ if TYPE_CHECKING:
 
 def fork(
     folder: RunFolderArgument,
-    at: Annotated[str | None, typer.Option(help="A time, such as 12.5, or event:500: after so many events.")] = None,
-    every: Annotated[float | None, typer.Option(help="Fork at every multiple of this time instead of at one.")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="Fork at this time, for example 12.5, or after this number of events, for example event:500."),
+    ] = None,
+    every: Annotated[float | None, typer.Option(help="Fork at every multiple of this time.")] = None,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help='What changes then; the time "fork" is that of the fork.'),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help='Set one key of the study at the fork; a time written "fork" is the time of the fork.',
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="A new or empty directory; default: one under runs/.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="New or empty directory for the results. Default: a new one under runs/.")
+    ] = None,
     trust: Trust = False,
     printed: Printed = Format.text,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Hide the progress display.")] = False,
 ) -> None:
-    """Let a finished run go on from one point with something changed, on the same draws, and say what the change does."""
+    """Continue a finished run from one point with a change and the same random draws, and print the effect of the change."""
     from fedbo.lab.fork.fork import fork_run, points_of
 
     if not sets:
-        raise typer.BadParameter("--set: is missing, and without a change the branch is the run; add --set KEY=VALUE")
+        raise typer.BadParameter("--set: is missing, so the branch would equal the run; add --set KEY=VALUE")
     finish_fork(
         lambda: fork_run(folder, points_of(folder, at, every), sets or [], out, progress_display(quiet), trust), printed
     )
@@ -56,7 +65,7 @@ def finish_fork(carry_out: Callable[[], Fork], printed: Format) -> None:
         found = carry_out()
     except KeyboardInterrupt as stop:
         place = stop.args[0] if stop.args else None
-        stop_interrupted(place, f"go on with: fedbo resume {quoted(place)}", printed)
+        stop_interrupted(place, f"continue with: fedbo resume {quoted(place)}", printed)
     figure = draw_fork(found, found.directory / "fork.png")
     if printed is Format.json:
         print_json({**fork_facts(found), "figures": [str(figure)]})

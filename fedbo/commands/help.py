@@ -24,7 +24,7 @@ GROUPS: dict[str, dict[str, CommandHelp]] = {
         "reproduce": CommandHelp("Reproduce the figures and statements of a paper.", "fedbo reproduce fts --quick"),
         "tabulate": CommandHelp("Evaluate a slow objective once, for fast studies.", "fedbo tabulate landmine --points 200"),
     },
-    "Look at runs": {
+    "Inspect runs": {
         "show": CommandHelp("Print the summary of a run.", "fedbo show runs/first --trouble"),
         "compare": CommandHelp("Print several runs side by side.", "fedbo compare runs/first runs/second"),
         "plot": CommandHelp("Draw a figure of a run.", "fedbo plot runs/first --kind timeline --out timeline.pdf"),
@@ -32,7 +32,7 @@ GROUPS: dict[str, dict[str, CommandHelp]] = {
         "watch": CommandHelp("Show a run in progress.", "fedbo watch runs/first"),
         "export": CommandHelp("Export the evaluations of a run to other tools.", "fedbo export runs/first --to optuna"),
     },
-    "Ask what if": {
+    "Analyse what-if questions": {
         "fork": CommandHelp(
             "Change something at one moment of a finished run.", "fedbo fork runs/first --at 12.5 --set budget.iterations=30"
         ),
@@ -49,7 +49,7 @@ GROUPS: dict[str, dict[str, CommandHelp]] = {
         "validate": CommandHelp("Check a study and estimate its cost.", "fedbo validate first.toml --time"),
         "schema": CommandHelp("Print the JSON Schema of study files, for editors.", "fedbo schema > study.schema.json"),
     },
-    "Look things up": {
+    "Look up names and data": {
         "list": CommandHelp("List methods, objectives, models and their settings.", "fedbo list algorithms"),
         "data": CommandHelp("List and fetch public data sets.", "fedbo data fetch landmine"),
         "doctor": CommandHelp("Check the installation.", "fedbo doctor"),

@@ -42,10 +42,8 @@ FIGURES = (
 def validate(
     study: StudyFile,
     sets: Sets = None,
-    timed: Annotated[
-        bool, typer.Option("--time", help="Begin each run for some seconds, to say how long all will take.")
-    ] = False,
-    full: Annotated[bool, typer.Option("--full", help="Print the study with every default instead, as a study file.")] = False,
+    timed: Annotated[bool, typer.Option("--time", help="Start each run for a few seconds to estimate the total time.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print the complete study file, with every default.")] = False,
     trust: Trust = False,
     printed: Printed = Format.text,
 ) -> None:
@@ -93,21 +91,21 @@ def validate(
 def show(
     folder: RunFolderArgument,
     baseline: Baseline = None,
-    trouble: Annotated[bool, typer.Option("--trouble", help="Stragglers, messages, crashes and failures instead.")] = False,
-    agents: Annotated[bool, typer.Option("--agents", help="With --trouble: a row for each agent too.")] = False,
-    privacy: Annotated[bool, typer.Option("--privacy", help="What was spent in privacy instead.")] = False,
-    regret: Annotated[bool, typer.Option("--regret", help="Regret on the mean of all agents' functions instead.")] = False,
-    prints: Annotated[bool, typer.Option("--printed", help="What evaluations of your own code printed instead.")] = False,
+    trouble: Annotated[bool, typer.Option("--trouble", help="Show stragglers, messages, crashes and failures.")] = False,
+    agents: Annotated[bool, typer.Option("--agents", help="With --trouble: add one row per agent.")] = False,
+    privacy: Annotated[bool, typer.Option("--privacy", help="Show the privacy spent.")] = False,
+    regret: Annotated[bool, typer.Option("--regret", help="Show regret on the mean of all agents' functions.")] = False,
+    prints: Annotated[bool, typer.Option("--printed", help="Show what evaluations of your own code printed.")] = False,
     best: Annotated[
-        bool, typer.Option("--best", help="The best configuration of each agent instead, and one recommended for all.")
+        bool, typer.Option("--best", help="Show the best configuration of each agent, and one recommended for all.")
     ] = False,
-    trials: Annotated[bool, typer.Option("--trials", help="Every evaluation instead, with its configuration.")] = False,
+    trials: Annotated[bool, typer.Option("--trials", help="Show every evaluation with its configuration.")] = False,
     algorithm: Chosen = None,
     level: Level = None,
     trust: Trust = False,
     printed: TableFormats = TableFormat.text,
 ) -> None:
-    """Print the summary of a run; for a sweep, also what its cells differ by."""
+    """Print the summary of a run; for a sweep, also compare its cells."""
     from fedbo.analysis.compare import target_of
     from fedbo.analysis.result import Result
     from fedbo.figures.reports.views import ReportView
@@ -119,9 +117,9 @@ def show(
     asked = {"trouble": trouble, "privacy": privacy, "regret": regret, "printed": prints, "best": best, "trials": trials}
     chosen = [name for name, wanted in asked.items() if wanted]
     if len(chosen) > 1:
-        raise typer.BadParameter(f"--{chosen[0]} and --{chosen[1]} exclude each other; set one of them")
+        raise typer.BadParameter(f"--{chosen[0]} and --{chosen[1]} cannot be combined; set one of them")
     if agents and not trouble:
-        raise typer.BadParameter("--agents: has an effect with --trouble only; add --trouble, or leave --agents out")
+        raise typer.BadParameter("--agents: requires --trouble; add --trouble, or remove --agents")
     result = Result.open(folder, trust)
     target = target_of(result, algorithm, level)
     view = ReportView(chosen[0] if chosen else "summary", baseline, target, algorithm, agents)
@@ -141,7 +139,7 @@ def _print_view(view: ReportView, result: Result, printed: TableFormat) -> None:
     elif printed is TableFormat.csv:
         print(view.records(result).to_csv(), end="")
         if view.name == "summary" and result.study.sweep:
-            print("the comparison of cells is not in CSV; use --format json", file=sys.stderr)
+            print("CSV does not contain the comparison of cells; use --format json", file=sys.stderr)
     elif printed is TableFormat.text and view.name == "printed":
         _show_prints(result)
     elif printed is TableFormat.text:
@@ -162,7 +160,7 @@ def _show_prints(result: Result) -> None:
         point = in_words(result.configurations(row["cell"]).at(row["x"]))
         print(f"{cell}{row['algorithm']}, {place}, {point}:\n{row['text'].rstrip()}")
     if not rows:
-        print("no evaluation printed anything; prints of fedbo's own objectives are not kept")
+        print("no evaluation printed anything; output of built-in objectives is not kept")
 
 
 def _show_fork(fork: Fork, printed: TableFormat) -> None:
@@ -187,30 +185,39 @@ def _show_fork(fork: Fork, printed: TableFormat) -> None:
 def plot(
     folder: RunFolderArgument,
     out: Annotated[
-        Path | None, typer.Option(help="The figure's file (png, pdf or svg), or a folder for it; default: the run's.")
+        Path | None,
+        typer.Option(help="File of the figure (.png, .pdf or .svg), or a folder for it. Default: the run directory."),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(help=f"{', '.join(FIGURES[:-1])} or {FIGURES[-1]}; default: the sweep, or else the overview."),
+        typer.Option(
+            help=f"Kind of figure: {', '.join(FIGURES[:-1])} or {FIGURES[-1]}. Default: sweep, or overview without a sweep."
+        ),
     ] = None,
-    cell: Annotated[int | None, typer.Option(help="Which cell of the sweep.")] = None,
-    regret: Annotated[bool, typer.Option("--regret", help="Simple regret instead of the best value.")] = False,
+    cell: Annotated[int | None, typer.Option(help="Number of the cell in the sweep.")] = None,
+    regret: Annotated[bool, typer.Option("--regret", help="Draw simple regret instead of the best value.")] = False,
     algorithm: Chosen = None,
-    algorithms: Annotated[str | None, typer.Option(metavar="A,B", help="Show these algorithms alone.")] = None,
-    replicate: Annotated[int | None, typer.Option(help="Show this replicate alone.")] = None,
+    algorithms: Annotated[str | None, typer.Option(metavar="A,B", help="Draw only these algorithms.")] = None,
+    replicate: Annotated[int | None, typer.Option(help="Draw only this replicate.")] = None,
     panels: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Draw these panels alone; of curves: evaluations, time, bytes, epsilon, cost."),
+        typer.Option(
+            metavar="A,B", help="Draw only these panels. The panels of curves: evaluations, time, bytes, epsilon, cost."
+        ),
     ] = None,
     level: Level = None,
-    width: Annotated[float | None, typer.Option(help="Inches; 3.5 is one column of many journals, 7 is two.")] = None,
-    height: Annotated[float | None, typer.Option(help="Inches; default: what the panels need.")] = None,
-    font: Annotated[str | None, typer.Option(help="A font that is installed, such as 'DejaVu Serif'.")] = None,
-    font_size: Annotated[float | None, typer.Option(help="Points; default: 8 below 10 inches, else 10.")] = None,
-    title: Annotated[bool, typer.Option("--title/--no-title", help="Write titles; papers have captions instead.")] = True,
+    width: Annotated[float | None, typer.Option(help="Width in inches; 3.5 is one column of many journals, 7 is two.")] = None,
+    height: Annotated[float | None, typer.Option(help="Height in inches. Default: computed from the panels.")] = None,
+    font: Annotated[str | None, typer.Option(help="Name of an installed font, for example 'DejaVu Serif'.")] = None,
+    font_size: Annotated[
+        float | None, typer.Option(help="Font size in points. Default: 8 below a width of 10 inches, else 10.")
+    ] = None,
+    title: Annotated[
+        bool, typer.Option("--title/--no-title", help="Draw titles, or leave them to the captions of a paper.")
+    ] = True,
     trust: Trust = False,
 ) -> None:
-    """Draw a figure of a run, and print where it is."""
+    """Draw a figure of a run and print its path."""
     from fedbo.analysis.result import Result
     from fedbo.lab.fork.result import Fork, is_fork
 
@@ -224,7 +231,7 @@ def plot(
 
         idle = [name for name, value in {"kind": kind, **choices}.items() if value not in (None, False)]
         if idle:
-            raise typer.BadParameter(f"a fork has one figure, without --{idle[0]}; leave it out, or plot one of its runs")
+            raise typer.BadParameter(f"the figure of a fork does not support --{idle[0]}; remove it, or plot one of its runs")
         print(draw_fork(Fork.open(folder, trust), out, cell or 0, look))
         return
     every: Choices = {**choices, **look}
@@ -238,12 +245,12 @@ def _listed(words: str | None) -> list[str] | None:
 
 def replay(
     folder: RunFolderArgument,
-    out: Annotated[Path | None, typer.Option(help="Keep what the replay gives, in a new or empty directory.")] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare with the run, and say where they differ first.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Keep the results of the replay in this new or empty directory.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare with the run and print the first difference.")] = False,
     trust: Trust = False,
     printed: Printed = Format.text,
 ) -> None:
-    """Carry a run out again in virtual time: by its study, or by its record if it was made in real time."""
+    """Repeat a run in virtual time: from its study, or from its record if it ran in real time."""
     from dataclasses import asdict
 
     from fedbo.execution.replay import replay as replay_run

@@ -11,10 +11,12 @@ from fedbo.commands.arguments import Format, Printed, print_json
 
 
 def list_names(
-    group: Annotated[str | None, typer.Argument(help="algorithms, objectives, timing, …; default: all.")] = None,
+    group: Annotated[
+        str | None, typer.Argument(help="Group to list: algorithms, objectives, timing, …. Default: all groups.")
+    ] = None,
     printed: Printed = Format.text,
 ) -> None:
-    """List what a study can name, with its settings, and of one group with what these may be."""
+    """List the names that a study can use and their settings; for one group, also the allowed values."""
     from dataclasses import asdict
 
     from fedbo.figures.reports.tables import console, items_table
@@ -35,7 +37,7 @@ def list_names(
 
 
 def list_data(printed: Printed = Format.text) -> None:
-    """List the data sets, and where each was found."""
+    """List the data sets and where each one was found."""
     from dataclasses import asdict
 
     from fedbo.figures.reports.tables import console, data_table
@@ -49,16 +51,16 @@ def list_data(printed: Printed = Format.text) -> None:
 
 
 def fetch_data(
-    name: Annotated[str, typer.Argument(help="A data set: see fedbo data list.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of a data set; see fedbo data list.", show_default=False)],
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="PLACE", help="A file, a folder or an address to take it from, not its publisher's."),
+        typer.Option("--from", metavar="PLACE", help="Read it from this file, folder or address instead of its publisher."),
     ] = None,
     printed: Printed = Format.text,
 ) -> None:
-    """Fetch a data set into the user's cache, check its sum, and print where it is.
+    """Fetch a data set into the user's cache, check its checksum and print its path.
 
-    PLACE is the file itself or the published archive, a folder that holds one of them, or its address.
+    PLACE is the file itself or the published archive, a folder that contains one of them, or its address.
     """
     from fedbo.objectives.datasets.data import fetch
 
@@ -73,7 +75,7 @@ def fetch_data(
 
 
 def schema() -> None:
-    """Print the JSON Schema of study files, with the plug-ins that are installed, for editors."""
+    """Print the JSON Schema of study files, including installed plug-ins, for editors."""
     from fedbo.study.schema import schema as generated
 
     print_json(generated())

@@ -39,9 +39,9 @@ CONTRACTS = {
 
 
 def new(
-    kind: Annotated[Kind, typer.Argument(help="What to begin.", show_default=False)],
-    name: Annotated[str, typer.Argument(help="Its name, such as my_search.", show_default=False)],
-    folder: Annotated[Path, typer.Option("--folder", help="Where the files are put.")] = Path("."),
+    kind: Annotated[Kind, typer.Argument(help="Kind of example to write.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the example, for instance my_search.", show_default=False)],
+    folder: Annotated[Path, typer.Option("--folder", help="Folder for the new files.")] = Path("."),
     printed: Printed = Format.text,
 ) -> None:
     """Write a small complete example with its test: a study, an objective, an algorithm, or a package of plug-ins."""
@@ -51,8 +51,8 @@ def new(
     files = _files(kind, name)
     for path in files:
         if (folder / path).exists():
-            raise typer.BadParameter(f"'{folder / path}' is there already; give another name, or another --folder")
-    with usable(folder, "no file can be made there"):
+            raise typer.BadParameter(f"'{folder / path}' already exists; use another name or another --folder")
+    with usable(folder, "cannot create a file there"):
         for path, text in _rendered(files).items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
@@ -66,8 +66,8 @@ def new(
 
 
 def examples(
-    name: Annotated[str | None, typer.Argument(help="Copy this one; default: list all.")] = None,
-    folder: Annotated[Path, typer.Option("--folder", help="Where the copy is put.")] = Path("."),
+    name: Annotated[str | None, typer.Argument(help="Name of the study to copy. Default: list all studies.")] = None,
+    folder: Annotated[Path, typer.Option("--folder", help="Folder for the copy.")] = Path("."),
     printed: Printed = Format.text,
 ) -> None:
     """List the studies that come with fedbo, or copy one of them."""
@@ -85,8 +85,8 @@ def examples(
         raise typer.BadParameter(unknown("example", name, known))
     copy = folder / known[name].name
     if copy.exists():
-        raise typer.BadParameter(f"'{copy}' is there already; give another --folder")
-    with usable(folder, "no file can be made there"):
+        raise typer.BadParameter(f"'{copy}' already exists; use another --folder")
+    with usable(folder, "cannot create a file there"):
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(known[name], copy)
     print_json({"files": [str(copy)]}) if printed is Format.json else print(f"{copy}\nnext: fedbo run {copy}")
@@ -102,9 +102,11 @@ def example_folder() -> Path:
 def _check_name(kind: Kind, name: str) -> None:
     if kind is Kind.study:
         if re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) is None:
-            raise typer.BadParameter(f"'{name}' is no name of a file; letters, digits, '_' and '-' would do")
+            raise typer.BadParameter(f"'{name}' is not a valid file name; use letters, digits, '_' and '-'")
     elif re.fullmatch(r"[a-z][a-z0-9_]*", name) is None or keyword.iskeyword(name):
-        raise typer.BadParameter(f"'{name}' is no name of a module; small letters, digits and '_' would do, such as my_search")
+        raise typer.BadParameter(
+            f"'{name}' is not a valid module name; use lower-case letters, digits and '_', for example my_search"
+        )
 
 
 def _files(kind: Kind, name: str) -> Files:

@@ -29,36 +29,36 @@ class Needed:
 
 
 def privacy(
-    epsilon: Annotated[float | None, typer.Option(help="How much may be lost; the noise for it is sought.")] = None,
-    noise: Annotated[float | None, typer.Option(help="The noise multiplier z; the epsilon of it is sought.")] = None,
-    delta: Annotated[float | None, typer.Option(help="The delta; default: 1 / agents^1.1.", show_default=False)] = None,
-    rounds: Annotated[
-        int | None, typer.Option(min=1, max=_MAX_ROUNDS, help="How many releases there will be.", show_default="60")
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget; compute the noise for it.")] = None,
+    noise: Annotated[float | None, typer.Option(help="Noise multiplier z; compute its epsilon.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Delta of the guarantee. Default: 1 / agents^1.1.", show_default=False)
     ] = None,
-    agents: Annotated[int | None, typer.Option(min=2, help="How many agents there are; only for the default delta.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, max=_MAX_ROUNDS, help="Number of releases.", show_default="60")] = None,
+    agents: Annotated[int | None, typer.Option(min=2, help="Number of agents; sets the default delta only.")] = None,
     q: Annotated[
-        float | None, typer.Option("--q", help="With which probability an agent is in a release.", show_default="1")
+        float | None, typer.Option("--q", help="Probability that a release includes an agent.", show_default="1")
     ] = None,
     study: Annotated[
-        Path | None, typer.Option(metavar="STUDY", help="A study file: the noise that each of its private algorithms needs.")
+        Path | None, typer.Option(metavar="STUDY", help="Study file; compute the noise for each of its private algorithms.")
     ] = None,
     sets: Sets = None,
     trust: Trust = False,
     printed: Printed = Format.text,
 ) -> None:
-    """Say how much noise an epsilon needs, or which epsilon a noise gives, by three accountants.
+    """Compute the noise multiplier for an epsilon, or the epsilon of a noise multiplier, by three accountants.
 
-    One agent's contribution is weighed against its absence, with all weights alike. "moments" is the accountant of the
-    paper (Dai et al. 2021), and "pld" the tightest. Each is an upper bound.
+    Neighbouring data sets differ by one agent, and all weights are equal. "moments" is the accountant of the
+    paper (Dai et al. 2021), and "pld" is the tightest. Each is an upper bound.
 
-    With --study the noise is that of one run of the study, with its exchange mode, its sampling and its weights.
+    With --study the computation uses the study's exchange mode, sampling and weights, for one run.
     """
     if study is not None:
         _refuse_beside_study({"--noise": noise, "--rounds": rounds, "--agents": agents, "--q": q})
         _of_study(study, epsilon, delta, sets or [], trust, printed)
         return
     if sets:
-        raise typer.BadParameter("--set changes a study; set --study too")
+        raise typer.BadParameter("--set requires --study; add --study")
     rounds, q = rounds or _ROUNDS, 1.0 if q is None else q
     _check(epsilon, noise, q)
     deltas = _deltas(delta, agents)
@@ -74,7 +74,7 @@ def privacy(
 def _refuse_beside_study(values: Mapping[str, float | None]) -> None:
     for name, value in values.items():
         if value is not None:
-            raise typer.BadParameter(f"{name} has no effect with --study, which has its own; leave it out")
+            raise typer.BadParameter(f"{name} cannot be combined with --study, which sets it; remove it")
 
 
 def _of_study(path: Path, epsilon: float | None, delta: float | None, sets: list[str], trust: bool, printed: Format) -> None:
@@ -85,13 +85,17 @@ def _of_study(path: Path, epsilon: float | None, delta: float | None, sets: list
     from fedbo.study.study import load_study
 
     if epsilon is None:
-        raise typer.BadParameter("--study needs --epsilon; fedbo validate has the epsilon of the noise in the study")
+        raise typer.BadParameter(
+            "--study requires --epsilon; add it, or run fedbo validate for the epsilon of the study's noise"
+        )
     _check(epsilon, None, 1.0)
     if delta is not None:
         _check_delta(delta)
     found = noise_needed(load_study(path, sets, trust), epsilon, delta)
     if not found:
-        raise typer.BadParameter(f"--study: no algorithm of '{path}' adds central noise, such as dp_fts_de does")
+        raise typer.BadParameter(
+            f"--study: no algorithm of '{path}' adds central noise; use one that does, for example dp_fts_de"
+        )
     if printed is Format.json:
         print_json({"epsilon": epsilon, "algorithms": plain(found)})
         return
@@ -101,19 +105,19 @@ def _of_study(path: Path, epsilon: float | None, delta: float | None, sets: list
 def _check(epsilon: float | None, noise: float | None, q: float) -> None:
     if (epsilon is None) == (noise is None):
         given = "neither" if epsilon is None else f"--epsilon {epsilon:g} and --noise {noise:g}"
-        raise typer.BadParameter(f"give --epsilon or --noise, one of them, not {given}")
+        raise typer.BadParameter(f"set exactly one of --epsilon and --noise, not {given}")
     if epsilon is not None and not 0 < epsilon < math.inf:
         raise typer.BadParameter(f"--epsilon must be greater than 0 and finite, not {epsilon:g}; try 2")
     if noise is not None and not 0 < noise < math.inf:
         raise typer.BadParameter(f"--noise must be greater than 0 and finite, not {noise:g}; try 1")
     if not 0 < q <= 1:
-        raise typer.BadParameter(f"--q must be in (0, 1], not {q:g}; 1 is without sampling")
+        raise typer.BadParameter(f"--q must be in (0, 1], not {q:g}; 1 means no sampling")
 
 
 def _deltas(delta: float | None, agents: int | None) -> tuple[float, ...]:
     """Give the delta asked for, and beside a weak one a strong one."""
     if delta is None and agents is None:
-        raise typer.BadParameter("give --delta, or --agents for the default of 1 / agents^1.1")
+        raise typer.BadParameter("set --delta, or set --agents for the default of 1 / agents^1.1")
     chosen = float(agents or 0) ** -1.1 if delta is None else delta
     _check_delta(chosen)
     return (chosen, _SMALL_DELTA) if chosen > _SMALL_DELTA else (chosen,)
@@ -167,9 +171,9 @@ def _table(rows: list[Needed], deltas: tuple[float, ...], rounds: int, q: float,
 
     headings = ("accountant", "noise multiplier", *(f"epsilon at delta {delta:.3g}" for delta in deltas))
     lines = [(row.accountant, _number(row.noise), *(_number(found) for found in row.epsilons)) for row in rows]
-    said = f"{rounds} releases, each with an agent in it with probability {q:g}"
+    said = f"{rounds} releases; each includes an agent with probability {q:g}"
     if any(row.noise is None for row in rows):
-        said += f"; –: no noise makes this accountant show epsilon {wanted:g} at delta {deltas[0]:.3g}"
+        said += f"; –: no noise reaches by this accountant epsilon {wanted:g} at delta {deltas[0]:.3g}"
     return Group(table_of("", headings, lines), Text(said, style="dim"))
 
 

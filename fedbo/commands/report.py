@@ -11,32 +11,37 @@ from fedbo.commands.arguments import TableFormat, TableFormats, Trust, print_jso
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.", show_default=False)],
-    out: Annotated[Path | None, typer.Option(help="The file; default: report.html in the run. Several runs need one.")] = None,
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One or more run directories.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File of the report. Default: report.html in the run directory. Required for several runs."),
+    ] = None,
     agents: Annotated[
-        bool, typer.Option("--agents", help="Also show values and errors of single agents where a study is private.")
+        bool, typer.Option("--agents", help="Show values and errors of single agents even if the study is private.")
     ] = False,
     trust: Trust = False,
 ) -> None:
-    """Write runs up as one HTML file, which needs no server, no network and no script.
+    """Write one HTML report about one or several runs; it needs no server, network or script.
 
-    Of a private study it shows no value of a single agent unless you ask for them; means over agents have no noise.
+    For a private study the report omits values of single agents unless you set --agents. Means over agents have no noise.
     """
     from fedbo.analysis.result import Result
     from fedbo.figures.page.page import REPORT, write_report
 
     if out is None and len(folders) > 1:
-        raise typer.BadParameter("several runs need a file for their report; add --out report.html")
+        raise typer.BadParameter("--out: is required for several runs; add --out report.html")
     results = [Result.open(folder, trust) for folder in folders]
     print(write_report(results, out or folders[0] / REPORT, agents))
 
 
 def compare(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Run directories.", show_default=False)],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN RUN...", help="One or more run directories.", show_default=False)
+    ],
     trust: Trust = False,
     printed: TableFormats = TableFormat.text,
 ) -> None:
-    """Print several runs of the same objective side by side, each algorithm against the same one in the first run."""
+    """Print several runs of the same objective side by side; compare each algorithm with the same one in the first run."""
     from fedbo.analysis.result import Result
     from fedbo.analysis.statistics.side_by_side import side_by_side
     from fedbo.figures.reports.statistics import runs_table

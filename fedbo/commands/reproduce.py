@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="Name of a manifest in the folder of papers, such as fts.", show_default=False)],
-    quick: Annotated[bool, typer.Option("--quick", help="Small studies that end within minutes.")] = False,
+    paper: Annotated[str, typer.Argument(help="Name of a paper's manifest, for example fts.", show_default=False)],
+    quick: Annotated[bool, typer.Option("--quick", help="Run small studies that finish within minutes.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Directory of the page and its studies; default: runs/reproduce-PAPER[-quick].")
+        Path | None, typer.Option(help="Directory of the page and its studies. Default: runs/reproduce-PAPER[-quick].")
     ] = None,
-    only: Annotated[str | None, typer.Option(metavar="ID,ID", help="These figures alone.")] = None,
-    papers: Annotated[Path | None, typer.Option(help="Folder of the manifests; default: those that come with fedbo.")] = None,
-    workers: Annotated[int | None, typer.Option(min=0, help="As --set hosting.workers=N for every study.")] = None,
+    only: Annotated[str | None, typer.Option(metavar="ID,ID", help="Reproduce only these figures.")] = None,
+    papers: Annotated[Path | None, typer.Option(help="Folder of the manifests. Default: those that come with fedbo.")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Number of Ray workers of every study.")] = None,
     printed: Printed = Format.text,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce a paper: run its studies, draw its figures, test its statements, and write one page about them.
+    """Reproduce a paper: run its studies, draw its figures, test its statements and write one page about them.
 
-    What has been run before into the same directory is not run again; after Ctrl-C, the same command resumes.
+    Runs that already finished in the same directory are reused. Repeat the command to continue after Ctrl-C.
     """
     from fedbo.figures.reports.tables import console
     from fedbo.lab.papers.manifest import find_paper
@@ -48,7 +48,7 @@ def reproduce(
         for made in figures_of(request, notify, lambda: progress_display(quiet)):  # noqa: B007
             write_page(made)
     except KeyboardInterrupt:
-        stop_interrupted(folder, "go on with the same command", Format.text)
+        stop_interrupted(folder, "run the same command again to continue", Format.text)
     assert made is not None
     if printed is Format.json:
         print_json({**facts(made), "page": str(folder / PAGE)})

@@ -37,14 +37,16 @@ if TYPE_CHECKING:
 def run(
     study: StudyFile,
     sets: Sets = None,
-    out: Annotated[Path | None, typer.Option(help="A new or empty directory; default: one under runs/.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="New or empty directory for the results. Default: a new one under runs/.")
+    ] = None,
     workers: Workers = None,
     address: Address = None,
     printed: Printed = Format.text,
     quiet: Quiet = False,
     callbacks: Callbacks = None,
 ) -> None:
-    """Run a study, then print its summary and where its results and its figure are."""
+    """Run a study and print its summary and the paths of its results, figure and report."""
     from fedbo.study.study import load_study
 
     extra, told = hosting_sets(workers, address), _made(callbacks)
@@ -54,7 +56,7 @@ def run(
     from fedbo.execution.runner import resume_study, run_study
 
     same = out is not None and unfinished(out) and read_manifest(out).get("study_sha256") == checked.digest()
-    if out is not None and same and _wants(f"'{out}' holds a run of this study that has not ended. Go on with it?"):
+    if out is not None and same and _wants(f"'{out}' contains an unfinished run of this study. Resume it?"):
         kept = [one for one in (*(sets or []), *extra) if one.startswith(("hosting", "recovery"))]
         _finish(lambda: resume_study(out, kept, progress_display(quiet), told), printed)
     else:
@@ -68,27 +70,26 @@ def resume(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Change the hosting or the snapshots, such as hosting.workers=4, or extend a run: budget.iterations=200.",
+            help="Change hosting or snapshots, for example hosting.workers=4, or extend a run: budget.iterations=200.",
         ),
     ] = None,
     algorithm: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help='Add an algorithm to a run that has ended: a name, or \'{name = "ts", label = "b"}\'.'
-        ),
+        typer.Option(metavar="NAME", help='Add an algorithm to a finished run: a name, or \'{name = "ts", label = "b"}\'.'),
     ] = None,
     workers: Workers = None,
     address: Address = None,
     changed_code: Annotated[
-        bool, typer.Option("--changed-code", help="Resume although the study's Python code changed; results mix both versions.")
+        bool,
+        typer.Option("--changed-code", help="Resume even if the study's Python code changed; results then mix both versions."),
     ] = False,
     printed: Printed = Format.text,
     quiet: Quiet = False,
     callbacks: Callbacks = None,
 ) -> None:
-    """Resume a run or a fork that was interrupted, killed or failed, or extend a run that has ended.
+    """Resume a run or a fork that was interrupted, killed or failed, or extend a finished run.
 
-    In virtual time its results are those of one never stopped, or of one that had the larger budget from the start.
+    In virtual time the results equal those of an uninterrupted run, or of a run with the larger budget from the start.
     """
     from fedbo.execution.runner import resume_study
     from fedbo.lab.fork.result import has_begun
@@ -110,7 +111,7 @@ def _resume_fork(folder: Path, changed: bool, shown: tuple[Format, bool]) -> Non
 
     if changed:
         raise typer.BadParameter(
-            f"'{folder}' holds a fork, which goes on as it began; give no --set, --algorithm or --callback"
+            f"'{folder}' contains an unfinished fork; options cannot be changed; remove --set, --algorithm and --callback"
         )
     finish_fork(lambda: resume_fork(folder, progress_display(shown[1])), shown[0])
 
@@ -121,7 +122,7 @@ def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
         result = carry_out()
     except KeyboardInterrupt as stop:
         folder = stop.args[0] if stop.args else None
-        stop_interrupted(folder, f"go on with: fedbo resume {quoted(folder)}", printed)
+        stop_interrupted(folder, f"continue with: fedbo resume {quoted(folder)}", printed)
     with ends_at_once(f"interrupted; the run is complete, and its results are in {quoted(result.directory)}"):
         from fedbo.figures.page.page import REPORT, write_report
 

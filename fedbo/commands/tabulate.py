@@ -20,8 +20,10 @@ from fedbo.commands.arguments import (
 if TYPE_CHECKING:
     pass
 
-_WHAT = "A federation's name, or a study file for its [objective]."
-_SETTING = "A setting of the federation, such as agents=6; of a study file a key, such as objective.agents=6."
+_WHAT = "Name of an objective, or a study file with an [objective]."
+_SETTING = (
+    "Set one setting of the objective, for example agents=6, or one key of the study file, for example objective.agents=6."
+)
 ObjectiveArgument = Annotated[str, typer.Argument(metavar="OBJECTIVE", help=_WHAT, show_default=False)]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SETTING)]
 
@@ -29,22 +31,32 @@ Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", he
 def tabulate(
     objective: ObjectiveArgument,
     sets: Sets = None,
-    points: Annotated[int, typer.Option(min=1, help="Points of the Sobol design, the same for all agents.")] = 4096,
-    refine: Annotated[int, typer.Option(min=0, help="Evaluations of every agent about the best points found.")] = 0,
-    agents: Annotated[str | None, typer.Option(metavar="0,1,5", help="Only these agents; default: all.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Of all draws; default: the study's, else 0.")] = None,
-    replicate: Annotated[int, typer.Option(min=0, help="Whose objectives, where every replicate has others.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="The table's folder, new or of the same table; default: NAME.table.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=0, help="Ray actors; 0: this process. Default: the study's, else 0.")
+    points: Annotated[int, typer.Option(min=1, help="Number of points of the Sobol design that all agents share.")] = 4096,
+    refine: Annotated[int, typer.Option(min=0, help="Number of further evaluations per agent near its best points.")] = 0,
+    agents: Annotated[
+        str | None, typer.Option(metavar="0,1,5", help="Evaluate only these agents. Default: all agents.")
     ] = None,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster, such as auto; default: the study's, else none.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of all random draws. Default: the study's seed, else 0.")
+    ] = None,
+    replicate: Annotated[
+        int, typer.Option(min=0, help="Replicate whose objectives are evaluated, if they differ between replicates.")
+    ] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the table: a new one, or one with the same table. Default: NAME.table.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Number of Ray workers; 0 uses this process. Default: the study's number, else 0.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Address of a Ray cluster, for example auto. Default: the study's address, else none.")
+    ] = None,
     printed: Printed = Format.text,
     quiet: Quiet = False,
 ) -> None:
-    """Evaluate every agent's objective at many points, for the objective "tabulated"; given again, it resumes or extends.
+    """Evaluate every agent's objective at many points, and write a table for the objective "tabulated".
 
-    Ctrl-C and kills keep what was evaluated. More --points and more --refine keep what there is.
+    Repeat the command to resume it, or to extend the table by larger --points or --refine. Finished evaluations are kept.
     """
     from fedbo.lab.tabulation.sources import source
     from fedbo.lab.tabulation.tabulation import TableRequest, tabulate
@@ -56,7 +68,7 @@ def tabulate(
     try:
         facts = tabulate(origin, folder, TableRequest(points, refine, _listed(agents)), hosting, progress_display(quiet))
     except KeyboardInterrupt as stop:
-        stop_interrupted(folder if stop.args else None, "go on with the same command", printed)
+        stop_interrupted(folder if stop.args else None, "run the same command again to continue", printed)
     if printed is Format.json:
         print_json({**facts, "directory": str(folder.resolve())})
     else:
@@ -75,4 +87,4 @@ def _listed(agents: str | None) -> tuple[int, ...] | None:
     try:
         return tuple(int(word) for word in agents.split(","))
     except ValueError:
-        raise typer.BadParameter(f"--agents {agents}: is no list of agents; write, for example, --agents 0,1,5") from None
+        raise typer.BadParameter(f"--agents {agents}: is not a list of agents; write, for example, --agents 0,1,5") from None

@@ -14,12 +14,12 @@ def twin(
     folder: RunFolderArgument,
     sets: Sets = None,
     algorithm: Fitted = None,
-    replicates: Annotated[int, typer.Option(min=2, max=1000, help="How often the twin lives.")] = 20,
+    replicates: Annotated[int, typer.Option(min=2, max=1000, help="Number of replicates of the twin.")] = 20,
     seed: Seed = 0,
     trust: Trust = False,
     printed: Printed = Format.text,
 ) -> None:
-    """Rebuild a run in virtual time from its fit alone, compare both, and with --set say what would be different."""
+    """Rebuild a run in virtual time from its fit, compare both, and predict the effect of --set."""
     from fedbo.analysis.result import Result
     from fedbo.lab.twins.twins import Twin, facts_of_prediction, ratios
     from fedbo.lab.twins.words import change_lines, prediction_lines
@@ -35,7 +35,7 @@ def twin(
         return
     print(f"twin of '{made.label}': {replicates} replicates, {unchanged.workers} workers")
     if made.others:
-        print(f"other algorithms of the run, for --algorithm: {', '.join(made.others)}")
+        print(f"other algorithms for --algorithm: {', '.join(made.others)}")
     if not unchanged.recorded.messages:
         print(f"'{made.label}' sent no message")
     for line in prediction_lines(unchanged):

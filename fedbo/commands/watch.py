@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 def watch(
     folder: RunFolderArgument,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, as it also does without a terminal.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two updates.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the state once and exit, as happens without a terminal.")] = False,
     printed: Printed = Format.text,
 ) -> None:
-    """Watch a run that is going on, in this process or another one, until it ends; Ctrl-C leaves it running."""
+    """Show the progress of a run in another process until it ends; Ctrl-C does not stop the run."""
     from fedbo.execution.run_watch import study_state
     from fedbo.figures.reports.tables import console, plain
 

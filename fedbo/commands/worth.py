@@ -32,23 +32,25 @@ _MOST_POINTS = 100_000
 def worth(
     study: Annotated[
         Path,
-        typer.Argument(metavar="STUDY", help="A study file (TOML), or a run directory of this command.", show_default=False),
+        typer.Argument(
+            metavar="STUDY", help="A study file (TOML), or a directory that this command wrote.", show_default=False
+        ),
     ],
     sets: Sets = None,
     out: Annotated[
-        Path | None, typer.Option(help="A directory: a new one, or that of the same question, which is gone on with.")
+        Path | None, typer.Option(help="Directory of the results: a new one, or an unfinished one to continue.")
     ] = None,
     points: Annotated[
-        int, typer.Option(min=16, max=_MOST_POINTS, help="At how many points each agent's objective is looked at.")
+        int, typer.Option(min=16, max=_MOST_POINTS, help="Number of points at which each agent's objective is sampled.")
     ] = 256,
     workers: Workers = None,
     trust: Trust = False,
     printed: Printed = Format.text,
     quiet: Quiet = False,
 ) -> None:
-    """Say whether federation pays in a study, and whether it can: local, federated, both controls, and everything in one place.
+    """Estimate whether federation can help in a study, and whether it did.
 
-    The study is run with the algorithms that the question needs beside its own. Give it ten replicates or more.
+    The command adds local, federated, control and pooled algorithms to the study. Use at least ten replicates.
     """
     from fedbo.analysis.estimates.gain import estimate_gain
     from fedbo.analysis.result import Result
@@ -63,7 +65,7 @@ def worth(
 
         asked, left = worth_study(load_study(study, [*(sets or []), *hosting_sets(workers, None)], trust=True))
         for line in left:
-            typer.echo(f"left out, since it does not fit the study: {line}", err=True)
+            typer.echo(f"skipped, because it does not fit the study: {line}", err=True)
         result = _carried_out(asked, out, printed, quiet)
     found = verdict(result, estimate_gain(result.trusted_cells()[0].study, points))
     if printed is Format.json:
@@ -87,4 +89,4 @@ def _carried_out(study: Study, out: Path | None, printed: Format, quiet: bool) -
         return run_study(study, out, progress_display(quiet))
     except KeyboardInterrupt as stop:
         folder = stop.args[0] if stop.args else None
-        stop_interrupted(folder, f"go on with: fedbo worth STUDY --out {quoted(folder)}", printed)
+        stop_interrupted(folder, f"continue with: fedbo worth STUDY --out {quoted(folder)}", printed)

@@ -313,9 +313,9 @@ def _words(failure: Exception, directory: Path) -> str:
     plain = ClusterError | Damaged | CodeError
     words = str(failure) if isinstance(failure, plain) else f"{type(failure).__name__}: {failure}"
     if type(failure).__module__.startswith("ray."):  # which explains itself in many lines
-        words = f"{words.splitlines()[0]}; the logs of Ray say why; go on with: fedbo resume {directory}"
+        words = f"{words.splitlines()[0]}; the logs of Ray say why; continue with: fedbo resume {directory}"
     if out_of_space(failure):
-        return f"{words}; the disk is full: make room, then go on with: fedbo resume {quoted(directory)}"
+        return f"{words}; the disk is full: make room, then continue with: fedbo resume {quoted(directory)}"
     return words
 
 
@@ -325,5 +325,5 @@ def _kept_traceback(failure: Exception, directory: Path) -> str:
         return ""
     with suppress(OSError):
         atomic.write_text(directory / TRACEBACK, failure.traceback)
-    remedy = f"mend it, then go on with: fedbo resume {quoted(directory)}, or run the study anew"
+    remedy = f"mend it, then continue with: fedbo resume {quoted(directory)}, or run the study anew"
     return f"; its traceback is in {quoted(directory / TRACEBACK)}; {remedy}"

@@ -85,7 +85,7 @@ def draw_result(
     view = View.of(kind, cell, choices)
     if ax is not None:
         if path is not None:
-            raise ResultError("path and ax exclude each other; set one of them")
+            raise ResultError("path and ax cannot be combined; set one of them")
         return draw_on(result, ax, view)
     if path is None and result.address is not None:
         raise ResultError(f"'{result.address}': no figure is written there; give it a path of this machine (--out)")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 FIRST = "stopping once the present evaluation has ended; press Ctrl-C again to stop at once\n"
-SECOND = "stopped while an evaluation was running; what was written before is kept; go on with: fedbo resume RUN\n"
+SECOND = "stopped while an evaluation was running; what was written before is kept; continue with: fedbo resume RUN\n"
 _SOON = 0.5  # seconds after which the first Ctrl-C is answered where the run has not ended by then
 _PATIENCE = 0.8  # seconds in which Python may act on the second Ctrl-C
 _ASKING = (signal.SIGINT, signal.SIGTERM)

@@ -143,6 +143,6 @@ def test_what_has_no_noise_or_seeded_noise_is_refused(tmp_path: Path) -> None:
 def test_the_command_writes_one_new_file(private_run: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["export", str(private_run.directory), "--public", str(tmp_path / "public.json")]
     assert main(command) == OK
-    assert "nothing of single agents" in capsys.readouterr().out
+    assert "contains no data of single agents" in capsys.readouterr().out
     assert main(command) != OK
     assert "exists; name a new file" in capsys.readouterr().err

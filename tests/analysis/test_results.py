@@ -129,7 +129,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         Result.open(tmp_path)
     killed = tmp_path / "killed"
     (killed / "parts").mkdir(parents=True)
-    with pytest.raises(ResultError, match=r"has not ended, it has no manifest\.json yet; .* go on with: fedbo resume "):
+    with pytest.raises(ResultError, match=r"has not ended, it has no manifest\.json yet; .* continue with: fedbo resume "):
         Result.open(killed)
     broken = write_run(tmp_path / "broken", document(iterations=1))
     (broken / "manifest.json").write_text("{", encoding="utf-8")

@@ -116,7 +116,7 @@ def test_failing_evaluations_are_counted_and_named_and_a_study_of_nothing_else_h
     objective = "{name = 'python_function', function = 'operator:index', low = [0.0], high = [1.0], agents = 1}"
     chosen = ["--set", f"objective={objective}", "--set", "algorithm=[{name = 'random'}]"]
     assert main(["run", study, "--quiet", "--out", str(tmp_path / "run"), *chosen]) == FAILED
-    words = r"10 of 10 evaluations failed; the first one: agent 0 at x1=[\d.]+: TypeError: [^\n]*"
+    words = r"10 of 10 evaluations failed; first error: agent 0 at x1=[\d.]+: TypeError: [^\n]*"
     assert re.fullmatch(f"{words}\n", capsys.readouterr().err)
     assert main(["show", str(tmp_path / "run")]) == OK
     assert re.fullmatch(f"{words}\n", capsys.readouterr().err), "who looks later sees it too"
@@ -138,7 +138,7 @@ def test_ctrl_c_keeps_what_was_done_and_says_where(study: str, tmp_path: Path) -
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    line = f"interrupted; what was done is in {folder}; go on with: fedbo resume {folder}\n"
+    line = f"interrupted; partial results are in {folder}; continue with: fedbo resume {folder}\n"
     assert err.removeprefix(FIRST) == line  # which comes first where the run needs longer to end
     assert process.returncode == INTERRUPTED
     assert json.loads(out) == {"status": "interrupted", "directory": str(folder)}

@@ -69,9 +69,9 @@ sys.exit(pytest.main(sys.argv[1:]) or main(["validate", {str(tmp_path / "my_plug
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("new", "algorithm", "My-Thing"), "'My-Thing' is no name of a module; small letters, digits and '_' would do"),
-        (("new", "objective", "class"), "'class' is no name of a module"),
-        (("new", "study", "a/b"), "'a/b' is no name of a file"),
+        (("new", "algorithm", "My-Thing"), "'My-Thing' is not a valid module name; use lower-case letters, digits and '_'"),
+        (("new", "objective", "class"), "'class' is not a valid module name"),
+        (("new", "study", "a/b"), "'a/b' is not a valid file name"),
         (("new", "house", "x"), "'house' is not one of 'study', 'objective', 'algorithm', 'plugin'"),
         (("examples", "digit"), "no example 'digit'; did you mean 'digits'?"),
     ],
@@ -82,10 +82,10 @@ def test_wrong_names_are_refused(arguments: tuple[str, ...], said: str, capsys: 
 
 def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.toml").write_text("kept")
-    assert "mine.toml' is there already" in _said(capsys, "new", "algorithm", "mine", "--folder", str(tmp_path), code=2)
+    assert "mine.toml' already exists" in _said(capsys, "new", "algorithm", "mine", "--folder", str(tmp_path), code=2)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
     (tmp_path / "digits.toml").write_text("kept")
-    assert "digits.toml' is there already" in _said(capsys, "examples", "digits", "--folder", str(tmp_path), code=2)
+    assert "digits.toml' already exists" in _said(capsys, "examples", "digits", "--folder", str(tmp_path), code=2)
 
 
 def test_examples_are_listed_and_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +115,7 @@ def test_the_doctor_fails_where_a_package_is_missing(
     found = {row["what"]: row for row in json.loads(capsys.readouterr().out)["findings"]}
     assert found["packages"]["state"] == "broken"
     assert found["packages"]["remedy"] == "pip install 'nowhere-at-all>=2' 'numpy>=1000'"
-    assert found["extra x"]["remedy"] == "only if wanted: pip install 'nowhere-else>=1'"
+    assert found["extra x"]["remedy"] == "optional: pip install 'nowhere-else>=1'"
 
 
 def test_the_package_is_a_command() -> None:

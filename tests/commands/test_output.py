@@ -61,5 +61,5 @@ def test_a_benchmark_of_one_method_is_refused_before_anything_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["bench", "suite", "--quick", "--algorithms", "ts"]) == 2
-    assert "nothing to compare with one method; name two or more" in capsys.readouterr().err
+    assert "names one algorithm; name two or more to compare" in capsys.readouterr().err
     assert not any(tmp_path.iterdir())

@@ -60,7 +60,7 @@ def test_an_accountant_that_cannot_show_an_epsilon_says_so_and_the_others_still_
     arguments = ("--epsilon", "0.1", "--delta", "1e-3", "--q", "0.2")
     shown = printed(capsys, *arguments)
     assert re.search(r"moments +– +– +–", shown) and re.search(r"pld +\d", shown)
-    assert "–: no noise makes this accountant show epsilon 0.1 at delta 0.001" in shown
+    assert "–: no noise reaches by this accountant epsilon 0.1 at delta 0.001" in shown
     assert json.loads(printed(capsys, *arguments, "--format", "json"))["accountants"][0]["noise"] is None
 
 
@@ -118,23 +118,26 @@ def test_absurd_noises_have_answers(capsys: pytest.CaptureFixture[str], noise: s
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "give --epsilon or --noise, one of them, not neither"),
-        (("--epsilon", "2", "--noise", "1", "--agents", "9"), "one of them, not --epsilon 2 and --noise 1"),
-        (("--noise", "1"), "give --delta, or --agents for the default of 1 / agents^1.1"),
+        ((), "set exactly one of --epsilon and --noise, not neither"),
+        (
+            ("--epsilon", "2", "--noise", "1", "--agents", "9"),
+            "set exactly one of --epsilon and --noise, not --epsilon 2 and --noise 1",
+        ),
+        (("--noise", "1"), "set --delta, or set --agents for the default of 1 / agents^1.1"),
         (("--noise", "0", "--agents", "9"), "--noise must be greater than 0 and finite, not 0; try 1"),
         (("--noise", "nan", "--agents", "9"), "--noise must be greater than 0 and finite, not nan; try 1"),
         (("--epsilon", "inf", "--agents", "9"), "--epsilon must be greater than 0 and finite, not inf; try 2"),
-        (("--noise", "1", "--agents", "9", "--q", "2"), "--q must be in (0, 1], not 2; 1 is without sampling"),
+        (("--noise", "1", "--agents", "9", "--q", "2"), "--q must be in (0, 1], not 2; 1 means no sampling"),
         (("--noise", "1", "--agents", "9", "--q", "0"), "--q must be in (0, 1], not 0"),
         (("--noise", "1", "--delta", "1"), "--delta must be between 1e-09 and 0.5, not 1; try 1e-5"),
         (("--noise", "1", "--delta", "0"), "--delta must be between 1e-09 and 0.5, not 0; try 1e-5"),
         (("--noise", "1", "--agents", "1"), "'--agents'"),
         (("--noise", "1", "--agents", "9", "--rounds", "0"), "'--rounds'"),
         (("--noise", "much", "--agents", "9"), "'--noise'"),
-        (("--study", "study.toml"), "--study needs --epsilon"),
-        (("--study", "study.toml", "--epsilon", "2", "--rounds", "5"), "--rounds has no effect with --study"),
-        (("--study", "study.toml", "--epsilon", "2", "--noise", "1"), "--noise has no effect with --study"),
-        (("--epsilon", "2", "--agents", "9", "--set", "budget.iterations=3"), "--set changes a study; set --study too"),
+        (("--study", "study.toml"), "--study requires --epsilon"),
+        (("--study", "study.toml", "--epsilon", "2", "--rounds", "5"), "--rounds cannot be combined with --study"),
+        (("--study", "study.toml", "--epsilon", "2", "--noise", "1"), "--noise cannot be combined with --study"),
+        (("--epsilon", "2", "--agents", "9", "--set", "budget.iterations=3"), "--set requires --study; add --study"),
     ],
 )
 def test_wrong_arguments_end_with_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str) -> None:

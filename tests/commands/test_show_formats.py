@@ -58,9 +58,9 @@ def test_latex_and_markdown_have_what_is_printed(capsys: pytest.CaptureFixture[s
 
 def test_a_view_that_is_asked_for_twice_is_refused(capsys: pytest.CaptureFixture[str], run: str) -> None:
     assert main(["show", run, "--best", "--trials"]) == WRONG_INPUT
-    assert "--best and --trials exclude each other; set one of them" in capsys.readouterr().err
+    assert "--best and --trials cannot be combined; set one of them" in capsys.readouterr().err
     assert main(["show", run, "--agents"]) == WRONG_INPUT
-    assert "--agents: has an effect with --trouble only" in capsys.readouterr().err
+    assert "--agents: requires --trouble" in capsys.readouterr().err
 
 
 def test_json_has_the_configurations_and_the_trials(capsys: pytest.CaptureFixture[str], run: str) -> None:

@@ -104,7 +104,7 @@ def test_a_signal_ends_a_run_that_keeps_what_was_done_and_goes_on_from_there(
     wait_for_snapshots(directory, 3)
     process.send_signal(number)
     said, complaint = process.communicate(timeout=240)
-    line = f"interrupted; what was done is in {directory}; go on with: fedbo resume {directory}\n"
+    line = f"interrupted; partial results are in {directory}; continue with: fedbo resume {directory}\n"
     assert (process.returncode, said, complaint) == (INTERRUPTED, "", line)
     whole = fedbo.Result.open(study.parent / "run")
     assert 0 < len(fedbo.Result.open(directory).observations) < len(whole.observations)
@@ -127,7 +127,7 @@ def test_a_signal_to_all_processes_of_a_run_ends_it_as_one_to_its_driver_does(
     os.killpg(process.pid, number)
     said, complaint = process.communicate(timeout=240)
     assert (process.returncode, said) == (INTERRUPTED, ""), complaint
-    assert f"go on with: fedbo resume {directory}\n" in complaint
+    assert f"continue with: fedbo resume {directory}\n" in complaint
     assert gone(mark), f"{len(marked(mark))} processes were left"
     assert forks("resume", directory) == End(0, "")
     assert tables(directory) == expected
@@ -150,7 +150,7 @@ def test_a_disk_that_is_full_is_told_in_one_line_and_costs_nothing_once_there_is
     study, expected = short
     directory = tmp_path / "run"
     end = forks("run", study, directory, room=room)
-    remedy = f"; the disk is full: make room, then go on with: fedbo resume {directory}"
+    remedy = f"; the disk is full: make room, then continue with: fedbo resume {directory}"
     assert end.code == 1 and end.said.count("\n") == 1 and end.said.strip().endswith(remedy), end.said
     assert begin_or_go_on(forks, study, directory) == End(0, "")
     assert tables(directory) == expected
@@ -170,7 +170,7 @@ def test_a_real_disk_that_is_full_is_told_by_the_command(
         process = command("run", study, "--out", disk / "run", "--quiet")
         said, complaint = process.communicate(timeout=240)
         assert (process.returncode, said, complaint.count("\n")) == (1, "", 1), complaint
-        assert "No space left on device" in complaint and f"go on with: fedbo resume {disk / 'run'}" in complaint
+        assert "No space left on device" in complaint and f"continue with: fedbo resume {disk / 'run'}" in complaint
         subprocess.run(["mount", "-o", "remount,size=16m", disk], check=True)
         assert forks("resume", disk / "run") == End(0, "")
         assert tables(disk / "run") == expected

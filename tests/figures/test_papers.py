@@ -109,7 +109,7 @@ def test_axes_of_others_get_one_panel_in_their_own_style(swept: Result) -> None:
         draw_on(swept, axes, View("curves", panels=["time", "bytes"]))
     with pytest.raises(PlotError, match="must be one Axes of matplotlib"):
         swept.plot(kind="curves", ax=[axes])  # type: ignore[call-overload]
-    with pytest.raises(ResultError, match="path and ax exclude each other; set one of them"):
+    with pytest.raises(ResultError, match="path and ax cannot be combined; set one of them"):
         swept.plot("x.png", ax=axes)  # type: ignore[call-overload]
 
 

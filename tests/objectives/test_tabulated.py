@@ -162,7 +162,9 @@ def test_a_table_that_is_missing_wrong_or_damaged_is_refused_by_name(branin: Pat
     with pytest.raises(TableError, match=r"copy.table': has lost its points.parquet"):
         twin(copy, 0, "gp")
     (copy / "table.json").write_text(json.dumps({**facts, "status": "running"}), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"copy.table': is not complete \(running\); go on with: fedbo tabulate branin --out"):
+    with pytest.raises(
+        ValueError, match=r"copy.table': is not complete \(running\); continue with: fedbo tabulate branin --out"
+    ):
         Tabulated(str(copy))
     (copy / "table.json").write_text("[]", encoding="utf-8")
     with pytest.raises(ValueError, match=r"table.json': is no description of a table"):

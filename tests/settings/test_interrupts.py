@@ -78,6 +78,6 @@ def test_the_first_interrupt_is_answered_at_once_and_the_second_ends(function: s
             process.send_signal(signal.SIGINT)
             said = read_until(process, "resume", 5.0)
             assert process.wait(5.0) == 130
-            assert (SECOND if function == "is_compiled" else "interrupted; what was done is in") in said
+            assert (SECOND if function == "is_compiled" else "interrupted; partial results are in") in said
         finally:
             process.kill()

@@ -73,7 +73,7 @@ def failing(share: float) -> dict[str, Any]:
 
 
 def test_a_run_in_which_all_fails_raises_and_one_in_which_some_fail_warns(tmp_path: Path) -> None:
-    words = r"^\d+ of \d+ evaluations failed; the first one: agent \d at x1=[\d.]+: ValueError: too small$"
+    words = r"^\d+ of \d+ evaluations failed; first error: agent \d at x1=[\d.]+: ValueError: too small$"
     with pytest.warns(fedbo.EvaluationWarning, match=words) as told:
         result = fedbo.run(failing(0.5), out=tmp_path / "some")
     assert told[0].filename == __file__

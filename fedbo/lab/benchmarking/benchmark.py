@@ -75,7 +75,7 @@ def run_benchmark(
         try:
             made.results.append(run_again(study, directory, request.hosting, progress()))
         except RunError as error:
-            made.failed.append(f"{name}: its study failed: {error}; what was done is in {error.directory}")
+            made.failed.append(f"{name}: its study failed: {error}; partial results are in {error.directory}")
             notify(f"  {made.failed[-1]}")
     return made
 

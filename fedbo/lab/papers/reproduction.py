@@ -196,7 +196,7 @@ def _outcome(
             data = replace(data, result=run_again(plan.study, request.out / "studies" / name, request.hosting, progress()))
     except RunError as error:
         reason = f"its study failed: {without_folders(str(error))}"
-        notify(f"  left out: {reason}; what was done is in {error.directory}")
+        notify(f"  left out: {reason}; partial results are in {error.directory}")
         return FigureOutcome(plan.figure, reason, folder=f"studies/{name}", failed=True)
     if plan.figure.kind == "decision_time" or plan.figure.timed:
         file = request.out / "times" / f"{name}.json"

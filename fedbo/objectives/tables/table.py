@@ -77,7 +77,7 @@ def complete_facts(folder: Path) -> dict[str, Any]:
     """Give what `table.json` says of a table that is complete; else TableError."""
     facts = read_facts(folder)
     if facts["status"] != "complete":
-        remedy = f"go on with: fedbo tabulate {facts['federation']} --out {folder}, and what else was given"
+        remedy = f"continue with: fedbo tabulate {facts['federation']} --out {folder}, and what else was given"
         raise TableError(f"'{folder}': is not complete ({facts['status']}); {remedy}")
     return facts
 

@@ -221,7 +221,7 @@ def test_an_interruption_keeps_what_was_observed_and_the_run_goes_on(tmp_path: P
     wait_for(directory, 10)
     driver.send_signal(signal.SIGINT)
     said, _ = driver.communicate(timeout=240)
-    assert driver.returncode == 130 and b"go on with: fedbo resume" in said, said
+    assert driver.returncode == 130 and b"continue with: fedbo resume" in said, said
     kept = fedbo.Result.open(directory).observations
     assert 6 <= len(kept) < AGENTS * (ITERATIONS + 2)
     said, _ = start(directory).communicate(timeout=120)

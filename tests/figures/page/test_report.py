@@ -180,7 +180,7 @@ def test_wrong_inputs_are_one_line_each(capsys: pytest.CaptureFixture[str], trou
         "name a file that ends with .html": [run, "--out", str(tmp_path / "r.pdf")],
         "there is no folder": [run, "--out", str(tmp_path / "none" / "r.html")],
         "is named twice": [run, f"{run}/../{troubled.directory.name}", "--out", str(tmp_path / "r.html")],
-        "several runs need a file": [run, run],
+        "is required for several runs": [run, run],
     }
     for words, arguments in [
         *wrong.items(),

@@ -113,7 +113,7 @@ def test_a_fork_that_is_interrupted_or_killed_goes_on(run: Path, tmp_path: Path,
     (out / "branch-0003").mkdir()
     kept = (out / "branch-0001" / "manifest.json").read_bytes()
     assert main(["resume", str(out), "--set", "budget.iterations=9"]) == 2
-    assert "which goes on as it began; give no --set" in capsys.readouterr().err
+    assert "contains an unfinished fork; options cannot be changed" in capsys.readouterr().err
     assert main(["resume", str(out), "--quiet"]) == 0
     assert "changed: nothing" in capsys.readouterr().out
     assert [tables(branch.directory) for branch in fedbo.Fork.open(out).branches] == [tables(run)] * 3
@@ -189,7 +189,7 @@ def test_a_fork_tells_what_changes_in_time_and_cost(run: Path, tmp_path: Path, c
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--at", "3"), "--set: is missing, and without a change the branch is the run; add --set KEY=VALUE"),
+        (("--at", "3"), "--set: is missing, so the branch would equal the run; add --set KEY=VALUE"),
         (
             ("--at", "3", "--set", "timing.evaluation.model=exponential"),
             "alpha = 1.5: belongs to another model than 'exponential'; replace the whole table: "

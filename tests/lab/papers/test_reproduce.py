@@ -265,7 +265,7 @@ def test_what_was_interrupted_is_gone_on_with(
 
     monkeypatch.setattr("fedbo.execution.progress.progress_for", lambda console: Impatient())
     run(folder, code=INTERRUPTED)
-    assert f"interrupted; what was done is in {out}; go on with the same command" in capsys.readouterr().err
+    assert f"interrupted; partial results are in {out}; run the same command again to continue" in capsys.readouterr().err
     facts = json.loads((out / "summary.json").read_text())
     assert [one["id"] for one in facts["figures"]] == ["bowls"] and facts["pending"] == ["lines"]
     before = started(out)

@@ -126,9 +126,11 @@ def test_ctrl_c_keeps_every_evaluation_and_the_same_command_goes_on(
     monkeypatch.setenv(countable.ORDER, "SIGINT 50")
     sets = [word for text in HILL for word in ("--set", text)]
     command = ["python_function", *sets, "--points", "24", "--refine", "20", "--out", "cut"]
-    assert complaint(capsys, *command, code=INTERRUPTED).startswith("interrupted; what was done is in cut; go on with the same")
+    assert complaint(capsys, *command, code=INTERRUPTED).startswith("interrupted; partial results are in cut; run the same")
     assert len(pq.read_table("cut/points.parquet")) == 50
-    with pytest.raises(ValueError, match=r"cut': is not complete \(interrupted\); go on with: fedbo tabulate python_function"):
+    with pytest.raises(
+        ValueError, match=r"cut': is not complete \(interrupted\); continue with: fedbo tabulate python_function"
+    ):
         fedbo.load_study(on("cut"))
     assert main(["tabulate", *command, "--quiet"]) == OK
     assert bits(Path("cut")) == whole and counted.stat().st_size == TOTAL
@@ -194,7 +196,7 @@ def test_failing_evaluations_are_rows_with_their_reason_and_are_counted(capsys: 
     sets = ["--set", "function=countable:holed", "--set", "low=[0.0, 0.0]", "--set", "high=[1.0, 1.0]"]
     assert main(["tabulate", "python_function", *sets, "--points", "16", "--out", "t", "--quiet"]) == OK
     out, err = capsys.readouterr()
-    assert err == "8 of 16 evaluations failed; the first one: RuntimeError: a hole\n" and "best value" in out
+    assert err == "8 of 16 evaluations failed; first error: RuntimeError: a hole\n" and "best value" in out
     table = pq.read_table("t/points.parquet")
     errors = table["error"].to_pylist()
     assert errors.count("RuntimeError: a hole") == 4 == errors.count("the objective gave inf, not a finite number")
@@ -284,7 +286,7 @@ def test_a_table_is_made_by_one_process_at_a_time(capsys: pytest.CaptureFixture[
     [
         (["brannin"], "no objective 'brannin'; did you mean 'branin'?"),
         (["branin", "--set", "agnts=3"], "--set: [objective] agnts = 3: no such key; did you mean 'agents'?"),
-        (["branin", "--agents", "0,x"], "--agents 0,x: is no list of agents; write, for example, --agents 0,1,5"),
+        (["branin", "--agents", "0,x"], "--agents 0,x: is not a list of agents; write, for example, --agents 0,1,5"),
         (["branin", "--agents", "10"], "--agents: there is no agent 10; this objective has agents 0 to 9"),
         (["branin", "--points", "0"], "--points"),
         (["tabulated"], "[objective] table: is missing"),

@@ -27,11 +27,10 @@ from tests.random_studies.chaos.real_time import draw_real_time_study
 from tests.random_studies.promises import start_ray
 
 # Calls that studies rest on. Where all calls fail, Ray does not always start, and some of its processes end themselves.
+TASK = "CoreWorkerService.grpc_client.PushTask"
 CALLS = (
-    *(
-        f"CoreWorkerService.grpc_client.{call}"
-        for call in ("GetObjectStatus", "KillActor", "PushTask", "WaitForActorRefDeleted")
-    ),
+    TASK,
+    *(f"CoreWorkerService.grpc_client.{call}" for call in ("GetObjectStatus", "KillActor", "WaitForActorRefDeleted")),
     *(f"NodeManagerService.grpc_client.{call}" for call in ("KillLocalActor", "PinObjectIDs", "RequestWorkerLease")),
     *(f"NodeManagerService.grpc_client.{call}" for call in ("CancelWorkerLease", "ReturnWorkerLease")),
     *(f"ray::rpc::ActorInfoGcsService.grpc_client.{call}" for call in ("CreateActor", "GetActorInfo", "KillActorViaGcs")),
@@ -42,6 +41,8 @@ CALLS = (
 )
 # Per cent of these calls that fail, in each process for ever.
 FAILURES = {"num_failures": -1, "req_failure_prob": 3, "resp_failure_prob": 3, "in_flight_failure_prob": 2}
+# A host whose task fails is lost, and all hosts start anew, which takes seconds: with more losses no study ends in minutes.
+TASK_FAILURES = {**FAILURES, "req_failure_prob": 1, "resp_failure_prob": 1, "in_flight_failure_prob": 1}
 # Microseconds, drawn evenly, by which what these calls ask for is delayed.
 DELAYS = {
     "CoreWorkerService.grpc_server.PushTask": (0, 20_000),
@@ -50,6 +51,7 @@ DELAYS = {
     "ActorInfoGcsService.grpc_server.CreateActor": (0, 50_000),
 }
 RETRIES = 50  # milliseconds after which Ray repeats a call that failed, in place of a second
+EVENTS = 20  # of the core between two snapshots
 RESUMES = 5  # of a study that ended with an error
 REAL_TIME = 10  # one study of so many is in real time, in which each process that is lost takes seconds to start again
 
@@ -107,7 +109,7 @@ def chaotic_environment() -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "RAY_BACKEND_LOG_LEVEL": "error",
         "RAY_worker_niceness": "0",  # else hosts hardly run beside other work
-        "RAY_testing_rpc_failure": json.dumps(dict.fromkeys(CALLS, FAILURES)),
+        "RAY_testing_rpc_failure": json.dumps({**dict.fromkeys(CALLS, FAILURES), TASK: TASK_FAILURES}),
         "RAY_testing_asio_delay_us": delays,
         "RAY_agent_register_timeout_ms": "300000",  # in which Ray's own agents must start, also on a busy machine
         "RAY_grpc_client_check_connection_status_interval_milliseconds": str(RETRIES),
@@ -142,12 +144,17 @@ def _broken_in_virtual_time(seed: int, way: Way, folder: Path, hostings: Hosting
     study = draw_study(seed, folder / "files")[1]
     alone = _coordinate(hosted(study, "inline"), folder / "alone", hostings)[0]
     with _channels(way.channels):
-        there = hosted(study, way.kind, way.workers)
+        there = _saved_often(hosted(study, way.kind, way.workers))
         error, resumes = _run(there, folder / "run") if way.runs else _coordinate(there, folder / "run", hostings)
     if alone or error:  # tables of a study that ends by its own error depend on how far each agent was
         same = bool(alone) and (bool(error) if not way.runs else error.startswith(LEGAL_NAMES))
         return [] if same else [f"{way}: ended with {error!r}, in one process with {alone!r}"], resumes
     return differences(tables(folder / "alone"), tables(folder / "run"), str(way)), resumes
+
+
+def _saved_often(study: Study) -> Study:
+    """Return the study with snapshots so close that a run proceeds although every few seconds a host is lost."""
+    return study.model_copy(update={"recovery": study.recovery.model_copy(update={"events": EVENTS})})
 
 
 def _run(study: Study, directory: Path) -> tuple[str, int]:

@@ -87,6 +87,7 @@ class Consensus(Coupled):
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     weights: Row = ()
+    """Weights w_i of the agents' objectives. Default: all 1."""
 
     def upload(self, problem: Problem) -> Declaration:
         """The iterate x_i `(d,)` in native units, and its dual `(d,)`; SettingError when settings do not suit the problem."""
@@ -166,9 +167,13 @@ class Allocation(Coupled):
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     total: Row = ()
+    """Amounts b to be shared. Default: zeros."""
     sense: Annotated[str, OneOf(SENSES)] = "equal"
+    """Whether b is used up, or something may be left."""
     matrices: tuple[Rows, ...] = ()
+    """Matrices C_i with m rows: one for all agents, or one each."""
     changes: Rows = ()
+    """Rows of a round and the amounts b from that round on."""
 
     def __post_init__(self) -> None:
         Coupled.__post_init__(self)

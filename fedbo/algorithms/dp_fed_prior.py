@@ -53,8 +53,11 @@ class DPFedPrior(PriorAgent):
 
     every: Annotated[int, Ge(0), "0 is once, before the start"] = 0
     noise_multiplier: Annotated[float, Ge(0), Lt(inf)] = 1.5
+    """Noise multiplier z of a release."""
     share: Annotated[float, Gt(0), Le(1)] = 1.0
+    """Sampling rate q of the agents."""
     sampling: Annotated[str, OneOf(("fixed", "poisson"))] = "poisson"
+    """Independent coins, or a fixed number of agents."""
 
     @property
     def reveals(self) -> Reveals:

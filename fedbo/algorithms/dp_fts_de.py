@@ -63,19 +63,33 @@ class DPFTSDE(Federated):
 
     p: Schedule = "1-1/t from 0"
     regions: Annotated[int, Ge(1)] = 4
+    """Regions P of distributed exploration."""
     own_regions: bool = True
+    """Whether initial points lie in the agent's own region."""
     temperature: Schedule = "paper"
+    """Temperature T of release t: a number, "paper", or a function."""
     contrast: Annotated[float, Ge(0), Lt(inf)] = 15.0
+    """Contrast a of the weights; 0: all alike."""
     message: Annotated[str, OneOf(("draw", "mean"))] = "mean"
+    """Message: a draw, as in the paper, or the posterior mean."""
     memory: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Decay m of the weights of earlier releases; 0: the newest alone."""
     clip: Annotated[float, Gt(0)] = 2.5
+    """Clipping norm S; a message is shortened to S / sqrt(P)."""
     noise_multiplier: Annotated[float, Ge(0), Lt(inf)] = 1.0
+    """Noise multiplier z of a release."""
     share: Annotated[float, Gt(0), Le(1)] = 0.35
+    """Sampling rate q of the agents."""
     sampling: Annotated[str, OneOf(("fixed", "poisson"))] = "poisson"
+    """Independent coins, or a fixed number of agents."""
     per_block: bool = False
+    """Whether noise follows each block's largest weight, as in the authors' code."""
     quantile: Annotated[float, Gt(0), Lt(1)] | None = None
+    """Quantile of the norms that an adaptive clipping norm follows."""
     rate: Annotated[float, Gt(0), Lt(inf)] = 0.2
+    """Rate at which the clipping norm follows."""
     count_noise: Annotated[float, Ge(0), Lt(inf)] = 1.0
+    """Standard deviation of the noise in the count for the quantile; above z / 2."""
 
     def __post_init__(self) -> None:
         Federated.__post_init__(self)

@@ -73,7 +73,9 @@ class FedPrior(PriorAgent):
     horizon_use: ClassVar[str] = ""
 
     directions: Annotated[int, Ge(0)] = 30
+    """Most principal components in an answer."""
     aggregation: Aggregation = Aggregation()
+    """Mean of the messages, or a robust centre."""
 
     @property
     def reveals(self) -> Reveals:

@@ -58,8 +58,11 @@ class FTS(Federated):
     reveals: ClassVar[Reveals] = Reveals.DRAWS
 
     query: Annotated[str, OneOf(("draw", "mean"))] = "mean"
+    """Follow one drawn message, as in the paper, or a weighted mean of all."""
     weights: tuple[float, ...] = ()
+    """Weights P_N of the agents. Default: uniform."""
     relay: Annotated[str, OneOf(("all", "one"))] = "all"
+    """Pass on all messages with P_N, or one drawn from P_N."""
 
     def __post_init__(self) -> None:
         Federated.__post_init__(self)

@@ -43,9 +43,13 @@ class GP(Surrogate, LocalOnly):
     coordinates: Annotated[str, OneOf(LEARNED)] = "learned"
     refit: Annotated[int, Ge(1)] = 1
     acquisition: Annotated[str, OneOf(("ei", "ucb"))] = "ei"
+    """Acquisition function, fixed by the algorithm's name."""
     incumbent: Annotated[str, OneOf(INCUMBENTS)] = "mean"
+    """Reference of the improvement: largest posterior mean, or largest observation."""
     beta: Annotated[float, Ge(0)] = 2.0
+    """Standard deviations of the upper confidence bound."""
     search: Annotated[str, OneOf(SEARCHES)] = "climb"
+    """Maximisation: L-BFGS-B from many starts, or Newton's method."""
 
     def agent_init(self, problem: Problem, streams: Streams) -> LocalState:
         """Begin without observations."""

@@ -66,9 +66,13 @@ class Pooled:
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"
+    """Coordinates of the surrogate's inputs."""
     clip: Annotated[float, Ge(0), Lt(1)] = 0.5
+    """Quantile of the observed values below which values are raised to it."""
     refit: Annotated[int, Ge(1)] = 5
+    """Observations between two fits of the hyperparameters."""
     features: Annotated[int, Ge(1)] = 200
+    """Random features of a draw."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -38,6 +38,7 @@ class Random(LocalOnly):
     horizon_use: ClassVar[str] = ""
 
     queries: Annotated[int, Ge(1)] = 1
+    """Points of a decision."""
 
     def __post_init__(self) -> None:
         check(self)

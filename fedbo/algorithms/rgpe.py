@@ -45,6 +45,7 @@ class RGPE(Transfer):
     reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
     samples: Annotated[int, Ge(1)] = 100
+    """Draws from every surrogate."""
 
     def _acquisition(
         self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams

@@ -32,6 +32,7 @@ class TAF(Transfer):
     reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
     bandwidth: Annotated[float, Gt(0)] = 0.5
+    """Share of wrong pairs from which an agent has no weight."""
 
     @property
     def _incumbents(self) -> bool:

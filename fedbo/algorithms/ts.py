@@ -63,11 +63,17 @@ class TS(Surrogate, LocalOnly):
     surrogate: Annotated[str, OneOf((*SUITED, "features"))] = "suited"
     coordinates: Annotated[str, OneOf(LEARNED)] = "learned"
     region: Annotated[str, OneOf(REGIONS)] = "trust"
+    """Where a draw is maximised: a trust region, or the cube."""
     draw: Annotated[str, OneOf(DRAWS)] = "pathwise"
+    """Pathwise draws from the exact posterior, or fresh random features."""
     features: Annotated[int, Ge(1)] = 200
+    """Random features of a draw, or of the surrogate features."""
     beta: float | str = 1.0
+    """Factor on the posterior's standard deviation."""
     norm: Annotated[float, Ge(0)] = 1.0
+    """RKHS norm B of the theoretical beta_t."""
     delta: Annotated[float, Gt(0), Lt(1)] = 0.1
+    """Failure probability of the theoretical beta_t."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -27,9 +27,13 @@ class Staleness:
     """
 
     weight: Annotated[str, OneOf(("constant", "polynomial", "exponential", "hinge"))] = "constant"
+    """Weight of a message that is s rounds old."""
     decay: Annotated[float, Gt(0)] = 0.5
+    """Decay rate a of the weight."""
     after: Annotated[int, Ge(0)] = 0
+    """Staleness up to which hinge weighs 1."""
     bound: Annotated[int, Ge(0)] | None = None
+    """Staleness beyond which a message is refused. Default: none."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -116,6 +120,7 @@ class Answers:
     deadline: ClassVar[float | None] = None
     oldest: ClassVar[int | None] = None
     k: int | None = None
+    """Messages after which the coordinator answers."""
 
     def should_close(self, rounds: Rounds) -> bool:
         """Answer when there are `k` messages; senders whose message took no effect are answered with the others."""
@@ -132,9 +137,13 @@ class InRounds:
     __slots__ = ()
     is_synchronous: ClassVar[bool] = True
     k: int | None = None
+    """Messages after which a round closes."""
     length: float | None = None
+    """Units of time after which a round closes."""
     late: str = "carry"
+    """Whether late messages are dropped or take effect in the open round."""
     oldest: int | None = None
+    """Rounds for which a round waits for agents at work. Default: none."""
 
     @property
     def deadline(self) -> float | None:
@@ -193,7 +202,9 @@ class Barrier(InRounds):
 
     mode: ClassVar[str] = "barrier"
     staleness: Staleness = Staleness()
+    """Weight of late messages."""
     selection: Selection = Selection()
+    """Which agents are asked to send."""
 
 
 @dataclass(frozen=True, slots=True)

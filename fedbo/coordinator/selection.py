@@ -32,10 +32,15 @@ class Selection:
     """
 
     who: Annotated[str, OneOf(("all", "fraction", "poisson", "speed"))] = "all"
+    """All, a random share, independent coins, or preferably fast agents."""
     share: Annotated[float, Gt(0), Le(1)] = 1.0
+    """Share of the agents that is asked."""
     explore: Annotated[float, Ge(0), Le(1)] = 0.1
+    """With speed: part of the share that is drawn uniformly."""
     penalty: Annotated[float, Ge(0)] = 2.0
+    """With speed: exponent of the preference for fast agents."""
     others: Annotated[str, OneOf(("work", "idle"))] = "work"
+    """Whether agents that are not asked work or idle."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -68,7 +68,9 @@ class ADMMToy:
     metric: ClassVar[Metric] = Metric("value", sign=-1)
 
     problem: Literal["consensus", "shifted", "allocation"] = "consensus"
+    """Consensus on [-2, 2], shifted on [0, 4], or allocation on [-4, 4]."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """Variance of an observation."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -129,8 +131,11 @@ class Plants:
     metric: ClassVar[Metric] = Metric("cost", sign=-1)
 
     agents: Annotated[int, Ge(1)] = 10
+    """Number of agents."""
     dimensions: Annotated[int, Ge(1)] = 1
+    """Number of utilities d."""
     capacity: Annotated[float, Gt(0.0), Lt(np.inf)] = 1.0
+    """Upper end of each utility."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
 
     def __post_init__(self) -> None:

@@ -28,11 +28,17 @@ class Bandit(ABC):
     """
 
     agents: Annotated[int, Ge(1)] = 10
+    """Number of agents."""
     family: Family = "shift"
+    """How agents differ: not at all, moved, mixed, rotated, or by a constant."""
     spread: Annotated[float, Ge(0.0), Lt(np.inf)] | None = None
+    """Size of the differences. Default: that of the family."""
     scaled: bool = False
+    """Whether rewards are scaled to [0, 1]."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """Variance of normal noise."""
     half_width: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """Half the width of uniform noise."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -95,8 +101,11 @@ class DoubleSine(Bandit):
     """
 
     rho1: Annotated[float, Gt(0.0), Lt(1.0)] = 0.3
+    """Exponent -log2(rho1) on one side."""
     rho2: Annotated[float, Gt(0.0), Lt(1.0)] = 0.8
+    """Exponent -log2(rho2) on the other side; at least rho1."""
     tmax: Annotated[float, Ge(0.0), Le(1.0)] = 0.5
+    """Place of the maximum."""
 
     def __post_init__(self) -> None:
         Bandit.__post_init__(self)
@@ -123,6 +132,7 @@ class Ackley(Bandit):
     """Ackley's function on [-32.768, 32.768]^d, to be minimised: a funnel among many pits; `dimensions` is d."""
 
     dimensions: Annotated[int, Ge(1)] = 2
+    """Number of inputs d."""
 
     @property
     def formula(self) -> Formula:
@@ -147,6 +157,7 @@ class Hartmann(Bandit):
     """The Hartmann function on [0, 1]^d, to be minimised: four bumps; `dimensions` is 3 or 6."""
 
     dimensions: Literal[3, 6] = 6
+    """Number of inputs."""
 
     @property
     def formula(self) -> Formula:

@@ -92,12 +92,19 @@ class Digits:
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
     agents: Annotated[int, Ge(1), Le(MAX_AGENTS), "more would leave too few images for each"] = 30
+    """Number of agents that share the images."""
     alpha: Annotated[float, Ge(0.01), Le(1e6), "0.01 is one class each, 1e6 no skew"] = 0.3
+    """Dirichlet concentration: smaller values give more skew."""
     mislabelled: Annotated[float, Ge(0.0), Lt(1.0)] = 0.2
+    """Share of training labels that are permuted."""
     contrast: Annotated[float, Ge(0.0), Le(2.0)] = 0.3
+    """Standard deviation of the logarithm of an agent's pixel scale."""
     splits: Annotated[int, Ge(1), Le(100)] = 3
+    """Half splits on which a machine is judged."""
     partition: Annotated[str, OneOf(PARTITIONS)] = "dirichlet"
+    """How images are split among agents."""
     classes: Annotated[int, Ge(2), Le(CLASSES)] = 2
+    """With classes: digits that every agent has."""
 
     def __post_init__(self) -> None:
         check(self)

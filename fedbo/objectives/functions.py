@@ -77,10 +77,15 @@ class Quadratic:
     metric: ClassVar[Metric] = Metric("squared distance", sign=-1)
 
     agents: Annotated[int, Ge(1)] = 10
+    """Number of agents."""
     dimensions: Annotated[int, Ge(1)] = 2
+    """Number of inputs d."""
     spread: Annotated[float, Ge(0.0), Le(1.0)] = 0.1
+    """Spread of the agents' optima; 0 makes agents equal."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """Variance of an observation."""
     cost_spread: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """An evaluation costs 1 plus this times the mean of x."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -147,10 +152,14 @@ class Branin:
 
     agents: Annotated[int, Ge(1)] = 10
     spread: Annotated[float, Ge(0.0), Lt(np.inf)] | None = None
+    """Largest shift in native units; 0 makes agents equal."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
     family: Family = "shift"
+    """How agents differ, see bandits."""
     scaled: bool = False
+    """Whether rewards are scaled to [0, 1]."""
     half_width: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """Half the width of uniform noise."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -211,9 +220,11 @@ class LearningCurves:
 
     agents: Annotated[int, Ge(1)] = 10
     epochs: Annotated[int, Ge(2)] = 27
+    """Largest fidelity."""
     spread: Annotated[float, Ge(0.0), Le(1.0)] = 0.1
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
     cost_spread: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """An evaluation costs 1 plus this times the capacity."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -60,10 +60,15 @@ class GPSynthetic:
     metric: ClassVar[Metric] = Metric()
 
     agents: Annotated[int, Ge(1)] = 51
+    """Number of agents."""
     difference: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.02
+    """Largest difference between agents at a grid point."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.01
+    """Variance of an observation."""
     length_scale: Annotated[float, Gt(0.0), Le(1.0)] = 0.03
+    """Length scale of the squared-exponential kernel."""
     points: Annotated[int, Ge(2), Le(1_000_000)] = 1000
+    """Grid points."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -156,7 +161,9 @@ class GPFamily:
 
     agents: Annotated[int, Ge(1)] = 20
     likeness: Annotated[float, Ge(0.0), Le(1.0)] = 0.8
+    """Correlation of two agents' functions: 1 equal, 0 unrelated."""
     dimensions: Annotated[int, Ge(1)] = 2
+    """Number of inputs d."""
     length_scale: Annotated[float, Gt(0.0), Lt(np.inf)] = 0.2
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
 

@@ -46,9 +46,13 @@ class Har:
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
     agents: Annotated[int, Ge(1), Le(SUBJECTS), f"there are {SUBJECTS} subjects"] = SUBJECTS
+    """First subjects that take part."""
     features: Literal["recomputed", "uci"] = "recomputed"
+    """Features recomputed from raw recordings, or UCI's original ones, which you supply."""
     epochs: Annotated[int, Ge(1), Le(10_000)] = 20
+    """Passes over the training rows."""
     log: bool = False
+    """Whether `l2` and `learning_rate` have geometric axes."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -100,8 +100,11 @@ class Landmine:
     metric: ClassVar[Metric] = Metric("error", sign=-1, offset=1.0)
 
     agents: Annotated[int, Ge(1), Le(FIELDS), f"there are {FIELDS} fields"] = FIELDS
+    """First fields that take part."""
     platt: bool = False
+    """Whether observations are AUCs of random Platt-scaled probabilities, as published."""
     log: bool = False
+    """Whether axes are geometric, which makes the task far easier."""
 
     def __post_init__(self) -> None:
         check(self)

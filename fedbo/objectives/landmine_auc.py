@@ -61,8 +61,11 @@ class LandmineAUC:
     metric: ClassVar[Metric] = Metric("AUC")
 
     log: bool = False
+    """Whether axes are geometric."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """Variance of normal noise."""
     half_width: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """Half the width of uniform noise."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -57,7 +57,9 @@ class NetworkFlow:
     metric: ClassVar[Metric] = Metric("cost", sign=-1)
 
     nodes: Annotated[int, Ge(3)] = 4
+    """Nodes of the ring."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """Variance of an observation."""
 
     def __post_init__(self) -> None:
         check(self)

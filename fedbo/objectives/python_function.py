@@ -72,15 +72,25 @@ class PythonFunction:
     random_per_replicate: ClassVar[bool] = False
 
     function: str | Callable[..., float]
+    """Place of the function, "module:name" or "file.py:name"; in Python also the function."""
     low: tuple[float, ...]
+    """Lower end of each parameter."""
     high: tuple[float, ...]
+    """Upper end of each parameter."""
     agents: Annotated[int, Ge(1)] = 1
+    """Number of agents."""
     direction: Literal["maximise", "minimise"] = "maximise"
+    """Whether larger or smaller values are better."""
     names: tuple[str, ...] = ()
+    """Names of the parameters. Default: x1, x2, …"""
     log: tuple[bool, ...] = ()
+    """Which axes are geometric. Default: none."""
     best: float | None = None
+    """Best native value where it is known."""
     metric_name: str = "value"
+    """Name of the value in results."""
     cost: str | Callable[..., float] | None = None
+    """Place of a function cost(x) or cost(x, agent) above 0."""
 
     def __post_init__(self) -> None:
         check(self)

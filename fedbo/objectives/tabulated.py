@@ -87,7 +87,9 @@ class Tabulated:
 
     paths: ClassVar[tuple[str, ...]] = ("table",)  # settings that name files: see `fedbo.study.files`
     table: str
+    """Folder of the table, relative to the study file."""
     interpolation: Literal["gp", "nearest"] = "gp"
+    """Mean of a Gaussian process, or value of the nearest point."""
 
     def __post_init__(self) -> None:
         try:

@@ -34,7 +34,9 @@ class _Tasks(ABC):
     collection: ClassVar[Collection]
 
     part: Part = "all"
+    """All data sets, those for development, or held-out ones."""
     agents: Annotated[int, Ge(1)] | None = None
+    """First data sets of the part that take part. Default: all."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -100,7 +102,9 @@ class LCBench(_Surrogates):
     collection: ClassVar[Collection] = LCBENCH
 
     epoch: Annotated[int, Ge(1), Le(52)] = 52
+    """Epochs after which the network is judged."""
     quantity: Literal["val_balanced_accuracy", "val_accuracy", "test_balanced_accuracy"] = "val_balanced_accuracy"
+    """Tuned metric."""
 
     @property
     def metric(self) -> Metric:
@@ -130,8 +134,11 @@ class XGBoostTasks(_Surrogates):
     collection: ClassVar[Collection] = XGBOOST
 
     trainsize: Annotated[float, Ge(0.03), Le(1.0)] = 1.0
+    """Share of the training data."""
     repl: Annotated[int, Ge(1), Le(10)] = 10
+    """Repetitions of the training."""
     quantity: Literal["acc", "bac", "auc"] = "acc"
+    """Tuned metric."""
 
     @property
     def metric(self) -> Metric:
@@ -150,6 +157,7 @@ class _Tables(_Tasks):
     """Complete tables; with `noisy` an evaluation is what one seed came to, without it the mean over the seeds."""
 
     noisy: bool = True
+    """Whether an evaluation is one seed's result, or the mean of all seeds."""
 
     def task(self, data_set: str) -> TableTask:
         """Give the objective of a data set."""

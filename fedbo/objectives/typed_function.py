@@ -91,12 +91,19 @@ class TypedFunction:
     random_per_replicate: ClassVar[bool] = False
 
     function: str | Callable[..., Any]
+    """Place of f(config), which may also take agent, rng and report."""
     space: str
+    """ConfigSpace.ConfigurationSpace as JSON."""
     agents: Annotated[int, Ge(1)] = 1
+    """Number of agents."""
     direction: Literal["maximise", "minimise"] = "maximise"
+    """Whether larger or smaller values are better."""
     metric_name: str = "value"
+    """Name of the value in results, and its key in a returned dictionary."""
     best: float | None = None
+    """Best native value where it is known."""
     steps: Annotated[int, Ge(2)] | None = None
+    """Reports of an evaluation that is not stopped."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -88,14 +88,23 @@ class Vaccine:
     metric: ClassVar[Metric] = Metric("infected", sign=-1, offset=1.0)
 
     agents: Annotated[int, Ge(1), Le(COUNTRIES), f"there are {COUNTRIES} countries"] = 25
+    """Most populous countries that take part."""
     epidemic: Literal["fast", "slow", "declining"] = "fast"
+    """Reproduction number at the start: 2, 1.1 or 0.99."""
     days: Annotated[float, Ge(1.0), Le(1e5)] = 400.0
+    """Days that full doses for everybody would take."""
     efficacy: Annotated[float, Ge(0.35), Le(0.98), "the curve covers no others"] = 0.95
+    """Efficacy of the full dose."""
     exponent: Annotated[float, Ge(0.0), Le(10.0)] = EXPONENT
+    """Exponent of antibodies in the dose."""
     least: Annotated[float, Ge(0.01), Lt(1.0)] = 0.05
+    """Smallest dose, as a share of the full one."""
     log: bool = False
+    """Whether the axis is geometric."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """Variance of normal noise."""
     half_width: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """Half the width of uniform noise."""
 
     def __post_init__(self) -> None:
         check(self)

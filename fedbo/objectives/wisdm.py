@@ -57,9 +57,13 @@ class Wisdm:
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
     agents: Annotated[int, Ge(1)] | None = None
+    """First users of the task that take part. Default: all."""
     task: Literal["activity", "walking", "stairs", "still"] = "activity"
+    """Six activities, or one against all others."""
     epochs: Annotated[int, Ge(1), Le(10_000)] = 100
+    """Passes over the training rows."""
     log: bool = False
+    """Whether `l2` and `learning_rate` have geometric axes."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -73,7 +73,9 @@ class Writers:
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
     agents: Annotated[int, Ge(1), Le(MAX_AGENTS), f"so many writers have {MIN_IMAGES} digits or more"] = 50
+    """First writers that take part, of 440."""
     epochs: Annotated[int, Ge(1), Le(1000)] = 10
+    """Passes over the training half."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -24,6 +24,7 @@ class _Lasting:
     __slots__ = ()
     costs: ClassVar[bool] = False
     between: float
+    """Standard deviation of the logarithm of an agent's lasting factor."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -40,6 +41,7 @@ class Constant:
     model: ClassVar[str] = "constant"
     costs: ClassVar[bool] = False
     mean: Annotated[float, Ge(0), Lt(inf)] = 1.0
+    """Every duration."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -64,6 +66,7 @@ class Lognormal(_Lasting):
     model: ClassVar[str] = "lognormal"
     mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
     sigma: Annotated[float, Ge(0), Lt(inf)] = 1.0
+    """Standard deviation of the logarithm, from one duration to the next."""
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
@@ -80,6 +83,7 @@ class Exponential(_Lasting):
 
     model: ClassVar[str] = "exponential"
     mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    """Expected duration."""
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
@@ -98,6 +102,7 @@ class Pareto(_Lasting):
     model: ClassVar[str] = "pareto"
     mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
     alpha: Annotated[float, Gt(1), Lt(inf), "else its expectation is infinite"] = 2.5
+    """The tail falls as x^-alpha; the variance is infinite up to 2."""
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
@@ -116,6 +121,7 @@ class Gamma(_Lasting):
     model: ClassVar[str] = "gamma"
     mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
     shape: Annotated[float, Gt(0), Lt(inf)] = 2.0
+    """Variance is mean² / shape."""
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:

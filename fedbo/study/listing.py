@@ -20,6 +20,7 @@ from fedbo.coordinator.selection import Selection
 from fedbo.objectives import catalog as objectives
 from fedbo.objectives.derived.differences import Differences
 from fedbo.objectives.suites.catalog import SUITES
+from fedbo.settings.meanings import meanings
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import marks_of, range_of
 from fedbo.study.document import one_line
@@ -29,7 +30,7 @@ from fedbo.study.settings import names_of, plain
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that a study file can name: what it is, its settings with their defaults and ranges, and its presets.
+    """One thing that a study file can name: what it is, its settings with defaults, ranges and meanings, and its presets.
 
     `reveals` is what messages reveal, of an algorithm with default settings; empty for anything else.
     """
@@ -40,6 +41,7 @@ class Item:
     presets: tuple[str, ...] = ()
     ranges: Mapping[str, str] = dataclasses.field(default_factory=dict)
     reveals: str = ""
+    meanings: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def groups() -> dict[str, list[Item]]:
@@ -62,6 +64,7 @@ def _algorithms() -> list[Item]:
             (*entry.presets,),
             _ranges(entry.settings, entry.fixed),
             _revealed(entry),
+            _meanings(entry.settings, entry.fixed),
         )
         for name, entry in _usable(algorithms.catalogue())
     ]
@@ -77,7 +80,14 @@ def _revealed(entry: algorithms.Entry) -> str:
 
 def _declared(known: Mapping[str, type[Any]]) -> list[Item]:
     return [
-        Item(name, _first_line(declared), _defaults(declared), ranges=_ranges(declared)) for name, declared in _usable(known)
+        Item(
+            name,
+            _first_line(declared),
+            _defaults(declared),
+            ranges=_ranges(declared),
+            meanings=_meanings(declared),
+        )
+        for name, declared in _usable(known)
     ]
 
 
@@ -97,6 +107,11 @@ def _defaults(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> di
 def _ranges(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> dict[str, str]:
     found = {name: range_of(marks) for name, marks in marks_of(declared).items()}
     return {name: found[name] for name in names_of(declared, fixed or ()) if found.get(name)}
+
+
+def _meanings(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> dict[str, str]:
+    found = meanings(declared)
+    return {name: found[name] for name in names_of(declared, fixed or ()) if name in found}
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

@@ -10,6 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema as core
 
 from fedbo.algorithms.catalog import Entry
+from fedbo.settings.meanings import meanings
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import OneOf, marks_of
 from fedbo.study.settings import model_of, names_of
@@ -48,6 +49,7 @@ class _Generator(GenerateJsonSchema):
         found = super().model_schema(schema)
         found.pop("title", None)
         properties = {key: value for key, value in found.get("properties", {}).items() if value != {"type": "null"}}
+        _describe(table, properties)
         if issubclass(table, Named):
             return {"description": found["description"], "anyOf": list(self._alternatives(table, properties))}
         if issubclass(table, Declared):
@@ -57,6 +59,7 @@ class _Generator(GenerateJsonSchema):
     def dataclass_schema(self, schema: core.DataclassSchema) -> JsonSchemaValue:
         found = super().dataclass_schema(schema)
         _name_choices(schema["cls"], found["properties"])
+        _describe(schema["cls"], found["properties"])
         return {key: value for key, value in found.items() if key != "title"} | {"additionalProperties": False}
 
     def nullable_schema(self, schema: core.NullableSchema) -> JsonSchemaValue:
@@ -107,6 +110,7 @@ class _Generator(GenerateJsonSchema):
             read = read["schema"]
         found = super().model_schema(read)
         _name_choices(declared, found.get("properties", {}))
+        _describe(declared, found.get("properties", {}))
         return found
 
 
@@ -116,6 +120,14 @@ def _name_choices(declared: Any, properties: Mapping[str, Any]) -> None:
         chosen = [mark.choices for mark in marks if isinstance(mark, OneOf)]
         if chosen and name in properties and "type" in properties[name]:
             properties[name]["enum"] = list(chosen[0])
+
+
+def _describe(declared: type[Any], properties: dict[str, Any]) -> None:
+    """Add to each key what it means, as editors show it."""
+    for name, text in meanings(declared).items():
+        key = name.rstrip("_")  # `from_` is the key `from`
+        if key in properties:
+            properties[key] = {**properties[key], "description": text}
 
 
 def _first_line(declared: type[Any]) -> str:

@@ -109,9 +109,13 @@ class Header(Table):
     """[study]: its name, its seed, and its number of replicates."""
 
     name: FolderName
+    """Name of the study; its runs are stored under runs/<name>-<date>-<time>."""
     description: str = ""
+    """Free text for readers."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of all random draws, together with the number of the replicate."""
     replicates: Positive = 1
+    """Repetitions with other random draws; standard errors are over replicates."""
 
 
 class DifferencesTable(Declared):
@@ -130,7 +134,9 @@ class ObjectiveTable(Named):
     noun = "objective"
     catalogue = staticmethod(objectives.catalogue)
     name: str
+    """Name of a federation, see objectives."""
     differences: DifferencesTable | None = None
+    """Additional differences between agents."""
 
     @property
     def noise(self) -> float:
@@ -172,6 +178,7 @@ class AddedNoise:
     """The noise of observations of an objective that has none of its own."""
 
     noise: Annotated[float, Ge(0)]
+    """Variance of normal noise added to each observation, in squared units of the objective."""
 
 
 class AlgorithmTable(Named):
@@ -184,9 +191,13 @@ class AlgorithmTable(Named):
     noun = "algorithm"
     catalogue = staticmethod(algorithms.catalogue)
     name: str
+    """Name of an algorithm, see algorithms."""
     label: Name | None = None
+    """Name in results and in `--set`; unique. Default: the name, with the preset in brackets."""
     preset: str | None = None
+    """Named settings to start from."""
     centralised: bool | None = None
+    """Whether a single agent evaluates the mean of all agents' objectives."""
 
     @property
     def title(self) -> str:
@@ -226,9 +237,13 @@ class PrivacyTable(Table):
     """[privacy]: the deltas at which epsilon is reported, the budget at the smallest, the source of noise, and masks."""
 
     deltas: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False, min_length=1)] | None = None
+    """Deltas at which epsilon is reported. Default: min(0.001, 1 / N^2), and N^-1.1 if at most 0.01."""
     epsilon_max: Annotated[float, Field(gt=0)] | None = None
+    """Budget at the smallest delta; the release that would exceed it ends federation."""
     secure_noise: bool = False
+    """Whether noise and coins come from the system's entropy; such a run cannot be repeated."""
     secure_aggregation: SecureAggregationTable | None = None
+    """Masks on messages, so that the coordinator learns sums only."""
 
 
 class BudgetTable(Table):
@@ -242,10 +257,15 @@ class BudgetTable(Table):
         **{**Table.model_config, "json_schema_extra": {"oneOf": [{"required": ["iterations"]}, {"required": ["pulls"]}]}}
     )
     pulls: Positive | None = None
+    """Evaluations of each target, initial points included; the horizon T of a bandit."""
     iterations: Annotated[Positive | None, Field(validate_default=True)] = None
+    """Decisions of each target after its initial points."""
     time: Annotated[float, Field(gt=0)] | None = None
+    """End of the study [units of time]; an evaluation that ends later does not count."""
     target: float | None = None
+    """Native value at which the run ends, once an agent has reached it."""
     evaluations: Positive | None = None
+    """Successful evaluations of all agents after which the run ends."""
 
     @field_validator("iterations", mode="after")
     @classmethod
@@ -275,18 +295,26 @@ class RecoveryTable(Table):
     """[recovery]: how often a run is saved, so that it can be resumed; it changes no result."""
 
     seconds: Annotated[float, Field(gt=0)] = 60.0
+    """Real seconds between two snapshots of a run."""
     events: Positive | None = None
+    """Events between two additional snapshots."""
 
 
 class HostingTable(Table):
     """[hosting]: where agents live, with how many workers, on which Ray cluster, and how its hosts get the package."""
 
     kind: Literal["inline", "dedicated", "packed"] = "inline"
+    """Where agents live: with their coordinator, or on Ray, one or several to an actor."""
     workers: Count | None = None
+    """Ray actors: for whole runs (inline, default 0) or for agents (packed, default 2)."""
     address: Annotated[str, Field(min_length=1)] | None = None
+    """Ray cluster: "auto", "HOST:PORT" or "ray://HOST:PORT". Default: Ray on this machine."""
     package: Literal["wheel", "image"] = "wheel"
+    """How hosts get fedbo: as a wheel of the installed one, or from their image."""
     isolate: bool = False
+    """Whether each evaluation runs in its own process, whose death is a failed evaluation."""
     patience: Annotated[float, Field(gt=0)] | None = None
+    """Real seconds after which a hanging evaluation fails; implies `isolate`."""
 
 
 class StoppingTable(Named):
@@ -296,3 +324,4 @@ class StoppingTable(Named):
     noun = "stopper"
     catalogue = staticmethod(lambda: STOPPERS)
     kind: str
+    """Name of a stopper."""

@@ -30,13 +30,21 @@ class Policy:
     """
 
     retries: Annotated[int, Ge(0)] = 0
+    """Further tries of an evaluation that failed."""
     failure: Annotated[str, OneOf(("avoid", "drop", "stop"))] = "avoid"
+    """When all tries failed: avoid the point's surroundings, drop it, or stop the run."""
     time_limit: Annotated[float, Gt(0)] | None = None
+    """Time that an evaluation may take [units of time; seconds in real time]."""
     memory_limit: Annotated[int, Ge(1), "it is in MiB"] | None = None
+    """Memory that an evaluation may take [MiB]; real time only."""
     parallel: Annotated[int, Ge(1)] = 1
+    """Evaluations of one agent that run at once."""
     prefetch: Annotated[int, Ge(0)] = 0
+    """Evaluations decided ahead, so that one begins when another ends."""
     resources: tuple[dict[str, float], ...] = ()
+    """Needs of one evaluation ("CPU", "GPU", "memory", …): one table for all agents, or one each."""
     wait: Annotated[str, OneOf(("any", "all"))] = "any"
+    """Decide again after any evaluation (asynchronous), or after all (batches)."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -58,9 +58,13 @@ class Halving:
     """
 
     reduction: Annotated[int, Ge(2)] = 3
+    """Factor between rungs; the best 1 / reduction continue."""
     smallest: Annotated[int, Ge(1)] | None = None
+    """Fidelity of the first rung. Default: the smallest of the objectives."""
     variant: Literal["stop", "promote"] = "stop"
+    """Stop at a rung, or pause there and perhaps be promoted later."""
     checkpoint: Annotated[float, Ge(0.0)] = 0.0
+    """Units of time that resuming a paused evaluation takes."""
 
     removed: ClassVar[dict[str, tuple[object, str]]] = {
         "compare": ("own", "was removed, since it gained nothing; leave it out, and agents compare with their own evaluations")
@@ -120,8 +124,11 @@ class Median:
     """
 
     grace: Annotated[int, Ge(1)] | None = None
+    """Fidelity of the first rung. Default: the smallest of the objectives."""
     interval: Annotated[int, Ge(1)] = 1
+    """Fidelities between two rungs."""
     others: Annotated[int, Ge(1)] = 3
+    """Other evaluations that must have come as far."""
     checkpoint: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:

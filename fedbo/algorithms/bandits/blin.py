@@ -62,11 +62,17 @@ class BLiN(LocalOnly):
     horizon_use: ClassVar[str] = "plans its batches by it"
 
     edges: Annotated[str, OneOf(("ace", "doubling"))] = "doubling"
+    """How the edges of the cubes shrink: halved, or by `zooming` (ACE)."""
     zooming: Annotated[float, Ge(0)] = 0.0
+    """Zooming dimension d_z of ACE edges."""
     batches: Annotated[int, Ge(0)] = 0
+    """Most batches before the rest; 0: as many as fit."""
     lipschitz: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    """Lipschitz constant L in the maximum norm of the unit cube."""
     factor: Annotated[float, Gt(0), Lt(inf)] = 16.0
+    """Factor of the pulls of a cube; 16 in the theory."""
     point: Annotated[str, OneOf(POINTS)] = "centre"
+    """Evaluated point of a box: its centre, or a uniform draw."""
 
     def __post_init__(self) -> None:
         check(self)

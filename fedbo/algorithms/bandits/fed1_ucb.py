@@ -81,11 +81,17 @@ class Fed1UCB:
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     arms: Annotated[int, Ge(1)] = 50
+    """About the number of arms, on a grid."""
     sigma: Annotated[float, Gt(0), Lt(inf)] = 0.5
+    """Standard deviation of the noise, or a bound; 1/2 for rewards in [0, 1]."""
     constant: Annotated[float, Gt(0), Lt(inf)] = 4.0
+    """Constant of the confidence: 4 in the authors' code, 6 in the theory."""
     length: Annotated[float, Gt(0), Lt(inf)] = 10.0
+    """Length of a phase in units of log T."""
     missing: Annotated[str, OneOf(MISSING)] = "wait"
+    """Wait until every agent has reported once, or use those that have."""
     aggregation: Aggregation = Aggregation()
+    """Mean of the agents' means, or a robust centre."""
 
     def __post_init__(self) -> None:
         check(self)

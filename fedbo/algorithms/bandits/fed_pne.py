@@ -45,20 +45,35 @@ class FedPNE:
     horizon_use: ClassVar[str] = "sizes its phases by it"
 
     nu: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    """Smoothness: a node at depth h with the maximiser varies by nu rho^h."""
     rho: Annotated[float, Gt(0), Lt(1)] = 0.75
+    """Smoothness: decay per depth."""
     c: Annotated[float, Gt(0), Lt(inf)] = 0.1
+    """Factor of the confidence width."""
     c1: Annotated[float, Gt(0), Lt(inf)] = 2.0
+    """Factor c1 in the logarithm of the confidence, log(c1 T / delta)."""
     delta: Annotated[float, Gt(0), Lt(1)] | None = None
+    """Chance of losing the optimum's node. Default: 1 / M."""
     branching: Annotated[int, Ge(2)] = 2
+    """Parts of a side that is split."""
     split: Annotated[str, OneOf(SPLITS)] = "turns"
+    """Which side is split: each in turn, the longest, or all at once."""
     cuts: Annotated[str, OneOf(CUTS)] = "equal"
+    """Equal parts, or random cuts for each node."""
     point: Annotated[str, OneOf(POINTS)] = "centre"
+    """Evaluated point of a node: its centre, or a uniform draw."""
     clip: bool = False
+    """Whether values are clipped to [0, 1] before they are averaged."""
     missing: Annotated[str, OneOf(POLICIES)] = "flag"
+    """Treatment of missing clients, see the page."""
     heterogeneity: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    """Bound z on the difference between a client's function and the mean of all."""
     quorum: Annotated[float, Gt(0), Le(1)] | None = None
+    """Share of the clients that must respond before a phase ends."""
     aggregation: Aggregation = Aggregation()
+    """Mean of the clients' means, or a robust centre."""
     epsilon: Annotated[float, Gt(0)] = 1.0
+    """Privacy parameter of each client's Laplace noise."""
 
     def __post_init__(self) -> None:
         if self.missing == "correct":

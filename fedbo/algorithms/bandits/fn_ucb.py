@@ -92,18 +92,31 @@ class FNUCB:
     reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
     arms: Annotated[int, Ge(1)] = 100
+    """About the number of arms, on a grid."""
     width: Annotated[int, Ge(1)] = 20
+    """Hidden units of the network."""
     ridge: Annotated[float, Gt(0), Lt(inf)] = 0.1
+    """Regularisation lambda."""
     nu_a: Annotated[float, Ge(0), Lt(inf)] = 0.1
+    """Confidence width of UCB^a."""
     nu_b: Annotated[float, Ge(0), Lt(inf)] = 0.1
+    """Confidence width of UCB^b."""
     delay: Annotated[int, Ge(0)] = 3
+    """Rounds during which alpha_t is 0."""
     rise: Annotated[int, Ge(0)] = 700
+    """Rounds in which alpha_t then rises linearly to 1."""
     threshold: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    """Threshold D on the growth of log det V at which an agent sends."""
     criterion: Annotated[str, OneOf(CRITERIA)] = "determinant"
+    """Determinants, or products of diagonals as in the authors' code."""
     steps: Annotated[int, Ge(0)] = 30
+    """Gradient steps before each message."""
     rate: Annotated[float, Gt(0), Lt(inf)] = 0.01
+    """Learning rate of these steps."""
     until: Annotated[int, Ge(0)] = 2000
+    """Last round with training."""
     start: Annotated[str, OneOf(STARTS)] = "mean"
+    """Start of training: mean of all networks, own last, or initial weights."""
 
     def __post_init__(self) -> None:
         check(self)

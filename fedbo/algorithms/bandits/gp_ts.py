@@ -44,14 +44,23 @@ class GPTS(LocalOnly):
     """
 
     arms: Annotated[int, Ge(1)] = 200
+    """About the number of arms, on a grid."""
     kernel: Annotated[str, OneOf(KERNELS)] = "se"
+    """Kernel of the Gaussian process."""
     length_scale: Annotated[float, Gt(0)] = 0.2
+    """Length scale in the unit cube."""
     norm: Annotated[float, Ge(0)] = 1.0
+    """Bound B on the objective's RKHS norm."""
     deviation: Annotated[float, Ge(0)] = 0.1
+    """Noise scale R (sub-Gaussian)."""
     delta: Annotated[float, Gt(0), Lt(1)] = 0.1
+    """Failure probability of the guarantee."""
     regulariser: Annotated[float, Gt(0)] | None = None
+    """Regularisation lambda. Default: 1 + 2/T."""
     multiplier: Annotated[float, Ge(0)] | None = None
+    """Factor on the posterior's standard deviation. Default: v_t of the theory."""
     draws: Annotated[str, OneOf(DRAWS)] = "joint"
+    """Joint posterior of all arms, or each arm by itself."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -56,7 +56,9 @@ class HCT(TreeSearch):
     horizon_use: ClassVar[str] = ""
 
     c: Annotated[float, Gt(0)] = 0.1
+    """Factor of the confidence width; 2 sqrt(1 / (1 - rho)) in the theory."""
     delta: Annotated[float, Gt(0), Lt(1)] = 0.01
+    """Failure probability of the confidence."""
 
     def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
         """Take them from the next power of two, so that they change, and all nodes with them, when t = told + 1 reaches one."""

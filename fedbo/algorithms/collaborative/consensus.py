@@ -50,7 +50,9 @@ class ConsensusBO(Collaborative):
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     matrix: Annotated[str, OneOf(("uniform", "leader"))] = "uniform"
+    """Consensus matrix: uniform mixing, or moving towards the leader."""
     until: Annotated[int, Ge(0), "0 is the iterations of the budget"] = 0
+    """Step from which agents follow themselves; 0: the budget's iterations."""
     every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
 
     @property

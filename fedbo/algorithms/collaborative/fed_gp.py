@@ -35,6 +35,7 @@ class FedGP(FeatureSums):
     reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
     p: Schedule = "1-1/sqrt(t)"
+    """Share of the own surrogate in iteration t: a number or a schedule."""
 
     def __post_init__(self) -> None:
         check(self)

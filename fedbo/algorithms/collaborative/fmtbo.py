@@ -57,9 +57,13 @@ class FMTBO(Collaborative):
 
     every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
     gamma: Annotated[float, Ge(0), Le(1)] = 0.5
+    """Share of the global process in the acquisition."""
     alike: Annotated[float, Gt(0), Le(1)] = 0.8
+    """Share of the agents whose hyperparameters are averaged."""
     points: Annotated[int, Ge(2)] = 50
+    """Design points M; in two inputs the largest square number below."""
     hyperparameters: Annotated[str, OneOf(("kept", "refitted"))] = "kept"
+    """Averaged ones are kept, or start the global process's own fit."""
 
     def upload(self, problem: Problem) -> Declaration:
         """The hyperparameters `(d + 2,)`, the ranks of the predictions at M design points, and the number of observations."""

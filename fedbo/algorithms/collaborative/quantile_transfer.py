@@ -39,7 +39,9 @@ class QuantileTransfer(FeatureSums):
     reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
     search: Annotated[str, OneOf(("gp", "thompson"))] = "gp"
+    """Expected improvement under prior and own surrogate, or draws from the prior."""
     candidates: Annotated[int, Ge(1)] = 2000
+    """Uniform candidates of the draws."""
 
     def _scores(self, y: Array) -> Array:
         return scores(y)

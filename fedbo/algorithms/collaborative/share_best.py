@@ -51,10 +51,15 @@ class ShareBest(Collaborative):
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     form: Annotated[str, OneOf(("portfolio", "box"))] = "portfolio"
+    """Portfolio to evaluate first, or bounding box to search."""
     values: bool = False
+    """Whether values are sent, which then weigh the agents."""
     size: Annotated[int, Ge(1)] = 5
+    """Members of the portfolio."""
     reach: Annotated[float, Gt(0)] = 0.2
+    """Distance over which a member counts for another agent."""
     margin: Annotated[float, Ge(0), Le(1)] = 0.1
+    """Widening of the box on every side."""
 
     def upload(self, problem: Problem) -> Declaration:
         """The best point `(d,)`, perhaps with its value."""

@@ -26,8 +26,11 @@ class Aggregation:
     """
 
     rule: Annotated[str, OneOf(RULES)] = "mean"
+    """Centre of each number of the messages."""
     trim: Annotated[float, Ge(0), Lt(0.5)] = 0.2
+    """Share of the weight that `trimmed_mean` leaves out at either end."""
     groups: Annotated[int, Ge(1)] = 5
+    """Groups of `median_of_means`; agent n is in group n mod groups."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -87,22 +87,39 @@ class Coupled(Surrogate, ABC):
     coordinates: Annotated[str, OneOf(COORDINATES)] = "plain"
     clip: Annotated[float, Ge(0), Lt(1)] = 0.0
     low: Row = ()
+    """Native lower corner of the unit cube; logarithms of `log` parameters. Default: 0."""
     high: Row = ()
+    """Native upper corner of the unit cube. Default: 1."""
     box_low: Rows = ()
+    """Lower corners of the agents' own boxes. Default: the cube."""
     box_high: Rows = ()
+    """Upper corners of the agents' own boxes. Default: the cube."""
     acquisition: Annotated[str, OneOf(ACQUISITIONS)] = "lcb"
+    """Acquisition function of the local search."""
     term: Annotated[str, OneOf(TERMS)] = "inside"
+    """For ei and pi: improvement of objective plus penalty, or of the objective alone."""
     kappa: Schedule = 4.0
+    """Standard deviations of lcb and ts: a number, schedule or function of t."""
     epsilon: Schedule = "1/t"
+    """Probability of a uniform point: a number, schedule or function of t."""
     iterate: Annotated[str, OneOf(("query", "mean"))] = "mean"
+    """What is sent: the evaluated point, or the best by posterior mean."""
     relaxation: Annotated[float, Gt(0), Lt(2)] = 1.0
+    """Over-relaxation factor."""
     rho: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    """Penalty that is reached in the end."""
     rho_start: Annotated[float, Gt(0), Le(1)] = 0.02
+    """Initial share of rho."""
     rho_until: Annotated[float, Gt(0), Le(1)] = 0.7
+    """Share of the iterations after which rho is reached."""
     balance: float = 0.0
+    """Ratio of residuals beyond which rho is doubled or halved; 0: never."""
     tolerance: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    """Residual below which ADMM has converged; 0: never."""
     patience: Annotated[int, Ge(1)] = 5
+    """Rounds below the tolerance before it ends."""
     evaluations: Annotated[int, Ge(0)] | None = None
+    """Decisions that evaluate. Default: four fifths of the iterations."""
 
     def __post_init__(self) -> None:
         check(self)

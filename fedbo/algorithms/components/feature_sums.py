@@ -61,9 +61,13 @@ class FeatureSums(Collaborative):
     """
 
     features: Annotated[int, Ge(1)] = 100
+    """Random features M; a message has M^2 + M + 2 numbers."""
     kernel: Annotated[str, OneOf(KERNELS)] = "matern52"
+    """Kernel of the shared features."""
     length_scale: Annotated[float, Gt(0)] = 0.2
+    """Length scale of the features, in the surrogate's coordinates."""
     noise: Annotated[float, Gt(0)] = 0.01
+    """Noise variance of the linear model."""
 
     @abstractmethod
     def _scores(self, y: Array) -> Array:

@@ -70,16 +70,27 @@ class Federated(ABC):
     """
 
     own: TS = field(default_factory=TS)
+    """The agent's own Thompson sampling: a table of settings of ts."""
     p: Schedule = "1-1/sqrt(t)"
+    """Probability p_t of an own query: a number, schedule or function of t."""
     features: Annotated[int, Ge(1)] = 100
+    """Random features M; a message has M numbers."""
     kernel: Annotated[str, OneOf(KERNELS)] = "matern52"
+    """Kernel of the shared features."""
     length_scale: Annotated[float, Gt(0)] | None = None
+    """Length scale of the features. Default: 0.2 in up to two inputs, else 0.35 sqrt(d)."""
     noise: Annotated[float, Gt(0)] = 0.01
+    """Noise variance of the linear model."""
     centre: bool = True
+    """Whether a message is about standardised values."""
     apart: Annotated[float, Ge(0)] = 0.03
+    """Distance to evaluated points below which a federated query becomes an own one."""
     every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
+    """Iterations between two messages; 0: one message before the first."""
     aggregation: Aggregation = Aggregation()
+    """Mean of the messages, or a robust centre."""
     control: Annotated[str, OneOf(("none", "noise", "uniform"))] = "none"
+    """Control of an experiment, fixed by the algorithm's name."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -128,13 +128,21 @@ class Surrogate:
     """
 
     surrogate: Annotated[str, OneOf(SUITED)] = "robust"
+    """Model of the objective; suited: robust or warped, by the number of inputs."""
     coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"
+    """Coordinates of the surrogate's inputs; learned: by likelihood."""
     clip: Annotated[float, Ge(0), Lt(1)] = 0.5
+    """Quantile of the observed values below which values are raised to it."""
     refit: Annotated[int, Ge(1)] = 5
+    """Observations between two fits of the hyperparameters."""
     length_scale: Annotated[float, Gt(0)] = 0.2
+    """Length scale of the surrogates fixed and features."""
     noise: Annotated[float, Gt(0)] = 0.01
+    """Noise variance of the surrogates fixed and features."""
     standardise: bool = True
+    """Whether fixed and features standardise values."""
     pending_values: Annotated[str, OneOf(PENDING_VALUES)] = "hallucinated"
+    """Values assumed at pending points."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -73,12 +73,19 @@ class Transfer(ABC):
     """
 
     own: Surrogate = field(default_factory=Surrogate)
+    """The agent's own Gaussian process: a table of surrogate settings."""
     features: Annotated[int, Ge(1)] = 100
+    """Random features M of a message."""
     kernel: Annotated[str, OneOf(KERNELS)] = "matern52"
+    """Kernel of the features."""
     length_scale: Annotated[float, Gt(0)] = 0.2
+    """Length scale of the features."""
     noise: Annotated[float, Gt(0)] = 0.01
+    """Noise variance of the linear model."""
     centre: bool = True
+    """Whether a message is about standardised values."""
     every: Annotated[int, Ge(0), "0 is once, before the start"] = 0
+    """Iterations between two messages; 0: one message before the first."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -59,7 +59,9 @@ class Bernoulli:
 
     model: ClassVar[str] = "bernoulli"
     probability: Annotated[float, Ge(0), Lt(1)] = 0.1
+    """Probability of an absence before an iteration."""
     absence: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    """Length of an absence [units of time]; unused under modes with rounds."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -82,7 +84,9 @@ class Markov:
 
     model: ClassVar[str] = "markov"
     present: Annotated[float, Gt(0), Lt(inf)] = 10.0
+    """Mean length of a presence [units of time]."""
     absent: Annotated[float, Gt(0), Lt(inf)] = 2.0
+    """Mean length of an absence [units of time]."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -113,9 +117,13 @@ class Daily:
 
     model: ClassVar[str] = "daily"
     day: Annotated[float, Gt(0), Lt(inf)] = 24.0
+    """Length of a day [units of time]."""
     present: float = 8.0
+    """Presence of an agent each day [units of time]."""
     start: float = 22.0
+    """Time of day at which it comes, in its own time zone."""
     zones: Annotated[int, Ge(1)] = 24
+    """Time zones, evenly over the day."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -149,7 +157,9 @@ class Trace:
 
     model: ClassVar[str] = "trace"
     file: str
+    """CSV, Parquet or JSON file, relative to the study file."""
     format: str = "windows"
+    """Table of presences, or FedScale's trace."""
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:

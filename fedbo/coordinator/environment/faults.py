@@ -31,11 +31,17 @@ class Crash:
 
     kind: ClassVar[str] = "crash"
     agents: Who = "all"
+    """Affected agents: "all", the name of a group, or a list."""
     at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    """Strikes once, at this time; set exactly one of at, event, rate."""
     event: Annotated[int, Ge(1), "1 is the first event"] | None = None
+    """Strikes once, after so many events."""
     rate: Annotated[float, Ge(0)] | None = None
+    """Mean number of strikes per unit of time and agent."""
     state: Annotated[str, OneOf(("kept", "lost"))] = "kept"
+    """Whether a crashed agent forgets all since its last checkpoint."""
     restart: Annotated[float, Gt(0), "leave it out for a loss for good"] | None = None
+    """Units of time until the agents return. Default: never."""
 
     def __post_init__(self) -> None:
         _check_begin(self)
@@ -51,6 +57,7 @@ class Hang:
     event: Annotated[int, Ge(1), "1 is the first event"] | None = None
     rate: Annotated[float, Ge(0)] | None = None
     duration: Annotated[float, Gt(0)] = 1.0
+    """Units of time."""
 
     def __post_init__(self) -> None:
         _check_begin(self)
@@ -67,6 +74,7 @@ class Slow:
     rate: Annotated[float, Ge(0)] | None = None
     duration: Annotated[float, Gt(0)] = 1.0
     factor: Annotated[float, Ge(1)] = 2.0
+    """Factor on the agents' times."""
 
     def __post_init__(self) -> None:
         _check_begin(self)
@@ -81,6 +89,7 @@ class NetworkPartition:
     at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
     event: Annotated[int, Ge(1), "1 is the first event"] | None = None
     rate: Annotated[float, Ge(0)] | None = None
+    """Mean number of strikes per unit of time, on all at once."""
     duration: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
@@ -95,6 +104,7 @@ class Restart:
     at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
     event: Annotated[int, Ge(1), "1 is the first event"] | None = None
     rate: Annotated[float, Ge(0)] | None = None
+    """Mean number of strikes per unit of time."""
     duration: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
@@ -111,10 +121,15 @@ class Preemption:
 
     kind: ClassVar[str] = "preemption"
     workers: str = "all"
+    """Affected workers: "all", or the name of a class."""
     at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    """Strikes once, at this time; set exactly one of at, rate."""
     rate: Annotated[float, Ge(0)] | None = None
+    """Mean number of strikes per unit of time and worker."""
     duration: Annotated[float, Gt(0), "leave it out for a loss for good"] | None = None
+    """Units of time until a worker returns. Default: never."""
     checkpoint: Annotated[float, Ge(0)] | None = None
+    """Units of time at speed 1 to resume interrupted work. Default: work is lost."""
 
     def __post_init__(self) -> None:
         _check_begin(self, ("at", "rate"))
@@ -127,9 +142,13 @@ class Loss:
     kind: ClassVar[str] = "loss"
     agents: Who = "all"
     probability: Annotated[float, Ge(0), Le(1)] = 0.1
+    """Probability for each transmission."""
     start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
+    """Start of the fault."""
     end: float | None = None
+    """End of the fault. Default: end of the study."""
     direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
+    """Affected transmissions; up is to the coordinator."""
 
     def __post_init__(self) -> None:
         _check_span(self)
@@ -146,6 +165,7 @@ class Duplication:
     end: float | None = None
     direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
     by: Annotated[float, Ge(0)] = 0.0
+    """Units of time between the copies."""
 
     def __post_init__(self) -> None:
         _check_span(self)
@@ -162,6 +182,7 @@ class Reordering:
     end: float | None = None
     direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
     by: Annotated[float, Gt(0)] = 1.0
+    """Largest additional latency, uniformly drawn [units of time]."""
 
     def __post_init__(self) -> None:
         _check_span(self)
@@ -178,6 +199,7 @@ class Delay:
     end: float | None = None
     direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
     by: Annotated[float, Gt(0)] = 1.0
+    """Additional latency [units of time]."""
 
     def __post_init__(self) -> None:
         _check_span(self)
@@ -198,6 +220,7 @@ class Corruption:
     end: float | None = None
     direction: ClassVar[str] = "up"
     how: Annotated[str, OneOf(("bits", "nan", "shape", "replay"))] = "bits"
+    """Flipped bit, NaN, cut-off end, or the agent's previous message."""
 
     def __post_init__(self) -> None:
         _check_span(self)
@@ -220,10 +243,13 @@ class Lie:
     kind: ClassVar[str] = "lie"
     agents: Who = "all"
     probability: Annotated[float, Ge(0), Le(1)] = 1.0
+    """Probability for each message."""
     start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
     end: float | None = None
     how: Annotated[str, OneOf(LIES)] = "inverted"
+    """Kind of lie, see agents that lie."""
     strength: Annotated[float, Gt(0), Le(1e6)] = 1.0
+    """Factor of the lie; not with copy."""
 
     def __post_init__(self) -> None:
         _check_span(self)

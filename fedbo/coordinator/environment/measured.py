@@ -34,12 +34,19 @@ class Empirical:
     model: ClassVar[str] = "empirical"
     costs: ClassVar[bool] = False
     file: str | None = None
+    """CSV or Parquet table with one measured duration per row."""
     data: Annotated[str, OneOf(NAMED)] | None = None
+    """Published durations of mini-batches by name, instead of `file`."""
     column: str = "duration"
+    """Column with the durations."""
     by: str = "agent"
+    """Column with whole numbers that identify agents; optional in the file."""
     pooled: bool = False
+    """Whether every agent draws from all rows."""
     order: Annotated[str, OneOf(("drawn", "replayed"))] = "drawn"
+    """Drawn with replacement, or replayed in the order of the file."""
     mean: Annotated[float, Gt(0), Lt(inf)] | None = None
+    """Mean to which all rows are scaled. Default: as measured."""
 
     def __post_init__(self) -> None:
         check(self)

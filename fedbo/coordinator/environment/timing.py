@@ -59,6 +59,7 @@ class Cost:
     model: ClassVar[str] = "cost"
     costs: ClassVar[bool] = True
     rate: Annotated[float, Ge(0), Lt(inf)] = 1.0
+    """Units of time per unit of the objective's cost."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -83,9 +84,13 @@ class LogLinear:
     model: ClassVar[str] = "log_linear"
     costs: ClassVar[bool] = True
     mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    """Expected duration in the middle of the search space."""
     slopes: tuple[float, ...] = ()
+    """One per parameter: durations grow by e^slope from its low to its high end."""
     sigma: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    """Standard deviation of the logarithm, from one duration to the next."""
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    """Standard deviation of the logarithm of an agent's lasting factor."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -114,7 +119,9 @@ class SpeedClasses:
     """
 
     factors: tuple[float, ...] = (1.0, 2.0, 4.0)
+    """Factor on evaluation times of each class."""
     shares: tuple[float, ...] = ()
+    """Relative sizes of the classes. Default: equal."""
 
     def __post_init__(self) -> None:
         if not self.factors or not all(isfinite(factor) and factor > 0 for factor in self.factors):
@@ -137,7 +144,9 @@ class DecisionTimeModel:
     """The time that a decision takes with t_n observations: `coefficient` * t_n ** `power`; exact inference has power 3."""
 
     coefficient: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    """A decision with t_n observations takes coefficient × t_n^power."""
     power: Annotated[float, Ge(0), Lt(inf)] = 3.0
+    """Exponent; 3 for exact Gaussian processes."""
 
     def __post_init__(self) -> None:
         check(self)

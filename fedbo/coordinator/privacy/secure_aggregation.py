@@ -45,8 +45,11 @@ class SecureAggregation:
     """
 
     threshold: Annotated[float, Gt(0.5), Le(1)] = 0.66
+    """Share of a cohort that is needed to unmask its sum."""
     bits: Annotated[int, Ge(16), Le(64)] = 40
+    """Bits of a fixed-point number; sums are modulo 2^bits."""
     fraction: Annotated[int, Ge(0), Le(52)] = 24
+    """Bits behind the binary point; at most bits - 8."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -31,10 +31,15 @@ class Differences:
     """
 
     scale: Annotated[float, Ge(0.0), Le(10.0)] = 0.0
+    """Standard deviation of the logarithm of an agent's factor on its values."""
     offset: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    """Standard deviation of a constant added to an agent's values."""
     likeness: Annotated[float, Ge(0.0), Le(1.0)] = 1.0
+    """Correlation of two agents' functions that are equal in the federation."""
     length_scale: Annotated[float, Gt(0.0), Lt(np.inf)] = 0.2
+    """Length scale of an agent's own part in the unit cube."""
     quantity: Annotated[float, Ge(0.0), Le(10.0)] = 0.0
+    """Standard deviation of log quantity of data, which divides the noise variance."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -147,12 +147,19 @@ class FedAvgTraining:
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
     part: Part = "all"
+    """All servers, those for development, or held-out ones."""
     agents: Annotated[int, Ge(1)] | None = None
+    """First servers of the part that take part. Default: all."""
     partition: Annotated[str, OneOf(PARTITIONS)] = "dirichlet"
+    """How a server's images are dealt to its ten clients."""
     rounds: Annotated[int, Ge(1), Le(100)] = 20
+    """Communication rounds, the largest fidelity."""
     heterogeneity: Annotated[float, Ge(0.0), Le(1.0)] = 1.0
+    """Differences between servers: 0 none, 1 large."""
     latency: Annotated[float, Gt(0.0), Lt(np.inf)] = 0.1
+    """Mean least duration of a message [s]."""
     bandwidth: Annotated[float, Gt(0.0), Lt(np.inf)] = 50_000.0
+    """Bytes per second of a client's link."""
 
     def __post_init__(self) -> None:
         check(self)

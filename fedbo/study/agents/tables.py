@@ -33,14 +33,23 @@ class HistoryTable(Table):
     """
 
     algorithm: HistoryAlgorithm | None = None
+    """Algorithm of an earlier task that each agent solves alone: a name, or a table."""
     file: str | None = None
+    """CSV or Parquet file with observations, relative to the study file."""
     run: str | None = None
+    """Directory of an earlier run."""
     label: Name | None = None
+    """With `run`: label of the algorithm. Default: its only one."""
     cell: Count | None = None
+    """With `run`: cell of the sweep. Default: its only one."""
     observations: Positive | None = None
+    """Observations of each agent; required with `algorithm`. Default: all."""
     initial: Count | None = None
+    """With `algorithm`: uniform points among them. Default: 3."""
     fresh: bool | None = None
+    """With `algorithm`: whether each replicate has its own histories. Default: true."""
     warm_start: bool | None = None
+    """With `file` or `run`: whether methods learn them as observations of this task."""
 
     @field_validator("algorithm", mode="before", json_schema_input_type=str | HistoryAlgorithm | None)
     @classmethod
@@ -87,10 +96,15 @@ class AgentsTable(Table):
     """[agents]: which agents optimise, and their initial points, checkpoints and histories."""
 
     targets: Any = "all"
+    """Agents that optimise, numbered from 0; others only send what they learned before."""
     initial: Count = 3
+    """Uniform points that each target evaluates first, the same for all algorithms."""
     initial_file: str | None = None
+    """CSV or Parquet file with initial points, relative to the study file."""
     checkpoint: Positive = 1
+    """Steps between two checkpoints, to which a crash may take an agent back."""
     history: HistoryTable | None = None
+    """Observations that agents made before the study."""
 
     @field_validator("targets", mode="plain", json_schema_input_type=Literal["all"] | list[int])
     @classmethod

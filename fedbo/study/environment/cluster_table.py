@@ -18,14 +18,23 @@ class WorkerTable(Table):
     """[[cluster.worker]]: a class of workers: their number, speed and resources, and when they are there."""
 
     name: Name
+    """Name by which faults and sweeps find the class."""
     count: Positive = 1
+    """Number of workers of this class."""
     speed: Annotated[float, Field(gt=0)] = 1.0
+    """Divisor of evaluation times."""
     cpus: Amount = 1.0
+    """CPUs of a worker."""
     gpus: Amount = 0.0
+    """GPUs of a worker."""
     memory: Amount = 0.0
+    """Memory of a worker [MiB]."""
     startup: Amount = 0.0
+    """Units of time before an evaluation begins on its worker."""
     joins: Amount = 0.0
+    """Time at which the workers join."""
     leaves: Annotated[float, Field(gt=0)] | None = None
+    """Time at which the workers leave for good."""
 
     def make(self) -> WorkerClass:
         """Build the class."""
@@ -38,10 +47,15 @@ class ClusterTable(Table):
     """[cluster]: so many equal workers, or classes of them, and the rule of the queue for them."""
 
     workers: Positive | None = None
+    """Equal workers with one CPU each; set this or [[cluster.worker]]."""
     rule: Literal["first_come", "fair_share", "priority"] = "first_come"
+    """Who is served next: the first, the agent that uses least, or the highest priority."""
     startup: Amount = 0.0
+    """Units of time before an evaluation begins on its worker."""
     priorities: Annotated[tuple[float, ...], Field(strict=False)] = ()
+    """One number per agent, for `rule = "priority"`. Default: all 0."""
     worker: Annotated[tuple[WorkerTable, ...], Field(strict=False)] = ()
+    """Classes of workers."""
 
     def classes(self) -> tuple[WorkerClass, ...]:
         """List the classes of workers."""

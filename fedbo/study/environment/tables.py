@@ -39,6 +39,7 @@ class TimingModel(Named):
     noun = "timing model"
     catalogue = staticmethod(lambda: timings)
     model: str
+    """Name of a model of durations."""
 
     @kept
     def make(self) -> Any:
@@ -77,20 +78,30 @@ class TimingTable(Table):
     """
 
     clock: Literal["virtual", "wall"] = "virtual"
+    """Virtual time, or real seconds (dedicated or packed hosting only)."""
     evaluation: TimingModel = TimingModel.model_construct(model="constant", mean=1.0)
+    """Duration of an evaluation."""
     speed: SpeedTable = SpeedTable.model_construct(factors=[1.0])
+    """Classes of speed; an agent's factor multiplies its evaluation times."""
     devices: str | None = None
+    """JSON file with the speed and bandwidth of each agent's device (FedScale's format)."""
     decision: DecisionTable = DecisionTable()
+    """Duration of a decision, before its evaluations."""
     latency: TimingModel = TimingModel.model_construct(model="constant", mean=0.0)
+    """Duration of a message, drawn anew for each way."""
 
 
 class NetworkTable(Table):
     """[network]: bandwidths, and how often a lost transmission is repeated."""
 
     bandwidth: Bandwidth | None = None
+    """Bytes per unit of time on an agent's link, each way. Default: unlimited."""
     link: Bandwidth | None = None
+    """Bytes per unit of time on the coordinator's link. Default: unlimited."""
     retry: Annotated[float, Field(gt=0)] = 1.0
+    """Units of time after which a lost transmission is repeated."""
     attempts: Positive = 10
+    """Transmissions of one message before it is given up."""
 
 
 class AvailabilityModel(Named):
@@ -99,13 +110,16 @@ class AvailabilityModel(Named):
     noun = "availability model"
     catalogue = staticmethod(lambda: availabilities)
     model: str
+    """Name of a model of presence and absence."""
 
 
 class AvailabilityTable(AvailabilityModel):
     """[availability]: a model of absence, and what happens to the evaluation under way of an agent that leaves."""
 
     model: str = "always"
+    """Name of a model of presence and absence."""
     leaving: Leaving = "resumed"
+    """Whether an interrupted step is resumed on return, or begun again."""
 
 
 class ExchangeTable(Named):
@@ -115,6 +129,7 @@ class ExchangeTable(Named):
     noun = "exchange mode"
     catalogue = staticmethod(lambda: exchanges)
     mode: str = "immediate"
+    """Name of an exchange mode. Default: barrier where an algorithm needs rounds."""
 
 
 class GroupTable(Table):
@@ -126,22 +141,39 @@ class GroupTable(Table):
 
     model_config = ConfigDict(**{**Table.model_config, "serialize_by_alias": True})
     name: Name
+    """Unique name, by which faults and sweeps find the group."""
     agents: Any = None
+    """Numbers of its agents; set this or `share`."""
     share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of all agents; the last ones that no other group lists."""
     by: str | None = None
+    """Measure by which a share is ordered: number, difficulty, distance, data, history, or a parameter."""
     evaluation: TimingModel | None = None
+    """As in [timing]."""
     speed: SpeedTable | None = None
+    """As in [timing]."""
     decision: DecisionTable | None = None
+    """As in [timing]."""
     latency: TimingModel | None = None
+    """As in [timing]."""
     bandwidth: Bandwidth | None = None
+    """As in [network]."""
     availability: AvailabilityModel | None = None
+    """Model of presence and absence with its settings."""
     leaving: Leaving | None = None
+    """As in [availability]."""
     from_: Annotated[float | None, Field(ge=0, alias="from")] = None
+    """Time at which its agents join."""
     until: Annotated[float, Field(gt=0)] | None = None
+    """Time at which its agents leave for good."""
     iterations: Positive | None = None
+    """As in [budget]."""
     pulls: Positive | None = None
+    """As in [budget]."""
     initial: Count | None = None
+    """As in [agents]."""
     history: HistoryTable | None = None
+    """As in [agents.history]."""
 
     @field_validator("agents", mode="plain", json_schema_input_type=list[int] | None)
     @classmethod
@@ -174,7 +206,9 @@ class FaultTable(Named):
     noun = "fault"
     catalogue = staticmethod(FAULTS.copy)
     kind: str
+    """Name of a fault."""
     label: Name | None = None
+    """Name in sweeps and `--set`. Default: the kind, numbered from the second one."""
 
     @kept
     def make(self) -> Any:

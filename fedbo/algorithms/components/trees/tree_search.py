@@ -64,9 +64,13 @@ class TreeSearch(LocalOnly):
     ancestors: ClassVar[bool] = False
 
     nu: Annotated[float, Gt(0)] = 1.0
+    """Smoothness: within nu rho^h of the maximum in its box of depth h."""
     rho: Annotated[float, Gt(0), Lt(1)] = 0.5
+    """Smoothness: decay per depth."""
     branching: Annotated[int, Ge(2)] = 2
+    """Children of a node."""
     point: Annotated[str, OneOf(POINTS)] = "centre"
+    """Evaluated point of a box: its centre, or a uniform draw."""
 
     def __post_init__(self) -> None:
         check(self)

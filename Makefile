@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What is imported is compiled then, in much less time than all that is installed.
 PIP := --quiet --disable-pip-version-check --no-compile
-STYLED := benchmarks docs/conf.py examples fedbo setup.py tests
+STYLED := benchmarks docs/*.py examples fedbo setup.py tests
 # One thread for each process: the replicates and hosts are what runs in parallel.
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
@@ -18,7 +18,7 @@ export PYTHONHASHSEED
 # Tests start some hundred processes, which need not compile the package each time, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test test-long with-ray without-ray mutants check bench site release-check format style types setup clean
+.PHONY: run test test-long with-ray without-ray mutants check bench site reference release-check format style types setup clean
 
 run: $(VENV)/compiled  ## run the main job: thirty agents tune a classifier together
 	$(BIN)/fedbo run examples/digits.toml
@@ -51,6 +51,9 @@ site: $(VENV)/docs  ## build the documentation into build/site; a link that lead
 	rm -rf build/site
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html --conf-dir docs . build/site
 	@echo "open build/site/index.html"
+
+reference: setup  ## write the pages of docs/cli.md and docs/reference from the code that they describe
+	$(BIN)/python docs/generate.py
 
 release-check:  ## build the wheel and the source distribution, install the wheel into an empty environment, and use it
 	.ci/release $(PYTHON)

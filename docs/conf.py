@@ -33,7 +33,7 @@ autodoc_typehints_format = "short"
 default_role = "code"  # docstrings have Markdown's single backquotes
 
 CONTENTS = {
-    "Begin": ("docs/index", "docs/glossary", "docs/coming_from", "docs/comparison"),
+    "Begin": ("docs/index", "docs/coming_from", "docs/comparison"),
     "Tutorials": (
         "docs/tutorials/first_study",
         "docs/tutorials/stragglers",
@@ -63,7 +63,7 @@ CONTENTS = {
         "docs/plugins",
     ),
     "Algorithms": ("docs/algorithms/*",),
-    "Reference": ("docs/reference", "docs/stability", "CHANGELOG"),
+    "Reference": ("docs/cli", "docs/reference/*", "docs/reference", "docs/glossary", "docs/stability", "CHANGELOG"),
     "Measurements": ("benchmarks/results/*",),
     "Development": ("CONTRIBUTING", "docs/architecture", "docs/decisions/README", "docs/decisions/*"),
 }

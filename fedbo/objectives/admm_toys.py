@@ -58,8 +58,9 @@ class Toy:
 
 @dataclass(frozen=True)
 class ADMMToy:
-    """Two agents with one parameter each, as in Krishnamoorthy's text: x^4 + x^3 - 2 x^2 - 2 x and x^2 / 2 are minimised.
+    """Krishnamoorthy's two coupled agents with one parameter each, to be minimised together.
 
+    The functions are x^4 + x^3 - 2 x^2 - 2 x and x^2 / 2.
     `problem` is "consensus" on [-2, 2] as in the text's (8) and (9), "shifted" on [0, 4] with the functions moved by 2 and 0.5
     as its author ran it, or "allocation" on [-4, 4], where x_1 + x_2 = 0. `noise` is the variance of an observation.
     """
@@ -120,7 +121,7 @@ class Plant:
 
 @dataclass(frozen=True)
 class Plants:
-    """Plants that share utilities, each with a convex cost of what it gets of them, least at a wish of its own.
+    """Plants that share utilities, each with a convex cost of its part.
 
     Wishes are uniform in [0.2, 0.9] of the range [0, `capacity`] of every utility, costs have curvatures of 1 to 5 over the
     capacity squared in every direction and a bend that makes them other than quadratic. `noise` is the variance of an

@@ -85,7 +85,10 @@ class Bandit(ABC):
 
 @dataclass(frozen=True)
 class Garland(Bandit):
-    """The garland on [0, 1]: a hill with a cusp at each of 19 zeros of a sine; its largest value is 0.997772, at pi / 6."""
+    """The garland on [0, 1]: a hill with a cusp at each of 19 zeros.
+
+    Its largest value is 0.997772, at pi / 6.
+    """
 
     @property
     def formula(self) -> Formula:
@@ -95,8 +98,9 @@ class Garland(Bandit):
 
 @dataclass(frozen=True)
 class DoubleSine(Bandit):
-    """A wave between two cusps, u^0.32 and u^1.74 of the distance to `tmax` by default: the difficult function of POO.
+    """A wave between two cusps: the difficult function of POO.
 
+    By default the cusps are u^0.32 and u^1.74 of the distance to `tmax`.
     It has 0 < `rho1` <= `rho2` < 1, and is 0 at `tmax` and negative elsewhere.
     """
 
@@ -129,7 +133,7 @@ class Himmelblau(Bandit):
 
 @dataclass(frozen=True)
 class Ackley(Bandit):
-    """Ackley's function on [-32.768, 32.768]^d, to be minimised: a funnel among many pits; `dimensions` is d."""
+    """Ackley's function on [-32.768, 32.768]^d, to be minimised: a funnel among many pits."""
 
     dimensions: Annotated[int, Ge(1)] = 2
     """Number of inputs d."""
@@ -142,7 +146,7 @@ class Ackley(Bandit):
 
 @dataclass(frozen=True)
 class Rastrigin(Bandit):
-    """Rastrigin's function on [-5.12, 5.12]^d, to be minimised: a bowl among many pits; `dimensions` is d."""
+    """Rastrigin's function on [-5.12, 5.12]^d, to be minimised: a bowl among many pits."""
 
     dimensions: Annotated[int, Ge(1)] = 2
 
@@ -154,7 +158,7 @@ class Rastrigin(Bandit):
 
 @dataclass(frozen=True)
 class Hartmann(Bandit):
-    """The Hartmann function on [0, 1]^d, to be minimised: four bumps; `dimensions` is 3 or 6."""
+    """The Hartmann function on [0, 1]^3 or [0, 1]^6, to be minimised: four bumps."""
 
     dimensions: Literal[3, 6] = 6
     """Number of inputs."""

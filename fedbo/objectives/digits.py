@@ -77,7 +77,7 @@ class DigitsAgent:
 
 @dataclass(frozen=True)
 class Digits:
-    """Scikit-learn's digits split among agents, by default with Dirichlet label skew: tune C and gamma to lower the error.
+    """Scikit-learn's digits, split among agents: tune the C and gamma of a support vector machine.
 
     `agents` share the 1,797 images, each used exactly once. The `partition` is "dirichlet", with the concentration `alpha` of
     an agent's classes: small is skewed (Hsu et al. 2019, Sec. 3); "iid"; "classes", so many of them for every agent; or

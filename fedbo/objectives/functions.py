@@ -137,7 +137,7 @@ class ShiftedBranin:
 
 @dataclass(frozen=True)
 class Branin:
-    """The Branin function (Dixon and Szegö 1978), moved by up to `spread` native units per coordinate for each agent.
+    """The Branin function (Dixon and Szegö 1978), moved by up to `spread` for each agent.
 
     The box is the usual one for every agent, so the shift also changes which of the three minimisers are inside; the
     middle one always is, so the least value is that of the plain function. `noise` is the variance of an observation,
@@ -208,8 +208,9 @@ class Branin:
 
 @dataclass(frozen=True)
 class LearningCurves:
-    """Trainings over `epochs` epochs with two hyperparameters, whose best values lie within `spread` of common ones.
+    """Synthetic learning curves of trainings with two hyperparameters.
 
+    The agents' best values lie within `spread` of common ones.
     `noise` is the variance of an observation. An evaluation costs 1 plus `cost_spread` times the capacity.
     """
 

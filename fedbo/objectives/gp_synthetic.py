@@ -48,8 +48,9 @@ class GridFunction:
 
 @dataclass(frozen=True)
 class GPSynthetic:
-    """A function from a Gaussian process, shared by all agents up to +-d_n (Dai et al. 2020, appendix D.1).
+    """A Gaussian process draw that agents share up to `difference` (Dai et al. 2020).
 
+    The construction is that of their appendix D.1.
     A draw at `points` grid points of [0, 1], squared-exponential kernel of `length_scale`, is scaled to [0, 1].
     Agent 0 has it as it is (the target); every other adds `difference` or minus it at each grid point with probability
     one half, so `difference` is d_n, the largest gap to the target. `noise` is the variance of an observation.
@@ -91,8 +92,9 @@ class GPSynthetic:
 
 @dataclass(frozen=True)
 class GPSyntheticDE:
-    """A function from a Gaussian process with a small random perturbation for every agent (Dai et al. 2021, Sec. 5.1).
+    """A Gaussian process draw with small perturbations for each agent (Dai et al. 2021).
 
+    The construction is that of their section 5.1.
     As `GPSynthetic`, but no agent is a target: each adds at every grid point its own uniform draw from [-`difference`,
     `difference`]. The paper says "different small random perturbations" and gives neither their law nor their size.
     """
@@ -149,7 +151,7 @@ def common_function(points: int, length_scale: float, seed: int) -> Array:
 
 @dataclass(frozen=True)
 class GPFamily:
-    """Draws from a Gaussian process in [0, 1]^d of which any two agents' have the correlation `likeness` at every point.
+    """Gaussian process draws on [0, 1]^d; two agents' functions have the correlation `likeness`.
 
     f_n = sqrt(likeness) g_0 + sqrt(1 - likeness) g_n, where g_0 is common and all g are independent draws with variance 1 and a
     squared-exponential kernel of `length_scale`, as sums of 500 random cosines. 1 makes the agents equal, 0 unrelated.

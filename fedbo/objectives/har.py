@@ -33,7 +33,7 @@ ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "s
 
 @dataclass(frozen=True)
 class Har:
-    """Thirty people with a phone: tune batch size, L2 weight and learning rate to lower the error of six activities.
+    """Activities of thirty phone users: tune batch size, L2 weight and learning rate.
 
     `agents` takes the first so many subjects. `features` says whose 561 features: "recomputed" from the raw recordings, or
     "uci", the original ones, which the user must supply (see `uci_har.py`). `epochs` is how often training meets each row: the

@@ -88,7 +88,7 @@ class LandmineField:
 
 @dataclass(frozen=True)
 class Landmine:
-    """The 29 landmine fields: tune C and gamma of an RBF support vector machine to lower 1 - AUC.
+    """29 landmine fields: tune the C and gamma of a support vector machine.
 
     `agents` takes the first so many fields. `platt` observes the AUC of Platt-scaled probabilities. The axes are linear
     in C and gamma, as published: the good region is a strip at gamma near 0, under 0.1 % of the box. `log` makes both

@@ -51,7 +51,7 @@ class FieldReward:
 
 @dataclass(frozen=True)
 class LandmineAUC:
-    """The 29 landmine fields, all of them: the C and the gamma of a support vector machine that give the best mean AUC.
+    """29 landmine fields as a bandit: find the best mean AUC.
 
     `log` makes both axes geometric. `noise` is the variance of normal noise, `half_width` that of uniform noise.
     """

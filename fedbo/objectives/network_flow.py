@@ -46,7 +46,7 @@ class Node:
 
 @dataclass(frozen=True)
 class NetworkFlow:
-    """A ring of nodes with supplies that add up to zero, each of which decides on the flow in and the flow out.
+    """A ring of nodes with supplies, each of which decides on its two flows.
 
     Edge i leads from node i to the next. `noise` is the variance of an observation. All is drawn from the shared stream, so
     that `best_flows` can tell the joint optimum.

@@ -13,18 +13,16 @@ Reports = Sequence[tuple[float, float]]
 
 @dataclass(slots=True, init=False)
 class Outcome:
-    """What one evaluation yields.
-
-    - `value`: the observation, to be maximised.
-    - `score`: the noise-free value by which the point is judged; the value itself if not set.
-    - `metrics`: other numbers of the same evaluation by name, in native units. They are written to the tables only.
-    - `reports`: pairs of a step and the native value reported there.
-    """
+    """What one evaluation yields."""
 
     value: float
+    """Observed value, to be maximised: an error has its sign changed."""
     score: float
+    """Noise-free counterpart of the value, by which points are judged; the value if not set."""
     metrics: Mapping[str, Any]
+    """Other numbers of the evaluation by name, in native units; JSON in tables."""
     reports: Reports
+    """Pairs of a step and the native value reported there."""
 
     def __init__(
         self,

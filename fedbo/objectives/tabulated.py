@@ -77,7 +77,7 @@ class TabulatedAgent:
 
 @dataclass(frozen=True)
 class Tabulated:
-    """A tabulated federation, from a table that `fedbo tabulate` made: much faster, and only as true as the table is dense.
+    """A fast surrogate of another objective, from a table that `fedbo tabulate` made.
 
     `table` is the table's folder. `interpolation` is what it is between the points: `"gp"` the mean of a Gaussian process,
     never above the largest nor below the least value that was evaluated, or `"nearest"`, the nearest point's value.

@@ -93,7 +93,7 @@ class _Surrogates(_Tasks):
 
 @dataclass(frozen=True)
 class LCBench(_Surrogates):
-    """Networks on 34 OpenML data sets (LCBench): 7 hyperparameters, to raise the balanced accuracy of validation.
+    """Networks on 34 OpenML data sets (LCBench): tune 7 hyperparameters.
 
     `epoch` is after how many epochs the network is judged, 1 to 52: fewer take less time. `quantity` is what is tuned. The cost
     of an evaluation is its run time in seconds. `agents` takes the first so many data sets of `part`.
@@ -124,7 +124,7 @@ class LCBench(_Surrogates):
 
 @dataclass(frozen=True)
 class XGBoostTasks(_Surrogates):
-    """Boosted trees on 119 OpenML data sets (rbv2_xgboost): 14 conditional hyperparameters, to raise the accuracy.
+    """Boosted trees on 119 OpenML data sets (rbv2_xgboost): tune 14 conditional hyperparameters.
 
     `trainsize` is the share of the data that is trained on, `repl` how many times; smaller ones take less time. `quantity` is
     what is tuned: accuracy, balanced accuracy or the area under the curve. The cost of an evaluation is its time in seconds.
@@ -178,7 +178,7 @@ class _Tables(_Tasks):
 
 @dataclass(frozen=True)
 class MLPTasks(_Tables):
-    """Perceptrons on 8 OpenML data sets (HPOBench): all 30,000 configurations of 5 hyperparameters, to raise the accuracy.
+    """Perceptrons on 8 OpenML data sets (HPOBench): 30,000 configurations of 5 hyperparameters.
 
     With `noisy` an evaluation is what one of 5 seeds came to, drawn at random, without it their mean, by which points are
     judged anyway. The cost of an evaluation is its mean run time in seconds. `agents` takes the first so many data sets of
@@ -195,7 +195,7 @@ class MLPTasks(_Tables):
 
 @dataclass(frozen=True)
 class FCNet(_Tables):
-    """Networks for regression on 4 data sets (HPOLib): all 62,208 configurations of 9 hyperparameters, to lower the loss.
+    """Networks for regression on 4 data sets (HPOLib): 62,208 configurations of 9 hyperparameters.
 
     The loss is that of validation, as its decimal logarithm. With `noisy` an evaluation is what one of 4 seeds came to, drawn
     at random, without it their mean, by which points are judged anyway. The cost of an evaluation is its mean run time in
@@ -212,7 +212,7 @@ class FCNet(_Tables):
 
 @dataclass(frozen=True)
 class NASTasks(_Tables):
-    """Cells of a convolutional network on 3 image sets (NAS-Bench-201): all 15,625 cells, to raise the accuracy in percent.
+    """Cells of convolutional networks on 3 image sets (NAS-Bench-201): 15,625 architectures.
 
     With `noisy` an evaluation is what one of 2 or 3 seeds came to, drawn at random, without it their mean, by which points are
     judged anyway. The cost of an evaluation is its mean run time in seconds. No data set is for development. `agents` takes

@@ -78,7 +78,7 @@ class TypedCall:
 
 @dataclass(frozen=True)
 class TypedFunction:
-    """A Python function of a configuration, a dictionary, tuned by several agents in a typed space.
+    """A Python function of a configuration in a typed space.
 
     `function` is a callable, or its place as "package.module:name"; it takes the configuration, and `agent`, `rng` and
     `report` by name where it asks for them: `report(value, step)` keeps what a step came to, and answers "stop" where the

@@ -75,7 +75,7 @@ class Country:
 
 @dataclass(frozen=True)
 class Vaccine:
-    """Countries that choose a vaccine dose in [`least`, 1] of the full one, to lower the share that is infected within a year.
+    """Fractional vaccine doses: each country lowers its share of infected people within a year.
 
     `agents` takes the countries with the most people, in that order. The epidemic is "fast", "slow" or "declining"; `days` is
     how long it would take to give everybody a full dose, of which `efficacy` is the protected share. A dose f leaves f to the

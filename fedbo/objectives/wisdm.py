@@ -43,7 +43,7 @@ class UserRows:
 
 @dataclass(frozen=True)
 class Wisdm:
-    """Phone users: tune batch size, L2 weight and learning rate to lower the error of recognising what they do.
+    """Activities of 35 phone users: tune batch size, L2 weight and learning rate.
 
     `task` is "activity" (six classes), or one against all others: "walking", "stairs" (up or down), "still" (sitting or
     standing). The agents are the users who have two classes at least: 35, 35, 31, 25; `agents` takes the first so many of

@@ -61,7 +61,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Writers:
-    """Digits by writer (MNIST with the writers of QMNIST): tune learning rate, L2 and dropout of a small network.
+    """Handwritten digits by writer (QMNIST): tune learning rate, L2 and dropout of a network.
 
     `agents` takes the first so many writers, census employees and students in turn, those with the most digits first; each has
     at least 100. `epochs` is how often a network sees its training half. It needs PyTorch: `pip install torch`.

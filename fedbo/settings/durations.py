@@ -65,6 +65,7 @@ class Lognormal(_Lasting):
 
     model: ClassVar[str] = "lognormal"
     mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    """Expected duration."""
     sigma: Annotated[float, Ge(0), Lt(inf)] = 1.0
     """Standard deviation of the logarithm, from one duration to the next."""
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
@@ -101,6 +102,7 @@ class Pareto(_Lasting):
 
     model: ClassVar[str] = "pareto"
     mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    """Expected duration."""
     alpha: Annotated[float, Gt(1), Lt(inf), "else its expectation is infinite"] = 2.5
     """The tail falls as x^-alpha; the variance is infinite up to 2."""
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
@@ -120,6 +122,7 @@ class Gamma(_Lasting):
 
     model: ClassVar[str] = "gamma"
     mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    """Expected duration."""
     shape: Annotated[float, Gt(0), Lt(inf)] = 2.0
     """Variance is mean² / shape."""
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0

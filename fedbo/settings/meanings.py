@@ -15,12 +15,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 Texts = Mapping[str, str]  # by the name of a field; empty where a field has none of its own
 
 
-@cache
-def meanings(declared: type) -> Texts:
+def meanings(declared: Any) -> Texts:
     """Return the meaning of each field of a class, its bases' included, by name.
 
     A field without a string has that of its base; else that of the first field of this name in the same module, since such

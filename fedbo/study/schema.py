@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema as core
+from pydantic_core import to_jsonable_python
 
 from fedbo.algorithms.catalog import Entry
 from fedbo.settings.meanings import meanings
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import OneOf, marks_of
-from fedbo.study.settings import model_of, names_of
+from fedbo.study.settings import model_of, names_of, plain
 from fedbo.study.study import Study
 from fedbo.study.tables import AddedNoise, Declared, Named, ObjectiveTable
 
@@ -123,11 +125,20 @@ def _name_choices(declared: Any, properties: Mapping[str, Any]) -> None:
 
 
 def _describe(declared: type[Any], properties: dict[str, Any]) -> None:
-    """Add to each key what it means, as editors show it."""
+    """Add to each key its meaning and, where it is a setting, its default, as editors show them."""
+    defaults = dict(_defaults(declared))
     for name, text in meanings(declared).items():
         key = name.rstrip("_")  # `from_` is the key `from`
         if key in properties:
-            properties[key] = {**properties[key], "description": text}
+            properties[key] = {**defaults.get(name, {}), **properties[key], "description": text}
+
+
+def _defaults(declared: type[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for field in dataclasses.fields(declared) if dataclasses.is_dataclass(declared) else ():
+        if isinstance(field.default, bool | int | float | str | tuple) or dataclasses.is_dataclass(field.default):
+            default = field.default
+            written = plain(default, names_of(type(default))) if dataclasses.is_dataclass(default) else default
+            yield field.name, {"default": to_jsonable_python(written)}
 
 
 def _first_line(declared: type[Any]) -> str:

@@ -109,7 +109,7 @@ class Header(Table):
     """[study]: its name, its seed, and its number of replicates."""
 
     name: FolderName
-    """Name of the study; its runs are stored under runs/<name>-<date>-<time>."""
+    """Name of the study; its runs are stored under `runs/NAME-DATE-TIME`."""
     description: str = ""
     """Free text for readers."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -237,7 +237,7 @@ class PrivacyTable(Table):
     """[privacy]: the deltas at which epsilon is reported, the budget at the smallest, the source of noise, and masks."""
 
     deltas: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False, min_length=1)] | None = None
-    """Deltas at which epsilon is reported. Default: min(0.001, 1 / N^2), and N^-1.1 if at most 0.01."""
+    """Deltas at which epsilon is reported. Default: see privacy."""
     epsilon_max: Annotated[float, Field(gt=0)] | None = None
     """Budget at the smallest delta; the release that would exceed it ends federation."""
     secure_noise: bool = False

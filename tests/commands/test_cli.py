@@ -182,7 +182,8 @@ def test_list_says_what_a_study_can_name(capsys: pytest.CaptureFixture[str]) -> 
         everything
     )
     assert {"name": "random", "summary": "uniform random search, every agent alone", "settings": {"queries": "1"},
-            "presets": [], "ranges": {"queries": "at least 1"}, "reveals": "nothing"} in everything["algorithms"]  # fmt: skip
+            "presets": [], "ranges": {"queries": "at least 1"}, "reveals": "nothing",
+            "meanings": {"queries": "Points of a decision."}} in everything["algorithms"]  # fmt: skip
     timing = printed(capsys, "list", "timing")
     assert "lognormal" in timing and "at least 0 and finite" in " ".join(timing.split())
     assert "landmine" in printed(capsys, "data", "list")

@@ -29,7 +29,9 @@ def sources(section: str) -> list[str]:
     return found
 
 
-TABLES = [grid for name in pages.NAMES for grid in pages.grids(name) if name != "CONTRIBUTING.md" and _measured(grid)]
+GENERATED = "docs/reference/"  # from the code: it defines, and measures nothing
+PROSE = [name for name in pages.NAMES if name != "CONTRIBUTING.md" and not name.startswith(GENERATED)]
+TABLES = [grid for name in PROSE for grid in pages.grids(name) if _measured(grid)]
 
 
 @pytest.mark.parametrize("grid", TABLES, ids=str)

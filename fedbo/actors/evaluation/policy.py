@@ -42,7 +42,7 @@ class Policy:
     prefetch: Annotated[int, Ge(0)] = 0
     """Evaluations decided ahead, so that one begins when another ends."""
     resources: tuple[dict[str, float], ...] = ()
-    """Needs of one evaluation ("CPU", "GPU", "memory", …): one table for all agents, or one each."""
+    """Needs of one evaluation ("CPU", "GPU", "memory", …): one table, or one per agent."""
     wait: Annotated[str, OneOf(("any", "all"))] = "any"
     """Decide again after any evaluation (asynchronous), or after all (batches)."""
 

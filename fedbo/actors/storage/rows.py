@@ -45,8 +45,11 @@ class RunKey(NamedTuple):
     """The key of a run in its study: its cell of the sweep, the algorithm's label, and the replicate."""
 
     cell: Annotated[int, pa.int32()]
+    """Cell of the sweep, from 0."""
     algorithm: Annotated[str, pa.string()]
+    """Label of the algorithm."""
     replicate: Annotated[int, pa.int32()]
+    """Number of the replicate, from 0."""
 
 
 def checked(origin: str) -> str:
@@ -95,22 +98,38 @@ class Row:
     COLUMNS: ClassVar[tuple[str, ...]] = tuple(each.name for each in ROW_COLUMNS)
 
     agent: int
+    """Number of the agent, from 0."""
     phase: str
+    """`initial` (step 0), `search`, or `history` in `histories.parquet`."""
     step: int
+    """Iteration; 0 for the initial points."""
     query: int
+    """Number of the point in its step, from 0."""
     origin: str
+    """Source of the point, see origins."""
     x: list[float]
+    """Point in native units."""
     u: Sequence[float]
+    """Point in the unit cube."""
     outcome: Outcome
     started: float
+    """Start of the evaluation [units of time, or seconds since the start]."""
     finished: float
+    """End of the evaluation."""
     t_n: int
+    """Successful observations of the agent in this task so far, repeated pulls included."""
     pulls: int = 1
+    """Repeated evaluations of the point; `value` is their mean."""
     error: str | None = None
+    """Reason of the failure; null for a successful evaluation."""
     note: str | None = None
+    """Free text of the algorithm; nothing depends on it."""
     fidelity: int | None = None
+    """Fidelity that the evaluation reached, where it may stop early."""
     stopped: str | None = None
+    """`stopped` or `paused` before the largest fidelity."""
     rungs: list[float] | None = None
+    """Values at its rungs since its start or its last pause."""
 
     @classmethod
     def of(cls, query: Query, record: EvaluationRecord, t_n: int, started: float, finished: float) -> Self:

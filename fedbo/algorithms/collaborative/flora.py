@@ -51,7 +51,7 @@ class FLoRA(Collaborative):
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     surface: Annotated[str, OneOf(("average", "worst", "single", "cautious"))] = "average"
-    """Loss surface: mean or worst of the agents' processes, a single one, or a cautious one."""
+    """Loss surface: mean or worst of the agents' processes, a single or a cautious one."""
     after: Annotated[int, Ge(0), "0 is before the first iteration"] = 0
     """Iteration after which messages are sent; 0: before the first."""
     caution: Annotated[float, Ge(0)] = 1.0

@@ -76,25 +76,45 @@ class LedgerEntry(NamedTuple):
     """
 
     time: float
+    """Time of the release."""
     release: int
+    """Number of the release, from 0."""
     eligible: list[int]
+    """Agents that could have been asked."""
     sampled: list[int]
+    """Agents that were asked."""
     arrived: list[int]
+    """Agents whose messages are in the release."""
     clipped: int
+    """Number of messages that were clipped."""
     clip: float
+    """Clipping norm S."""
     sensitivity: float
+    """Sensitivity S phi_max / q."""
     noise_multiplier: float
+    """Noise multiplier z."""
     noise: list[float]
+    """Standard deviation of the noise in each block."""
     numbers: int
+    """Released numbers, P M."""
     share: float
+    """Charged sampling rate q; 1 without a gain from sampling."""
     sampling: str
+    """`poisson`, `fixed`, or `laplace` for local noise."""
     population: int
+    """Agents among whom a fixed number was drawn."""
     charged: list[int]
+    """Agents that were charged."""
     norms: list[float]
+    """Largest contribution of each charged agent, over the noise."""
     whole: str
+    """Reason why there is no gain from sampling; empty where there is one."""
     secure: bool
+    """Whether the noise came from a secret key."""
     signal: float
+    """Norm of the sum before noise; private."""
     refused: str
+    """Reason why the release was not made; empty where it was."""
 
     @property
     def charge(self) -> PrivacyCharge:

@@ -131,7 +131,7 @@ def settings_of(point: Array) -> FedAvgSettings:
 
 @dataclass(frozen=True)
 class FedAvgTraining:
-    """FedAvg on scikit-learn's digits: tune both learning rates, local epochs, batch size and the share of clients of a round.
+    """FedAvg on scikit-learn's digits: tune learning rates, local epochs, batch size and client share.
 
     Each agent is a server with ten clients, among whom its images are dealt by the `partition`; `rounds` is after how many
     rounds its model is judged. With `heterogeneity` 0 servers differ in their images alone; up to 1 their numbers of images,

@@ -1,0 +1,164 @@
+"""Write the reference pages from the code that they describe: `make reference` after a change of settings, commands or columns.
+
+Each function of `PAGES` returns one page. A test compares the committed pages with what these functions return.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from generate_markdown import clause, code, page, table
+from generate_study import algorithms, keys, objectives
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def columns() -> str:
+    """Return the page of the columns of a run's tables."""
+    from fedbo.actors.storage.rows import OBSERVATIONS, Row, RunKey
+    from fedbo.coordinator.privacy.ledger import RELEASES, LedgerEntry
+    from fedbo.objectives.outcome import Outcome
+
+    intro = ("The columns of the tables of a run, from the classes that write them.", "", "")
+    return page(
+        "Columns",
+        intro,
+        _columns("`observations.parquet` and `histories.parquet`", OBSERVATIONS, RunKey, Row, Outcome),
+        _columns("`privacy.parquet`", RELEASES, RunKey, LedgerEntry),
+    )
+
+
+def _columns(title: str, schema: Any, *kinds: type) -> Iterator[str]:
+    from fedbo.settings.meanings import meanings
+
+    known = {name: text for kind in kinds for name, text in meanings(kind).items()}
+    yield from (f"## {title}", "")
+    rows = [
+        (f"`{each.name}`", str(each.type).replace("item: ", "").replace(" not null", ""), clause(known.get(each.name, "")))
+        for each in schema
+    ]
+    yield from table(("column", "type", "meaning"), rows)
+
+
+def entry_points() -> str:
+    """Return the page of the entry points by which packages add to the catalogues."""
+    from fedbo.algorithms.base import Algorithm
+    from fedbo.coordinator.environment.availability import Availability
+    from fedbo.coordinator.environment.timing import Timing
+    from fedbo.coordinator.exchange import Exchange
+    from fedbo.objectives.base import Federation
+    from fedbo.settings.plugins import GROUPS
+
+    protocols = dict(
+        algorithms=Algorithm, objectives=Federation, timings=Timing, availabilities=Availability, exchanges=Exchange
+    )
+    intro = (
+        "A package adds names to the catalogues by entry points of these groups. Each, but for callbacks, is a frozen "
+        "dataclass of settings with all members of a protocol. [Plug-ins](../plugins.md) has a complete example.",
+        "",
+    )
+    parts = [
+        (
+            f"## `fedbo.{group}`",
+            "",
+            f"Protocol `{protocol.__module__}.{protocol.__name__}`: {clause(inspect.getdoc(protocol).partition(chr(10))[0])}.",
+            "",
+            f"Members: {code(name for name in (*protocol.__annotations__, *vars(protocol)) if not name.startswith('_'))}.",
+            "",
+        )
+        for group, protocol in protocols.items()
+    ]
+    (rest,) = set(GROUPS) - set(protocols)
+    return page(
+        "Entry points", intro, *parts, (f"## `fedbo.{rest}`", "", "A function that is called with each event of a run.")
+    )
+
+
+def commands() -> str:
+    """Return the page of all commands with their options."""
+    from fedbo.cli import _command
+    from fedbo.commands.help import GROUPS
+
+    command = _command()
+    top = command.make_context("fedbo", [], resilient_parsing=True)
+    listed: dict[str, Any] = {}
+    for name, found in command.commands.items():
+        inner = getattr(found, "commands", {"": found})
+        listed |= {
+            f"{name} {each}".strip(): (sub, sub.make_context(each or name, [], parent=top, resilient_parsing=True))
+            for each, sub in inner.items()
+        }
+    shared = _shared(listed)
+    parts: list[Iterable[str]] = [
+        ("`--help` after a command prints the same.", "", *_exit_codes(), "## Options of many commands", "")
+    ]
+    parts.append(f"- `{option}`: {clause(text)}." for option, text in shared)
+    for title, group in GROUPS.items():
+        parts.append(("", f"## {title}", ""))
+        for name, (sub, context) in listed.items():
+            if name.partition(" ")[0] in group:
+                parts.append(_one_command(name, sub, context, group[name.partition(" ")[0]].example, shared))
+    return page("Commands", *parts)
+
+
+def _exit_codes() -> Iterator[str]:
+    from fedbo.commands.arguments import CODES
+
+    yield from (CODES, "")
+
+
+def _records(sub: Any, context: Any) -> list[tuple[str, str]]:
+    """List the arguments and options of a command with what each means."""
+    found = filter(None, (each.get_help_record(context) for each in sub.params))
+    return [(name, _options_as_code(" ".join(text.split()))) for name, text in found]
+
+
+def _options_as_code(text: str) -> str:
+    return re.sub(r"(?<![`\w-])(--[a-z][\w-]*)", r"`\1`", text)
+
+
+def _shared(listed: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """List the options that at least three commands have with the same words."""
+    counted: dict[tuple[str, str], int] = {}
+    for sub, context in listed.values():
+        for record in _records(sub, context):
+            counted[record] = counted.get(record, 0) + 1
+    return [record for record, count in counted.items() if count > 2 and record[0].startswith("-")]
+
+
+def _one_command(name: str, sub: Any, context: Any, example: str, shared: Sequence[tuple[str, str]]) -> Iterator[str]:
+    records = _records(sub, context)
+    yield from (f"### `fedbo {name}`", "")
+    yield from (*_options_as_code(inspect.cleandoc(sub.help or "")).replace("\b\n", "").splitlines(), "")
+    if example.startswith(f"fedbo {name}"):
+        yield from (f"Example: `{example}`", "")
+    for record in records:
+        if record not in shared:
+            yield f"- `{record[0]}`: {clause(record[1])}."
+    if common := [option.split(" ")[0].rstrip(",") for option, text in records if (option, text) in shared]:
+        yield f"- also {code(common)}."
+    yield ""
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/cli.md": commands,
+    "docs/reference/keys.md": keys,
+    "docs/reference/objectives.md": objectives,
+    "docs/reference/algorithms.md": algorithms,
+    "docs/reference/columns.md": columns,
+    "docs/reference/entry_points.md": entry_points,
+}
+
+
+def main() -> None:
+    """Write all pages."""
+    for name, written in PAGES.items():
+        (ROOT / name).write_text(written(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -90,11 +90,12 @@ class Criterion(NamedTuple):
 
 
 def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.random.Generator) -> tuple[Array, float]:
-    """The point `(d,)` of `[0, 1]^d` where a criterion is largest, and its value there.
+    """Return the point `(d,)` of `[0, 1]^d` where a criterion is largest, and its value there.
 
-    Candidates are a Sobol set that is shifted at random, and normal points about the observed ones with the largest posterior
-    means, at scales of several orders of magnitude; from the best of each kind L-BFGS-B climbs. Raises ValueError when a value
-    is not finite.
+    The candidates are a randomly shifted Sobol set, and normal points around the observed points with the largest posterior
+    means, at scales of several orders of magnitude. L-BFGS-B climbs from the best of each kind.
+
+    Raises ValueError when a value is not finite.
     """
     dim = posterior.x.shape[1]
     far = (_sobol(dim) + rng.random(dim)) % 1.0
@@ -129,7 +130,7 @@ def criterion_values(posterior: Posterior, criterion: Criterion, x: Array) -> Ar
 def climbing(
     posterior: Posterior, criterion: Criterion, free: Callable[[Array], npt.NDArray[np.bool_]]
 ) -> Callable[[Array], Array]:
-    """A function that climbs a criterion from each of some points `(r, d)` by L-BFGS-B, along what `free` says of them."""
+    """Return a function that climbs a criterion from each point of `(r, d)` by L-BFGS-B, along the axes that `free` allows."""
     model, standard = process(posterior), _standard(posterior, criterion)
 
     def climb(starts: Array) -> Array:

@@ -1,7 +1,7 @@
 """A Gaussian process on K arms, exactly: as a square root of the posterior covariance, changed by one outer product per value.
 
-Whatever number of values has been seen, the state is a mean (K,) and a root R (r, K) with R'R the covariance of the arms,
-and a draw is mean + R'z. The update is Potter's square-root filter: no matrix is inverted or factorised after the prior,
+The state is a mean (K,) and a root R (r, K) with R'R the covariance of the arms; its size does not depend on the number of
+values. A draw is mean + R'z. The update is Potter's square-root filter: no matrix is inverted or factorised after the prior,
 and the covariance stays positive semi-definite by construction.
 """
 
@@ -23,7 +23,12 @@ KERNELS = ("se", "matern52", "exponential")
 
 
 class ArmPosterior(NamedTuple):
-    """Mean `(K,)` and root `(r, K)` of the values of K arms, and the information gain of what has been seen, in nats."""
+    """The posterior of K arms.
+
+    mean `(K,)`: posterior means.
+    root `(r, K)`: R, where R'R is the posterior covariance.
+    gain: information gain of the values so far, in nats.
+    """
 
     mean: Array
     root: Array
@@ -32,10 +37,10 @@ class ArmPosterior(NamedTuple):
 
 @lru_cache(maxsize=8)
 def grid(dim: int, count: int) -> Array:
-    """Midpoints `(K, d)` of a grid on the unit cube with K as near to `count` as equal axes allow; read-only.
+    """Return midpoints `(K, d)` of a grid on the unit cube, with K as near to `count` as equal axes allow; read-only.
 
-    Beginning with one cell for each axis, the axes are divided once more in turn; of the numbers of cells that this passes
-    through the nearest to `count` counts, the smaller of two. An axis that is not divided stays at 1/2.
+    The axes start with one cell each and are divided once more, one after the other. The nearest number of cells to `count`
+    wins, and the smaller one in a tie. An axis that is not divided stays at 1/2.
     """
     sizes, best = [1] * dim, [1] * dim
     while np.prod(sizes) < count:
@@ -62,7 +67,7 @@ def correlations(kernel: str, length_scale: float, x: Array) -> Array:
 
 @lru_cache(maxsize=8)
 def _root(kernel: str, length_scale: float, dim: int, count: int) -> Array:
-    """Root `(r, K)` of the prior covariance; directions that rounding cannot tell from none are left out, so r may be small."""
+    """Return the root `(r, K)` of the prior covariance, without the directions that rounding cannot tell from zero."""
     values, vectors = np.linalg.eigh(correlations(kernel, length_scale, grid(dim, count)))
     keep = values > len(values) * np.finfo(float).eps * values[-1]
     root = np.ascontiguousarray((vectors[:, keep] * np.sqrt(values[keep])).T)

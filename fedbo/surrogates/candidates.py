@@ -1,9 +1,8 @@
 """Candidate points as a product of two small sets, and the most promising of them.
 
-The first inputs take the values of set U, the others those of set V, and every pair is a candidate. By the addition
-theorem cos(s.(u + v) + b) = cos(s.u + b) cos(s.v) - sin(s.u + b) sin(s.v), so A x B values of m features need A + B
-rows of cosines in place of A x B (`compiled.grid`). Up to three inputs U x V is a grid; beyond that both sets are scrambled
-Sobol points.
+The first inputs come from a set U, the others from a set V, and every pair is a candidate. By the addition theorem, cos(s.(u +
+v) + b) = cos(s.u + b) cos(s.v) - sin(s.u + b) sin(s.v). A x B values of m features therefore need A + B rows of cosines in
+place of A x B (`compiled.grid`). Up to three inputs U x V is a grid; beyond that both sets are scrambled Sobol points.
 """
 
 from __future__ import annotations
@@ -85,11 +84,10 @@ def _sobol(dim: int, count: int, seed: int) -> Array:
 
 
 def best_candidates(at_candidates: Array, grid: Product, count: int) -> Array:
-    """At most `count` points `(q, d)` to climb from, the most promising first.
+    """Return at most `count` points `(q, d)` to climb from, the most promising first.
 
-    Without a grid they are those with the largest values `(A, B)`. On a grid they are the points that no axis
-    neighbour exceeds, moved to the top of the parabola through the neighbours, less those that this cannot make the
-    best.
+    Without a grid they are the points with the largest values `(A, B)`. On a grid they are the points that no axis neighbour
+    exceeds, moved to the top of the parabola through the neighbours. Points that this move cannot make the best are left out.
     """
     flat = at_candidates.ravel()
     if not grid.shape:

@@ -1,4 +1,4 @@
-"""A function draw as one type: what an agent maximises, be it its own draw, a mean, or a message it received."""
+"""A function draw as one type that agents maximise: an agent's draw, a mean, or a received message."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def value(draw: Draw, x: Array) -> Array:
 
 
 def compiled_surface(draw: Draw, dim: int) -> tuple[Callable[[Array], Array], Callable[[Array], Derivatives]]:
-    """Functions that give what `value` and `derivatives` do of a draw of `dim` inputs, in compiled code."""
+    """Return `value` and `derivatives` of a draw of `dim` inputs as compiled functions."""
     from fedbo.surrogates.compiled.values import derivatives_at, values
 
     given = compiled_features(draw, dim), compiled_kernel(draw, dim), draw.offset
@@ -77,7 +77,7 @@ def value_and_gradient(draw: Draw, x: Array) -> tuple[Array, Array]:
 
 
 def derivatives(draw: Draw) -> Callable[[Array], Derivatives]:
-    """Function that gives value `(n,)`, gradient `(n, d)` and Hessian `(n, d, d)` of the draw at `x (n, d)`."""
+    """Return a function that computes value `(n,)`, gradient `(n, d)` and Hessian `(n, d, d)` of the draw at `x (n, d)`."""
     parts = []
     if draw.features is not None and draw.weights is not None:
         parts.append(feature_derivatives(draw.features, draw.scale * draw.weights))

@@ -63,11 +63,12 @@ def predictions(models: Ensemble, x: Array) -> Prediction:
 
 
 def joint_draws(models: Ensemble, x: Array, count: int, rng: np.random.Generator) -> Array:
-    """Draws from every model at `x (n, d)` jointly, `(k, count, n)`.
+    """Return joint draws from every model at `x (n, d)`, `(k, count, n)`.
 
-    Near what a sender has seen often the covariance is far smaller than the numbers that it is made of, at most |phi(x)|^2
-    times the largest variance of a weight: the jitter is relative to these. Raises NotPositiveDefinite when a Sigma_n^-1 is no
-    covariance matrix.
+    Near points that a sender has seen often, the covariance is far smaller than the numbers that it is computed from. Those are
+    at most |phi(x)|^2 times the largest variance of a weight, so the jitter is relative to them.
+
+    Raises NotPositiveDefinite when a Sigma_n^-1 is no covariance matrix.
     """
     rows = phi(models.features, x)
     (n, m), k = rows.shape, len(models.nu)
@@ -80,11 +81,11 @@ def joint_draws(models: Ensemble, x: Array, count: int, rng: np.random.Generator
 
 
 def leave_one_out_draws(posterior: Posterior, count: int, rng: np.random.Generator) -> Array:
-    """Draws of f at all n points of a Gaussian process, given all observations but one: `(n, count, n)`.
+    """Return draws of f at all n points of a Gaussian process, given all observations but one: `(n, count, n)`.
 
-    Entry [j, s] is a joint draw at all points that knows nothing of observation j. Taking it away again raises the
-    covariance by a rank-one term: with A = (K + sigma^2 I)^-1 and alpha = A y it is v v', v = (e_j - sigma^2 A e_j) /
-    sqrt(A_jj), and the mean falls by v alpha_j / sqrt(A_jj). The draws of different j share their other randomness.
+    Entry [j, s] is a joint draw at all points without observation j. Removing it raises the covariance by v v' and lowers the
+    mean by v alpha_j / sqrt(A_jj). Here A = (K + sigma^2 I)^-1, alpha = A y and v = (e_j - sigma^2 A e_j) / sqrt(A_jj). The
+    draws of different j share their other randomness.
     """
     x, n = posterior.x, len(posterior.x)
     noise = posterior.hyper.noise_variance + posterior.jitter

@@ -79,7 +79,7 @@ def phi_and_jacobian(features: Features, x: Array) -> tuple[Array, Array]:
 
 
 def derivatives(features: Features, omega: Array) -> Callable[[Array], Derivatives]:
-    """Function that gives value `(n,)`, gradient `(n, d)` and Hessian `(n, d, d)` of phi(x)'omega at `x (n, d)`."""
+    """Return a function that computes value `(n,)`, gradient `(n, d)` and Hessian `(n, d, d)` of phi(x)'omega at `x (n, d)`."""
     s, b = features.frequencies, features.phases
     m, d = s.shape
     products, norm_even, norm_constant = second_moments(s)

@@ -58,12 +58,12 @@ POWERS = (1.0, 0.5, 0.0, -0.5)
 def fit_gp(
     x: Array, y: Array, settings: GPSettings, rng: np.random.Generator, start: Hyperparameters | None = None
 ) -> Hyperparameters:
-    """Hyperparameters that maximise the marginal likelihood of `y (n,)` at `x (n, d)`, times the priors if any.
+    """Return the hyperparameters that maximise the marginal likelihood of `y (n,)` at `x (n, d)`, times the priors if any.
 
-    One climb by L-BFGS-B begins at `start`, or else at the start values; `settings.restarts` more begin at points
-    drawn from `rng`, which is asked for the same numbers whatever n is. Without observations the start values come
-    back. Raises ValueError when a number is not finite, NotPositiveDefinite when a covariance matrix has no Cholesky
-    factor.
+    One climb by L-BFGS-B begins at `start`, or else at the start values. `settings.restarts` more begin at points drawn from
+    `rng`, which draws the same numbers for every n. Without observations the start values are returned.
+
+    Raises ValueError when a number is not finite, NotPositiveDefinite when a covariance matrix has no Cholesky factor.
     """
     return _fits(x, [y], settings, (rng, start), False)[0][0]
 
@@ -77,9 +77,9 @@ class WarpedFit(NamedTuple):
 
 
 def fit_warped(x: Array, y: Array, settings: GPSettings, begin: Beginning, powers: Sequence[float] = POWERS) -> WarpedFit:
-    """Fit hyperparameters as `fit_gp` does, n > 0, after each transform of `y (n,)`, and give the likeliest.
+    """Fit hyperparameters as `fit_gp` does, n > 0, after each transform of `y (n,)`, and return the likeliest fit.
 
-    The densities that are compared are those of the values as they are, each transform's derivative included.
+    The densities include the derivative of each transform, so they compare on the original values.
     """
     q, middle = _distances(y)
     hypers, densities = _fits(x, [_warped(q, power) for power in powers], settings, begin, True)
@@ -93,7 +93,7 @@ def fit_warped(x: Array, y: Array, settings: GPSettings, begin: Beginning, power
 def _fits(
     x: Array, values: Sequence[Array], settings: GPSettings, begin: Beginning, dense: bool
 ) -> tuple[list[Hyperparameters], list[float]]:
-    """Fit hyperparameters to each of some values `(n,)` at `x (n, d)`; if `dense`, give the log densities of these too."""
+    """Fit hyperparameters to each array of values `(n,)` at `x (n, d)`; if `dense`, return their log densities too."""
     if not (np.isfinite(x).all() and all(np.isfinite(y).all() for y in values)):
         raise ValueError("points and values must be finite")
     from fedbo.surrogates.compiled.fit import fit
@@ -111,10 +111,10 @@ def _fits(
 
 
 def warp(y: Array, power: float) -> Array:
-    """Transform values `(n,)` by an increasing function, that of Box and Cox (1964) of the distance below the largest.
+    """Transform values `(n,)` by an increasing function: Box and Cox (1964) of the distance below the largest value.
 
-    A value y becomes -(q^p - 1) / p, for p = 0 -log q, with q = 1 + (max y - y) / a, where a is the median distance. Power 1
-    changes nothing but units; the smaller the power, the more is resolved of what is good.
+    A value y becomes -(q^p - 1) / p, for p = 0 -log q, with q = 1 + (max y - y) / a and the median distance a. Power 1 changes
+    only the units; a smaller power resolves good values more finely.
     """
     return _warped(_distances(y)[0], power)
 
@@ -124,7 +124,7 @@ def _warped(q: Array, power: float) -> Array:
 
 
 def _distances(y: Array) -> tuple[Array, float]:
-    """Give 1 + (max y - y) / a, `(n,)`, and a, which is 1 where more than half of the values are the largest."""
+    """Return 1 + (max y - y) / a, `(n,)`, and the median a, which is 1 where more than half of the values are the largest."""
     below, half = y.max() - y, len(y) // 2
     ordered = np.sort(below)  # a tenth of the time of `np.median`
     middle = float(ordered[half] if len(y) % 2 else (ordered[half - 1] + ordered[half]) / 2.0) or 1.0
@@ -157,9 +157,13 @@ def fit_shared_gp(
 
 
 class _FitSpace(NamedTuple):
-    """What a fit searches: log hyperparameters `(p,)` to begin with, `bounds (p, 2)`, `priors (3, p)`, and where it restarts.
+    """The search space of a fit, in log hyperparameters.
 
-    The restarts are normal about `centre (p,)` with standard deviations `width (p,)`.
+    usual `(p,)`: the start.
+    bounds `(p, 2)`: the bounds.
+    priors `(3, p)`: the priors.
+    centre, width `(p,)`: mean and standard deviation of the normal restarts.
+    is_fixed: whether every hyperparameter is fixed.
     """
 
     usual: Array
@@ -172,7 +176,7 @@ class _FitSpace(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _fit_space(settings: GPSettings, dim: int) -> _FitSpace:
-    """Give what a fit in so many inputs searches; made once, since to make it takes as long as some climbs."""
+    """Return the search space of a fit with `dim` inputs; cached, since building it costs as much as several climbs."""
     parameters = settings.parameters(dim)
     usual = np.log([p.start for p in parameters])
     bounds = np.log([(p.start, p.start) if p.fixed else p.bounds for p in parameters])

@@ -1,7 +1,7 @@
 """Settings with which Gaussian processes are fitted.
 
-`GPSettings()` as it stands is what the authors of FTS ran (isotropic SE, zero mean, raw y, maximum marginal
-likelihood with ten restarts); `ROBUST` suits few inputs, and `SCALED` any number of them.
+The defaults of `GPSettings` are the setting of the authors of FTS (isotropic SE, zero mean, raw y, maximum marginal likelihood
+with ten restarts); `ROBUST` suits few inputs, and `SCALED` any number of them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ class FittedParameter:
 class GPSettings:
     """How a Gaussian process is fitted; the defaults are the setting of the authors of FTS.
 
-    With `growing` start and median of the length scales are multiplied by the square root of the number of inputs, as the
-    distances of points are (Hvarfner et al. 2024). With `alike` their logarithms have in common a normal number of that
-    standard deviation besides, so that the scale of all may be far from its median and the scales near each other. `spread` is
-    the standard deviation, in log units, of the restarts about the start value where there is no prior. With `noisy` two climbs
-    begin at the start values besides, one of them with this noise variance: what is modelled may be fine detail, or coarse
-    shape and noise.
+    growing: multiply start and median of the length scales by the square root of the number of inputs, as distances grow
+      (Hvarfner et al. 2024).
+    alike: standard deviation of a normal number that the logarithms of all length scales share. The common scale may then be
+      far from its median while the scales stay near each other.
+    spread: standard deviation, in log units, of the restarts about the start value where there is no prior.
+    noisy: begin two climbs at the start values, one of them with this noise variance. The data may be fine detail, or coarse
+      shape and noise.
     """
 
     kernel: str = "se"

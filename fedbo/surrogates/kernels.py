@@ -19,7 +19,7 @@ LengthScale = float | tuple[float, ...]
 
 
 class _Stationary:
-    """What the families share; a family adds the correlation and its derivatives."""
+    """Base class of the kernel families; a family adds the correlation and its derivatives."""
 
     __slots__ = ()
     length_scale: LengthScale

@@ -26,11 +26,15 @@ MATERN = FAMILIES["matern52"]
 
 
 class LearnedPrior(NamedTuple):
-    """A prior from `r` directions at `design (M, d)`, with all values in units of `scale`.
+    """A prior from `r` directions at a design of M points, with all values in units of `scale`.
 
-    `coefficients (M, 1 + r)` are those of the mean, less `centre`, and of the directions in the kernel of the interpolation,
-    whose length scale is `length_scale`. `residual` is the median of s^2. With `lengths (d,)` the residual process has a length
-    scale for each input, l times these.
+    design `(M, d)`: the points.
+    length_scale: length scale of the interpolation.
+    centre: the constant that is subtracted from the mean.
+    coefficients `(M, 1 + r)`: coefficients of the mean less `centre`, and of the directions, in the kernel of the
+    interpolation.
+    residual: the median of s^2.
+    lengths `(d,)`: if set, the residual process has a length scale for each input, l times these.
     """
 
     design: Array
@@ -48,12 +52,17 @@ class LearnedPrior(NamedTuple):
 
     @property
     def parameters(self) -> PriorParameters:
-        """Give the medians of what is fitted."""
+        """Return the medians of the fitted parameters."""
         return PriorParameters(variance=self.residual)
 
 
 class Moments(NamedTuple):
-    """What was learned of functions at the design: `mean (M,)`, `directions (r, M)`, and the variance outside of these."""
+    """Moments of the learned functions at the design.
+
+    mean `(M,)`: the mean.
+    directions `(r, M)`: the directions.
+    residual: the variance outside of the directions.
+    """
 
     mean: Array
     directions: Array
@@ -61,9 +70,11 @@ class Moments(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A function of which noisy values were told: coefficients `(M,)` at `design (M, d)`, in an SE kernel of `length_scale`.
+    """A function estimated from noisy values, in an SE kernel of `length_scale`.
 
-    `constant (M,)` are the coefficients of the function that is 1 everywhere.
+    design `(M, d)`: the points.
+    coefficients `(M,)`: the coefficients of the function.
+    constant `(M,)`: the coefficients of the function that is 1 everywhere.
     """
 
     design: Array
@@ -73,7 +84,7 @@ class Shape(NamedTuple):
 
 
 class PriorParameters(NamedTuple):
-    """What is fitted, in units of the prior's scale: see the module. The order is that of the log parameters."""
+    """The fitted parameters, in units of the prior's scale (see the module), in the order of the log parameters."""
 
     tau: float = 1.0
     variance: float = 0.25
@@ -82,7 +93,13 @@ class PriorParameters(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """What is known of a function: prior, parameters, `x (n, d)`, the factor of the covariance of its values, the solve."""
+    """The posterior belief about a function.
+
+    x `(n, d)`: the observed points.
+    rows: the features of the prior at the points.
+    factor: the Cholesky factor of the covariance of the values.
+    alpha: the solve of the factor with the values.
+    """
 
     prior: LearnedPrior
     parameters: PriorParameters
@@ -103,7 +120,7 @@ SIZE = 0.5
 
 
 def flat_prior(dim: int, centre: float, scale: float) -> LearnedPrior:
-    """A prior of which nothing was learned: a constant mean, and no direction."""
+    """Return a prior without learned functions: a constant mean, and no direction."""
     return LearnedPrior(np.empty((0, dim)), 1.0, centre, scale, np.empty((0, 1)))
 
 
@@ -117,11 +134,11 @@ def learned_prior(design: Array, moments: Moments, length_scale: float) -> Learn
 
 
 def for_own_level(prior: LearnedPrior, x: Array, y: Array, factor: float) -> LearnedPrior:
-    """Return the prior for a function of unknown level, of which values `y (n,)` were seen at `x (n, d)`, n > 0.
+    """Return the prior for a function of unknown level with values `y (n,)` at `x (n, d)`, n > 0.
 
-    The level is that of the values less the mean of the prior there; two more directions let the size of that mean and the
-    level depart, as in `shape_prior`. Where the scale of the values is more than `factor` times that of the prior, or less than
-    a `factor`-th of it, they have other units, and the prior is brought that near.
+    The level is the mean of the values less the prior mean there. Two more directions let the size of that mean and the level
+    vary, as in `shape_prior`. Where the scale of the values differs from that of the prior by more than `factor`, the prior's
+    scale is moved to within that factor.
     """
     spread = float(y.std())
     ratio = spread / prior.scale if spread > 0.0 else 1.0
@@ -140,11 +157,11 @@ def _interpolated(design: Array, values: Array, length_scale: float) -> Array:
 
 
 def shrunk(spread: Array, number: float) -> tuple[Array, float]:
-    """Shrink a covariance `(M, M)` that was estimated from so many functions: what is left of it, and the variance taken off.
+    """Shrink a covariance `(M, M)` that was estimated from `number` functions; return it with the removed variance.
 
-    The share that is taken off is that of the oracle approximating estimator (Chen et al. 2010, eq. 23) for many dimensions,
-    (1 + R) / (number + 1) with the effective rank R = tr(S)^2 / tr(S^2): how far such an estimate is from the truth. The
-    variance is the mean over the design, and is the residual process' to have.
+    The removed share is that of the oracle approximating estimator (Chen et al. 2010, eq. 23) for many dimensions: (1 + R) /
+    (number + 1) with the effective rank R = tr(S)^2 / tr(S^2). It measures the error of such an estimate. The variance is the
+    mean over the design, and belongs to the residual process.
     """
     total = float(spread.trace())
     if not total > 0.0:
@@ -160,11 +177,10 @@ def shape_prior(shape: Shape, centre: float, scale: float) -> LearnedPrior:
 
 
 def recovered(design: Array, values: Array, noise: float, length_scale: float) -> Shape:
-    """The posterior mean of a smooth function of which `values (M,)` at `design (M, d)` are known with normal noise.
+    """Return the posterior mean of a smooth function from `values (M,)` at `design (M, d)` with normal noise.
 
-    `noise` is its standard deviation. Variance and length scale of the function, whose prior mean is 0, are those of a grid,
-    `length_scale` its least, that make the values likeliest; where these are nothing but noise, the variance is small and so
-    is the mean.
+    `noise` is its standard deviation, and the prior mean is 0. Variance and length scale maximise the likelihood over a grid,
+    whose least length scale is `length_scale`. For pure noise the variance is small and so is the mean.
     """
     best, evidence = (1.0, np.zeros_like(values)), -np.inf
     for length in length_scale * LENGTHS:

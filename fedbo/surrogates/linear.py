@@ -75,7 +75,7 @@ def linear_model(m: int, noise_variance: float) -> LinearModel:
 
 
 def update(model: LinearModel, phi_rows: Array, y: Array | float) -> LinearModel:
-    """Take in the feature rows `(n, m)` or `(m,)` and their values `(n,)`; O(m^2) per row (FTS equation (2)).
+    """Add the feature rows `(n, m)` or `(m,)` and their values `(n,)` to the model; O(m^2) per row (FTS equation (2)).
 
     Raises ValueError when a number is not finite.
     """
@@ -125,10 +125,10 @@ def predict(model: LinearModel, phi_rows: Array) -> tuple[Array, Array]:
 
 
 def gram_factor(phi_rows: Array, noise_variance: float, before: Array | None = None) -> Array:
-    """Upper factor U of Phi Phi' + sigma^2 I for feature rows `(n, m)`, by columns `(n (n + 1) / 2,)`.
+    """Return the upper factor U of Phi Phi' + sigma^2 I for feature rows `(n, m)`, by columns `(n (n + 1) / 2,)`.
 
-    `before` is that of the first of these rows, or of more; the others then cost O(n m) each. There are fewer columns where
-    rounding leaves no factor. Nothing is added for m rows or more, for which it is of no use.
+    `before` is the factor of the first of these rows, or of more; the others then cost O(n m) each. There are fewer columns
+    where rounding leaves no factor. With m rows or more no column is added, since the factor has no use there.
     """
     n, m = phi_rows.shape
     before = np.empty(0) if before is None else before
@@ -149,11 +149,11 @@ def draw_weights(
     beta: float = 1.0,
     factor: Array | None = None,
 ) -> Array:
-    """One draw omega ~ N(nu, beta^2 sigma^2 Sigma^-1) straight from the data, `(m,)`, by the cheaper of two routes.
+    """Return one draw omega ~ N(nu, beta^2 sigma^2 Sigma^-1) straight from the data, `(m,)`, by the cheaper of two routes.
 
-    Both are exact. With n < m it is Matheron's rule, omega = beta omega_0 + Phi'(Phi Phi' + sigma^2 I)^-1 (y - beta
-    (Phi omega_0 + eps)), which costs O(n^2 m), or O(n m) where the `gram_factor` of these rows is known; otherwise, and when
-    rounding leaves that matrix without a Cholesky factor, the square root above.
+    Both are exact. With n < m it is Matheron's rule, omega = beta omega_0 + Phi'(Phi Phi' + sigma^2 I)^-1 (y - beta (Phi
+    omega_0 + eps)). It costs O(n^2 m), or O(n m) with the `gram_factor` of these rows. Otherwise, and when rounding leaves that
+    matrix without a Cholesky factor, it is the square root above.
     """
     n, m = phi_rows.shape
     if n == 0:
@@ -171,10 +171,10 @@ def draw_weights(
 
 
 def draw_each(models: Models, observed: Sequence[Observations], beta: Sequence[float], normals: Array) -> Drawn:
-    """One draw of weights for each agent as `draw_weights` makes it, beta times as wide as its posterior.
+    """Return one draw of weights for each agent as `draw_weights` makes it, beta times as wide as its posterior.
 
-    They are made in one call, one after the other, each of what it would be made of alone. `normals` are standard normal
-    draws, for each agent as many as `normals_for` says.
+    One call makes all draws, one after the other, with the same bits as separate calls. `normals` are standard normal draws,
+    `normals_for` of them for each agent.
     """
     m, first = len(models.features.phases), 0
     if max(len(one.y) for one in observed) < m:
@@ -223,7 +223,7 @@ def _model(models: Models, x: Array, y: Array) -> LinearModel:
 
 
 def _joined(arrays: Sequence[Array]) -> Array:
-    """Join arrays, or give one that is alone as it is."""
+    """Join arrays; return a single array without a copy."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 

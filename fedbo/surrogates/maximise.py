@@ -32,9 +32,11 @@ _KNOWN: dict[int, tuple[Array, Array, tuple[int, float], Array, Product, Any]] =
 class MaximiserSettings:
     """How hard a maximiser tries.
 
-    `spacing` is the candidates' step times the draw's typical frequency; `starts` of them (twice that in
-    more than three inputs) are climbed from, until the promised gain is below `tolerance` (relative beyond 1) or
-    `iterations` are over. In more than three inputs `scatter` further candidates are drawn about the best one.
+    spacing: step of the candidates, times the draw's typical frequency.
+    starts: number of climbs; twice that in more than three inputs.
+    tolerance: a climb ends when the promised gain is below this (relative beyond 1).
+    iterations: most iterations of a climb.
+    scatter: further candidates near the best one, in more than three inputs.
     """
 
     spacing: float = 0.8
@@ -85,9 +87,9 @@ def maximise(
 
 
 def maximise_each(features: Features, omega: Array, settings: MaximiserSettings = MaximiserSettings()) -> Array:  # noqa: B008
-    """The points `(k, d)` where functions with weights `omega (k, m)` are largest, d <= 3; each is what `maximise` gives.
+    """Return the points `(k, d)` where functions with weights `omega (k, m)` are largest, d <= 3, equal to `maximise`.
 
-    Raises ValueError when one is not finite.
+    Raises ValueError when a value is not finite.
     """
     dim = features.frequencies.shape[1]
     bounds, grid, tables = _candidates_of_shared(features, dim, settings.spacing)
@@ -183,10 +185,10 @@ def maximise_function(
     settings: MaximiserSettings = MaximiserSettings(),  # noqa: B008
     extra: Array | None = None,
 ) -> tuple[Array, float]:
-    """The point `(d,)` of `[0, 1]^d` where any function is largest, and its value there, as for an acquisition.
+    """Return the point `(d,)` of `[0, 1]^d` where any function is largest, and its value there, as for an acquisition.
 
-    `function` gives values `(n,)` and gradients `(n, d)` at `x (n, d)`; curvature is taken from differences of
-    gradients, up to 1e-5 outside the cube. The candidates are those of a function of length scale 0.05.
+    `function` returns values `(n,)` and gradients `(n, d)` at `x (n, d)`. Curvature comes from differences of gradients, up to
+    1e-5 outside the cube. The candidates are those of a function of length scale 0.05.
     """
     rough = np.full(dim, ROUGH)
     sizes = candidates.grid_sizes(rough, settings.spacing)
@@ -206,10 +208,12 @@ def maximise_from(
     points: Array,
     settings: MaximiserSettings = MaximiserSettings(),  # noqa: B008
 ) -> tuple[Array, float]:
-    """The largest of what a function has where climbs from the best of `points (c, d)` end: the point `(d,)`, and its value.
+    """Return the best end `(d,)` of climbs from the best of `points (c, d)`, and its value.
 
-    `function` is as for `maximise_function`; this costs less where a caller knows where to look. Climbs begin at points that
-    are not within each other's step_bound. Raises ValueError when a value is not finite.
+    `function` is as for `maximise_function`; this costs less where a caller knows the region. Climbs begin at points outside
+    each other's `step_bound`.
+
+    Raises ValueError when a value is not finite.
     """
     left = function(points)[0]
     if not np.isfinite(left).all():

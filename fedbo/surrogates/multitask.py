@@ -1,7 +1,7 @@
 """One Gaussian process over all agents: y_n = f_n(x) + noise, cov(f_n(x), f_k(z)) = k(x, z) (rho + (1 - rho) [n = k]).
 
-The intrinsic coregionalisation model with one number rho for all pairs (Bonilla, Chai, Williams 2007): f_n is the square
-root of rho times a function in common and of 1 - rho times one of its own. It needs the observations of all agents.
+The intrinsic coregionalisation model with one number rho for all pairs (Bonilla, Chai, Williams 2007). f_n is sqrt(rho) times a
+common function plus sqrt(1 - rho) times the agent's function. It needs the observations of all agents.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def empty(dim: int) -> Sample:
 
 
 def added(sample: Sample, x: Array, y: float) -> Sample:
-    """One more value, at `x (d,)`; a mean and a number say all that a fit needs of the values of one input."""
+    """Add one value at `x (d,)`; the mean and the number of an input's values are all that a fit needs."""
     same = np.flatnonzero((sample.x == x).all(axis=1))
     if not len(same):
         return Sample(np.vstack([sample.x, x]), np.append(sample.times, 1.0), np.append(sample.total, y))

@@ -27,11 +27,11 @@ class _Starts(NamedTuple):
 
 
 def newton_ascent(surface: Surface, x: Array, step_bound: Array, tolerance: float, iterations: int) -> tuple[Array, float]:
-    """The best local maximum in `[0, 1]^d` reached from the starts `x (k, d)`: the point `(d,)` and its value.
+    """Return the best local maximum in `[0, 1]^d` reached from the starts `x (k, d)`: the point `(d,)` and its value.
 
-    `surface` gives values `(k,)`, gradients `(k, d)` and Hessians `(k, d, d)`; a step is at first at most `step_bound
-    (d,)` long. A start is given up when four times the gain that its model promises would not make it the best. The
-    climb ends when no start promises more than `tolerance` times max(1, |value|), or after `iterations` evaluations.
+    `surface` returns values `(k,)`, gradients `(k, d)` and Hessians `(k, d, d)`. A step is at first at most `step_bound (d,)`
+    long. A start is dropped when four times its promised gain would not make it the best. The climb ends when no start promises
+    more than `tolerance` times max(1, |value|), or after `iterations` evaluations.
     """
     starts = _Starts(x, *surface(x), np.ones(len(x)))
     for _ in range(iterations):
@@ -51,7 +51,7 @@ def newton_ascent(surface: Surface, x: Array, step_bound: Array, tolerance: floa
 
 
 def _advance(surface: Surface, starts: _Starts, step: Array, step_bound: Array) -> _Starts:
-    """Take the steps that rise, and allow the others a quarter of theirs."""
+    """Move the starts whose step rises; shorten the step bound of the others to a quarter of their step."""
     x = starts.x + step
     np.maximum(x, 0.0, out=x)
     np.minimum(x, 1.0, out=x)

@@ -23,7 +23,7 @@ class NotPositiveDefinite(np.linalg.LinAlgError):
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
-    """Everything a Gaussian process needs besides data; `(y - offset) / scale` is what it models."""
+    """The hyperparameters of a Gaussian process, which models `(y - offset) / scale`."""
 
     length_scale: LengthScale = 1.0
     variance: float = 1.0
@@ -50,12 +50,13 @@ class Posterior(NamedTuple):
 
 
 def factorise(matrix: Array, scale: float = 0.0) -> tuple[Array, float]:
-    """Lower Cholesky factor `(n, n)` of a covariance or precision matrix and the jitter that it took, 0 if none was needed.
+    """Return the lower Cholesky factor `(n, n)` of a covariance or precision matrix, and the jitter added, 0 if none.
 
     This is the one factorisation of the package. The jitter climbs a ladder of 0, 1e-12, 1e-10, 1e-8, 1e-6 times the mean of
-    the diagonal, and times `scale`, which is how large the numbers were whose difference the matrix is: rounding is relative to
-    those. Which rung holds depends on the matrix alone. Raises NotPositiveDefinite at the top of the ladder, at once when a
-    number is not finite.
+    the diagonal, and times `scale`. `scale` is the size of the numbers whose difference the matrix is, since rounding is
+    relative to those. The rung depends on the matrix alone.
+
+    Raises NotPositiveDefinite at the top of the ladder, and at once when a number is not finite.
     """
     level = float(matrix.trace()) / max(len(matrix), 1)
     if not np.isfinite(level):
@@ -145,7 +146,7 @@ def log_marginal_likelihood(hyper: Hyperparameters, x: Array, y: Array) -> tuple
 
 
 def evidence_function(family: str, x: Array, y: Array, *, ard: bool) -> Callable[[Array], tuple[float, Array]]:
-    """Function of the log hyperparameters `(p,)` that gives the log marginal likelihood and its gradient `(p,)`."""
+    """Return a function from the log hyperparameters `(p,)` to the log marginal likelihood and its gradient `(p,)`."""
     n, kernel = len(x), FAMILIES[family]
     parts = ((x[:, None, :] - x[None, :, :]) ** 2).reshape(n * n, -1)
     squares = parts if ard else parts.sum(axis=1, keepdims=True)

@@ -1,8 +1,8 @@
 """Acquisition maximisation in mixed spaces: whole numbers and categories are rounded before the function is evaluated.
 
-What is maximised is f(P(u)), where P moves u to the point that would be evaluated (Garrido-Merchan and Hernandez-Lobato
-2020). It is constant in the cells of whole numbers, so these axes are searched value by value, and Newton's method goes along
-the others.
+The function f(P(u)) is maximised, where P moves u to the point that would be evaluated (Garrido-Merchan and Hernandez-Lobato
+2020). It is constant in the cells of whole numbers, so these axes are searched value by value. Newton's method searches the
+others.
 """
 
 from __future__ import annotations
@@ -48,24 +48,26 @@ class Lattice(Protocol):
         """List the axes of categories without an order."""
 
     def project(self, u: Array) -> Array:
-        """Move points `(n, d)` to those that stand for what would be evaluated."""
+        """Move points `(n, d)` to the points that would be evaluated."""
 
     def inactive(self, u: Array) -> Mask:
-        """Say which axes do not count at points `(n, d)`."""
+        """Return a mask of the axes that have no effect at points `(n, d)`."""
 
     def by_name(self, axis: int) -> npt.NDArray[np.intp]:
         """List the cells of an axis, those of a category without an order by its choices' names."""
 
     def centres(self, axis: int) -> Array:
-        """Give the coordinates of an axis's whole numbers, in ascending order."""
+        """Return the coordinates of an axis's whole numbers, in ascending order."""
 
 
 class ProjectedSpace(NamedTuple):
-    """A mixed space with the coordinates in which the function to maximise is given, which may be more than it has axes.
+    """A mixed space, with the coordinates of the function to maximise, which may be more than its axes.
 
-    `into` turns points of the unit cube `(n, d)` into those coordinates, `(n, e)`, `back` turns them again. `movable` says of
-    points in them which of their coordinates are real numbers, by default those of the lattice. With `low (e,)` and `high (e,)`
-    only what lies between them is searched. The points `taken (m, e)` were evaluated: another one is found while there is one.
+    into: maps points of the unit cube `(n, d)` to those coordinates, `(n, e)`.
+    back: the inverse of `into`.
+    movable: mask of the real coordinates at points; by default those of the lattice.
+    low, high `(e,)`: if set, the search stays between them.
+    taken `(m, e)`: evaluated points; the search returns another point while there is one.
     """
 
     lattice: Lattice
@@ -91,14 +93,14 @@ class ProjectedSpace(NamedTuple):
         return self.into(self.lattice.project(self.back(points)))
 
     def candidates(self) -> Array:
-        """Give points to try first, in the function's coordinates."""
+        """Return points to try first, in the function's coordinates."""
         points = self.into(_candidates(self.lattice))
         if self.low is None or self.high is None or 0 not in self.lattice.levels:
             return points
         return self.project(self.low + (self.high - self.low) * points)
 
     def free(self, points: Array) -> Mask:
-        """Say which coordinates of points `(n, e)` may be moved by less than a cell."""
+        """Return a mask of the coordinates of points `(n, e)` that may move by less than a cell."""
         if self.movable is not None:
             return self.movable(points)
         return np.broadcast_to([count == 0 for count in self.lattice.levels], points.shape)
@@ -107,11 +109,13 @@ class ProjectedSpace(NamedTuple):
 def maximise_projected(
     values: Values, ascend: Values, space: ProjectedSpace, extra: Array | None = None, rng: np.random.Generator | None = None
 ) -> tuple[Array, float]:
-    """The point `(e,)` that can be evaluated at which a function is largest, and its value there.
+    """Return the point `(e,)` that can be evaluated at which a function is largest, and its value there.
 
-    `values` gives those at `(n, e)`, in the function's coordinates, and `ascend` the ends `(r, e)` of climbs from some points
-    along their real numbers; `extra (m, e)` are points to begin from besides, such as incumbents, and with `rng` others near
-    the best of these. Raises ValueError when a value is not finite.
+    `values` returns values at `(n, e)`, in the function's coordinates. `ascend` returns the ends `(r, e)` of climbs along the
+    real coordinates. `extra (m, e)` are further starts, incumbents for example; with `rng`, points near the best of these are
+    tried too.
+
+    Raises ValueError when a value is not finite.
     """
     levels = space.lattice.levels
     points = space.candidates()
@@ -144,7 +148,7 @@ def maximise_projected(
 
 
 def _higher(values: Values, ends: Array, best: Array, top: float) -> tuple[Array, float]:
-    """Give the best of some points `(r, e)` that can be evaluated where it is above what is known."""
+    """Return the best of the points `(r, e)` and its value if it exceeds `top`; else `best` and `top`."""
     found = values(ends)
     place = int(found.argmax())
     return (ends[place], float(found[place])) if found[place] > top else (best, top)

@@ -18,7 +18,7 @@ TINY = 1e-300
 def ascent(
     waves: Waves, kernels: Kernels, offset: float, x: Array, bounds: Array, tolerance: float, iterations: int, place: Array
 ) -> float:
-    """The value of the best local maximum of a draw reached from the starts `x (d, k)`, of which `place (d,)` is written."""
+    """Return the best local maximum of a draw that the starts `x (d, k)` reach; write its point to `place (d,)`."""
     d = len(x)
     value, gradient, hessian = derivatives(waves, kernels, offset, x)
     radius, step, gain = np.ones(x.shape[1]), np.empty(x.shape), np.empty(x.shape[1])
@@ -70,7 +70,7 @@ def _live(value: Array, gain: Array, tolerance: float) -> Array:
 
 @compiled()
 def _step(x: Array, gradient: Array, hessian: Array, i: int, bounds: Array, radius: float, step: Array) -> float:
-    """Write the Newton step of start i within the cube and the bounds, and give its first-order gain."""
+    """Write the Newton step of start i within the cube and the bounds; return its first-order gain."""
     d = len(x)
     slope, bend = np.empty(d), np.empty((d, d))
     for k in range(d):
@@ -156,7 +156,7 @@ def _diagonalise(a: Array, axes: Array) -> None:
 
 @compiled()
 def ascent_one_by_one(waves: Waves, starts: Array, bounds: Array, tolerance: float, iterations: int, place: Array) -> float:
-    """As `ascent`, of waves alone, from starts `(k, d)`, d <= 2, each of which is climbed from to its end before the next."""
+    """Maximise waves alone, as `ascent`, from starts `(k, d)` with d <= 2; finish each climb before the next."""
     d = starts.shape[1]
     bound = bounds[0], (bounds[1] if d == 2 else 1.0)
     coefficients, cosine, sine = plane_coefficients(waves), np.empty(len(waves[1])), np.empty(len(waves[1]))

@@ -1,4 +1,4 @@
-"""Posterior draws on shared features, their maxima and distances for a block of agents, each with arrays of its own."""
+"""Posterior draws on shared features, their maxima and distances for a block of agents, each with separate arrays."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def feature_rows(features: Any, points: Array, rows: Array) -> None:
 
 @compiled(FLOAT(FLOAT[::1], FLOAT, BOOL))
 def scale(y: Array, clip: float, standardise: bool) -> float:
-    """Raise values `(n,)` to their quantile `clip`, and perhaps scale them to mean 0 and variance 1; give the divisor."""
+    """Raise values `(n,)` to their quantile `clip`, optionally scale them to mean 0 and variance 1; return the divisor."""
     n = len(y)
     if n == 0:
         return 1.0
@@ -101,13 +101,16 @@ def draw_weights(
     omega: Array,
     spread: Array,
 ) -> None:
-    """Write the weights `omega (k, m)` that `linear.draw_weights` draws for each agent, where its factor serves.
+    """Write the weights `omega (k, m)` that `linear.draw_weights` draws for each agent that a factor can serve.
 
-    `data` are the points `(sum n, d)`, the values `(sum n,)`, which are scaled in place as `scaling` says, what is known of the
-    factors, and the normal draws; those of all agents, one after the other. Agent a has `counts[a]` observations, and the draw
-    is `beta[a]` times as wide as the posterior. Of `columns (k, 2)` the first are those that are known of its factor, and the
-    others are written: those that it has in `factors` then. These are fewer than n where rounding leaves no factor, and none
-    for m observations or more; no weights are written then.
+    All arrays are concatenated over the agents.
+
+    data: the points `(sum n, d)`; the values `(sum n,)`, scaled in place as `scaling` says; known factors; normal draws.
+    counts `(k,)`: the number of observations of each agent.
+    beta `(k,)`: the width of the draw over that of the posterior.
+    columns `(k, 2)`: first, the known columns of the agent's factor; second, written, the columns in `factors` afterwards.
+
+    An agent ends with fewer than n columns where rounding leaves no factor, and with none for n >= m. It then gets no weights.
     """
     x, y, before, normals = data
     m, first, old, new, drawn = omega.shape[1], 0, 0, 0, 0
@@ -156,7 +159,7 @@ def maxima(
 
 @compiled(types.void(MATRIX, COUNTS, MATRIX, FLOAT[::1]))
 def distances(points: Array, counts: Array, x: Array, found: Array) -> None:
-    """Write how far each point of `x (k, d)` is from the nearest of its own, `counts (k,)` of `points (sum n, d)` in turn."""
+    """Write the distance of each point of `x (k, d)` to the nearest point of its agent; agent a has `counts[a]` of `points`."""
     first = 0
     for a in range(len(counts)):
         found[a] = nearest(points[first : first + counts[a]], x[a])

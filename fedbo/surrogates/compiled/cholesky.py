@@ -1,4 +1,4 @@
-"""Cholesky factors with the ladder of jitters of `posterior.factorise`, and what is solved with them."""
+"""Cholesky factors with the jitter ladder of `posterior.factorise`, and linear solves with them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
 
 @compiled()
 def factorise(matrix: Array, factor: Array) -> float:
-    """Write the upper factor U, U'U = matrix + jitter I, of a matrix that is given above its diagonal; both `(n, w)`.
+    """Write the upper factor U, U'U = matrix + jitter I, of a matrix stored above its diagonal; both `(n, w)`.
 
-    The width w is `padded(n)`, here and below; what stands below the diagonal and beyond column n means nothing. Gives the
+    The width w is `padded(n)`, here and below. Entries below the diagonal and beyond column n have no meaning. Return the
     jitter, or -1 at the top of the ladder or when a number is not finite.
     """
     n, level = len(matrix), 0.0

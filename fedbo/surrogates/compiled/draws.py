@@ -39,10 +39,10 @@ def _products(rows: Array, weights: Array, product: Array) -> None:
 
 @compiled(INT(MATRIX, FLOAT, INT, FLOAT[::1]))
 def extend(rows: Array, noise_variance: float, done: int, factor: Array) -> int:
-    """Write the upper factor U of Phi Phi' + sigma^2 I to `factor (n (n + 1) / 2,)`, column after column from number `done` on.
+    """Write the upper factor U of Phi Phi' + sigma^2 I to `factor (n (n + 1) / 2,)` by columns, from column `done` on.
 
-    Phi are the feature rows `(n, m)`. Gives the number of columns that there are then: fewer than n where rounding leaves no
-    factor. A column depends on those before it alone, so that one more row costs O(n m).
+    Phi are the feature rows `(n, m)`. Return the number of columns in the factor: fewer than n where rounding leaves no factor.
+    A column depends only on those before it, so one more row costs O(n m).
     """
     n, m = rows.shape
     for c in range(done, n):
@@ -84,8 +84,8 @@ def _solve(factor: Array, right: Array) -> None:
 def matheron(rows: Array, y: Array, factor: Array, normals: Array, prior: float, noise: float, omega: Array) -> None:
     """Draw weights `omega (m,)` from the posterior given feature rows `(n, m)` and `y (n,)`, by Matheron's rule.
 
-    They are written to, since an array that is given back costs two microseconds. `factor` is that of `extend`; of the
-    standard normal draws `(m + n,)` the first are for the prior and the others for the noise, whose standard deviations are
+    The weights are written in place, since returning an array costs two microseconds. `factor` is that of `extend`. Of the
+    standard normal draws `(m + n,)` the first m are for the prior and the others for the noise. Their standard deviations are
     `prior` and `noise`.
     """
     n, m = rows.shape
@@ -128,9 +128,10 @@ def pathwise(
     weights: Array,
     residual: Array,
 ) -> float:
-    """Write (K + sigma^2 I)^-1 (y - f_0(X) - eps) where `residual (n,)` has eps; gives the jitter, or -1 without a factor.
+    """Write (K + sigma^2 I)^-1 (y - f_0(X) - eps) over eps in `residual (n,)`; return the jitter, or -1 without a factor.
 
-    `x (n, d)` are the points, `inverse (d,)` is 1 over the length scale; f_0 has these frequencies, phases and weights `(m,)`.
+    `x (n, d)` are the points and `inverse (d,)` is 1 over the length scale. f_0 has these frequencies, phases and weights
+    `(m,)`.
     """
     n, d = x.shape
     covariance, factor, distance = np.empty((n, padded(n))), np.empty((n, padded(n))), np.empty(n)

@@ -17,11 +17,12 @@ Array = Any
 
 
 class Evidence(NamedTuple):
-    """What `negative_log_posterior` is a function of, besides the log hyperparameters, and their `bounds (p, 2)`.
+    """The data of `negative_log_posterior`, besides the log hyperparameters.
 
-    `squares (d, n (n - 1) / 2)` are squared differences of pairs of points, row after row of a matrix below its diagonal, in
-    each input. `prior (3, p)` are medians m and precisions q of the log hyperparameters, and a vector g: their prior is
-    N(m, (diag(q) - g g')^-1). `pairs` and `room` are scratch space.
+    squares `(d, n (n - 1) / 2)`: squared differences of pairs of points in each input, row after row below the diagonal.
+    prior `(3, p)`: medians m, precisions q and a vector g; the log hyperparameters are N(m, (diag(q) - g g')^-1).
+    bounds `(p, 2)`: bounds of the log hyperparameters.
+    pairs, room: scratch space.
     """
 
     family: int

@@ -21,9 +21,10 @@ def fit(
 ) -> bool:
     """Write the best end of climbs from each of `starts (k, r, p)` for each of `values (k, n)` to `best (k, p)`.
 
-    The first one wins a tie. Unless it is empty, `density (k,)` gets the log densities of the values there, without the prior.
-    Says whether every covariance matrix had a Cholesky factor. `x (d, n)`, `prior (3, p)` and `bounds (p, 2)`; a climb has at
-    most so many steps.
+    The first climb wins a tie. Unless `density (k,)` is empty, it receives the log densities of the values there, without the
+    prior. Shapes: `x (d, n)`, `prior (3, p)`, `bounds (p, 2)`. A climb has at most `most` steps.
+
+    Return whether every covariance matrix had a Cholesky factor.
     """
     squares, nothing = squares_of(x), np.zeros(prior.shape)
     for row in range(len(values)):

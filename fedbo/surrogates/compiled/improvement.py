@@ -19,12 +19,15 @@ FAR = 30.0  # standard deviations below the best, from where a series takes the 
 
 
 class Acquisition(NamedTuple):
-    """A Gaussian process, and what is made of it.
+    """A Gaussian process with an acquisition function.
 
-    `centres (d, n)` are the points over the length scales, and `inverse (d,)` is 1 over these; `alpha (n,)` is what the mean
-    weighs covariances with, `root (n, n)` the inverse of the lower Cholesky factor, and `turned` its transpose. `level` is
-    the value to improve on, or with `bounding` the number of standard deviations that are added to the mean. `bounds (d, 2)`
-    are those of a search, and `room (6, n)` is scratch space.
+    centres `(d, n)`: the points over the length scales.
+    inverse `(d,)`: 1 over the length scales.
+    alpha `(n,)`: weights of the covariances in the mean.
+    root, turned `(n, n)`: the inverse of the lower Cholesky factor, and its transpose.
+    level: the value to improve on; with `bounding`, the number of standard deviations to add to the mean.
+    bounds `(d, 2)`: the bounds of a search.
+    room `(6, n)`: scratch space.
     """
 
     family: int

@@ -21,18 +21,18 @@ _SOURCES = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).p
 
 
 class _Notice(event.Listener):
-    """Says once that the compiler is at work, since it takes half a minute where the cache is empty."""
+    """Prints one notice when the compiler runs, since that needs half a minute with an empty cache."""
 
     told = False
 
     def on_start(self, event: Any) -> None:
-        """Take note that a function is compiled, which is not in the cache."""
+        """Print the notice when numba compiles a function that is not in the cache."""
         if not self.told:
             self.told = True
             print("fedbo: compiling its arithmetic, once after an installation (half a minute)", file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:
-        """Take note that it is compiled."""
+        """Ignore the end of a compilation."""
 
 
 if getattr(numba.config, "DISABLE_JIT", 0):  # which leaves the intrinsics without a meaning

@@ -41,7 +41,7 @@ def begin(value: float, slope: float, step: float, longest: float) -> Search:
 
 @compiled()
 def has_ended(search: Search, at: Point, longest: float) -> bool:
-    """Say whether the step is good enough, or no better one can be found."""
+    """Check whether the step is good enough or no better step can be found."""
     enough = search.start.value + at.step * DECREASE * search.start.slope
     if search.bracketed and (at.step <= search.low or at.step >= search.high):
         return True
@@ -56,7 +56,7 @@ def has_ended(search: Search, at: Point, longest: float) -> bool:
 
 @compiled()
 def advance(search: Search, at: Point, longest: float) -> tuple[Search, float]:
-    """Take in value and slope at a step, and give the next step."""
+    """Update the search with the value and slope at a step; return it with the next step."""
     start, best, other = search.start, search.best, search.other
     slope = DECREASE * start.slope
     enough = start.value + at.step * slope
@@ -146,7 +146,7 @@ def _with_less_slope(best: Point, other: Point, at: Point, bracketed: bool, limi
 
 @compiled()
 def _cubic(first: Point, at: Point, floored: bool) -> tuple[float, float]:
-    """The two numbers of which the minimum of the cubic through two points is made."""
+    """Return theta and gamma of the cubic through two points, which determine its minimum (Moré and Thuente 1994)."""
     theta = 3.0 * (first.value - at.value) / (at.step - first.step) + first.slope + at.slope
     scale = max(abs(theta), abs(first.slope), abs(at.slope))
     inside = (theta / scale) * (theta / scale) - (first.slope / scale) * (at.slope / scale)

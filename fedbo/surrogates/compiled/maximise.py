@@ -98,11 +98,12 @@ def maximum(
     tolerance: float,
     place: Array,
 ) -> float:
-    """Write the point `(d,)` of the cube where a draw is largest; give its value, or NaN when one is not finite.
+    """Write the point `(d,)` of the cube where a draw is largest; return its value, or NaN when one is not finite.
 
-    `table` are the features' `tables`, or empty ones. `points` are U `(A, d_u)`, V `(B, d_v)`, further starts `(e, d)` and
-    normal draws `(c, d)` for candidates about the best one; `shape` is that of the grid, all 0 when there is none; `limits` are
-    the numbers of starts, of further starts, of starts that are climbed from one by one, and of iterations.
+    table: the features' `tables`, or empty ones.
+    points: U `(A, d_u)`, V `(B, d_v)`, further starts `(e, d)`, and normal draws `(c, d)` for candidates near the best one.
+    shape: the shape of the grid, all 0 without a grid.
+    limits: the numbers of starts, of further starts, of starts that are climbed one by one, and of iterations.
     """
     values = _values(waves, kernels, table, points[0], points[1])
     for i in range(len(values)):

@@ -1,7 +1,7 @@
 """L-BFGS-B (Byrd, Lu, Nocedal and Zhu 1995; Morales and Nocedal 2011) for hyperparameters and for acquisitions.
 
-There are so few variables that the quasi-Newton matrix is formed: from a multiple of the identity by the BFGS updates of
-the last ten steps, which is what the compact form stands for. Rules and tolerances are those of SciPy, so that the steps are.
+There are so few variables that the quasi-Newton matrix is formed explicitly, from a multiple of the identity by the BFGS
+updates of the last ten steps. This equals the compact form. Rules and tolerances are those of SciPy, so that the steps agree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = Any
 
 
 class Room(NamedTuple):
-    """Scratch space of a descent: matrices `(p, p)` and vectors `(p,)`, since to make one takes longer than what it is for."""
+    """Scratch space of a descent: matrices `(p, p)` and vectors `(p,)`, since allocation costs more than their use."""
 
     matrix: Array
     left: Array
@@ -105,7 +105,7 @@ def _quasi_newton(steps: Array, changes: Array, count: int, theta: float, room: 
 
 @compiled()
 def _cauchy_point(x: Array, gradient: Array, bounds: Array, room: Room) -> None:
-    """Write the first minimum of the quadratic model along the projected gradient; `free` says which are off their bounds."""
+    """Write the first minimum of the quadratic model along the projected gradient; `free` marks variables off their bounds."""
     p, point, d, ends, moved, free = len(x), room.cauchy, room.d, room.ends, room.moved, room.free
     for i in range(p):
         point[i], moved[i], d[i], ends[i] = x[i], 0.0, 0.0, np.inf
@@ -244,7 +244,7 @@ def _bend(x: Array, start: Array, gradient: Array, before: Array) -> float:
 
 @compiled()
 def _remember(steps: Array, changes: Array, count: int, x: Array, start: Array, gradient: Array, before: Array) -> int:
-    """Append a step and a change of the gradient, in place of the oldest where the memory is full; give their number."""
+    """Append a step and a change of the gradient, over the oldest pair when the memory is full; return the number of pairs."""
     if count == MEMORY:
         for k in range(MEMORY - 1):
             _copy(steps[k], steps[k + 1])

@@ -26,10 +26,10 @@ def padded(n: int) -> int:
 
 
 def _add_rows(typing_context: Any, target: Any, weights: Any, rows: Any, places: Any, subtracts: Any) -> Any:
-    """Add weights[k, column] rows[k] to row `row` of the target, or subtract them, for k from `first` to before `last`.
+    """Add weights[k, column] rows[k] to row `row` of the target, or subtract them, for `first` <= k < `last`.
 
-    All are matrices `(n, w)`, w a multiple of eight; `places` are (row, column, first, last, at), and what is added to are the
-    eight columns from `at` on.
+    All matrices are `(n, w)`, w a multiple of eight. `places` are (row, column, first, last, at); the sum goes to the eight
+    columns from `at` on.
     """
     signature = types.void(target, weights, rows, places, types.boolean)
     vector, whole = ir.VectorType(ir.DoubleType(), WIDTH), ir.IntType(32)

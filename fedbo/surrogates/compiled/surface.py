@@ -93,7 +93,7 @@ def _add_waves_in_the_plane(waves: Waves, x: Array, value: Array, gradient: Arra
 
 @compiled()
 def plane_coefficients(waves: Waves) -> Array:
-    """What the sums of `in_the_plane` multiply cosines and sines with, `(m, 11)`; a missing second input has frequency 0."""
+    """Return the coefficients `(m, 11)` of cosines and sines in `in_the_plane`; a missing second input has frequency 0."""
     frequencies, phases, weights, _ = waves
     found = np.empty((len(phases), 11))
     for j in range(len(phases)):

@@ -1,7 +1,7 @@
 """ADMM for federated Bayesian optimisation (Krishnamoorthy; Krishnamoorthy and Paulson 2023): consensus and allocation.
 
-What is minimised is the sum of all agents' objectives; here values are maximised, so the acquisition is turned round and the
-text's delta subtracted (see `federated_acquisition`).
+The text minimises the sum of all agents' objectives. Here values are maximised, so the acquisition changes its sign and the
+text's delta is subtracted (see `federated_acquisition`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ SENSES = ("equal", "at_most")
 
 
 class ADMMServer(NamedTuple):
-    """The server's state: two rows of every agent's newest message, and what they have come to.
+    """The server's state: two rows of every agent's newest message, and their aggregates.
 
-    `first (N, m)` and `second (N, m)` are x and the dual for consensus, C z and its relaxed form for allocation; `before (N,
-    m)` is C z as it was in the last answer. `step (N,)` is the message's, -1 for none, and `fresh (N,)` says that it came
-    after the last answer. `centre (m,)` is the mean point, or the mean excess over the total; `price (m,)` is for allocation
-    alone.
+    first `(N, m)`: x for consensus, C z for allocation.
+    second `(N, m)`: the dual for consensus, the relaxed C z for allocation.
+    before `(N, m)`: C z at the last answer.
+    step `(N,)`: the message's step, -1 for none.
+    fresh `(N,)`: whether the message arrived after the last answer.
+    centre `(m,)`: the mean point, or the mean excess over the total.
+    price `(m,)`: the price, for allocation alone.
     """
 
     penalty: PenaltySchedule
@@ -47,7 +50,7 @@ class ADMMServer(NamedTuple):
 
     @property
     def held(self) -> npt.NDArray[np.bool_]:
-        """Say from whom there is a message, `(N,)`."""
+        """Return which agents have sent a message, `(N,)`."""
         return np.asarray(self.step >= 0)
 
 
@@ -58,7 +61,7 @@ def _empty_server(penalty: PenaltySchedule, n: int, m: int) -> ADMMServer:
 
 
 def _store_newest(state: ADMMServer, message: Inbound, first: str, second: str) -> ADMMServer:
-    """Keep an agent's newest message; one that comes after a newer one says nothing."""
+    """Store an agent's newest message; ignore an older one."""
     if message.step <= state.step[message.sender]:
         return state
     state.first[message.sender] = message.payload[first]
@@ -69,7 +72,7 @@ def _store_newest(state: ADMMServer, message: Inbound, first: str, second: str) 
 
 
 def _round_share(state: ADMMServer) -> float:
-    """Say what part of a round the messages since the last answer are."""
+    """Return the messages since the last answer as a share of a round."""
     return float(state.fresh.sum()) / max(int(state.held.sum()), 1)
 
 
@@ -77,10 +80,11 @@ def _round_share(state: ADMMServer) -> float:
 class Consensus(Coupled):
     """Consensus ADMM: the sum of w_i f_i(x_i) is optimised subject to x_i = xbar; `Coupled` has the settings.
 
-    An agent sends x_i and its dual, 2 d numbers, and updates the dual itself: lambda_i += rho (x_i - xbar) ((5) of the text).
-    The coordinator answers with xbar = sum of w_i (x_i + lambda_i / rho) over sum of w_i: the mean of x_i in lock-step, where
-    the duals add up to zero, and right also where some messages are older than others (Chang et al. 2016). `weights` w are
-    empty for ones, else one number above 0 for each agent.
+    An agent sends x_i and its dual, 2 d numbers, and updates the dual: lambda_i += rho (x_i - xbar) ((5) of the text). The
+    coordinator answers with xbar = sum of w_i (x_i + lambda_i / rho) over sum of w_i. In lock-step this is the mean of x_i,
+    since the duals add up to zero. It also holds when some messages are older than others (Chang et al. 2016).
+
+    weights: w, one number above 0 for each agent; empty for ones.
     """
 
     horizon_use: ClassVar[str] = "plans its penalty and its last decision by it"
@@ -99,7 +103,7 @@ class Consensus(Coupled):
         return {"x": Field((problem.dim,), low=low, high=high), "dual": Field((problem.dim,))}
 
     def download(self, problem: Problem) -> Declaration:
-        """The point to agree on, and what `penalty_payload` says."""
+        """Declare the point to agree on, and the fields of `penalty_payload`."""
         return {"centre": Field((problem.dim,)), **penalty_fields()}
 
     def violation(self, points: Array) -> float:
@@ -130,7 +134,7 @@ class Consensus(Coupled):
     def broadcast(
         self, state: ADMMServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], ADMMServer]:
-        """Tell everybody the point to agree on."""
+        """Send the point to agree on to all recipients."""
         weight = state.held * staleness_weight * np.asarray(self.weights or 1.0)
         if not weight.sum() > 0:
             return {}, state
@@ -153,14 +157,15 @@ class Consensus(Coupled):
 class Allocation(Coupled):
     """Resource allocation: the sum of f_i(z_i) is optimised subject to sum of C_i z_i = b; `Coupled` has the settings.
 
-    `total` is b, empty for zeros; with `sense` "at_most" the sum may be less, and the price is never negative. `matrices` are
-    the C_i, one of m rows with d numbers for all agents or one for each; empty, they are the unit matrix. `changes` are rows
-    of a round k and the b that holds from it on.
+    total: b; empty for zeros.
+    sense: "equal", or "at_most", where the sum may be less and the price is never negative.
+    matrices: the C_i, m rows of d numbers, one matrix for all agents or one for each; empty for the unit matrix.
+    changes: rows of a round k and the b that holds from round k on.
 
-    An agent sends C_i z_i, plainly and over-relaxed, 2 m numbers; the coordinator answers with the price lambda += rho e and
-    the excess e = mean of C_i z_i less b / N, and the agent's next penalty is about C_i z_i - e (Boyd et al. 2011, section
-    7.3). The text has the mean of all z_i in its place, which its author did not run. A row of the constraint is shared by the
-    agents whose C_i is not zero there, and N is their number.
+    An agent sends C_i z_i, plainly and over-relaxed, 2 m numbers. The coordinator answers with the price lambda += rho e and
+    the excess e = mean of C_i z_i less b / N. The agent's next penalty is about C_i z_i - e (Boyd et al. 2011, section 7.3).
+    The text uses the mean of all z_i instead, which its author did not run. Agents with a non-zero C_i in a row of the
+    constraint share that row, and N is their number.
     """
 
     horizon_use: ClassVar[str] = "plans its penalty and its last decision by it"
@@ -197,7 +202,7 @@ class Allocation(Coupled):
         return {"use": Field((m,)), "relaxed": Field((m,))}
 
     def download(self, problem: Problem) -> Declaration:
-        """The price and the excess, each `(m,)`, and what `penalty_payload` says."""
+        """Declare the price and the excess, each `(m,)`, and the fields of `penalty_payload`."""
         m = self._rows(problem)
         return {"price": Field((m,)), "excess": Field((m,)), **penalty_fields()}
 
@@ -234,7 +239,7 @@ class Allocation(Coupled):
     def broadcast(
         self, state: ADMMServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], ADMMServer]:
-        """Tell everybody the price and the excess; where only some have spoken, the price moves by so much less."""
+        """Send the price and the excess to all recipients; with part of the messages the price moves by that part."""
         if not state.held.any():
             return {}, state
         rho = state.penalty.at(state.progress)
@@ -276,7 +281,7 @@ class Allocation(Coupled):
 
 
 def _frozen(answer: dict[str, Any]) -> Payload:
-    """Let nobody write to what all recipients are sent alike."""
+    """Make the arrays read-only, since all recipients share them."""
     for array in answer.values():
         array.flags.writeable = False
     return answer

@@ -1,12 +1,12 @@
 """The protocol of a federated optimisation method: frozen settings, an agent half, a coordinator half, and explicit states.
 
-An algorithm is a frozen dataclass of settings. Each function takes a state and must return the next one, so the state is at
-once what Ray ships, what a checkpoint holds and what a replay compares. States are named tuples or frozen dataclasses of
-arrays, numbers and strings. Points lie in the unit cube `[0, 1]^d`, and larger values are better.
+An algorithm is a frozen dataclass of settings. Each function takes a state and returns the next one. Ray ships the state, a
+checkpoint stores it, and a replay compares it. States are named tuples or frozen dataclasses of arrays, numbers and strings.
+Points lie in the unit cube `[0, 1]^d`, and larger values are better.
 
-The coordinator half owns its state: `receive`, `broadcast` and `released` may change its arrays in place, since no other copy
-is kept. The agent half is pure: the state before a step is kept, and restored when the step is begun again after a crash.
-Messages are read by several receivers, so nobody writes to their arrays.
+The coordinator half owns its state: `receive`, `broadcast` and `released` may change its arrays in place, since there is no
+other copy. The agent half is pure: the state before a step is kept, and restored when the step is repeated after a crash.
+Several receivers read a message, so its arrays are read-only.
 """
 
 from __future__ import annotations
@@ -34,15 +34,19 @@ LONGEST = 2**20  # rows of what varies in length, where a method does not bound 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One named array of a message: its dtype, its shape, whether NaN and infinity are refused, and whether it is `positive`.
+    """One named array of a message.
 
-    Positive is a square matrix that is symmetric and positive semi-definite up to rounding, such as a covariance: one that was
-    damaged on its way is refused by the coordinator, since whoever received it could not factorise it.
-    A shape holds None where a length varies from message to message. All that vary in one message are the same number, so that
-    the size of a message says what it is, and nothing else need be sent.
-    `longest` bounds a length that varies: a message that asks for more is refused before it is read.
-    Numbers that are `observed` are values, or follow from them: an agent that lies sends others, from `low` to `high`, one for
-    all or one for each of the last axis. The coordinator does not check these bounds.
+    shape: the shape; None for a length that varies from message to message.
+    dtype: the dtype.
+    finite: refuse NaN and infinity.
+    positive: require a symmetric, positive semi-definite square matrix up to rounding, for example a covariance.
+    observed: the numbers are observed values or follow from them; an adversary replaces them.
+    low, high: the range of an adversary's numbers, one for all or one for each of the last axis; the coordinator does not check
+      it.
+    longest: bound of a varying length; a longer message is refused before it is read.
+
+    All varying lengths in one message are the same number, so the size of a message determines them. The coordinator refuses a
+    damaged `positive` matrix, since its receiver could not factorise it.
     """
 
     shape: tuple[int | None, ...]
@@ -62,16 +66,21 @@ Declaration = Mapping[str, Field]
 class Problem:
     """The problem as an algorithm knows it before the first evaluation.
 
-    `dim` is d, `n_agents` is N, `targets` are the agents that optimise (the others only send), `initial` is the number of
-    points that each target is given before its first decision and `iterations` its budget T of decisions after them;
-    `history` is the number t_n of observations that each agent has made in an earlier task of its own. Where agents are unequal
-    these are the largest of all, and so is `pulls`: an agent may be given less, and end sooner.
-    `history_x (t_n, d)` and `history_y (t_n,)` are what this agent learned there, with fewer rows where evaluations failed;
-    they are None where there was no such task, and at the coordinator. `pulls` is the number T of evaluations that an agent may
-    make in all, its rounds and `initial` points included, where the budget counts them, else 0; `iterations` is T too then, for
-    no more decisions than that can evaluate anything. `rounds` says whether agents wait for rounds to close, and are then
-    answered together; else they go on, but for those whose decision has no points, which wait for an answer. `lattice` says
-    which points can be evaluated, where that is not all of the cube: others are rounded to them.
+    dim: d.
+    n_agents: N.
+    targets: the agents that optimise; the others only send.
+    initial: number of points that each target evaluates before its first decision.
+    iterations: T, the decisions after them; equals `pulls` where the budget counts evaluations.
+    agent: number of this agent; -1 at the coordinator.
+    history_x `(t_n, d)`, history_y `(t_n,)`: observations of this agent in an earlier task, fewer rows where evaluations
+    failed; None without such a task, and at the coordinator.
+    history: t_n, the observations of each agent in an earlier task.
+    pulls: T, the evaluations of an agent in all, with its `initial` points, where the budget counts them; else 0.
+    rounds: whether agents wait for rounds to close, and are then answered together. Without rounds only agents whose decision
+      has no points wait.
+    lattice: which points can be evaluated, if not all of the cube; others are rounded to them.
+
+    Where agents differ, `initial`, `iterations`, `history` and `pulls` are the largest of all agents; an agent may end sooner.
     """
 
     dim: int
@@ -89,7 +98,7 @@ class Problem:
 
 
 def horizon(problem: Problem) -> int:
-    """Give T, the evaluations of each agent; SettingError where the budget counts decisions, of which one may make many."""
+    """Return T, the evaluations of each agent; SettingError where the budget counts decisions, of any number of evaluations."""
     if not problem.pulls:
         raise SettingError("name", "needs the number of evaluations of each agent: give [budget] pulls in place of iterations")
     return problem.pulls
@@ -103,10 +112,13 @@ ORIGINS: frozenset[str] = frozenset(get_args(Origin))
 
 
 class Decision(NamedTuple):
-    """The points to evaluate next, `x (q, d)` with q >= 0, and where they came from; `note` may say more, for readers only.
+    """The points to evaluate next.
 
-    With `pulls (q,)` each point is evaluated so many times in a row and what is told of it is the mean; with `clip` every
-    single value is moved into that interval before. Without them each point is evaluated once and told as it is.
+    x `(q, d)`: the points, q >= 0.
+    origin: how they were chosen.
+    pulls `(q,)`: if set, each point is evaluated that many times in a row and its value is the mean.
+    clip: if set, every single value is moved into this interval first.
+    note: further text for readers.
     """
 
     x: Array
@@ -129,21 +141,21 @@ class Inbound(NamedTuple):
 class Algorithm(Protocol):
     """One published method, both halves. Settings are dataclass fields; there are no others.
 
-    `queries` is the number of points of every decision, or None when it varies (the engine then waits for the decision
-    before it can schedule its completion).
+    queries: number of points of every decision, or None when it varies. The engine then waits for the decision before it can
+      schedule its completion.
     """
 
     @property
     def queries(self) -> int | None: ...
 
     def sends(self, step: int) -> bool:
-        """Say whether agents have something to send at the end of a step; step 0 is the time before the first decision."""
+        """Return whether agents may send at the end of a step; step 0 is before the first decision."""
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """Declare what an agent sends; None when it never sends."""
+        """Declare an agent's message; None when agents never send."""
 
     def download(self, problem: Problem) -> Declaration | None:
-        """Declare what the coordinator sends back; None when it never does."""
+        """Declare the coordinator's answer; None when it never answers."""
 
     def agent_init(self, problem: Problem, streams: Streams) -> Any:
         """Make an agent's state before its first evaluation."""
@@ -152,7 +164,7 @@ class Algorithm(Protocol):
         """Choose the next points, given the messages that arrived since the last call, in order of arrival."""
 
     def tell(self, state: Any, x: Array, y: Array) -> Any:
-        """Take in the values `y (q,)` of the points `x (q, d)`."""
+        """Update the state with the values `y (q,)` of the points `x (q, d)`."""
 
     def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
         """Write the message of the step that just ended, or None."""
@@ -161,15 +173,15 @@ class Algorithm(Protocol):
         """Make the coordinator's state before the first message."""
 
     def receive(self, state: Any, message: Inbound, now: float) -> Any:
-        """Take in one message that has passed the declaration."""
+        """Update the state with one message that matches the declaration."""
 
     def broadcast(
         self, state: Any, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], Any]:
-        """Write to `recipients`, when the exchange mode closes a round; agents left out of the result get nothing.
+        """Return the payloads for `recipients` when the exchange mode closes a round; agents left out receive nothing.
 
-        Under a mode without rounds it may write to any other agent besides.
-        `staleness_weight (N,)` is what each agent's newest message counts for by now: 1, or less where it has grown stale.
+        Under a mode without rounds it may also write to any other agent. `staleness_weight (N,)` is the weight of each agent's
+        newest message: 1, or less where it has grown stale.
         """
 
 
@@ -177,16 +189,19 @@ class Algorithm(Protocol):
 class Mechanism:
     """A private release `(P, M)` of the messages of many agents: clipping, sampling, noise (Dai et al. 2021, Alg. 1).
 
-    A message `(M,)` is clipped to the norm S / sqrt(P), weighted with the public `weights (P, N)`, summed over the agents that
-    were sampled with probability `share` q, and over q; then a normal draw of standard deviation z phi_max S / q is added to
-    every number. `blocks` is P, `clip` S (infinite for none), `noise` z (0 for none). phi_max is the largest of all weights,
-    or, with `per_block`, the largest of a block's own.
+    A message `(M,)` is clipped to the norm S / sqrt(P), weighted with the public `weights (P, N)`, summed over the sampled
+    agents, and divided by q. Then a normal draw of standard deviation z phi_max S / q is added to every number. phi_max is the
+    largest of all weights.
 
-    `sampling` is "poisson", independent coins, or "fixed": as many as round(q times those who could be), without replacement.
-
-    With a `quantile` the clipping norm follows that quantile of the messages' norms, by factors exp(-`rate` (b - quantile)),
-    where b is the share of unclipped messages, known with noise of `count_noise` messages (Andrew et al. 2021); z is then
-    the noise multiplier of both together.
+    blocks: P.
+    clip: S, infinite for none.
+    noise: z, 0 for none.
+    share: q, the sampling probability.
+    sampling: "poisson", independent coins, or "fixed": round(q times the available agents), without replacement.
+    per_block: phi_max is the largest weight of each block.
+    quantile: if set, the clipping norm follows this quantile of the messages' norms (Andrew et al. 2021).
+    rate: the norm changes by factors exp(-rate (b - quantile)), where b is the share of unclipped messages.
+    count_noise: noise of b, in messages; z is then the noise multiplier of both together.
     """
 
     blocks: Annotated[int, Ge(1)]
@@ -211,20 +226,20 @@ class Mechanism:
 class Private(Protocol):
     """Optional protocol of central differential privacy: messages pass a mechanism; the coordinator half sees releases only.
 
-    A message is one array `(M,)`, and instead of `receive` the coordinator half is told what was released.
+    A message is one array `(M,)`. The engine calls `released` in place of `receive`.
     """
 
     def mechanism(self, problem: Problem) -> Mechanism:
         """Declare the mechanism; SettingError when the settings do not suit the problem."""
 
     def weights(self, problem: Problem, release: int) -> Array:
-        """Give the weights `(P, N)` of release number 0, 1, ...; they depend on nothing that is private."""
+        """Return the weights `(P, N)` of release number 0, 1, ...; they depend on no private data."""
 
     def released(self, state: Any, vectors: Array, release: int) -> Any:
-        """Take in a release `(P, M)`."""
+        """Update the state with a release `(P, M)`."""
 
     def closed(self, state: Any) -> Any:
-        """Take in that nothing more will be released: whom this is told follows its own surrogate from then on."""
+        """Update the state after the last release; agents then follow their surrogates alone."""
 
 
 class Disclosure(NamedTuple):
@@ -239,24 +254,24 @@ class Disclosure(NamedTuple):
 
     @property
     def epsilon(self) -> float:
-        """Give the epsilon that it costs every evaluation in it."""
+        """Return the epsilon that every evaluation in it costs."""
         return self.sensitivity / self.scale
 
 
 @runtime_checkable
 class LocallyPrivate(Protocol):
-    """Optional protocol of local differential privacy: agents hide their messages themselves, before these leave them.
+    """Optional protocol of local differential privacy: agents add noise to their messages before sending them.
 
-    Every evaluation enters one number of one message at most; what is sent again is the same to the bit. Where the value of one
-    may be told in place of another that failed, that does not hold, and a run is refused.
+    Every evaluation enters one number of one message at most, and a repeated message has the same bits. This fails where the
+    value of one evaluation may replace that of a failed one, and such a run is refused.
     """
 
     @property
     def hides(self) -> bool:
-        """Say whether anything is hidden, by these settings."""
+        """Return whether these settings hide anything."""
 
     def disclosure(self, state: Any, payload: Payload) -> Disclosure | None:
-        """Say what a message gives away; None when nothing is hidden. `state` is the coordinator's."""
+        """Return the disclosure of a message; None when nothing is hidden. `state` is the coordinator's."""
 
 
 @runtime_checkable
@@ -269,9 +284,9 @@ class Overlapping(Protocol):
 
 @runtime_checkable
 class Avoiding(Protocol):
-    """Optional protocol of methods that learn from failed evaluations; others are told the worst value seen in their place.
+    """Optional protocol of methods that learn from failed evaluations; other methods observe the worst value so far instead.
 
-    What failed is no observation: it changes decisions, and is in no message.
+    A failed evaluation is no observation: it changes decisions and is in no message.
     """
 
     def avoiding(self, state: Any, x: Array) -> Any:
@@ -291,7 +306,7 @@ class Blockwise(Protocol):
 
 @runtime_checkable
 class Phased(Protocol):
-    """Optional protocol of methods that work in phases, in each of which every agent decides and sends once."""
+    """Optional protocol of methods that work in phases; every agent decides and sends once in each phase."""
 
     def phases(self, problem: Problem) -> int:
         """Bound the number of phases."""
@@ -299,10 +314,10 @@ class Phased(Protocol):
 
 @runtime_checkable
 class Waiting(Protocol):
-    """Optional protocol of methods that wait for other agents: the coordinator half is told who takes no further part."""
+    """Optional protocol of methods that wait for other agents: the coordinator half learns which agents have left."""
 
     def left(self, state: Any, agent: int) -> Any:
-        """Take note that an agent has ended, or is lost for good."""
+        """Record that an agent has ended or is lost."""
 
 
 @runtime_checkable
@@ -315,11 +330,11 @@ class Starting(Protocol):
 
 @runtime_checkable
 class Anytime(Protocol):
-    """Optional protocol of methods that say what they use the budget T for; one that says nothing is taken to use it.
+    """Optional protocol of methods that declare their use of the budget T; without a declaration a method uses it.
 
-    With a larger budget a method that does not use it decides at first as with a smaller one, so that its run can be extended.
+    A method that does not use T makes the same first decisions with a larger budget, so that its run can be extended.
     """
 
     @property
     def horizon_use(self) -> str:
-        """Say what T is used for; empty where it is not used."""
+        """Return how T is used; empty where it is not used."""

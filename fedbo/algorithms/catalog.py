@@ -43,13 +43,13 @@ class Entry:
 
 @cache
 def algorithms() -> DeclaredNames[Entry]:
-    """Give our own algorithms by name, in alphabetical order."""
+    """Return the built-in algorithms by name, in alphabetical order."""
     return DeclaredNames(FOLDERS, "ALGORITHMS")
 
 
 @cache
 def catalogue() -> Catalogue[Entry]:
-    """Give all algorithms by name: ours and those of plug-ins."""
+    """Return all algorithms by name: the built-in ones and those of plug-ins."""
     return Catalogue("algorithms", algorithms(), _admitted)
 
 
@@ -61,7 +61,7 @@ def entry(name: str) -> Entry:
 
 
 def _admitted(found: Any) -> Entry:
-    """Make an entry of what a plug-in gives: an entry, or the class of an algorithm's settings."""
+    """Return the entry of a plug-in's object: an entry, or the class of an algorithm's settings."""
     if isinstance(found, Entry):
         settings_of(Algorithm, found.settings)
         return found

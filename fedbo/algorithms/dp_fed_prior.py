@@ -1,8 +1,7 @@
-"""The federated prior with differential privacy: agents learn from each other what shape such functions have in the mean.
+"""The federated prior with differential privacy: agents learn the mean shape of the functions from each other.
 
-Every agent sends the shape of its posterior mean at design points that all know: centred, and of norm 1. All that anyone
-learns is the sum of these vectors with normal noise, of which each makes a prior for its own function
-(docs/algorithms/fed_prior.md).
+Every agent sends the shape of its posterior mean at shared design points: centred, and of norm 1. Agents receive only the sum
+of these vectors with normal noise, and each makes a prior of it (docs/algorithms/fed_prior.md).
 """
 
 from __future__ import annotations
@@ -41,12 +40,11 @@ class ShapeServer(NamedTuple):
 class DPFedPrior(PriorAgent):
     """Bayesian optimisation with a private prior; `PriorAgent` has the settings not named here, `Mechanism` the release.
 
-    A message is the posterior mean of the agent's own Gaussian process at about `points` design points, less its mean over
-    them, and divided by its norm, times its certainty; so no message is clipped. What is answered is the mean of all releases.
-    An agent knows the variance of the noise in it, recovers the shape by a Gaussian process, and takes level and scale from
-    its own observations.
+    A message is the agent's posterior mean at about `points` design points, centred, divided by its norm, and times its
+    certainty. No message is therefore clipped. The answer is the mean of all releases. An agent knows the variance of its
+    noise, recovers the shape by a Gaussian process, and estimates level and scale from its observations.
 
-    Of the mechanism, `noise_multiplier` is z and `share` q; `sampling` has the name that it has there.
+    noise_multiplier, share, sampling: z, q and `sampling` of the mechanism.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -70,7 +68,7 @@ class DPFedPrior(PriorAgent):
         return Mechanism(1, clip=norm, noise=self.noise_multiplier, share=self.share, sampling=self.sampling)
 
     def weights(self, problem: Problem, release: int) -> Array:
-        """Give all agents the same weight `(1, N)`."""
+        """Return the same weight for all agents `(1, N)`."""
         return np.full((1, problem.n_agents), 1.0 / problem.n_agents)
 
     def upload(self, problem: Problem) -> Declaration | None:
@@ -78,7 +76,7 @@ class DPFedPrior(PriorAgent):
         return {"shape": Field((self.design_size(problem) + 1,))}
 
     def download(self, problem: Problem) -> Declaration | None:
-        """The mean shape `(M,)`, the standard deviation of its noise, and what all say of stretched coordinates."""
+        """Declare the mean shape `(M,)`, the standard deviation of its noise, and the evidence for stretched coordinates."""
         return {"mean": Field((self.design_size(problem),)), "noise": Field((1,)), "stretch": Field((1,))}
 
     def _learned(self, answer: Payload, local: LocalState, design: Array, length: float) -> LearnedPrior:
@@ -106,17 +104,17 @@ class DPFedPrior(PriorAgent):
         raise AssertionError("messages pass the mechanism")
 
     def released(self, state: ShapeServer, vectors: Array, release: int) -> ShapeServer:
-        """Take a release into the mean."""
+        """Add a release to the mean."""
         return state._replace(total=state.total + vectors[0], releases=state.releases + 1)
 
     def closed(self, state: ShapeServer) -> ShapeServer:
-        """Go on telling what was released before, which costs nothing."""
+        """Return the state unchanged: repeating earlier releases costs no privacy."""
         return state
 
     def broadcast(
         self, state: ShapeServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], ShapeServer]:
-        """Tell everybody the mean of all releases."""
+        """Send the mean of all releases to all recipients."""
         if not state.releases:
             return {}, state
         mean = state.total / state.releases
@@ -128,7 +126,7 @@ class DPFedPrior(PriorAgent):
 
 @lru_cache(maxsize=64)
 def _recovered(design: bytes, values: bytes, noise: float, length: float) -> Shape:
-    """Recover a shape, remembered since all agents of a process are told the same."""
+    """Recover a shape; cached, since all agents of a process receive the same one."""
     told = np.frombuffer(values)
     return recovered(np.frombuffer(design).reshape(len(told), -1), told, noise, length)
 

@@ -28,9 +28,11 @@ from fedbo.surrogates.maximise import maximise_pieces
 
 
 class DPServer(NamedTuple):
-    """The coordinator's state: the vectors to follow, `omega (P, M)`, the sum of weights in their mean, and if they changed.
+    """The coordinator's state, made of releases only.
 
-    They are made of what was released, and of nothing else.
+    omega `(P, M)`: the vectors to follow.
+    mass: the sum of weights in their mean.
+    changed: whether they have changed.
     """
 
     omega: Array
@@ -40,23 +42,25 @@ class DPServer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DPFTSDE(Federated):
-    """DP-FTS-DE; `Federated` has the settings that are not named here, and `Mechanism` says how messages are released.
+    """DP-FTS-DE; `Federated` has the settings that are not named here, and `Mechanism` describes releases.
 
-    The unit cube is split into `regions` P boxes. Agent n finds its initial points in box n mod P, or without `own_regions` in
-    the whole cube, which leaves half of distributed exploration. Vector i of a release stands for the objectives in box i. It
-    is a mean of the messages in which agent n has the weight exp((a 1 + 1) / T) before normalisation, where 1 is for the agents
-    of box i only, a is `contrast`, and T the `temperature` of the release, the first being number 1 (see `schedules`). A
-    federated query maximises phi(x)'omega_i, x in box i, over the whole cube.
+    The unit cube is split into P boxes, and agent n belongs to box n mod P. Vector i of a release is a mean of the messages for
+    box i. Agent n has the weight exp((a 1 + 1) / T) before normalisation, where 1 is for the agents of box i only. A federated
+    query maximises phi(x)'omega_i, x in box i, over the whole cube.
 
-    A message is one draw from the linear model with `message` "draw", as in the paper, or with "mean" the posterior mean,
-    which is the same function without the noise of a draw, and much shorter: less is clipped, and less noise hides it. With
-    `centre` it is of standardised values and stays so, that lengths mean the same for all agents. With `memory` m in
-    [0, 1) agents follow the mean of all releases so far, weighted m^k for the k-th last but one: this costs no privacy.
-
-    Of the mechanism, `clip` is S, `noise_multiplier` z and `share` q; `sampling`, `per_block`, `quantile`, `rate` and
-    `count_noise` have the names that they have there.
-
-    `control` "noise" turns every message into a random direction, of the same length: the same mechanism, and nothing in it.
+    regions: P.
+    own_regions: an agent's initial points lie in its box; if off, in the whole cube, which leaves half of distributed
+      exploration.
+    contrast: a.
+    temperature: schedule of T over releases, the first is number 1 (see `schedules`).
+    message: "draw", one draw from the linear model as in the paper, or "mean", its posterior mean. The mean is much shorter:
+      less is clipped, and less noise hides it.
+    centre: messages are of standardised values and stay so, so that lengths are comparable between agents.
+    memory: m in [0, 1); agents follow the mean of all releases so far, weighted m^k for the k-th last but one. This costs no
+      privacy.
+    clip, noise_multiplier, share: S, z and q of the mechanism; `sampling`, `per_block`, `quantile`, `rate` and `count_noise`
+      keep their names.
+    control: "noise" turns every message into a random direction of the same length.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -113,7 +117,7 @@ class DPFTSDE(Federated):
         return Reveals.DRAWS if self.message == "draw" else Reveals.COMPUTABLE
 
     def mechanism(self, problem: Problem) -> Mechanism:
-        """Declare how messages are released; SettingError when a fixed share of the agents is nobody."""
+        """Declare the release of messages; SettingError when a fixed share selects no agent."""
         if self.sampling == "fixed" and round(self.share * problem.n_agents) < 1:
             raise SettingError("share", f"must select at least one of the {problem.n_agents} agents, not {self.share}")
         return Mechanism(
@@ -129,7 +133,7 @@ class DPFTSDE(Federated):
         )
 
     def weights(self, problem: Problem, release: int) -> Array:
-        """Give the softmax weights `(P, N)` of section 3.2; every row sums to 1."""
+        """Return the softmax weights `(P, N)` of section 3.2; every row sums to 1."""
         count = self.regions
         own = region_of(np.arange(problem.n_agents), count) == np.arange(count)[:, None]
         # Over the largest exponent, since a low temperature would make its exponential overflow; alike where nobody belongs.
@@ -146,7 +150,7 @@ class DPFTSDE(Federated):
         return {"omega": Field((self.features,))}
 
     def download(self, problem: Problem) -> Declaration | None:
-        """One vector for each region; all zeros say that there is nothing to follow."""
+        """Declare one vector for each region; all zeros mean that there is nothing to follow."""
         return {"omega": Field((self.regions, self.features))}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
@@ -201,12 +205,12 @@ class DPFTSDE(Federated):
         raise AssertionError("messages pass the mechanism")
 
     def released(self, state: DPServer, vectors: Array, release: int) -> DPServer:
-        """Take a release into the mean."""
+        """Add a release to the mean."""
         before = self.memory * state.mass
         return DPServer((before * state.omega + vectors) / (before + 1.0), before + 1.0, changed=True)
 
     def closed(self, state: DPServer) -> DPServer:
-        """Have it told that there is nothing to follow any more."""
+        """Return zero vectors, so that agents stop following them."""
         return DPServer(np.zeros_like(state.omega), changed=True)
 
     def broadcast(
@@ -221,14 +225,14 @@ class DPFTSDE(Federated):
 
 
 def _boxes(count: int, dim: int, coordinates: str) -> Regions:
-    """Give the regions in the surrogate's coordinates: these are monotone in each input, so that boxes stay boxes."""
+    """Return the regions in the surrogate's coordinates; these are monotone in each input, so boxes stay boxes."""
     low, high = split_cube(count, dim)
     return Regions(to_coordinates(low, coordinates), to_coordinates(high, coordinates))
 
 
 @lru_cache(maxsize=64)
 def _summit(count: int, dim: int, coordinates: str, omega: bytes, frequencies: bytes, phases: bytes) -> Array:
-    """Give the place `(d,)` of the maximum, remembered since all agents of a process are told the same vectors."""
+    """Return the place `(d,)` of the maximum; cached, since all agents of a process receive the same vectors."""
     shared = Features(np.frombuffer(frequencies).reshape(-1, dim), np.frombuffer(phases))
     vectors = np.frombuffer(omega).reshape(count, -1)
     return maximise_pieces(shared, vectors, *_boxes(count, dim, coordinates), None)[0]
@@ -291,7 +295,7 @@ def _split(low: Array, high: Array, count: int) -> list[tuple[Array, Array]]:
 
 
 def region_of(agent: Any, count: int) -> Any:
-    """Give the region that an agent is assigned to, or of each in an array; as many agents to each, give or take one."""
+    """Return the region of an agent, or of each in an array; numbers of agents differ by at most one."""
     return agent % count
 
 

@@ -1,8 +1,8 @@
-"""A federated prior by empirical Bayes, a method of our own: agents learn from each other what such functions look like.
+"""A federated prior by empirical Bayes, a method of ours: agents learn the common shape of their functions from each other.
 
-Every agent sends, at design points that all know, the posterior mean of its own Gaussian process and how certain it is. The
-coordinator gives each the mean of the others, and the directions in which they differ: a prior, from which the agent's function
-departs by a process of its own (docs/algorithms/fed_prior.md).
+Every agent sends its posterior mean and its certainty at shared design points. The coordinator answers with the mean of the
+others, and the directions in which they differ: a prior. The agent's function departs from it by a separate process
+(docs/algorithms/fed_prior.md).
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class PriorServer(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What others have told: the sums `values (M,)` and `certainty (M,)`."""
+    """Sums of the others' messages: `values (M,)` and `certainty (M,)`."""
 
     values: Array
     certainty: Array
 
     @property
     def level(self) -> float:
-        """Give the mean of the others over all design points."""
+        """Return the mean of the others over all design points."""
         return float(self.values.sum() / self.certainty.sum())
 
     @property
     def mean(self) -> Array:
-        """Give the mean of the others, and of one more that knows the level everywhere and nothing else."""
+        """Return the mean of the others, with one more agent that knows only the level."""
         return np.asarray((self.values + self.level) / (self.certainty + 1.0))
 
 
@@ -62,12 +62,13 @@ ByAgent = Callable[[int], tuple[Told, Array]]
 class FedPrior(PriorAgent):
     """Bayesian optimisation with a prior that agents learn from each other; `PriorAgent` has the settings not named here.
 
-    A message has two numbers for each of about `points` design points: the agent's certainty r, the share of the prior variance
-    that its observations have removed there, and by how much its posterior mean is above the level of its process; where it has
-    not looked that is 0. So agents may differ in level. What is answered is the mean of the others, weighted by certainty at
-    each design point, and at most `directions` directions in which they differ, shrunk by how few agents they come from.
-    Messages of which the values are larger than `LOUDEST` times the median are made as small as that.
-    With a robust `aggregation` that mean is a centre, and directions are about it, of messages no further away than the median.
+    A message has two numbers for each of about `points` design points. The certainty r is the share of the prior variance that
+    the agent's observations have removed there. The other is the posterior mean less the level of the process, 0 in unexplored
+    regions, so agents may differ in level. The answer is the mean of the others, weighted by certainty at each design point,
+    and directions in which they differ. Messages with values above `LOUDEST` times the median are scaled down to that.
+
+    directions: most directions; they are shrunk by the number of agents behind them.
+    aggregation: a robust centre replaces the mean. Directions are about it, of messages no further away than the median.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -83,7 +84,7 @@ class FedPrior(PriorAgent):
         return Reveals.NOTHING if self.control == "alone" else Reveals.COMPUTABLE
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """What is known at the design points and how certainly, both `(M,)`, and how much speaks for stretched coordinates."""
+        """Declare values and certainties at the design points, both `(M,)`, and the evidence for stretched coordinates."""
         if self.control == "alone":
             return None
         m = self.design_size(problem)
@@ -151,7 +152,7 @@ class FedPrior(PriorAgent):
         return payloads, state
 
     def _moments(self, state: PriorServer, weight: Array) -> ByAgent:
-        """Give what an agent is told by the others, and their sum of squares `(M, M)` about it, each by sums over all."""
+        """Return the others' sums for an agent, and their sum of squares `(M, M)` about its mean, each from sums over all."""
         values, certainty, _ = state
         m, told = values.shape[1], Told(weight @ values, weight @ certainty)
         rows = np.hstack([values - certainty * told.mean, certainty])
@@ -168,7 +169,7 @@ class FedPrior(PriorAgent):
         return others
 
     def _robust_moments(self, state: PriorServer, weight: Array) -> ByAgent:
-        """Give the same with a robust centre in the place of the mean, and of vectors that are no longer than the median."""
+        """Return `_moments` about a robust centre, of vectors that are no longer than the median."""
         values, certainty, _ = state
 
         def others(agent: int) -> tuple[Told, Array]:
@@ -181,7 +182,7 @@ class FedPrior(PriorAgent):
         return others
 
     def _directions(self, covariance: Array) -> Array:
-        """Give the largest principal directions `(r, M)` of a covariance `(M, M)`, with their standard deviations."""
+        """Return the largest principal directions `(r, M)` of a covariance `(M, M)`, scaled by their standard deviations."""
         if not (self.directions and covariance.any()):
             return np.empty((0, len(covariance)))
         values, vectors = np.linalg.eigh(covariance)

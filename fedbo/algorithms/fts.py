@@ -42,16 +42,17 @@ class FTSServer(NamedTuple):
 class FTS(Federated):
     """Federated Thompson sampling; `Federated` has the settings that are not named here.
 
-    A federated query maximises a function made of the messages that an agent holds. With `query` "draw" that is
-    phi(x)' omega_n of one agent n drawn from P_N, as in the paper; with "mean" it is the mean of all messages, weighted by P_N
-    times independent exponential weights (the Bayesian bootstrap), so that it varies as much as the agents disagree, or, as
-    `aggregation` says, a robust centre by P_N alone. P_N is `weights`: empty for uniform, else one number for each agent.
-
     A message is one draw omega_n from the linear model; with `centre` it is multiplied by the standard deviation of the values
-    again. With `every` 0 and `query` "draw" its receiver uses it once and then removes its agent from P_N. `relay` "all"
-    passes on the messages of all agents, N M numbers; "one" that of one agent, which the coordinator draws from P_N.
+    again. A federated query maximises a function made of the messages that an agent holds.
 
-    `control` "noise" replaces every omega_n by a draw from N(0, I).
+    query: "draw", phi(x)' omega_n of one agent n drawn from P_N as in the paper. "mean" is the mean of all messages, weighted
+      by P_N times independent exponential weights (the Bayesian bootstrap), so that it varies as much as the agents disagree.
+      With a robust `aggregation` it is the centre by P_N alone.
+    weights: P_N, one number for each agent; empty for uniform.
+    every: with 0 and `query` "draw" a receiver uses a message once and then removes its agent from P_N.
+    relay: "all" passes on the messages of all agents, N M numbers; "one" that of one agent, which the coordinator draws from
+      P_N.
+    control: "noise" replaces every omega_n by a draw from N(0, I).
     """
 
     horizon_use: ClassVar[str] = ""
@@ -151,7 +152,7 @@ class FTS(Federated):
     def broadcast(
         self, state: FTSServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], FTSServer]:
-        """Pass the messages of the others on; whoever has sent none has P_N = 0 (section 3.1 on stragglers)."""
+        """Relay the messages of the others; an agent without a message has P_N = 0 (section 3.1 on stragglers)."""
         preference = state.held * staleness_weight * np.asarray(self.weights or 1.0)
         if self.relay == "one":
             return self._relayed(state, preference, recipients, streams), state

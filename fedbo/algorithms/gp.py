@@ -56,7 +56,7 @@ class GP(Surrogate, LocalOnly):
         return self.begin(problem)
 
     def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:
-        """Maximise the acquisition; a point that has been evaluated already gives way to a uniform one."""
+        """Maximise the acquisition; replace an evaluated point by a uniform one."""
         if not len(state.u):
             return Decision(first_point(state, streams), "own"), state
         known = self.fit(state.cautious(), streams)
@@ -65,7 +65,7 @@ class GP(Surrogate, LocalOnly):
         return decision, state.fitted_by(known)
 
     def _maximum(self, posterior: Posterior, state: LocalState, streams: Streams) -> Array:
-        """Give the point `(d,)`, in coordinates, where the acquisition is largest."""
+        """Return the point `(d,)`, in coordinates, where the acquisition is largest."""
         # What is expected of points under way counts too: one that promises much would be chosen again else.
         coordinates = state.axes or self.coordinates
         best = incumbent(posterior, self.incumbent, len(state.u if self.search == "newton" else posterior.x))
@@ -93,7 +93,7 @@ class GP(Surrogate, LocalOnly):
 
 
 def incumbent(posterior: Posterior, kind: str, seen: int) -> float:
-    """Give the value to improve on, the largest posterior "mean" at the first `seen` points or the largest value "observed"."""
+    """Return the value to improve on: the largest posterior "mean" at the first `seen` points, or value "observed"."""
     values = posterior.y[:seen] if kind == "observed" else predict(posterior, posterior.x[:seen])[0]
     return float(values.max())
 

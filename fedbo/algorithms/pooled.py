@@ -26,11 +26,14 @@ POINTS = 300  # … and the likeness to so many observations of the others
 
 
 class PooledState(NamedTuple):
-    """An agent's state: what it observed, in its surrogate's coordinates, now and before, and what all others observed.
+    """An agent's state: its observations, now and before, and those of all others.
 
-    `number` is the agent's own, and `capacity` is C, the largest number of observations that one may make. `others (N, C, d)`
-    and `values (N, C)` are filled up with NaN, also where nothing is known of an agent; `rho` is how alike the agents are;
-    hyperparameters and likeness were fitted to the first `fitted` own observations.
+    number: the agent's number.
+    capacity: C, the largest number of observations of an agent.
+    history: points, in coordinates, and values of the earlier task.
+    others `(N, C, d)`, values `(N, C)`: the others' observations, filled up with NaN.
+    rho: the similarity of the agents.
+    fitted: number of the agent's observations that hyperparameters and similarity were fitted to.
     """
 
     local: LocalState
@@ -101,7 +104,7 @@ class Pooled:
         return {"x": Field((n, c, problem.dim), finite=False), "y": Field((n, c), finite=False)}
 
     def agent_init(self, problem: Problem, streams: Streams) -> PooledState:
-        """Take in what was learned before."""
+        """Return the state with the observations of an earlier task."""
         n, d = problem.n_agents, problem.dim
         x = problem.history_x if problem.history_x is not None else np.empty((0, d))
         y = problem.history_y if problem.history_y is not None else np.empty(0)
@@ -180,7 +183,7 @@ class Pooled:
     def broadcast(
         self, state: PooledServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], PooledServer]:
-        """Tell everybody everything, however old it is: an observation does not grow stale."""
+        """Send all observations to all recipients; observations do not grow stale."""
         common = {"x": state.x.copy(), "y": state.y.copy()}
         for array in common.values():  # one copy for all recipients, since none may write to it
             array.flags.writeable = False
@@ -188,7 +191,7 @@ class Pooled:
 
 
 def _capacity(problem: Problem) -> int:
-    """Give the largest number of observations that an agent may make."""
+    """Return the largest number of observations that an agent may make."""
     return problem.history + problem.initial + problem.iterations
 
 

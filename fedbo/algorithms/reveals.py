@@ -1,4 +1,4 @@
-"""What the messages of a method reveal of the observations behind them: one declaration for each method."""
+"""How much the messages of a method reveal about the observations behind them: one declaration for each method."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Reveals(StrEnum):
         return MEANINGS[self]
 
     def exceeds(self, accepted: Reveals) -> bool:
-        """Check whether this is more than what somebody accepts."""
+        """Check whether this reveals more than the accepted level."""
         order = [*Reveals]
         return order.index(self) < order.index(accepted)
 
@@ -42,7 +42,7 @@ MEANINGS = {
 
 
 def revealed_by(algorithm: Any) -> Reveals:
-    """Return what a method declares; `OBSERVATIONS` where it declares nothing. ValueError for an unknown word."""
+    """Return a method's declaration; `OBSERVATIONS` without one. ValueError for an unknown word."""
     return read_reveals(getattr(algorithm, "reveals", Reveals.OBSERVATIONS))
 
 

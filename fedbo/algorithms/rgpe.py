@@ -62,10 +62,10 @@ class RGPE(Transfer):
         return acquisition
 
     def ensemble_weights(self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams) -> Array:
-        """Give the weights `(k + 1,)` of k surrogates of others and, last, the own one; their sum is 1.
+        """Return the weights `(k + 1,)` of k surrogates of others and, last, the agent's; their sum is 1.
 
-        The posterior is that of the n observations, without points under way, for it is these that are ranked.
-        Draws in which the own surrogate is among the best count for it alone, other ties are shared.
+        The posterior is that of the n observations, without pending points, since the ranking uses only observations. Draws in
+        which the agent's surrogate is among the best count for it alone; other ties are shared.
         """
         y, rng = state.local.y, streams.rng("ranking")
         if len(y) < FEWEST:

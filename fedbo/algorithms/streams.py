@@ -1,9 +1,9 @@
-"""Random streams keyed by what they are for, so that nothing that happens can shift anybody's luck.
+"""Random streams keyed by their purpose, so that no event changes the draws of another agent.
 
-Every generator is a `numpy.random.Philox` whose key is (study seed, replicate) and whose counter starts at
-(0, step, owner, purpose). Two draws share a stream only if all five agree; a stream may give 2**66 words before it
-would touch its neighbour's. Neither the order of arrival, nor the packing of agents into processes, nor the
-algorithm under comparison enters, so a crash, a resume or another policy leaves every other draw as it was.
+Every generator is a `numpy.random.Philox`. Its key is (study seed, replicate), and its counter starts at (0, step, owner,
+purpose). Two draws share a stream only if all five agree; a stream has 2**66 words before it reaches its neighbour. The order
+of arrival, the packing of agents into processes, and the algorithm under comparison do not enter. A crash, a resume or another
+policy therefore leaves every other draw as it was.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Key(ISeedSequence):
         self._words = words
 
     def generate_state(self, n_words: int, dtype: npt.DTypeLike = np.uint32) -> npt.NDArray[np.uint64]:
-        """Give the two words of the key."""
+        """Return the two words of the key."""
         return self._words
 
 
@@ -49,7 +49,7 @@ def _word(purpose: str) -> int:
 
 
 def _philox(counter: Sequence[Words], *key: int) -> Words:
-    """Give the first word of each block of Philox-4x64-10 (Salmon et al. 2011), as `numpy.random.Philox` does."""
+    """Return the first word of each block of Philox-4x64-10 (Salmon et al. 2011), as `numpy.random.Philox` does."""
     first, second, third, fourth = counter
     for turn in range(10):
         high, low = zip(*map(_product, (first, third), _MULTIPLIERS), strict=True)
@@ -59,7 +59,7 @@ def _philox(counter: Sequence[Words], *key: int) -> Words:
 
 
 def _product(words: Words, factor: int) -> tuple[Words, Words]:
-    """Give the upper and the lower 64 bits of products."""
+    """Return the upper and the lower 64 bits of products."""
     high, low = words >> _HALF, words & _LOWER
     above, below = np.uint64(factor >> 32), np.uint64(factor % 2**32)
     middle = high * below + (low * below >> _HALF)
@@ -68,10 +68,10 @@ def _product(words: Words, factor: int) -> tuple[Words, Words]:
 
 
 def hiding(purpose: str, numbers: npt.NDArray[np.float64]) -> str:
-    """Return the purpose of noise that hides some numbers: other numbers get other noise, and the same ones the same.
+    """Return the purpose of noise that hides these numbers: equal numbers receive equal noise, other numbers other noise.
 
-    Noise that hid two different values would be removed by subtracting what was released of them. The numbers are whole
-    multiples of the rounding of what is released, so that the last bits of a sum do not matter.
+    If two different values had the same noise, the difference of their releases would remove it. The numbers are whole
+    multiples of the release's rounding, so the last bits of a sum do not matter.
     """
     exact = np.ascontiguousarray(numbers, dtype="<f8") + 0.0  # minus zero has other bits than zero
     return f"{purpose} {blake2b(exact.tobytes(), digest_size=16).hexdigest()}"
@@ -91,7 +91,7 @@ class Streams(NamedTuple):
     scope: str = ""
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """Give the generator for one purpose; asking again starts the same stream again."""
+        """Return the generator for one purpose; a second call starts the same stream again."""
         seed, replicate, owner, step, scope = self
         word = _word(scope + purpose if scope else purpose)  # a name that is not put together knows its hash
         counter = np.array([0, step, owner + 2, word], dtype=np.uint64)
@@ -99,7 +99,7 @@ class Streams(NamedTuple):
         return np.random.Generator(np.random.Philox(key, counter=counter))
 
     def uniforms(self, owners: npt.NDArray[np.int64], purpose: str) -> npt.NDArray[np.float64]:
-        """Give the first uniform number that each of these owners' generators for one purpose would give."""
+        """Return the first uniform number of each owner's generator for one purpose."""
         if len(owners) < _FEW:
             return np.array([self.of(owner).rng(purpose).random() for owner in owners.tolist()])
         counter = [np.full(len(owners), word, dtype=np.uint64) for word in (1, self.step, 0, _word(self.scope + purpose))]
@@ -108,26 +108,26 @@ class Streams(NamedTuple):
         return np.asarray((words >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
 
     def shared(self, purpose: str) -> np.random.Generator:
-        """Give the generator that every agent of this replicate obtains for this purpose, at any step."""
+        """Return the generator that every agent of this replicate obtains for this purpose, at any step."""
         return Streams(self.seed, self.replicate, scope=self.scope).rng(purpose)
 
     def at(self, step: int) -> Streams:
-        """Give the same owner's streams at another step."""
+        """Return the same owner's streams at another step."""
         return _make(Streams, (self.seed, self.replicate, self.owner, step, self.scope))
 
     def of(self, owner: int) -> Streams:
-        """Give another owner's streams at the same step."""
+        """Return another owner's streams at the same step."""
         return _make(Streams, (self.seed, self.replicate, owner, self.step, self.scope))
 
     def within(self, scope: str) -> Streams:
-        """Give the same owner's streams for another task."""
+        """Return the same owner's streams for another task."""
         return Streams(self.seed, self.replicate, self.owner, self.step, scope)
 
 
 def _generators(streams: Sequence[Streams], purpose: str) -> Iterator[np.random.Generator]:
-    """Give the generator of each of these streams, which differ in their owners and steps alone, until the next is asked for.
+    """Yield the generator of each stream; the streams differ in owners and steps only, and each generator ends with the next.
 
-    It is one generator, whose state is set, in a third of the time that another one takes.
+    It is one generator with a new state, which needs a third of the time of a new generator.
     """
     generator = streams[0].rng(purpose)
     if len(streams) == 1:  # to read a state takes as long as to make a generator
@@ -143,12 +143,12 @@ def _generators(streams: Sequence[Streams], purpose: str) -> Iterator[np.random.
 
 
 def uniforms(streams: Sequence[Streams], purpose: str) -> list[float]:
-    """Give the first uniform number of each of these streams, which differ in their owners and steps alone."""
+    """Return the first uniform number of each of these streams, which differ in owners and steps only."""
     return [generator.random() for generator in _generators(streams, purpose)]
 
 
 def normals(streams: Sequence[Streams], purpose: str, counts: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Give the first `counts` normal numbers of each of these streams, which differ in their owners and steps alone."""
+    """Return the first `counts` normal numbers of each of these streams, which differ in owners and steps only."""
     found, at = np.empty(sum(counts)), 0
     for generator, count in zip(_generators(streams, purpose), counts, strict=True):
         generator.standard_normal(out=found[at : at + count])

@@ -22,10 +22,10 @@ from fedbo.surrogates.gp import Posterior
 class TAF(Transfer):
     """Transfer acquisition function; `Transfer` has the settings that are not named here.
 
-    What is maximised is the mean of the own surrogate's expected improvement over the largest value observed and of every other
-    agent's predicted improvement max(0, mu_n(x) - best_n) over the largest value that it has seen. The weight of an agent is
-    3/4 (1 - (d / `bandwidth`)^2), or 0 from there on, where d is the share of pairs of the agent's own points that mu_n puts
-    in another order; that of the own surrogate, for which d = 0, is 3/4 (Epanechnikov's kernel).
+    The method maximises a weighted mean of two kinds of improvements. One is the agent's expected improvement over the largest
+    value observed. The others are each agent's predicted improvement max(0, mu_n(x) - best_n) over the largest value that it
+    has seen. The weight of an agent is 3/4 (1 - (d / `bandwidth`)^2) below `bandwidth` and 0 above (Epanechnikov's kernel). d
+    is the share of pairs of the agent's points that mu_n puts in another order, 0 for the agent itself.
     """
 
     horizon_use: ClassVar[str] = ""

@@ -47,15 +47,14 @@ REGIONS = ("trust", "cube")
 class TS(Surrogate, LocalOnly):
     """Thompson sampling on a Gaussian process; `Surrogate` has the settings that are not named here.
 
-    Another `surrogate` is "features", a Bayesian linear model on as many random features of the kernel of "fixed" as
-    `features` says, which all agents share and which costs least.
-
-    A draw is maximised in a trust region about the best point where there are more than two inputs (Eriksson et al. 2019), but
-    for the surrogate "features", or with `region` "cube" everywhere.
-
-    `draw` is "pathwise", from the exact posterior, or "weights", with `features` fresh random features, as the papers do.
-    `beta` scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4); "theoretical" is
-    the value of their Theorem 1 with RKHS norm `norm` and failure probability `delta`.
+    surrogate: also "features", a Bayesian linear model on `features` random features of the kernel of "fixed". All agents share
+      them, and it costs least.
+    region: "trust" maximises a draw in a trust region around the best point where there are more than two inputs (Eriksson et
+      al. 2019), except with "features"; "cube" searches everywhere.
+    draw: "pathwise", from the exact posterior, or "weights", with `features` fresh random features as in the papers.
+    beta: scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4); "theoretical" is the
+      value of their Theorem 1.
+    norm, delta: RKHS norm and failure probability of Theorem 1.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -89,7 +88,7 @@ class TS(Surrogate, LocalOnly):
         return state._replace(shared=shared)
 
     def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:
-        """Maximise a draw from the posterior; a point that has been evaluated already gives way to a uniform one."""
+        """Maximise a draw from the posterior; replace an evaluated point by a uniform one."""
         if not len(state.u):
             return Decision(first_point(state, streams), "own"), state
         if state.shared is not None:
@@ -135,7 +134,7 @@ class TS(Surrogate, LocalOnly):
         return draw_each(models, observed, [self._beta(state) for state in states], normals(streams, "own draw", counts))
 
     def _maximum(self, draw: Draw, state: LocalState, streams: Streams) -> Array:
-        """Give the point `(d,)`, in coordinates, where a draw is largest, in the cube or the trust region."""
+        """Return the point `(d,)`, in coordinates, where a draw is largest, in the cube or the trust region."""
         # The incumbents of a smooth draw are not worth the climb: its candidates are dense enough.
         extra = None if self.surrogate == "features" else state.u
         anywhere = self.region == "cube" or state.dim <= FEW or extra is None
@@ -152,7 +151,7 @@ class TS(Surrogate, LocalOnly):
         return low + (high - low) * maximise_draw(within(draw, low, high), state, self.coordinates, streams, starts)
 
     def _region(self, state: LocalState) -> tuple[Array, float, LengthScale]:
-        """Give the centre, the side and the length scales of the trust region."""
+        """Return the centre, the side and the length scales of the trust region."""
         posterior = self.posterior(state._replace(waiting=None))
         centre = state.u[int(predict(posterior, state.u)[0].argmax())]
         observed = state.y[: len(state.y) - state.supposed]  # in the order in which they were made
@@ -174,7 +173,7 @@ class TS(Surrogate, LocalOnly):
         return posterior_draw(state.hyper, u, y, rng, self.features, beta)
 
     def _observed(self, state: LocalState) -> Observations:
-        """Give the points `(n + p, d)` and scaled values `(n + p,)`, of those under way what is supposed."""
+        """Return the points `(n + p, d)` and scaled values `(n + p,)`, with supposed values for pending points."""
         assert state.shared is not None
         y = scaled_values(state.y, self.clip, self.standardise)
         if state.waiting is None or self.pending_values == "ignore":

@@ -43,15 +43,15 @@ class Toy:
 
     @property
     def best_value(self) -> float:
-        """Give the largest value of this agent alone."""
+        """Return the largest value of this agent alone."""
         return -QUARTIC_MINIMUM if self.agent == 0 else 0.0
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy value at x `(1,)`."""
+        """Return one noisy value at x `(1,)`."""
         return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
 
     def score(self, x: Array) -> float:
-        """Give the value without noise."""
+        """Return the value without noise."""
         t = float(inside(self.parameters, x)[0]) - self.centre
         return -(t**4 + t**3 - 2.0 * t**2 - 2.0 * t) if self.agent == 0 else -0.5 * t**2
 
@@ -83,12 +83,12 @@ class ADMMToy:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give x in the problem's range."""
+        """Return x in the problem's range."""
         return (Parameter("x", *BOXES[self.problem]),)
 
     @property
     def joint_optimum(self) -> Array:
-        """Give the points `(2, 1)` that minimise the sum subject to the constraint."""
+        """Return the points `(2, 1)` that minimise the sum subject to the constraint."""
         return np.array(OPTIMA[self.problem])[:, None]
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Toy:
@@ -109,11 +109,11 @@ class Plant:
     best_value: float = 0.0
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy value at x `(d,)`."""
+        """Return one noisy value at x `(d,)`."""
         return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
 
     def score(self, x: Array) -> float:
-        """Give the value without noise."""
+        """Return the value without noise."""
         gap = inside(self.parameters, x) - self.wish
         slope = self.bend @ gap
         return -float(0.5 * gap @ self.shape @ gap + np.logaddexp(slope, -slope) - np.log(2.0))
@@ -149,7 +149,7 @@ class Plants:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give d utilities u1, u2, … in [0, capacity]."""
+        """Return d utilities u1, u2, … in [0, capacity]."""
         return tuple(Parameter(f"u{i + 1}", 0.0, self.capacity) for i in range(self.dimensions))
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Plant:

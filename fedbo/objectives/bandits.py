@@ -19,12 +19,14 @@ from fedbo.settings.ranges import check
 
 @dataclass(frozen=True)
 class Bandit(ABC):
-    """The settings that federations of test functions share; a subclass gives the formula.
+    """The settings that federations of test functions share; a subclass provides the formula.
 
-    `family` says how agents differ: "same", "shift" (the function is moved by up to `spread` of the box along each axis),
-    "mixture" (each agent weighs three such shifts, common to all, in its own way), "rotation" (turned by up to `spread` of a
-    full turn) or "offset" (a normal constant of standard deviation `spread`, which changes nothing of where it peaks).
-    `scaled` puts values into [0, 1], `noise` is the variance of normal noise, `half_width` that of uniform noise.
+    family: how agents differ. "same"; "shift" (the function is moved by up to `spread` of the box along each axis); "mixture"
+      (each agent has different weights for three such shifts, common to all); "rotation" (turned by up to `spread` of a full
+      turn); or "offset" (a normal constant of standard deviation `spread`, which does not move the maximum).
+    scaled: scale values into [0, 1].
+    noise: variance of normal noise.
+    half_width: half width of uniform noise.
     """
 
     agents: Annotated[int, Ge(1)] = 10
@@ -47,11 +49,11 @@ class Bandit(ABC):
     @property
     @abstractmethod
     def formula(self) -> Formula:
-        """Give the formula."""
+        """Return the formula."""
 
     @property
     def random_per_replicate(self) -> bool:
-        """Say whether every replicate has objectives of its own."""
+        """Return whether every replicate has different objectives."""
         return self.family != "same"
 
     @property
@@ -61,12 +63,12 @@ class Bandit(ABC):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give the box."""
+        """Return the box."""
         return self.formula.parameters
 
     @property
     def metric(self) -> Metric:
-        """Say that the formula's own quantity is optimised, or the reward where it is scaled."""
+        """Return the metric: the formula's quantity, or the reward if scaled."""
         return Metric("reward") if self.scaled else self.formula.metric
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> FormulaAgent:
@@ -92,7 +94,7 @@ class Garland(Bandit):
 
     @property
     def formula(self) -> Formula:
-        """Give the garland."""
+        """Return the garland."""
         return formulas.garland()
 
 
@@ -117,7 +119,7 @@ class DoubleSine(Bandit):
 
     @property
     def formula(self) -> Formula:
-        """Give the wave."""
+        """Return the wave."""
         return formulas.double_sine(self.rho1, self.rho2, self.tmax)
 
 
@@ -127,7 +129,7 @@ class Himmelblau(Bandit):
 
     @property
     def formula(self) -> Formula:
-        """Give Himmelblau's function."""
+        """Return Himmelblau's function."""
         return formulas.himmelblau()
 
 
@@ -140,7 +142,7 @@ class Ackley(Bandit):
 
     @property
     def formula(self) -> Formula:
-        """Give Ackley's function."""
+        """Return Ackley's function."""
         return formulas.ackley(self.dimensions)
 
 
@@ -152,7 +154,7 @@ class Rastrigin(Bandit):
 
     @property
     def formula(self) -> Formula:
-        """Give Rastrigin's function."""
+        """Return Rastrigin's function."""
         return formulas.rastrigin(self.dimensions)
 
 
@@ -165,7 +167,7 @@ class Hartmann(Bandit):
 
     @property
     def formula(self) -> Formula:
-        """Give the Hartmann function."""
+        """Return the Hartmann function."""
         return formulas.hartmann(self.dimensions)
 
 

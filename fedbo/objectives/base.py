@@ -1,7 +1,7 @@
 """Federations and objectives: agents, each with a private objective over the same parameters.
 
-Values are maximised everywhere; a quantity that people minimise (an error) says so in its `Metric` and is negated once,
-here. Points are in native units in this package and in `[0, 1]^d` in all others.
+Values are maximised everywhere. A quantity to minimise (an error) declares it in its `Metric` and is negated once, here. Points
+are in native units in this package and in `[0, 1]^d` in all others.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ LARGEST_VALUE = 1e100  # in size: methods square values and add the squares up, 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One tuned quantity with its range `[low, high]` in native units; `log` maps the unit interval geometrically.
+    """One tuned quantity.
 
-    One that is `whole` takes whole numbers only, each of which has a cell of the unit interval: equal ones, or with `log` from
-    half a unit below the number to half a unit above it, on the geometric axis.
+    name: its name.
+    low, high: its range `[low, high]` in native units.
+    log: map the unit interval geometrically.
+    whole: whole numbers only. Each has an equal cell of the unit interval, or with `log` the cell from half a unit below the
+      number to half a unit above it, on the geometric axis.
     """
 
     name: str
@@ -45,7 +48,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """The native quantity that a value stands for: native = offset + sign * value; sign -1 means it is minimised."""
+    """The native quantity behind a value: native = offset + sign * value; sign -1 means it is minimised."""
 
     name: str = "value"
     sign: int = 1
@@ -53,7 +56,7 @@ class Metric:
 
     @property
     def direction(self) -> str:
-        """Say how the native quantity is optimised: `maximise` or `minimise`."""
+        """Return how the native quantity is optimised: `maximise` or `minimise`."""
         return "maximise" if self.sign > 0 else "minimise"
 
     def native(self, value: Array | float) -> Array:
@@ -84,12 +87,12 @@ def require_agent(agent: int, n_agents: int) -> None:
 
 @runtime_checkable
 class Objective(Protocol):
-    """One agent's private black box.
+    """One agent's private black box. Objectives hold arrays and plain settings only, so they pickle.
 
-    `best_value` is the largest noise-free value over the box, where it is known. `evaluate` takes `x (d,)` in native
-    units and returns one (possibly noisy) value to be maximised, or an `Outcome` that has metrics too; all its randomness
-    comes from `rng`, and a point outside the box is refused with a ValueError. `score` is the value by which a point is
-    judged afterwards, where an observation is not it already. Objectives hold arrays and plain settings only, so they pickle.
+    best_value: the largest noise-free value over the box, if known.
+    evaluate: takes `x (d,)` in native units and returns one (possibly noisy) value to be maximised, or an `Outcome` with
+      metrics. All its randomness comes from `rng`. A point outside the box raises ValueError.
+    score: the value by which a point is judged afterwards, if it differs from an observation.
     """
 
     @property
@@ -99,7 +102,7 @@ class Objective(Protocol):
         """Return one observation of the objective at x."""
 
     def score(self, x: Array) -> float | None:
-        """Give the noise-free value at x, or None when `evaluate` already does."""
+        """Return the noise-free value at x, or None when `evaluate` already does."""
 
 
 @runtime_checkable
@@ -107,7 +110,7 @@ class Repeated(Protocol):
     """An objective that can be evaluated many times at one point in one call."""
 
     def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
-        """Give `count` independent observations `(count,)` at x `(d,)`, in native units."""
+        """Return `count` independent observations `(count,)` at x `(d,)`, in native units."""
 
 
 @runtime_checkable
@@ -115,14 +118,14 @@ class Batched(Protocol):
     """An objective that can be evaluated at many points in one call, each many times."""
 
     def evaluate_points(self, x: Array, counts: npt.NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """Give `counts (n,)` independent observations of each point `(n, d)`, in native units, one point's after another's."""
+        """Return `counts (n,)` independent observations of each point `(n, d)`, in native units, point after point."""
 
     def scores(self, x: Array) -> Array:
-        """Give the noise-free values `(n,)` at points `(n, d)`."""
+        """Return the noise-free values `(n,)` at points `(n, d)`."""
 
 
 def observe(objective: Objective, x: Array, count: int, rng: np.random.Generator) -> Array:
-    """Give `count` observations `(count,)` at x, one after the other where the objective cannot make them all at once."""
+    """Return `count` observations `(count,)` at x, one by one if the objective cannot make them at once."""
     if isinstance(objective, Repeated):
         return np.asarray(objective.evaluate_many(x, count, rng), dtype=np.float64).reshape(count)
     return np.array([value_of(objective.evaluate(x, rng)) for _ in range(count)], dtype=np.float64)
@@ -130,7 +133,7 @@ def observe(objective: Objective, x: Array, count: int, rng: np.random.Generator
 
 @runtime_checkable
 class Sized(Protocol):
-    """An objective that learns from data of its own, and says how many examples it trains on."""
+    """An objective that trains on private data and knows the number of its examples."""
 
     @property
     def data_size(self) -> int: ...
@@ -138,13 +141,13 @@ class Sized(Protocol):
 
 @runtime_checkable
 class Costly(Protocol):
-    """An objective that says what an evaluation costs before it is made.
+    """An objective that knows the cost of an evaluation in advance.
 
-    `cost` takes `x (d,)` in native units and gives a finite number above 0, in any unit; it draws nothing.
+    `cost` takes `x (d,)` in native units and returns a finite number above 0, in any unit; it draws nothing.
     """
 
     def cost(self, x: Array) -> float:
-        """Give the cost of an evaluation at x."""
+        """Return the cost of an evaluation at x."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,17 +175,21 @@ class MultiFidelity(Protocol):
         """Return one observation of the objective at x `(d,)` with so many steps."""
 
     def score_at(self, x: Array, fidelity: int) -> float | None:
-        """Give the noise-free value at x with so many steps, or None when `evaluate_at` already does."""
+        """Return the noise-free value at x with this number of steps, or None when `evaluate_at` already does."""
 
 
 @runtime_checkable
 class Federation(Protocol):
     """A named problem: settings as dataclass fields, and one objective for each agent.
 
-    `objective` builds agent `agent`'s black box. `shared_rng` is a stream that every agent of a replicate obtains alike (a
-    common function, a split of the data); `agent_rng` belongs to this agent alone. `random_per_replicate` says whether they
-    shape the objectives, so that another replicate has others. One whose objectives are `Costly` may say so: see
-    `reports_costs`. One whose objectives are `MultiFidelity` has an attribute `fidelity`: see `fidelity_of`.
+    parameters: the tuned parameters.
+    metric: the native quantity.
+    random_per_replicate: whether the streams shape the objectives, so that another replicate has different ones.
+    objective: builds the black box of agent `agent`. Every agent of a replicate obtains `shared_rng` alike, for a common
+      function or a split of the data; `agent_rng` belongs to this agent alone.
+
+    A federation with `Costly` objectives may declare it: see `reports_costs`. One with `MultiFidelity` objectives has an
+    attribute `fidelity`: see `fidelity_of`.
     """
 
     @property
@@ -202,27 +209,27 @@ class Federation(Protocol):
 
 
 def reports_costs(federation: Federation) -> bool:
-    """Say whether a federation's objectives know what an evaluation costs: by its attribute `costly`, else they do not."""
+    """Return whether a federation's objectives know the cost of an evaluation: its attribute `costly`, by default False."""
     return bool(getattr(federation, "costly", False))
 
 
 def fidelity_of(federation: Federation) -> Fidelity | None:
-    """Give the fidelity axis that a federation declares by its attribute `fidelity`; None where it has none."""
+    """Return the fidelity axis that a federation declares by its attribute `fidelity`; None without one."""
     found: Fidelity | None = getattr(federation, "fidelity", None)
     return found
 
 
 def reported_fidelity_of(federation: Federation) -> Fidelity | None:
-    """Give the axis on which evaluations report as they run, by the attribute `reported`; None where they do not."""
+    """Return the axis on which running evaluations report, from the attribute `reported`; None without one."""
     found: Fidelity | None = getattr(federation, "reported", None)
     return found
 
 
 def described(federation: Federation) -> str:
-    """Give what a federation says of itself by its attribute `described`, such as which one it tabulates; else nothing."""
+    """Return a federation's description of itself from its attribute `described`; empty without one."""
     return str(getattr(federation, "described", ""))
 
 
 def cost_of(objective: Objective, x: Array) -> float:
-    """Give what an evaluation at x costs; 1 where the objective reports no costs, for then all are alike."""
+    """Return the cost of an evaluation at x; 1 where the objective reports no costs."""
     return objective.cost(x) if isinstance(objective, Costly) else 1.0

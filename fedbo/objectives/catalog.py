@@ -12,11 +12,11 @@ from fedbo.settings.plugins import Catalogue, settings_of
 
 @cache
 def federations() -> DeclaredNames[type[Any]]:
-    """Give the settings classes of our own federations by name, in alphabetical order."""
+    """Return the settings classes of the built-in federations by name, in alphabetical order."""
     return DeclaredNames(("fedbo.objectives",), "FEDERATIONS")
 
 
 @cache
 def catalogue() -> Catalogue[type[Any]]:
-    """Give all federations' settings classes by name: ours and those of plug-ins."""
+    """Return the settings classes of all federations by name: built-in ones and those of plug-ins."""
     return Catalogue("objectives", federations(), partial(settings_of, Federation))

@@ -1,11 +1,13 @@
 """Handwritten digits: agents that hold few, skewed, partly mislabelled images tune a support vector machine.
 
-No file is needed: the images are those that scikit-learn ships (1,797 of 8 x 8 pixels; Alpaydin and Kaynak 1998).
-What makes it a benchmark rather than a plateau, measured over 30 agents: *wrong labels* make a large C harmful, so that
-the good region is a narrow valley along C gamma = constant instead of a quarter of the box; *contrast* moves that
-valley from agent to agent (in gamma, by its square), so that the agents are related but not alike; *label skew* gives
-each its own classes and hence its own level; and three half splits make 90 validations of 60 images, so that an error
-moves in steps of 0.011.
+No file is needed: scikit-learn ships the images (1,797 of 8 x 8 pixels; Alpaydin and Kaynak 1998). Four properties make it a
+benchmark rather than a plateau, measured over 30 agents:
+
+- *Wrong labels* make a large C harmful, so that the good region is a narrow valley along C gamma = constant instead of a
+  quarter of the box.
+- *Contrast* moves that valley from agent to agent (in gamma, by its square), so that the agents are related but not equal.
+- *Label skew* gives each agent different classes and hence a different level.
+- Three half splits make 90 validations of 60 images, so that an error moves in steps of 0.011.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class DigitsAgent:
         return max(len(split.train) for split in self.splits)
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give minus the mean validation error over the splits for x = (C, gamma); nothing is drawn."""
+        """Return minus the mean validation error over the splits for x = (C, gamma); nothing is drawn."""
         from sklearn import config_context  # not imported where nothing is evaluated: it takes half a second
         from sklearn.svm import SVC
 
@@ -67,7 +69,7 @@ class DigitsAgent:
         return -wrong / sum(len(split.validate) for split in self.splits)
 
     def score(self, x: Array) -> float | None:
-        """Give None: an observation is already noise-free."""
+        """Return None: an observation is already noise-free."""
         return None
 
     def _wrong(self, machine: Any, split: Split) -> int:
@@ -141,7 +143,7 @@ def split_digits(agents: int, alpha: float, seed: int) -> tuple[Indices, ...]:
 
 @lru_cache(maxsize=64)
 def partition_digits(name: str, agents: int, skew: float, seed: int) -> tuple[Indices, ...]:
-    """Split all images among agents at random, by classes, of which each has `skew`, or in numbers of concentration `skew`."""
+    """Split all images among agents at random, by `skew` classes each, or in numbers of concentration `skew`."""
     return partition(name, digit_images()[1], agents, skew, np.random.Generator(np.random.Philox(seed)))
 
 

@@ -1,6 +1,6 @@
 """Analytic test functions with a known best value, cheap enough to test and time everything else.
 
-Each agent has its own copy, moved by a random shift, so `spread` says how unlike the agents are.
+Each agent has a copy moved by a random shift; `spread` controls how different the agents are.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ class Bowl:
     cost_spread: float = 0.0
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy value at x `(d,)`."""
+        """Return one noisy value at x `(d,)`."""
         score = self.score(x)
         return score + float(np.sqrt(self.noise) * rng.standard_normal()) if self.noise else score
 
     def score(self, x: Array) -> float:
-        """Give the value without noise."""
+        """Return the value without noise."""
         gap = inside(self.parameters, x) - self.centre
         return -float(np.add.reduce(gap * gap))
 
     def scores(self, x: Array) -> Array:
-        """Give the values `(n,)` without noise at points `(n, d)`."""
+        """Return the values `(n,)` without noise at points `(n, d)`."""
         gap = inside(self.parameters, x) - self.centre
         return -np.asarray((gap * gap).sum(axis=1))
 
     def cost(self, x: Array) -> float:
-        """Give the cost of an evaluation at x `(d,)`."""
+        """Return the cost of an evaluation at x `(d,)`."""
         return 1.0 + self.cost_spread * float(inside(self.parameters, x).mean())
 
 
@@ -97,7 +97,7 @@ class Quadratic:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give d parameters x1, x2, … in [0, 1]."""
+        """Return d parameters x1, x2, … in [0, 1]."""
         return _unit_axes(self.dimensions)
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Bowl:
@@ -119,19 +119,19 @@ class ShiftedBranin:
     best_value: float = branin().best
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy value at x `(2,)`."""
+        """Return one noisy value at x `(2,)`."""
         return float(self.evaluate_many(x, 1, rng)[0])
 
     def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
-        """Give `count` noisy values at x `(2,)`."""
+        """Return `count` noisy values at x `(2,)`."""
         return self.score(x) + Noise(self.noise, self.half_width).draws(rng, count)
 
     def score(self, x: Array) -> float:
-        """Give the value without noise."""
+        """Return the value without noise."""
         return float(self.scores(inside(self.parameters, x)[None])[0])
 
     def scores(self, x: Array) -> Array:
-        """Give the values `(n,)` without noise at points `(n, 2)`."""
+        """Return the values `(n,)` without noise at points `(n, 2)`."""
         return branin_values(inside(self.parameters, x) - self.shift)
 
 
@@ -139,13 +139,14 @@ class ShiftedBranin:
 class Branin:
     """The Branin function (Dixon and Szegö 1978), moved by up to `spread` for each agent.
 
-    The box is the usual one for every agent, so the shift also changes which of the three minimisers are inside; the
-    middle one always is, so the least value is that of the plain function. `noise` is the variance of an observation,
-    `half_width` that of uniform noise.
+    The box is the usual one for every agent, so the shift also decides which of the three minimisers are inside. The middle one
+    always is, so the least value is that of the plain function.
 
-    Of another `family` ("same", "mixture", "rotation", "offset"; see `bandits.py`), or `scaled` to [0, 1], what would leave the
-    box is reflected at its sides, and `spread` means what it means there, but that shifts and parts of a mixture are in native
-    units.
+    noise: variance of an observation.
+    half_width: half width of uniform noise.
+    family: "shift", or "same", "mixture", "rotation" or "offset" (see `bandits.py`), where points that would leave the box are
+      reflected at its sides. `spread` has the meaning of `bandits.py`, with shifts and parts of a mixture in native units.
+    scaled: scale values to [0, 1].
     """
 
     parameters: ClassVar[tuple[Parameter, ...]] = BRANIN_BOX
@@ -169,7 +170,7 @@ class Branin:
 
     @property
     def random_per_replicate(self) -> bool:
-        """Say whether every replicate has objectives of its own."""
+        """Return whether every replicate has different objectives."""
         return self.family != "same"
 
     @property
@@ -179,7 +180,7 @@ class Branin:
 
     @property
     def metric(self) -> Metric:
-        """Say that the function is minimised, or the reward maximised where it is scaled."""
+        """Return the metric: the minimised function, or the maximised reward if scaled."""
         return Metric("reward") if self.scaled else Metric("value", sign=-1)
 
     def objective(
@@ -197,7 +198,7 @@ class Branin:
 
     @property
     def _heterogeneity(self) -> Heterogeneity:
-        """Give the family with shifts in units of the box, whose sides are equally long."""
+        """Return the family with shifts in units of the box, whose sides have equal length."""
         native = {"shift": self._shift, "mixture": self.spread}.get(self.family)
         return Heterogeneity(self.family, self.spread if native is None else native / BRANIN_SIDE, self.scaled)
 

@@ -33,15 +33,15 @@ class GridFunction:
 
     @property
     def best_value(self) -> float:
-        """Give the exact maximum over the grid."""
+        """Return the exact maximum over the grid."""
         return float(self.values.max())
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give the value at the grid point nearest to x `(1,)`, plus normal noise of variance `noise`."""
+        """Return the value at the grid point nearest to x `(1,)`, plus normal noise of variance `noise`."""
         return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
 
     def score(self, x: Array) -> float:
-        """Give the value without noise."""
+        """Return the value without noise."""
         (place,) = inside(self.parameters, x)
         return float(self.values[round(place * (len(self.values) - 1))])
 
@@ -131,10 +131,10 @@ class GPSyntheticDE:
 def common_function(points: int, length_scale: float, seed: int) -> Array:
     """Draw from a Gaussian process with a squared-exponential kernel on a grid of [0, 1], scaled to run from 0 to 1.
 
-    The draw is exact: the grid is closed to a circle so wide that its far side is uncorrelated, where the covariance is
-    diagonal in Fourier space (Dietrich and Newsam 1997). Its spectrum is written down, not computed from the kernel,
-    whose transform would lose everything below rounding; a Cholesky factor would need jitter, and its bits would depend
-    on the LAPACK at hand. Returns `(points,)`.
+    The draw is exact: the grid is closed to a wide circle whose far side is uncorrelated, where the covariance is diagonal in
+    Fourier space (Dietrich and Newsam 1997). Its spectrum is written down, not computed from the kernel, whose transform would
+    lose everything below rounding. A Cholesky factor would need jitter, and its bits would depend on the installed LAPACK.
+    Returns `(points,)`.
     """
     rng = np.random.Generator(np.random.Philox(seed))
     span = points - 1  # grid steps in [0, 1]; below, frequencies are in cycles per step
@@ -179,7 +179,7 @@ class GPFamily:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give d parameters x1, x2, … in [0, 1]."""
+        """Return d parameters x1, x2, … in [0, 1]."""
         return tuple(Parameter(f"x{i + 1}", 0.0, 1.0) for i in range(self.dimensions))
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> CosineSum:

@@ -35,10 +35,12 @@ ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "s
 class Har:
     """Activities of thirty phone users: tune batch size, L2 weight and learning rate.
 
-    `agents` takes the first so many subjects. `features` says whose 561 features: "recomputed" from the raw recordings, or
-    "uci", the original ones, which the user must supply (see `uci_har.py`). `epochs` is how often training meets each row: the
-    papers do not say, and 20 leave a good setting at a validation error of about 0.015. The axes are linear, as
-    published; `log` makes those of the L2 weight and the learning rate geometric.
+    agents: the number of subjects, in their order.
+    features: the 561 features, "recomputed" from the raw recordings, or "uci", the original ones, which the user must supply
+      (see `uci_har.py`).
+    epochs: passes of training over the rows. The papers do not report it; 20 reach a validation error of about 0.015 with good
+      settings.
+    log: make the axes of the L2 weight and the learning rate geometric; by default they are linear, as published.
     """
 
     random_per_replicate: ClassVar[bool] = False
@@ -64,7 +66,7 @@ class Har:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give the ranges of the batch size (rows), the L2 weight and the learning rate."""
+        """Return the ranges of the batch size (rows), the L2 weight and the learning rate."""
         return tuned(self.log)
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> LogisticAgent:
@@ -79,7 +81,7 @@ class Har:
 
 @cache
 def recomputed() -> FeatureTable:
-    """Give the features of all windows that show one of the six activities, recording by recording."""
+    """Return the features of all windows that show one of the six activities, recording by recording."""
     (file,) = DATA_SETS["hapt"].files
     return kept(f"hapt-{VERSION}-{file.sha256}", _computed)
 
@@ -100,7 +102,7 @@ def _computed() -> FeatureTable:
 
 
 def window_starts(label: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
-    """Give the first samples of the windows of a recording: half-overlapping, each within one stretch of one activity."""
+    """Return the first samples of the windows of a recording: half-overlapping, each within one stretch of one activity."""
     edges = np.concatenate([[0], np.flatnonzero(np.diff(label)) + 1, [len(label)]])
     stretches = [(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True) if 1 <= label[a] <= len(ACTIVITIES)]
     return np.concatenate([np.arange(a, b - WIDTH + 1, WIDTH // 2) for a, b in stretches])

@@ -29,9 +29,9 @@ Labels = npt.NDArray[np.uint8]
 
 
 def area_under_curve(decision: Array, label: Labels) -> float:
-    """Give the area under the ROC curve of scores `(n,)` for labels `(n,)` of 0 and 1; a tie counts one half.
+    """Return the area under the ROC curve of scores `(n,)` for labels `(n,)` of 0 and 1; a tie counts one half.
 
-    The share of pairs (positive, negative) in the right order: Mann and Whitney 1947.
+    It is the share of correctly ordered pairs (positive, negative): Mann and Whitney 1947.
     """
     negatives = np.sort(decision[label == 0])
     positives = decision[label == 1]
@@ -41,11 +41,10 @@ def area_under_curve(decision: Array, label: Labels) -> float:
 
 @dataclass(frozen=True, eq=False)
 class LandmineField:
-    """One field's machine: training half, validation half, and the best AUC found by search (see `BEST`).
+    """One field's machine: training half, validation half, and the best AUC that a search found (see `BEST`).
 
-    With `platt`, an observation is the AUC of Platt-scaled probabilities, as in the published experiment: it is random,
-    because the scaling is fitted on shuffled folds, and on small fields its slope may come out with the wrong sign,
-    which turns the ranking round.
+    With `platt`, an observation is the AUC of Platt-scaled probabilities, as in the published experiment. It is random, because
+    the scaling is fitted on shuffled folds. On small fields its slope may have the wrong sign, which reverses the ranking.
     """
 
     train: tuple[Array, Labels]
@@ -60,7 +59,7 @@ class LandmineField:
         return len(self.train[1])
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give the AUC on the validation half for x = (C, gamma)."""
+        """Return the AUC on the validation half for x = (C, gamma)."""
         if not self.platt:
             return self._auc(x)
         from sklearn.calibration import CalibratedClassifierCV
@@ -72,7 +71,7 @@ class LandmineField:
         return area_under_curve(scaled.predict_proba(images)[:, 1], label)
 
     def score(self, x: Array) -> float | None:
-        """Give the AUC of the decision function, where an observation is the Platt-scaled one."""
+        """Return the AUC of the decision function, where an observation is the Platt-scaled one."""
         return self._auc(x) if self.platt else None
 
     def _auc(self, x: Array) -> float:
@@ -116,7 +115,7 @@ class Landmine:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give the ranges of C (the weight of errors) and gamma (inverse squared feature units)."""
+        """Return the ranges of C (the weight of errors) and gamma (inverse squared feature units)."""
         return tuple(Parameter(p.name, p.low, p.high, self.log) for p in PARAMETERS)
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> LandmineField:

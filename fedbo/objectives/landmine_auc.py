@@ -32,20 +32,20 @@ class FieldReward:
     best_value: float | None
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy AUC at x `(2,)`."""
+        """Return one noisy AUC at x `(2,)`."""
         return float(self.evaluate_many(x, 1, rng)[0])
 
     def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
-        """Give `count` noisy AUCs at x `(2,)`."""
+        """Return `count` noisy AUCs at x `(2,)`."""
         return self.score(x) + self.noise.draws(rng, count)
 
     def score(self, x: Array) -> float:
-        """Give the AUC without noise."""
+        """Return the AUC without noise."""
         c, gamma = inside(self.parameters, x)
         return _auc(self.field, float(c), float(gamma))
 
     def scores(self, x: Array) -> Array:
-        """Give the AUCs `(n,)` without noise at points `(n, 2)`."""
+        """Return the AUCs `(n,)` without noise at points `(n, 2)`."""
         return np.array([self.score(one) for one in x])
 
 
@@ -77,12 +77,12 @@ class LandmineAUC:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give the ranges of C and gamma."""
+        """Return the ranges of C and gamma."""
         return tuple(Parameter(p.name, p.low, p.high, self.log) for p in PARAMETERS)
 
     @property
     def mean_best(self) -> tuple[float, tuple[float, float], float]:
-        """Give the largest mean AUC known, where it is, and how far a search from another grid fell short of it."""
+        """Return the largest mean AUC known, its place, and the shortfall of a search from another grid."""
         return MEAN_BEST
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> FieldReward:

@@ -31,10 +31,18 @@ FINEST = 50  # halvings of the cube's side that doubles tell apart
 
 
 class BLiNState(NamedTuple):
-    """An agent's state: how many of the T pulls have been asked for, and the last batch, number 1 being the first.
+    """An agent's state: the pulls asked for, and the last batch.
 
-    Its cubes `(n, d)` are numbered along each input, and `halvings` is log2 of one over their edge; their points `x (n, d)` are
-    pulled `pulls (n,)` times. Each was told `told (n,)` times, on average `mean (n,)`. `rest` says that this batch is the last.
+    rounds: T.
+    spent: the pulls asked for so far.
+    batch: number of the batch, 1 for the first.
+    rest: whether this batch is the last.
+    halvings: log2 of one over the edge of the cubes.
+    cubes `(n, d)`: numbers of the cubes along each input.
+    x `(n, d)`: their points.
+    pulls `(n,)`: pulls of each point.
+    mean `(n,)`: mean of the observed values.
+    told `(n,)`: number of the observed values.
     """
 
     rounds: int
@@ -51,12 +59,14 @@ class BLiNState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BLiN(LocalOnly):
-    """BLiN. The objective is supposed to change by at most `lipschitz` L times the largest difference in any input.
+    """BLiN. The objective changes by at most `lipschitz` L times the largest difference in any input.
 
-    `edges` says how the edges r of the cubes shrink: "doubling", r_m = 2^(1 - m); or "ace", see `ace`, for which `zooming` is
-    the zooming dimension d_z. In a batch a cube is pulled ceil(`factor` log T / (L r)^2) times, and it is dropped when its mean
-    is more than 4 L r below the largest. There are at most `batches`, 0 for as many as fit into T, before the rest. What is
-    evaluated of a cube is its `point`: its "centre", or one "uniform" draw from it.
+    edges: how the edges r of the cubes shrink: "doubling", r_m = 2^(1 - m), or "ace" (see `ace`).
+    zooming: the zooming dimension d_z, for "ace".
+    batches: most batches before the rest; 0 for as many as fit into T.
+    factor: a cube is pulled ceil(factor log T / (L r)^2) times in a batch, and dropped when its mean is more than 4 L r below
+      the largest.
+    point: the evaluated point of a cube, its "centre" or one "uniform" draw from it.
     """
 
     horizon_use: ClassVar[str] = "plans its batches by it"
@@ -90,7 +100,7 @@ class BLiN(LocalOnly):
         return None
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
-        """Take none."""
+        """Return no points."""
         return uniform[:0]
 
     def agent_init(self, problem: Problem, streams: Streams) -> BLiNState:
@@ -100,7 +110,7 @@ class BLiN(LocalOnly):
         return BLiNState(horizon(problem), 0, 0, False, 0, whole, x, one, np.zeros(1), one)
 
     def ask(self, state: BLiNState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, BLiNState]:
-        """Ask for the next batch, or for the same one again while nothing of it has been told."""
+        """Ask for the next batch, or for the same one again while none of its values is known."""
         if state.told.any():
             state = self._narrow(state, streams)
         left, pulls = state.rounds - state.spent, state.pulls
@@ -111,7 +121,7 @@ class BLiN(LocalOnly):
         return decision, state._replace(spent=state.spent + int(pulls.sum()))
 
     def tell(self, state: BLiNState, x: Array, y: Array) -> BLiNState:
-        """Take in means of cubes of the last batch; what comes of an earlier one is too late to say anything."""
+        """Update the means of the last batch's cubes; ignore values of earlier batches."""
         numbers = {point.tobytes(): number for number, point in enumerate(state.x)}
         mean, told = state.mean.copy(), state.told.copy()
         for point, value in zip(x, y.tolist(), strict=True):
@@ -122,7 +132,7 @@ class BLiN(LocalOnly):
         return state._replace(mean=mean, told=told)
 
     def _narrow(self, state: BLiNState, streams: Streams) -> BLiNState:
-        """Drop cubes (Alg. 1), and cut the others if the next batch fits; one that was told nothing of, as it failed, stays."""
+        """Drop cubes (Alg. 1), and cut the others if the next batch fits; keep a cube whose evaluations all failed."""
         heard = state.told > 0
         near = state.mean >= state.mean[heard].max() - 4.0 * self.lipschitz * 0.5**state.halvings
         kept = near | ~heard
@@ -142,7 +152,7 @@ class BLiN(LocalOnly):
         return BLiNState(state.rounds, state.spent, state.batch + 1, False, finer, cubes, x, pulls, np.zeros(n), none)
 
     def _next(self, state: BLiNState) -> int | None:
-        """Give the halvings of the next batch, or None when there is none that fits into what is left of T."""
+        """Return the halvings of the next batch, or None when no batch fits into the rest of T."""
         dim = state.cubes.shape[1]
         sequence = doubling() if self.edges == "doubling" else ace(state.rounds, dim, self.zooming)
         if state.rest or state.batch == (self.batches or len(sequence)) or state.batch == len(sequence):
@@ -152,7 +162,7 @@ class BLiN(LocalOnly):
         return finer if count * self._each(state.rounds, finer) <= state.rounds - state.spent else None
 
     def _each(self, rounds: int, halvings: int) -> int:
-        """Give n_m = ceil(16 log T / r_m^2), the pulls of a cube."""
+        """Return n_m = ceil(16 log T / r_m^2), the pulls of a cube."""
         return max(1, math.ceil(self.factor * math.log(rounds) * 4.0**halvings / self.lipschitz**2))
 
 
@@ -163,7 +173,7 @@ def doubling() -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def ace(rounds: int, dim: int, zooming: float) -> tuple[int, ...]:
-    """List log2(1 / r) for the appropriate combined edge-length sequence, rounded, without edges that are no shorter.
+    """Return log2(1 / r) for the appropriate combined edge-length sequence, rounded, without edges that are no shorter.
 
     With c_1 = (d_z + 1) / ((d + 2) (d_z + 2)) log2(T / log T) and c_{i+1} = c_i (d + 1 - d_z) / (d + 2), the sum of the first i
     is rounded down for one batch and up for the next. All sums stay below log2(T / log T) / (d_z + 2), so the list ends.
@@ -182,7 +192,7 @@ def ace(rounds: int, dim: int, zooming: float) -> tuple[int, ...]:
 
 
 def _spread(pulls: int, state: BLiNState) -> Whole:
-    """Share pulls among all cubes alike (Alg. 1, cleanup); what is left over goes to those with the largest means."""
+    """Share pulls equally among all cubes (Alg. 1, cleanup); the remainder is for the cubes with the largest means."""
     each = np.full(len(state.cubes), pulls // len(state.cubes), dtype=np.int64)
     each[np.argsort(-state.mean, kind="stable")[: pulls % len(each)]] += 1
     return each

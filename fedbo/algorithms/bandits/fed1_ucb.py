@@ -1,7 +1,7 @@
 """Fed1-UCB in its exact model (Shi and Shen 2021): phased elimination of arms by their mean over all agents, on a grid.
 
-In a phase every agent pulls every active arm f(p) times and sends its means; the coordinator averages them over the agents
-and drops the arms that are certainly not the best. With one arm left nobody sends any more.
+In a phase every agent pulls every active arm f(p) times and sends its means. The coordinator averages them over the agents and
+drops the arms that are certainly not the best. With one arm left no agent sends any more.
 """
 
 from __future__ import annotations
@@ -29,11 +29,16 @@ MISSING = ("wait", "mean")
 
 
 class Fed1State(NamedTuple):
-    """An agent's state: `pulls (K,)` of its arms `x (K, d)` and the sums of their values, `total (K,)`.
+    """An agent's state.
 
-    `active (K,)` are the arms that were left when it last heard; `rounds` is T and `planned` what of it has been asked for.
-    `flying` are arms and pulls that were asked for and not told yet. `heard` says that an answer has come, and `missing` how
-    many agents the arms were chosen without.
+    x `(K, d)`: the arms.
+    pulls, total `(K,)`: pulls of each arm, and the sums of their values.
+    active `(K,)`: the arms that were left in the newest answer.
+    rounds: T.
+    planned: the pulls asked for so far.
+    flying: arms and pulls that were asked for and have no value yet.
+    heard: whether an answer has arrived.
+    missing: number of agents without which the arms were chosen.
     """
 
     x: Array
@@ -65,16 +70,16 @@ class Fed1Server(NamedTuple):
 class Fed1UCB:
     """Fed1-UCB on a grid of about `arms` midpoints (see `surrogates.arms.grid`).
 
-    A phase is f = ceil(`length` log T) pulls of every active arm by every agent. Arm k is dropped when its mean over the agents
-    plus B is below the largest less B, with B = sqrt(`constant` `sigma`^2 log T / (M n)) for M agents with n pulls each; where
-    pulls differ, 1 / (M n) is the mean of all 1 / n over M. `constant` is 4 in the authors' code and 6 in their theory, and
-    `sigma` the standard deviation of the noise, or a bound on it.
+    Arm k is dropped when its mean over the agents plus B is below the largest less B. Here B = sqrt(`constant` `sigma`^2 log T
+    / (M n)) for M agents with n pulls each; where pulls differ, 1 / (M n) is the mean of all 1 / n over M.
 
-    `missing` "wait" drops nothing before every agent that optimises has been heard once; "mean" goes by those that have been,
-    so that what is found may be the best arm of these only; the note of the points then says how many were missing.
-
-    With a robust `aggregation` a centre of the agents' means takes the place of their mean (as in Fed-MoM-UCB, where it is the
-    median of means), and B is wider by as much as it scatters more.
+    length: a phase is f = ceil(length log T) pulls of every active arm by every agent.
+    constant: 4 in the authors' code and 6 in their theory.
+    sigma: the standard deviation of the noise, or a bound on it.
+    missing: "wait" drops nothing until every agent that optimises has sent once; "mean" uses the agents that have. The result
+      may then be the best arm of these only, and the note of the points names the number of missing agents.
+    aggregation: a robust centre replaces the agents' mean (as in Fed-MoM-UCB, with the median of means), and B widens with its
+      scatter.
     """
 
     horizon_use: ClassVar[str] = "sizes its phases by it"
@@ -102,7 +107,7 @@ class Fed1UCB:
         return None
 
     def sends(self, step: int) -> bool:
-        """After every phase; with one arm left there is nothing to say."""
+        """Return True after every phase; with one arm left there is nothing to send."""
         return step > 0
 
     def upload(self, problem: Problem) -> Declaration:
@@ -116,7 +121,7 @@ class Fed1UCB:
         return {"active": Field((len(grid(problem.dim, self.arms)),), "bool"), "missing": Field((1,), "int64")}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
-        """Take none."""
+        """Return no points."""
         return uniform[:0]
 
     def phases(self, problem: Problem) -> int:
@@ -150,7 +155,7 @@ class Fed1UCB:
         return Decision(state.x[order], "federated" if state.heard else "own", pulls=pulls, note=note), state
 
     def _pulls(self, arms: int, state: Fed1State) -> Counts:
-        """Give the pulls of the next phase, at most one entry for each arm; beyond T, after failures, a single one."""
+        """Return the pulls of the next phase, at most one entry for each arm; beyond T, after failures, a single one."""
         left = max(state.rounds - state.planned, 1)
         if arms == 1:
             return np.array([left])
@@ -159,7 +164,7 @@ class Fed1UCB:
         return np.asarray(pulls[pulls > 0])
 
     def _length(self, rounds: int) -> int:
-        """Give f(p), the same in all phases."""
+        """Return f(p), the same in all phases."""
         return max(ceil(self.length * log(rounds)), 1)
 
     def tell(self, state: Fed1State, x: Array, y: Array) -> Fed1State:
@@ -179,14 +184,14 @@ class Fed1UCB:
         return {"mean": state.total / np.maximum(state.pulls, 1), "pulls": state.pulls.copy()}, state
 
     def server_init(self, problem: Problem) -> Fed1Server:
-        """Begin with all arms, and nobody heard."""
+        """Start with all arms and no messages."""
         n, k = problem.n_agents, len(grid(problem.dim, self.arms))
         needed = np.isin(np.arange(n), problem.targets)
         mean, pulls = np.zeros((n, k)), np.zeros((n, k), np.int64)
         return Fed1Server(mean, pulls, np.full(n, -1), np.ones(k, bool), needed, horizon(problem))
 
     def receive(self, state: Fed1Server, message: Inbound, now: float) -> Fed1Server:
-        """Keep an agent's newest message; one that comes after a newer one says nothing."""
+        """Store an agent's newest message; ignore an older one."""
         if message.step > state.step[message.sender]:
             state.mean[message.sender] = message.payload["mean"]
             state.pulls[message.sender] = message.payload["pulls"]
@@ -196,7 +201,7 @@ class Fed1UCB:
     def broadcast(
         self, state: Fed1Server, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], Fed1Server]:
-        """Drop arms, and tell which are left. Pulls do not age, so `staleness_weight` is of no account."""
+        """Drop arms and send the remaining ones. Pulls do not age, so `staleness_weight` has no effect."""
         heard, active = state.step >= 0, state.active.copy()
         if not heard.any():
             return {}, state
@@ -209,7 +214,7 @@ class Fed1UCB:
         return dict.fromkeys(recipients, answer), state._replace(active=active)
 
     def kept(self, mean: Array, pulls: Counts, rounds: int) -> Flags:
-        """Say which of some arms may be the best of them `(K,)`, by the means and pulls of M agents `(M, K)`."""
+        """Return which of the arms may be the best `(K,)`, by the means and pulls of M agents `(M, K)`."""
         with np.errstate(divide="ignore"):
             spread = (1.0 / pulls).sum(axis=0) / len(pulls) ** 2  # infinite where an agent has no pull yet
         bound = self.aggregation.widening * np.sqrt(self.constant * self.sigma**2 * log(max(rounds, 2)) * spread)

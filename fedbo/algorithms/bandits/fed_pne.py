@@ -1,8 +1,8 @@
 """Fed-PNE and DP-Fed-PNE (Li et al. 2024): all clients pull the nodes of a tree, phase by phase, and agree which to drop.
 
-A client sends one mean for each node of a phase, and nothing else. The coordinator averages them, eliminates nodes that are
-surely not the best, and tells the children of the others. The paper's listing is garbled where it is public; what we take it
-to say, and what it leaves open, stands in docs/algorithms/fed_pne.md.
+A client sends one mean for each node of a phase. The coordinator averages them, eliminates nodes that are surely not the best,
+and sends the children of the others. The paper's public listing is garbled; docs/algorithms/fed_pne.md has our reading of it
+and its open points.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ ROUNDING = 2.0**-20  # means with noise are rounded to a multiple of this part o
 class FedPNE:
     """Fed-PNE, and with a finite `epsilon` DP-Fed-PNE; see also `Elimination`, `Partition` and `MissingPolicy`.
 
-    delta is 1 / M unless given. `clip` moves every reward into [0, 1] before it is averaged; with noise that is always so.
+    delta: 1 / M by default.
+    clip: move every reward into [0, 1] before averaging; always on with noise.
+    quorum: share of the clients that a phase needs; with `missing` "wait" it needs all of them.
+    aggregation: a robust centre replaces the mean of the clients' means, and the width grows with its scatter.
 
-    A phase ends when the exchange's round closes, with whoever has responded, or later, until the share `quorum` of the clients
-    has; it waits for all where `missing` is "wait". Without rounds it ends with the share `quorum`, or else with all, of those
-    that still take part. With a robust `aggregation` a centre of the clients' means takes the place of their mean, and the
-    width grows by as much as it scatters more.
+    A phase ends when the exchange's round closes, or later, once the quorum has responded. Without rounds it ends when the
+    quorum of the remaining clients has responded, or all of them without a quorum.
     """
 
     horizon_use: ClassVar[str] = "sizes its phases by it"
@@ -93,7 +94,7 @@ class FedPNE:
         return None
 
     def rule(self, problem: Problem) -> Elimination:
-        """Give the rule of elimination; ValueError when the budget counts no evaluations."""
+        """Return the rule of elimination; ValueError when the budget counts no evaluations."""
         rounds, clients = horizon(problem), len(problem.targets)
         confidence = log(max(self.c1 * rounds / (self.delta or 1.0 / clients), 2.0))
         partition = Partition(problem.dim, self.branching, self.split, self.cuts, self.point)
@@ -121,7 +122,7 @@ class FedPNE:
         return {"phase": Field((3,), "int64"), "best": Field((2,), "int64"), "nodes": Field((None,), "int64")}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
-        """Take none."""
+        """Return no points."""
         return uniform[:0]
 
     def agent_init(self, problem: Problem, streams: Streams) -> FedPNEClient:
@@ -210,9 +211,9 @@ class FedPNE:
     def broadcast(
         self, state: FedPNEServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], FedPNEServer]:
-        """Close the phase if enough clients have responded, and tell the open one to who does not know it.
+        """Close the phase if enough clients have responded, and send the open phase to the clients that do not know it.
 
-        Under a mode without rounds those are told too whose means came earlier: they wait.
+        Under a mode without rounds, the clients whose means arrived earlier are answered too, since they wait.
         """
         told = set(recipients)
         if self._is_complete(state):
@@ -230,11 +231,11 @@ class FedPNE:
 
     @property
     def hides(self) -> bool:
-        """Say whether means carry noise."""
+        """Return whether means carry noise."""
         return self.epsilon < inf
 
     def disclosure(self, state: FedPNEServer, payload: Payload) -> Disclosure | None:
-        """Say what a message gives away: a reward in [0, 1] moves one mean of t by 1 / t at most."""
+        """Return the disclosure of a message: a reward in [0, 1] moves one mean of t by 1 / t at most."""
         if self.epsilon == inf:
             return None
         sensitivity = 1.0 / state.rule.pulls(state.depths[int(payload["phase"][0]) - 1])

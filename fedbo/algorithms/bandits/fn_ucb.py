@@ -1,8 +1,8 @@
-"""FN-UCB (Dai et al. 2023), the variant with less communication: neural contextual bandits that share what they have seen.
+"""FN-UCB (Dai et al. 2023), the variant with less communication: neural contextual bandits that share their data.
 
-The gradient g(x) of a network at its first weights theta_0, which all agents share, is a vector of features. An agent goes by
-a ridge regression on these features with the data of all agents (UCB^b), and more and more by the mean of all agents'
-trained networks (UCB^a). Letters as in the paper; the authors' code where the two differ.
+The gradient g(x) of a network at its first weights theta_0, which all agents share, is a vector of features. An agent uses a
+ridge regression on these features with the data of all agents (UCB^b). With time it weights the mean of all agents' trained
+networks (UCB^a) more. Letters are as in the paper; where the two differ, the code follows the authors' code.
 """
 
 from __future__ import annotations
@@ -33,11 +33,16 @@ OUTWEIGHS = 1e6  # times the sum of all others: only a damaged message does so
 class FNState(NamedTuple):
     """An agent's state.
 
-    `initial (p,)` is theta_0 and `weights (p,)` its own trained network. `precision (p, p)` and `moment (p,)` are W_i and B_i,
-    the sums of g g' and y g over its own data, and `local` is the ridge of W_i. `others (p,)` is the sum of the others' B, and
-    `team` the ridge of all agents' W, V. `network (p,)` and `spread (p, p)` are the means of all networks and of all inverses
-    of `local`, as last heard. `t` is the round, `last` t_last; `called` says that another agent has asked for a message, and
-    `heard` that an answer has come.
+    initial `(p,)`: theta_0.
+    weights `(p,)`: its trained network.
+    precision `(p, p)`, moment `(p,)`: W_i and B_i, the sums of g g' and y g over its data.
+    local: the ridge of W_i.
+    others `(p,)`: the sum of the others' B.
+    team: the ridge of all agents' W, V.
+    network `(p,)`, spread `(p, p)`: the means of all networks and of all inverses of `local`, in the newest answer.
+    t, last: the round, and t_last.
+    called: whether another agent has asked for a message.
+    heard: whether an answer has arrived.
     """
 
     initial: Array
@@ -57,10 +62,12 @@ class FNState(NamedTuple):
 
 
 class FNServer(NamedTuple):
-    """The coordinator's state: the newest message of every agent, the `step (N,)` it was sent after, -1 for none.
+    """The coordinator's state: the newest message of every agent.
 
-    `came (N,)` is the number of the answer that it came before, `answers` counts these, and `call` is `came` of the newest
-    message that an agent sent of its own accord.
+    step `(N,)`: the step after which it was sent, -1 for none.
+    came `(N,)`: the number of the answer before which it arrived.
+    answers: the number of answers.
+    call: `came` of the newest message that an agent sent without being asked.
     """
 
     precision: Array
@@ -77,15 +84,19 @@ class FNServer(NamedTuple):
 class FNUCB:
     """FN-UCB on a grid of about `arms` midpoints (see `surrogates.arms.grid`), moved to [-1, 1]^d and divided by sqrt(d).
 
-    The network has one hidden layer of `width` rectified units; its first weights are normal draws. With lambda `ridge`, nu
-    `nu_b` and nu_2 `nu_a`, an agent plays the arm with the largest alpha UCB^a + (1 - alpha) UCB^b, where alpha is 0 for the
-    first `delay` rounds and then rises to 1 along a line, over `rise` rounds.
+    An agent plays the arm with the largest alpha UCB^a + (1 - alpha) UCB^b. It sends when (t - t_last) log(det V / det V_last)
+    exceeds `threshold` D. Before that it trains its network by gradient descent with weight decay lambda / n. In the authors'
+    code all networks share one memory; `start` "mean" is nearest to it.
 
-    An agent sends when (t - t_last) log(det V / det V_last) exceeds `threshold` D, or with `criterion` "diagonal" the same of
-    the diagonals' products, as in the authors' code. Before, it takes `steps` of gradient descent at `rate` on its own data,
-    with weight decay lambda / n: from the `mean` of all networks as it last heard, from its own `last` weights, or from the
-    `initial` ones, as in the paper. In the authors' code all networks share one memory, to which "mean" comes nearest. There
-    is no training before alpha means_with_gradients, nor in the round `until` and after.
+    width: rectified units of the one hidden layer; the first weights are normal draws.
+    ridge: lambda.
+    nu_b, nu_a: nu and nu_2, the factors of the two bounds.
+    delay, rise: alpha is 0 for the first `delay` rounds and then rises linearly to 1 over `rise` rounds.
+    criterion: "determinant", or "diagonal" for the products of the diagonals, as in the authors' code.
+    steps, rate: steps of gradient descent and their rate; there is no training while alpha is 0.
+    until: no training from this round on.
+    start: the first weights of training: the "mean" of all networks, the agent's "last" weights, or the "initial" ones as in
+      the paper.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -127,7 +138,7 @@ class FNUCB:
         return 1
 
     def sends(self, step: int) -> bool:
-        """After every round in which the criterion says so."""
+        """Return True after every round; the criterion decides in `outbox`."""
         return step > 0
 
     def upload(self, problem: Problem) -> Declaration:
@@ -139,7 +150,7 @@ class FNUCB:
         return {**_shared(parameters(problem.dim, self.width)), "call": Field((1,))}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
-        """Take none."""
+        """Return no points."""
         return uniform[:0]
 
     def agent_init(self, problem: Problem, streams: Streams) -> FNState:
@@ -158,7 +169,7 @@ class FNUCB:
         return Decision(arms[best : best + 1].copy(), "federated" if state.heard else "own"), state
 
     def begun(self, state: FNState, inbox: Sequence[Inbound]) -> FNState:
-        """Begin a round with what came in."""
+        """Begin a round with the received messages."""
         state = state._replace(t=state.t + 1)
         if not inbox:
             return state
@@ -174,11 +185,11 @@ class FNUCB:
         )
 
     def alpha(self, t: int) -> float:
-        """Give the weight of UCB^a in round t = 0, 1, ..."""
+        """Return the weight of UCB^a in round t = 0, 1, ..."""
         return float(t >= self.delay) if not self.rise else min(max((t - self.delay) / self.rise, 0.0), 1.0)
 
     def bounds(self, state: FNState, x: Array) -> Array:
-        """Give alpha UCB^a + (1 - alpha) UCB^b of the network's inputs `x (K, d)`."""
+        """Return alpha UCB^a + (1 - alpha) UCB^b at the network's inputs `x (K, d)`."""
         rows, alpha = jacobian(state.initial, x), self.alpha(state.t)
         bounds = np.zeros(len(x))
         if alpha < 1.0:
@@ -190,13 +201,13 @@ class FNUCB:
         return bounds
 
     def tell(self, state: FNState, x: Array, y: Array) -> FNState:
-        """Take in the values."""
+        """Update the state with the values."""
         for point, target in zip(inward(x), y, strict=True):
             state = self.learned(state, point, float(target))
         return state
 
     def learned(self, state: FNState, x: Array, y: float) -> FNState:
-        """Take in a value at an input `x (d,)` of the network."""
+        """Update the state with one value at an input `x (d,)` of the network."""
         row = jacobian(state.initial, x[None, :])[0]
         return state._replace(
             precision=state.precision + np.outer(row, row),
@@ -207,7 +218,7 @@ class FNUCB:
         )
 
     def outbox(self, state: FNState, streams: Streams) -> tuple[Payload | None, FNState]:
-        """Train and send when the criterion says so, or another agent has."""
+        """Train and send when the criterion is met or another agent has asked for a message."""
         growth = state.team.volume if self.criterion == "determinant" else state.team.width
         call = (state.t - state.last) * growth > self.threshold
         if not (call or state.called):
@@ -236,7 +247,7 @@ class FNUCB:
         return FNServer(np.zeros((n, p, p)), np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p)), nobody, nobody.copy())
 
     def receive(self, state: FNServer, message: Inbound, now: float) -> FNServer:
-        """Keep an agent's newest message; one that comes after a newer one says nothing."""
+        """Store an agent's newest message; ignore an older one."""
         if message.step <= state.step[message.sender]:
             return state
         for name in ("precision", "moment", "local", "weights"):
@@ -247,7 +258,7 @@ class FNUCB:
     def broadcast(
         self, state: FNServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], FNServer]:
-        """Give everybody the data of the others, and the mean network; whoever was silent at the last call is asked."""
+        """Send the data of the others and the mean network; ask the agents that were silent at the last call."""
         there = state.step >= 0
         if not (state.came == state.answers).any():  # nothing is new
             return {}, state
@@ -273,7 +284,7 @@ def inward(x: Array) -> Array:
 
 
 def _of_others(total: Array, parts: Array, agent: int) -> Array:
-    """Give the `total` of the `parts (N, ...)` without the agent's own; where its own is all but everything, sum anew."""
+    """Return the `total` of the `parts (N, ...)` less the agent's part; sum anew when that part dominates the total."""
     rest = np.asarray(total - parts[agent])
     if np.abs(parts[agent]).max() <= OUTWEIGHS * np.abs(rest).max():
         return rest

@@ -1,7 +1,7 @@
 """GP-TS (Chowdhury and Gopalan 2017), the "Kernel TS" of federated bandit papers: every agent alone, on a grid of arms.
 
-In round t a function is drawn from the posterior of a Gaussian process, its standard deviations multiplied by v_t, and the
-arm is played where it is largest.
+In round t a function is drawn from the posterior of a Gaussian process, its standard deviations multiplied by v_t. The agent
+plays the arm with the largest value.
 """
 
 from __future__ import annotations
@@ -36,11 +36,15 @@ class GPTSState(NamedTuple):
 class GPTS(LocalOnly):
     """Thompson sampling on a grid of about `arms` midpoints, the D_t of the paper, which does not grow here.
 
-    The prior has mean 0, variance 1 and a `kernel` "se", "matern52" or "exponential" with `length_scale`. `regulariser` is
-    lambda, 1 + 2/T unless it is given. The posterior's standard deviations are multiplied by
-    v_t = `norm` + `deviation` sqrt(2 (gamma_{t-1} + 1 + ln(2 / `delta`))), or by `multiplier` where that is given; `norm` B
-    bounds the objective's RKHS norm, `deviation` R the noise, which is R-sub-Gaussian. `draws` "joint" draws all arms
-    together, "diagonal" each by itself, as if they were independent.
+    The prior has mean 0 and variance 1. The posterior's standard deviations are multiplied by v_t = `norm` + `deviation` sqrt(2
+    (gamma_{t-1} + 1 + ln(2 / `delta`))).
+
+    kernel: "se", "matern52" or "exponential", with `length_scale`.
+    norm: B, a bound on the objective's RKHS norm.
+    deviation: R, where the noise is R-sub-Gaussian.
+    regulariser: lambda; 1 + 2/T by default.
+    multiplier: if set, replaces v_t.
+    draws: "joint" draws all arms together; "diagonal" draws each arm independently.
     """
 
     arms: Annotated[int, Ge(1)] = 200
@@ -67,11 +71,11 @@ class GPTS(LocalOnly):
 
     @property
     def horizon_use(self) -> str:
-        """Say that lambda follows from it, unless that is given."""
+        """Return the use of T by the default of lambda; empty if `regulariser` is set."""
         return "has a regulariser of 1 + 2/T" if self.regulariser is None else ""
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
-        """Take none: the first round is a draw from the prior."""
+        """Return no points: the first round is a draw from the prior."""
         return uniform[:0]
 
     def agent_init(self, problem: Problem, streams: Streams) -> GPTSState:
@@ -82,7 +86,7 @@ class GPTS(LocalOnly):
         return GPTSState(grid(problem.dim, self.arms), posterior, regulariser)
 
     def scale(self, posterior: ArmPosterior) -> float:
-        """Give v_t."""
+        """Return v_t."""
         # differs from the paper: gamma_{t-1} is the information gain of the arms that were played, not the largest possible.
         if self.multiplier is not None:
             return self.multiplier
@@ -96,7 +100,7 @@ class GPTS(LocalOnly):
         return Decision(state.arms[best : best + 1].copy(), "own"), state
 
     def tell(self, state: GPTSState, x: Array, y: Array) -> GPTSState:
-        """Take in the values, in any order and any number."""
+        """Update the posterior with the values, in any order and any number."""
         posterior = state.posterior
         for arm, value in zip(nearest(state.arms, x), y, strict=True):
             posterior = observe(posterior, int(arm), float(value), state.regulariser)

@@ -19,11 +19,11 @@ from fedbo.algorithms.components.trees.tree_search import TreeSearch
 
 @dataclass(frozen=True, slots=True)
 class THOO(TreeSearch):
-    """T-HOO; `TreeSearch` has the settings, and rewards in [0, 1] are supposed.
+    """T-HOO, for rewards in [0, 1]; `TreeSearch` has the settings.
 
-    U = mean + nu rho^h + sqrt(2 log(n) / pulls) with n for all pulls that there will be; a value counts for every node that
-    the point's node is part of. A leaf is split when it has been pulled, but not at depth D = ceil((log(n) / 2 - log(1 / nu)) /
-    log(1 / rho)), where it is pulled again instead.
+    U = mean + nu rho^h + sqrt(2 log(n) / pulls), where n is the number of all pulls of the run. A value counts for the point's
+    node and all its ancestors. A leaf is split after its pull, except at depth D = ceil((log(n) / 2 - log(1 / nu)) / log(1 /
+    rho)), where it is pulled again.
     """
 
     horizon_use: ClassVar[str] = "has bounds that hold for so many pulls"
@@ -31,7 +31,7 @@ class THOO(TreeSearch):
     ancestors: ClassVar[bool] = True
 
     def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
-        """Take them from the horizon; they stay."""
+        """Return the bounds of the horizon, which stay constant."""
         return _hoo_bounds(self.nu, self.rho, self.branching, dim, horizon)
 
 
@@ -48,8 +48,8 @@ def _hoo_bounds(nu: float, rho: float, k: int, dim: int, horizon: int) -> Bounds
 class HCT(TreeSearch):
     """HCT; `TreeSearch` has the other settings.
 
-    U = mean + nu rho^h + sqrt(c^2 log(1 / dt) / pulls), where dt = min(1/2, (rho / (3 nu))^(1/8) `delta` / t+), and t+ is the
-    first power of two above the round t. A node is left, and a leaf is split, after ceil(c^2 log(1 / dt) rho^(-2 h) / nu^2)
+    U = mean + nu rho^h + sqrt(c^2 log(1 / dt) / pulls), where dt = min(1/2, (rho / (3 nu))^(1/8) `delta` / t+). t+ is the first
+    power of two above the round t. The search leaves a node, and splits a leaf, after ceil(c^2 log(1 / dt) rho^(-2 h) / nu^2)
     pulls. The theory has `c` = 2 sqrt(1 / (1 - rho)), rewards in [0, 1], and `delta` for the probability to fail.
     """
 
@@ -61,7 +61,7 @@ class HCT(TreeSearch):
     """Failure probability of the confidence."""
 
     def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
-        """Take them from the next power of two, so that they change, and all nodes with them, when t = told + 1 reaches one."""
+        """Return the bounds of the next power of two; they change, with all nodes, when t = told + 1 reaches a power of two."""
         return _hct_bounds(self.nu, self.rho, self.c, self.delta, self.branching, dim, 1 << (told + 1).bit_length())
 
 
@@ -75,7 +75,7 @@ def _hct_bounds(nu: float, rho: float, c: float, delta: float, k: int, dim: int,
 
 
 def _whole(factor: float, rho: float, h: int) -> float:
-    """Give ceil(factor rho^(-2 h)), or infinity where that is more than anybody can pull."""
+    """Return ceil(factor rho^(-2 h)), or infinity above 1e15 pulls."""
     if math.log(factor) - 2 * h * math.log(rho) > math.log(1e15):
         return math.inf
     return float(math.ceil(factor * rho ** (-2 * h)))

@@ -25,8 +25,10 @@ from fedbo.settings.ranges import OneOf
 class ConsensusServer(NamedTuple):
     """The coordinator's state: the newest proposal of every agent.
 
-    `x (N, d)` are the proposals, `utility (N,)` the logarithms of their expected improvement, `step (N,)` after which step they
-    were made, -1 where there is none. W becomes the identity after `until` steps.
+    x `(N, d)`: the proposals.
+    utility `(N,)`: the logarithms of their expected improvement.
+    step `(N,)`: the step after which they were made, -1 for none.
+    until: W is the identity after this step.
     """
 
     x: Array
@@ -39,12 +41,13 @@ class ConsensusServer(NamedTuple):
 class ConsensusBO(Collaborative):
     """Collaborative Bayesian optimisation via consensus; `Collaborative` has the settings that are not named here.
 
-    Every agent proposes the point with the largest expected improvement under its own surrogate. It evaluates the mix
-    x_k = sum_j W_kj(t) x_j of all proposals, where W(t) is symmetric and doubly stochastic, and the identity from step `until`
-    on, or with 0 at the end of the budget: early on agents agree where to look, in the end each follows itself.
+    Every agent proposes the point with the largest expected improvement under its surrogate. It evaluates the mix x_k = sum_j
+    W_kj(t) x_j of all proposals, with a symmetric and doubly stochastic W(t). Early on agents agree where to search; in the end
+    each follows itself.
 
-    With `matrix` "uniform" W(t) = (1 - t/T) / K + (t/T) I; with "leader" it is moved so that all come nearer to the proposal
-    with the largest expected improvement, and the agent that made it goes nearer to those of the others.
+    matrix: "uniform", W(t) = (1 - t/T) / K + (t/T) I, or "leader". The leader has the proposal with the largest expected
+      improvement: the others move closer to it, and it moves closer to theirs.
+    until: W is the identity from this step on; 0 for the end of the budget.
     """
 
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
@@ -57,7 +60,7 @@ class ConsensusBO(Collaborative):
 
     @property
     def horizon_use(self) -> str:
-        """Say that the mix follows it, unless `until` is given."""
+        """Return the use of T by the mix; empty if `until` is set."""
         return "" if self.until else "mixes less and less until its end"
 
     def upload(self, problem: Problem) -> Declaration:
@@ -80,7 +83,7 @@ class ConsensusBO(Collaborative):
         return self.own.fresh(u, state.local, streams, "federated"), state._replace(answer=None)
 
     def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload | None, CollaborativeState]:
-        """Propose a point; who has observed nothing in this task proposes nothing, whatever was learned before."""
+        """Propose a point; an agent without observations in this task proposes nothing, despite an earlier task."""
         if not len(state.local.u):
             return None, state
         streams = streams.within(f"{streams.scope}proposal")
@@ -123,11 +126,11 @@ class ConsensusBO(Collaborative):
 
 
 def mixing_row(row: int, count: int, step: int, until: int, leader: int = -1) -> Array:
-    """Give a row `(K,)` of W(t), which mixes K proposals, for t = `step` of T = `until`; with a `leader` or none, -1.
+    """Return a row `(K,)` of W(t), which mixes K proposals, for t = `step` of T = `until`, with a `leader` or -1 for none.
 
-    The uniform transitional matrix is that of the paper; the leader-driven one is as in the authors' code: every entry loses
-    1/(T K), those in row and column of the leader gain 1/T but for their common one, which loses (K - 2)/T more, and where that
-    has too little to lose the leader's own share is 0 and that of any other two agents the same.
+    The uniform matrix is that of the paper, and the leader-driven one that of the authors' code. Every entry loses 1/(T K). The
+    leader's row and column gain 1/T, except their common entry, which loses (K - 2)/T more. Where that entry would become
+    negative, it is 0, and all entries between two other agents are equal.
     """
     k, done = count, step / until
     identity = np.zeros(k)

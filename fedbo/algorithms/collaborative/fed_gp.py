@@ -26,9 +26,11 @@ from fedbo.surrogates.posterior import predict
 class FedGP(FeatureSums):
     """Additive federated Gaussian process; `FeatureSums` has the settings that are not named here.
 
-    The global surrogate is the posterior given all others' observations, values shifted and scaled by each agent, as if they
-    were of one function. The agent maximises the expected improvement under p_t times its own posterior's mean and variance and
-    1 - p_t times those of the global one, where `p` rises with t.
+    The global surrogate is the posterior given all others' observations as if of one function, with values shifted and scaled
+    by each agent. The agent maximises the expected improvement of a mixture: p_t times the mean and variance of its posterior
+    and 1 - p_t times the global ones.
+
+    p: the schedule of p_t, which rises with t.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -56,7 +58,7 @@ class FedGP(FeatureSums):
         return self._maximise(self._improvement(local, others, share), local, streams, "federated"), state
 
     def _improvement(self, local: LocalState, others: Ensemble, share: float) -> Surface:
-        """Give the acquisition: without observations the mean of the others."""
+        """Return the acquisition: without observations the mean of the others."""
         if not len(local.u):
             return lambda u: global_mean(others, u)
         posterior = self.own.posterior(local)

@@ -39,12 +39,13 @@ class EvaluatedTable(NamedTuple):
 class FLoRA(Collaborative):
     """One-shot FLoRA; `Collaborative` has the settings that are not named here.
 
-    **This is what federated optimisation forbids**: the message is the table of all that an agent has evaluated, once, after
-    its `after`-th iteration, or with 0 before the first. The coordinator fits a loss `surface` to the values of all, and
-    answers with the one configuration where it is best, which every agent evaluates next; then each goes on alone.
+    **This is what federated optimisation forbids**: the message is the table of all that an agent has evaluated. The
+    coordinator fits a loss surface to the values of all agents, and answers with its best configuration. Every agent evaluates
+    it next and then continues alone.
 
-    The surface is "single", one Gaussian process of all pairs (SGM), of which "cautious" takes off `caution` standard
-    deviations (SGM+U); or it is made of one process for each agent: its "worst" prediction (MPLM) or the "average" (APLM).
+    surface: "single", one Gaussian process of all pairs (SGM); "cautious", the same less `caution` standard deviations (SGM+U);
+      or the "worst" (MPLM) or "average" (APLM) prediction of one process for each agent.
+    after: the iteration after which the one message is sent; 0 is before the first.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -92,7 +93,7 @@ class FLoRA(Collaborative):
         return {}
 
     def receive(self, state: dict[int, EvaluatedTable], message: Inbound, now: float) -> dict[int, EvaluatedTable]:
-        """Keep what an agent has evaluated, points moved into the unit cube if they were damaged."""
+        """Store an agent's evaluations; damaged points are moved into the unit cube."""
         x = np.clip(message.payload["x"], 0.0, 1.0)
         if len(x):
             state[message.sender] = EvaluatedTable(to_coordinates(x, self.own.coordinates), message.payload["y"])
@@ -157,7 +158,7 @@ class FLoRA(Collaborative):
 
 
 def _mean(posterior: Posterior, u: Array) -> tuple[Array, Array]:
-    """Give the posterior mean `(n,)` and its gradient `(n, d)`."""
+    """Return the posterior mean `(n,)` and its gradient `(n, d)`."""
     at = prediction(posterior, u)
     return at.mean, at.mean_gradient
 

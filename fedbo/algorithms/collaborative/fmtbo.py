@@ -30,8 +30,9 @@ LENGTH_SCALES, VARIANCES, NOISES = (0.01, 100.0), (1e-3, 1e3), (1e-8, 1.0)
 class HyperServer(NamedTuple):
     """The coordinator's state: the newest message of every agent.
 
-    `parameters (N, d + 2)` are theta, the variance and the noise variance, `ranks (N, M)` those of its predictions, and
-    `size (N,)` its number of observations, 0 where there is no message.
+    parameters `(N, d + 2)`: theta, the variance and the noise variance.
+    ranks `(N, M)`: the ranks of its predictions.
+    size `(N,)`: its number of observations, 0 without a message.
     """
 
     parameters: Array
@@ -43,13 +44,14 @@ class HyperServer(NamedTuple):
 class FMTBO(Collaborative):
     """Federated many-task Bayesian optimisation; `Collaborative` has the settings that are not named here.
 
-    An agent has two Gaussian processes on its own observations: a local one, and a global one with hyperparameters that the
-    coordinator averages over the agents most like it. Alike are those whose global processes put `points` design points in a
-    like order: the share `alike` of all agents, itself among them, with the fewest pairs in another order, weighted by their
-    numbers of observations. The averaged ones are "kept" as they are, or, with `hyperparameters` "refitted", where the agent's
-    fit starts from.
+    An agent has two Gaussian processes on its observations: a local one, and a global one. The coordinator averages the
+    hyperparameters of the global one over similar agents, weighted by their numbers of observations. Similar agents order
+    `points` design points alike, with the fewest discordant pairs.
 
-    What is maximised is `gamma` times the expected improvement of the global process and 1 - `gamma` times that of the local.
+    alike: share of all agents that count as similar, the agent included.
+    gamma: the agent maximises gamma times the expected improvement of the global process plus 1 - gamma times that of the local
+      one.
+    hyperparameters: the averaged ones are "kept", or "refitted" as the start of the agent's fit.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -84,7 +86,7 @@ class FMTBO(Collaborative):
         return self._maximise(surface, local, streams, "federated"), state
 
     def _global(self, state: CollaborativeState, local: LocalState, streams: Streams) -> LocalState:
-        """Give an agent's data with the hyperparameters of its global process; before an answer with those of its own."""
+        """Return an agent's data with the hyperparameters of its global process; before an answer with the local ones."""
         if state.answer is None or local.hyper is None:
             return local
         hyper = with_parameters(local.hyper, state.answer["parameters"])
@@ -139,13 +141,13 @@ class FMTBO(Collaborative):
 
 
 def parameters(hyper: Hyperparameters, dim: int) -> Array:
-    """Give theta = 1 / (2 length_scale^2) of each input, the variance and the noise variance, `(d + 2,)`."""
+    """Return theta = 1 / (2 length_scale^2) of each input, the variance and the noise variance, `(d + 2,)`."""
     theta = 0.5 / np.broadcast_to(np.asarray(hyper.length_scale, dtype=np.float64), (dim,)) ** 2
     return np.append(theta, [hyper.variance, hyper.noise_variance])
 
 
 def with_parameters(hyper: Hyperparameters, given: Array) -> Hyperparameters:
-    """Give a process with the hyperparameters `(d + 2,)` that `parameters` gives; its kernel, offset and scale are kept."""
+    """Return a process with these `parameters (d + 2,)`; its kernel, offset and scale are kept."""
     scales = np.clip(np.sqrt(0.5 / np.maximum(given[:-2], 1e-12)), *LENGTH_SCALES)
     length_scale = tuple(float(scale) for scale in scales) if isinstance(hyper.length_scale, tuple) else float(scales[0])
     variance, noise = float(np.clip(given[-2], *VARIANCES)), float(np.clip(given[-1], *NOISES))
@@ -153,7 +155,7 @@ def with_parameters(hyper: Hyperparameters, given: Array) -> Hyperparameters:
 
 
 def mixed_improvement(mine: Posterior, shared: Posterior, gamma: float, best: float) -> Surface:
-    """Give the logarithm of gamma EI(shared) + (1 - gamma) EI(mine), both over `best`, and its gradient."""
+    """Return the logarithm of gamma EI(shared) + (1 - gamma) EI(mine), both over `best`, and its gradient."""
     weights = np.log(np.maximum([1.0 - gamma, gamma], 1e-300))
 
     def surface(u: Array) -> tuple[Array, Array]:

@@ -28,11 +28,11 @@ class QuantileTransfer(FeatureSums):
     """Quantile transfer; `FeatureSums` has the settings that are not named here.
 
     Every agent turns its values into scores z, the normal quantiles of their ranks, which need no common scale. All agents fit
-    the prior z ~ N(mu(x), sigma^2) to the scores of all, mu a linear model on shared random features, by sums alone.
+    the prior z ~ N(mu(x), sigma^2) to the scores of all. mu is a linear model on shared random features, fitted by sums alone.
 
-    With `search` "gp" the own surrogate models (z - mu(x)) / sigma, and the expected improvement of z is maximised (Gaussian
-    copula process with prior); with "thompson" a score is drawn from the prior at each of `candidates` uniform points, and the
-    best one is evaluated (copula Thompson sampling), which never looks at what the agent itself has observed.
+    search: "gp" models (z - mu(x)) / sigma by the agent's surrogate and maximises the expected improvement of z (Gaussian
+      copula process with prior). "thompson" draws a score from the prior at each of `candidates` uniform points and evaluates
+      the best one (copula Thompson sampling). It never uses the agent's observations.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -61,7 +61,7 @@ class QuantileTransfer(FeatureSums):
         return self._maximise(self._improvement(state, prior, sigma, streams), local, streams, "federated"), state
 
     def _improvement(self, state: CollaborativeState, prior: Ensemble, sigma: float, streams: Streams) -> Surface:
-        """Give the logarithm of the expected improvement of the score: without observations the prior mean."""
+        """Return the logarithm of the expected improvement of the score: without observations the prior mean."""
         local = state.local
         if not len(local.u):
             return lambda u: global_mean(prior, u)
@@ -101,7 +101,7 @@ def scores(y: Array) -> Array:
 
 
 def residual_deviation(sums: FeatureStatistics, nu: Array) -> float:
-    """Give the root mean square of the scores about phi(x)'nu, by their statistics alone, moved to between NARROWEST and 1."""
+    """Return the root mean square of the scores about phi(x)'nu, from their statistics alone, clipped to [NARROWEST, 1]."""
     squares = float(sums.square[0] - 2.0 * nu @ sums.moment + nu @ sums.gram @ nu)
     return float(np.sqrt(np.clip(squares / max(sums.number[0], 1.0), NARROWEST**2, 1.0)))
 

@@ -38,13 +38,15 @@ class BestServer(NamedTuple):
 class ShareBest(Collaborative):
     """Sharing the best; `Collaborative` has the settings that are not named here.
 
-    **A message is an observation**: the best point that an agent has seen, with `values` also its value, and nothing else.
+    **A message is an observation**: the best point that an agent has seen, and nothing else.
 
-    With `form` "portfolio" the coordinator chooses `size` incumbents one by one. Each is the one that adds most to
-    sum_n w_n max_m exp(-|x_m - x_n|^2 / (2 `reach`^2)), over the chosen m, so that there is a near one for as many agents n as
-    can be; w_n is 1, or, with `values`, by how much the best value of n is above the least of all. An agent's first `size`
-    decisions are for the members that it has not evaluated, the first chosen first. With "box" it searches, up to the end,
-    the smallest box that holds all incumbents, widened by `margin` on every side (Perrone et al. 2019).
+    form: "portfolio" evaluates a portfolio of incumbents; "box" searches the smallest box that holds all incumbents (Perrone et
+      al. 2019).
+    values: send the value of the best point too.
+    size: incumbents of a portfolio. Each maximises its gain in sum_n w_n max_m exp(-|x_m - x_n|^2 / (2 `reach`^2)), with the
+      maximum over the chosen m. w_n is 1, or with `values` the best value of n less the least of all. The first `size`
+      decisions evaluate the members that are new to the agent, in their order.
+    margin: width added to the box on every side.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -129,7 +131,7 @@ class ShareBest(Collaborative):
     def broadcast(
         self, state: BestServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], BestServer]:
-        """Answer all with the same box, or with the same portfolio less what is the recipient's own."""
+        """Answer all agents with the same box, or with the same portfolio without the recipient's point."""
         weight = state.held * staleness_weight
         there = np.flatnonzero(weight)
         if not len(there):
@@ -147,10 +149,10 @@ class ShareBest(Collaborative):
 
 
 def greedy_cover(x: Array, weight: Array, size: int, reach: float) -> npt.NDArray[np.int64]:
-    """Choose at most `size` of the points `(n, d)`, one by one, that cover all of them best; give their numbers, first first.
+    """Choose at most `size` of the points `(n, d)`, one by one, that cover all of them best; return their numbers in order.
 
-    What each adds most to is sum_n weight_n max_m exp(-|x_m - x_n|^2 / (2 reach^2)), of which a greedy choice has at least
-    1 - 1/e of what the best choice has (Nemhauser et al. 1978). The lower number wins a tie.
+    The objective is sum_n weight_n max_m exp(-|x_m - x_n|^2 / (2 reach^2)). A greedy choice reaches at least 1 - 1/e of the
+    best choice (Nemhauser et al. 1978). The lower number wins a tie.
     """
     near = np.exp(-0.5 * ((x[:, None, :] - x[None, :, :]) ** 2).sum(axis=2) / reach**2)
     chosen: list[int] = []

@@ -37,14 +37,14 @@ class Aggregation:
 
     @property
     def is_mean(self) -> bool:
-        """Say whether it is the mean."""
+        """Return whether the rule is the mean."""
         return self.rule == "mean"
 
     @property
     def widening(self) -> float:
-        """Give how much further than the mean it scatters, where all are honest.
+        """Return the scatter relative to that of the mean, when all agents are honest.
 
-        That is sqrt(pi / 2) for a median of many normal numbers, and at most 1 / (1 - 2 trim) for any trimmed mean (Stigler).
+        It is sqrt(pi / 2) for a median of many normal numbers, and at most 1 / (1 - 2 trim) for any trimmed mean (Stigler).
         """
         if self.rule == "trimmed_mean":
             return 1.0 / (1.0 - 2.0 * self.trim)
@@ -61,13 +61,13 @@ class Aggregation:
         return self._trimmed(values, weights)
 
     def _by_group(self, values: Array, weights: Array) -> tuple[Array, Array]:
-        """Give the means `(g, m)` of the groups, and their weights."""
+        """Return the means `(g, m)` of the groups, and their weights."""
         member = np.arange(len(values)) % self.groups == np.arange(min(self.groups, len(values)))[:, None]
         total = member @ weights
         return np.divide(member @ (weights * values), total, out=np.zeros_like(total), where=total > 0), total
 
     def _trimmed(self, values: Array, weights: Array) -> Array:
-        """Average what lies between two quantiles; whom a quantile hits counts in part."""
+        """Average the values between two quantiles; a value at a quantile counts in part."""
         values, reach, weights = _ascending(values, weights)
         cut = (self.trim if self.rule == "trimmed_mean" else 0.0) * reach[-1]
         left = np.clip(np.minimum(reach, reach[-1] - cut) - np.maximum(reach - weights, cut), 0.0, None)
@@ -75,14 +75,14 @@ class Aggregation:
 
 
 def _ascending(values: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """Sort every column; give its values, the sums of their weights up to each, and the weights."""
+    """Sort every column; return its values, the cumulative sums of their weights, and the weights."""
     order = np.argsort(values, axis=0, kind="stable")
     weights = np.take_along_axis(weights, order, axis=0)
     return np.take_along_axis(values, order, axis=0), np.cumsum(weights, axis=0), weights
 
 
 def _median(values: Array, weights: Array) -> Array:
-    """Give the weighted median of every column: the middle of all that have half of the weight on either side."""
+    """Return the weighted median of every column: the midpoint of all values with half of the weight on either side."""
     values, reach, weights = _ascending(values, weights)
     half = 0.5 * reach[-1]
     near = 1e-12 * reach[-1]  # what rounding makes of one half is one half
@@ -93,10 +93,10 @@ def _median(values: Array, weights: Array) -> Array:
 
 
 def bounded_products(apart: Array, weights: Array) -> Array:
-    """Give the weighted sum of squares `(m, m)` of vectors `(n, m)` with weights `(n,)`, none of which counts for too much.
+    """Return the weighted sum of squares `(m, m)` of vectors `(n, m)` with weights `(n,)`, with bounded influence.
 
-    Vectors that are longer than the median of all lengths are shortened to it, so that those who lie add no more to the sum
-    than others, as long as they have less than half of the weight.
+    Vectors longer than the median length are shortened to it. Adversaries then add no more to the sum than others, as long as
+    they have less than half of the weight.
     """
     far = np.linalg.norm(apart, axis=1)
     most = float(_median(far[:, None], weights[:, None])[0])

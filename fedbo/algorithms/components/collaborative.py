@@ -24,9 +24,12 @@ Surface = Callable[[Array], tuple[Array, Array]]
 
 
 class CollaborativeState(NamedTuple):
-    """An agent's state: what it has observed, what it learned before, and the newest answer that it has been given.
+    """An agent's state.
 
-    `history_u (t_n, d)`, in the surrogate's coordinates, and `history_y (t_n,)` are an earlier task. `t` counts its decisions.
+    local: its observations.
+    history_u `(t_n, d)`, history_y `(t_n,)`: an earlier task, points in the surrogate's coordinates.
+    answer: the newest answer.
+    t: number of its decisions.
     """
 
     local: LocalState
@@ -38,10 +41,10 @@ class CollaborativeState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Collaborative(ABC):
-    """The settings and the agent half that such methods share; a method says what it sends and how it decides.
+    """The settings and the agent half that such methods share; a method declares its messages and its decisions.
 
-    `own` is the agent's own Gaussian process. `every` k sends a fresh message before the first and after every k-th iteration;
-    0 sends one before the first only.
+    own: the agent's Gaussian process.
+    every: send a fresh message before the first and after every k-th iteration; 0 sends one before the first only.
     """
 
     own: Surrogate = field(default_factory=Surrogate)
@@ -66,7 +69,7 @@ class Collaborative(ABC):
         return step == 0 if not self.every else step % self.every == 0
 
     def agent_init(self, problem: Problem, streams: Streams) -> CollaborativeState:
-        """Take in what was learned before."""
+        """Return the state with the observations of an earlier task."""
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
         values = problem.history_y if problem.history_y is not None else np.empty(0)
         return CollaborativeState(self.own.begin(problem), to_coordinates(known, self.own.coordinates), values)
@@ -92,7 +95,7 @@ class Collaborative(ABC):
         return state._replace(local=self.own.observed(state.local, x, y))
 
     def _known(self, state: CollaborativeState) -> tuple[Array, Array]:
-        """Give the points `(n, d)`, in coordinates, and values `(n,)` that a message tells of.
+        """Return the points `(n, d)`, in coordinates, and values `(n,)` behind a message.
 
         Before the first iteration they are those of an earlier task alone, if there was one.
         """
@@ -118,6 +121,6 @@ class Collaborative(ABC):
 
 
 def improvement(posterior: Posterior, seen: int) -> Surface:
-    """Give the logarithm of the expected improvement over the largest posterior mean at the first `seen` points."""
+    """Return the logarithm of the expected improvement over the largest posterior mean at the first `seen` points."""
     best = incumbent(posterior, "mean", seen)
     return lambda u: log_expected_improvement(prediction(posterior, u), best)

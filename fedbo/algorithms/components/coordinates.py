@@ -1,11 +1,14 @@
 """Coordinates in which a surrogate sees the unit cube, distances in them, and design points that all agents compute alike.
 
-"plain" leaves x as it is. "arcsine" is u = (2 / pi) arcsin(sqrt(x)) in each input, which keeps [0, 1] and stretches what lies
-near the faces: a stationary kernel in u may then vary quickly where ranges end, as objectives do when a range spans several
-orders of magnitude on a linear axis, and is nearly unchanged inside. "stretched" does so more strongly: on either half u grows
-with the logarithm of the distance e from the face, log(1 + 2 K e) / (2 log(1 + K)) with K = 1,000. They may also be one name
-for each input. "learned" begins with arcsine in up to two inputs and with plain in more, where most of the cube lies near some
-face; what a surrogate then sees is likelier by the evidence (`surrogate.Surrogate`).
+- "plain" leaves x as it is.
+- "arcsine" is u = (2 / pi) arcsin(sqrt(x)) in each input. It keeps [0, 1] and stretches the regions near the faces: a
+  stationary kernel in u may then vary quickly where ranges end. Objectives do so when a range spans several orders of magnitude
+  on a linear axis. Inside, u is nearly x.
+- "stretched" does so more strongly. On either half u grows with the logarithm of the distance e from the face: log(1 + 2 K e) /
+  (2 log(1 + K)) with K = 1,000.
+- A tuple has one name for each input.
+- "learned" begins with arcsine in up to two inputs and with plain in more, where most of the cube lies near some face. The
+  surrogate then chooses by the evidence (`surrogate.Surrogate`).
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ def from_coordinates(u: Array, name: str | tuple[str, ...]) -> Array:
 
 
 def slopes(u: Array, name: str) -> Array:
-    """Give the derivatives dx / du at coordinates `(n, d)`."""
+    """Return the derivatives dx / du at coordinates `(n, d)`."""
     if name == "plain":
         return np.ones_like(u)
     if name == "arcsine":
@@ -64,15 +67,15 @@ def slopes(u: Array, name: str) -> Array:
 
 
 def beginning(name: str, dim: int) -> str:
-    """Say which coordinates "learned" ones begin with."""
+    """Return the coordinates with which "learned" ones begin."""
     return name if name != "learned" else "arcsine" if dim <= FEW else "plain"
 
 
 @lru_cache(maxsize=16)
 def design_points(count: int, dim: int) -> Array:
-    """Give about `count` points `(M, d)` of the unit cube, in up to two inputs a grid with the faces on it, M its largest size.
+    """Return about `count` points `(M, d)` of the unit cube; in up to two inputs a grid with the faces, M its largest size.
 
-    They are dense enough near the faces for stretched coordinates and inside for plain ones: evenly spaced in the mean of both.
+    The spacing is even in the mean of plain and stretched coordinates, so it is dense enough for both.
     """
     if dim <= 2:
         side = np.linspace(0.0, 1.0, max(int(count ** (1.0 / dim) + 1e-9), 2))
@@ -88,13 +91,13 @@ def design_points(count: int, dim: int) -> Array:
 
 
 def distance(points: Array, u: Array) -> float:
-    """Give how far the nearest of `points (n, d)` is from u `(d,)`, in the coordinate where they differ most."""
+    """Return the distance of u `(d,)` to the nearest of `points (n, d)`, in the coordinate where they differ most."""
     found: float = _compiled().nearest(points, u)
     return found
 
 
 def distances(taken: Sequence[Array], u: Array) -> list[float]:
-    """Give how far each point of `u (k, d)` is from the nearest of one of some sets of points, as `distance` does."""
+    """Return the `distance` of each point of `u (k, d)` to its set of points; a single set is for a single point."""
     if len(taken) == 1:
         return [distance(taken[0], u[0])]
     found = np.empty(len(u))

@@ -1,4 +1,4 @@
-"""The agent half of ADMM: a federated acquisition, a message about the last iterate, and an evaluation of what is agreed on."""
+"""The agent half of ADMM: a federated acquisition, a message about the last iterate, and the agreed evaluation."""
 
 from __future__ import annotations
 
@@ -35,12 +35,18 @@ from fedbo.settings.ranges import OneOf, check
 
 
 class ADMMAgent(NamedTuple):
-    """An agent's state: its observations, its place among the others, and where it stands in the method.
+    """An agent's state: its observations, its constraint, and its progress in the method.
 
-    `matrix (m, d)` is its C, `multiplier (m,)`, `target (m,)` and `rho` are those of the next subproblem, rho 0 before there
-    was an answer. `z (d,)` is its last iterate in native units, and `relaxed (m,)` what others are told of C z; `fresh` says
-    that no answer has followed on it yet. `answered` is the number of the newest answer, and `residuals` are the primal and the
-    dual one in it; `t` counts decisions, `rounds` are those that evaluate and `last` is the number of the last one.
+    matrix `(m, d)`: C.
+    rounds: number of decisions that evaluate.
+    last: number of the last decision.
+    z `(d,)`: the last iterate in native units.
+    relaxed `(m,)`: the relaxed C z that others receive.
+    multiplier, target `(m,)`, rho: those of the next subproblem; rho is 0 before the first answer.
+    t: number of decisions.
+    answered: number of the newest answer.
+    fresh: whether no answer has followed on `z` yet.
+    residuals: the primal and the dual residual of the newest answer.
     """
 
     local: LocalState
@@ -65,22 +71,21 @@ class ADMMAgent(NamedTuple):
 class Coupled(Surrogate, ABC):
     """The settings and the agent half that ADMM for consensus and for allocation share (Krishnamoorthy).
 
-    The constraint is one of native units: `low` and `high` are the native corners of the unit cube (of a `log` parameter their
-    logarithms), empty for 0 and 1. `box_low` and `box_high`, one row for all agents or one for each, are the agents' own boxes
-    within it.
+    The constraint is one of native units. `PenaltySchedule` has the settings that are not named here.
 
-    `acquisition` is "lcb", mean and `kappa` standard deviations; "ts", a draw, its standard deviation times kappa; "ei" or
-    "pi", expected improvement or its probability, with the coupling `term` "inside" what shall improve, or "added" as in the
-    text; or "epsilon_greedy", the mean, and with probability `epsilon` a uniform point. kappa and epsilon are schedules (see
-    `schedules`).
-
-    What others are told is `iterate`: the "query", as in the text, or the best point by the posterior "mean" and the term, so
-    that exploration disturbs nobody. A `relaxation` above 1 is over-relaxation. `PenaltySchedule` has the other settings; `rho`
-    is in units of the objective over those of the constraint squared.
-
-    The first `evaluations` decisions evaluate one point each; in those after them agents go on with their posterior means
-    alone, and only exchange messages; in the last one each evaluates what was agreed on. Empty, they are all but the last fifth
-    of the iterations. Once the residuals say so (`tolerance`), what was agreed on is evaluated at once, and nothing more.
+    low, high: the native corners of the unit cube (of a `log` parameter their logarithms); empty for 0 and 1.
+    box_low, box_high: the agents' boxes within it, one row for all agents or one for each.
+    acquisition: "lcb", mean and `kappa` standard deviations; "ts", a draw with kappa standard deviations; "ei" or "pi",
+      expected improvement or its probability; or "epsilon_greedy", the mean, and a uniform point with probability `epsilon`.
+    term: the coupling is "inside" the improvement, or "added" to it as in the text.
+    kappa, epsilon: schedules (see `schedules`).
+    iterate: what others receive: the "query", as in the text, or the best point by the posterior "mean" and the term. With
+      "mean" exploration does not disturb the other agents.
+    relaxation: over-relaxation above 1.
+    rho: the penalty, in units of the objective over those of the constraint squared.
+    evaluations: number of decisions that evaluate one point each. In later decisions agents continue with their posterior means
+      and only exchange messages; in the last one each evaluates the agreed point. By default all but the last fifth of the
+      iterations. Once the residuals are below `tolerance`, the agreed point is evaluated at once.
     """
 
     surrogate: Annotated[str, OneOf(KNOWN)] = "smooth"
@@ -134,11 +139,11 @@ class Coupled(Surrogate, ABC):
 
     @abstractmethod
     def _matrix(self, problem: Problem) -> Array:
-        """Give the agent's C `(m, d)`."""
+        """Return the agent's C `(m, d)`."""
 
     @abstractmethod
     def _answered(self, state: ADMMAgent, payload: Payload) -> ADMMAgent:
-        """Take in the coordinator's answer: multiplier and target."""
+        """Update multiplier and target with the coordinator's answer."""
 
     @abstractmethod
     def _message(self, state: ADMMAgent, use: Array) -> Payload:
@@ -176,13 +181,13 @@ class Coupled(Surrogate, ABC):
         return scaling_of((self.low, self.high), (self.box_low, self.box_high), problem, self.coordinates)
 
     def penalty(self, problem: Problem) -> PenaltySchedule:
-        """Say how rho goes: reached after the share `rho_until` of the iterations, then balanced for half of those left."""
+        """Return the schedule of rho: grown for the share `rho_until` of the iterations, balanced for half of the rest."""
         reached = self.rho_until * problem.iterations if self.rho_start < 1 else 0.0
         balanced = (reached + problem.iterations) / 2
         return PenaltySchedule(self.rho, self.rho_start, reached, self.balance, balanced, self.tolerance, self.patience)
 
     def agent_init(self, problem: Problem, streams: Streams) -> ADMMAgent:
-        """Begin without observations: what was learned in an earlier task stays out of it."""
+        """Start without observations: those of an earlier task are not used."""
         matrix, rounds = self._matrix(problem), self.evaluations
         if rounds is None:
             rounds = problem.iterations - max(problem.iterations // 5, 1)
@@ -192,7 +197,7 @@ class Coupled(Surrogate, ABC):
         return ADMMAgent(self.begin(problem), scaling, matrix, rounds, problem.iterations, middle, zeros, zeros, zeros)
 
     def ask(self, state: ADMMAgent, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, ADMMAgent]:
-        """Choose the next point by the federated acquisition; none, or what was agreed on, when that is due."""
+        """Choose the next point by the federated acquisition, or the agreed point when it is due; no point when it is over."""
         state = self._received(state, inbox)
         state = state._replace(t=state.t + 1)
         dim = len(state.z)
@@ -212,7 +217,7 @@ class Coupled(Surrogate, ABC):
         return Decision(state.scaling.to_cube(z[None, :]), "federated" if state.rho else "own"), state
 
     def _received(self, state: ADMMAgent, inbox: Sequence[Inbound]) -> ADMMAgent:
-        """Take in the newest answer; what came before it is contained in it."""
+        """Update the state with the newest answer, which contains all earlier ones."""
         newest = max(inbox, key=lambda message: message.step, default=None)
         if newest is None or newest.step <= state.answered:
             return state
@@ -253,7 +258,7 @@ class Coupled(Surrogate, ABC):
         return state._replace(local=self.observed(state.local, x, y))
 
     def outbox(self, state: ADMMAgent, streams: Streams) -> tuple[Payload | None, ADMMAgent]:
-        """Tell where the last iterate is, and what is needed of the multiplier: 2 m numbers."""
+        """Send the last iterate and the needed part of the multiplier: 2 m numbers."""
         if state.over or not len(state.local.u):
             return None, state
         z = state.z
@@ -269,7 +274,7 @@ class Coupled(Surrogate, ABC):
 
 
 def _agreed(state: ADMMAgent) -> tuple[Decision, ADMMAgent]:
-    """Evaluate the point nearest to the last iterate that does what was agreed on."""
+    """Evaluate the feasible point nearest to the last iterate."""
     off = state.target - state.matrix @ state.z
     z = np.clip(state.z + np.linalg.pinv(state.matrix) @ off, state.scaling.start, state.scaling.end)
     note = "primal residual {:.6g}, dual residual {:.6g}".format(*state.residuals)
@@ -277,7 +282,7 @@ def _agreed(state: ADMMAgent) -> tuple[Decision, ADMMAgent]:
 
 
 def _known(state: ADMMAgent) -> Array:
-    """List native points about which to look: the last iterate, and what the others would have."""
+    """Return native points to search around: the last iterate, and its projection on the others' target."""
     off = state.target - state.matrix @ state.z
     return np.stack([state.z, state.z + np.linalg.pinv(state.matrix) @ off])
 
@@ -291,5 +296,5 @@ def _uniform(dim: int, streams: Streams) -> Array:
 
 
 def penalty_fields() -> dict[str, Field]:
-    """Declare what every answer says beside the values themselves (see `penalty_payload`)."""
+    """Declare the fields of every answer besides the values (see `penalty_payload`)."""
     return {"rho": Field((2,)), "residuals": Field((2,)), "done": Field((1,))}

@@ -1,4 +1,4 @@
-"""Values for points whose evaluation failed, by which a surrogate learns to keep away from them; messages never hold them."""
+"""Values for points whose evaluation failed, so that a surrogate avoids them; messages never hold them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ REACHES = (0.1, 0.2)  # length scales of the likeness of two points, times the s
 def supposed_values(u: Array, y: Array, failed: Array) -> Array | None:
     """Compute values `(f,)` for failed points `(f, d)` from the observations `y (n,)` at `u (n, d)`, n > 0.
 
-    The share of failures near a point, itself included, is weighted by a squared-exponential kernel. The value lies that far
-    from the mean of the observations near it towards the worst observation. So a region of failures counts as bad. None where
-    failures look like chance: then they say nothing of their surroundings.
+    A squared-exponential kernel weights the share of failures near a point, itself included. The value lies that share of the
+    way from the mean of the nearby observations to the worst observation, so a region of failures counts as bad. Return None
+    where failures look random, since they then carry no information about their surroundings.
     """
     near = _neighbourhood(np.concatenate([u, failed]), len(y))
     if near is None:

@@ -40,7 +40,7 @@ def statistics(rows: Array, y: Array) -> FeatureStatistics:
 
 
 def linear_posterior(features: Features, sums: FeatureStatistics, noise: float) -> Ensemble:
-    """Give the posterior of a Bayesian linear model with weights N(0, I) and this noise variance, as an ensemble of one.
+    """Return the posterior of a Bayesian linear model with weights N(0, I) and this noise variance, as an ensemble of one.
 
     It is N(A^-1 Phi'y, noise A^-1) with A = Phi'Phi + noise I: all agents' observations count as those of one function.
     """
@@ -53,11 +53,12 @@ def linear_posterior(features: Features, sums: FeatureStatistics, noise: float) 
 
 @dataclass(frozen=True, slots=True)
 class FeatureSums(Collaborative):
-    """The part that methods share whose messages are sums on random features; `Collaborative` has the other settings.
+    """Base class of methods whose messages are sums on random features; `Collaborative` has the other settings.
 
-    All agents share `features` random features with `kernel` and `length_scale`, in the surrogate's coordinates; `noise` is the
-    noise variance of the linear model on them. What is answered are the sums over all others: no more is needed, so that
-    encryption or masks could hide what each agent has sent.
+    The answer holds the sums over all others. No more is needed, so encryption or masks could hide each agent's message.
+
+    features: number of random features that all agents share, in the surrogate's coordinates, with `kernel` and `length_scale`.
+    noise: the noise variance of the linear model on them.
     """
 
     features: Annotated[int, Ge(1)] = 100
@@ -71,7 +72,7 @@ class FeatureSums(Collaborative):
 
     @abstractmethod
     def _scores(self, y: Array) -> Array:
-        """Turn an agent's values `(n,)` into what is comparable over agents."""
+        """Turn an agent's values `(n,)` into scores that are comparable over agents."""
 
     def upload(self, problem: Problem) -> Declaration:
         """The statistics of everything that an agent knows."""
@@ -88,7 +89,7 @@ class FeatureSums(Collaborative):
         return statistics(phi(self.shared(streams, u.shape[1]), u), self._scores(y))._asdict(), state
 
     def shared(self, streams: Streams, dim: int) -> Features:
-        """Give the features that all agents share."""
+        """Return the features that all agents share."""
         return shared_features(streams, dim, self.features, self.length_scale, self.kernel)
 
     def server_init(self, problem: Problem) -> FeatureStatistics:
@@ -120,6 +121,6 @@ class FeatureSums(Collaborative):
 
 
 def global_mean(model: Ensemble, u: Array) -> tuple[Array, Array]:
-    """Give the mean of an ensemble of one at `u (n, d)`, `(n,)`, and its gradient `(n, d)`."""
+    """Return the mean of an ensemble of one at `u (n, d)`, `(n,)`, and its gradient `(n, d)`."""
     mean, gradient = means_with_gradients(model, u)
     return mean[:, 0], gradient[:, 0]

@@ -1,4 +1,4 @@
-"""Federated Thompson sampling, the part that its variants share: agents follow their own draw or, by a coin, messages.
+"""Federated Thompson sampling, the part that its variants share: a coin decides between the agent's draw and the messages.
 
 A message is the weights of a Bayesian linear model on random features that all agents share, so it is a function on the cube
 (Dai et al. 2020, section 3.1).
@@ -32,11 +32,13 @@ Asked = tuple["FederatedState", Sequence[Inbound], Streams]
 
 
 class FederatedState(NamedTuple):
-    """An agent's state: its own Thompson sampling, what it learned before, and what it holds of others.
+    """An agent's state: its Thompson sampling, an earlier task, and the vectors of others.
 
-    `history_u (t_n, d)`, `history_y (t_n,)` are the points, in coordinates, and values of an earlier task, and `factor` is the
-    `gram_factor` of these and the first of its own; `omega (K, M)` are the vectors that it holds and `weight (K,)` what each
-    counts for, 0 for those it does not hold; `t` counts its decisions.
+    history_u `(t_n, d)`, history_y `(t_n,)`: points, in coordinates, and values of the earlier task.
+    omega `(K, M)`: the vectors that it holds.
+    weight `(K,)`: their weights, 0 for those it does not hold.
+    t: number of its decisions.
+    factor: the `gram_factor` of the history and the agent's first points.
     """
 
     local: LocalState
@@ -51,22 +53,20 @@ class FederatedState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Federated(ABC):
-    """The settings and the agent half that such methods share; a method says what is sent, held and followed.
+    """The settings and the agent half that such methods share; a method declares its messages and how to follow them.
 
-    In iteration t an agent maximises a draw from its own posterior with probability `p` (see `schedules`), as `own` says, and
-    otherwise what it holds of others. All agents share `features` random features with `kernel` and `length_scale`, by default
-    0.2 in up to two inputs and 0.35 sqrt(d) in more, since with short ones a message says nothing there. `noise` is the noise
-    variance of the linear model on them; with `centre` it is one of the values less their mean and over their standard
-    deviation.
+    In iteration t an agent maximises a draw from its posterior with probability p_t, and otherwise the messages of others.
 
-    A federated query that is nearer than `apart` to an evaluated point, in every coordinate, would tell little: the agent
-    follows its own surrogate then.
-
-    `every` k sends a fresh message before the first and after every k-th iteration; 0 sends one before the first only.
-    `aggregation` says how many messages become one vector to follow.
-
-    `control` "noise" takes the information out of every message, and "uniform" puts a uniform point in place of every
-    federated query: the same schedule without the information.
+    own: the agent's Thompson sampling.
+    p: schedule of p_t (see `schedules`).
+    features: number of shared random features, with `kernel`.
+    length_scale: by default 0.2 in up to two inputs and 0.35 sqrt(d) in more, where short scales carry no information.
+    noise: the noise variance of the linear model on the features.
+    centre: model the values less their mean and over their standard deviation.
+    apart: a federated query nearer than this to an evaluated point, in every coordinate, is replaced by the agent's draw.
+    every: send a fresh message before the first and after every k-th iteration; 0 sends one before the first only.
+    aggregation: how several messages become one vector to follow.
+    control: "noise" takes the information out of every message; "uniform" replaces every federated query by a uniform point.
     """
 
     own: TS = field(default_factory=TS)
@@ -98,11 +98,11 @@ class Federated(ABC):
 
     @abstractmethod
     def _capacity(self, problem: Problem) -> int:
-        """Give K, the number of vectors that an agent can hold."""
+        """Return K, the number of vectors that an agent can hold."""
 
     @abstractmethod
     def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
-        """Take in an answer of the coordinator."""
+        """Update the state with an answer of the coordinator."""
 
     @abstractmethod
     def _federated_queries(
@@ -113,11 +113,11 @@ class Federated(ABC):
     @property
     @abstractmethod
     def _width(self) -> float:
-        """Give how wide the draws of messages are: 1 as the posterior, 0 for its mean."""
+        """Return the width of the draws of messages: 1 as the posterior, 0 for its mean."""
 
     @abstractmethod
     def _message(self, omega: Array, spread: float, used: int, streams: Streams) -> Array:
-        """Turn a draw `(M,)`, for which `used` normal numbers were taken, into a message about values of this `spread`."""
+        """Turn a draw `(M,)`, made of `used` normal numbers, into a message about values with this `spread`."""
 
     @property
     def queries(self) -> int:
@@ -129,7 +129,7 @@ class Federated(ABC):
         return step == 0 if not self.every else step % self.every == 0
 
     def agent_init(self, problem: Problem, streams: Streams) -> FederatedState:
-        """Draw the shared features and take in what was learned before."""
+        """Draw the shared features and load the earlier task."""
         features = shared_features(streams, problem.dim, self.features, self._scale(problem.dim), self.kernel)
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
         values = problem.history_y if problem.history_y is not None else np.empty(0)
@@ -139,7 +139,7 @@ class Federated(ABC):
         return FederatedState(own, features, points, values, *_nothing(holds, self.features))
 
     def ask(self, state: FederatedState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FederatedState]:
-        """Follow the own surrogate or what is held of others (Dai et al. 2020, Alg. 1 lines 2 to 7; 2021, Alg. 2)."""
+        """Follow the agent's surrogate or the messages of others (Dai et al. 2020, Alg. 1 lines 2 to 7; 2021, Alg. 2)."""
         return self.ask_each([(state, inbox, streams)])[0]
 
     def ask_each(self, asked: Sequence[Asked]) -> list[tuple[Decision, FederatedState]]:
@@ -164,7 +164,7 @@ class Federated(ABC):
         return [found[place] for place in range(len(states))]
 
     def _begun(self, state: FederatedState, inbox: Sequence[Inbound], streams: Streams) -> FederatedState:
-        """Take in what has come."""
+        """Update the state with the received messages."""
         for message in inbox:
             state = self._receive_answer(state, message.payload)
         # The surrogate is fitted on schedule, also before a federated query: TS alone has the same hyperparameters then.
@@ -181,7 +181,7 @@ class Federated(ABC):
         return [place for place, coin in zip(holding, coins, strict=True) if coin > probability(self.p, states[place].t)]
 
     def _followed(self, x: Array, away: float, state: FederatedState, streams: Streams) -> Decision:
-        """Decide for a federated query `x (1, d)` that is so far away from what has been evaluated."""
+        """Decide on a federated query `x (1, d)` at distance `away` from the evaluated points."""
         if self.control == "uniform":
             return Decision(evaluable(state.local, streams.rng("uniform instead").random(x.shape)), "uniform")
         return self.own.unrepeated(x, away, state.local, streams, "federated")
@@ -200,13 +200,13 @@ class Federated(ABC):
         return FederatedState(self.own.tell(local, x, y), features, known, values, omega, weight, t, factor)
 
     def _scale(self, dim: int) -> float:
-        """Give the length scale of the shared features."""
+        """Return the length scale of the shared features."""
         if self.length_scale is not None:
             return self.length_scale
         return 0.2 if dim <= FEW else 0.35 * sqrt(dim)
 
     def _is_one_model(self, dim: int) -> bool:
-        """Say whether an agent's own linear model is on the features that all share, with the same noise."""
+        """Return whether the agent's linear model equals the shared one: same features and same noise."""
         mine = (self.features, self._scale(dim), self.noise)
         return self.kernel == "se" and mine == (self.own.features, self.own.length_scale, self.own.noise)
 
@@ -240,7 +240,7 @@ class Federated(ABC):
         return found
 
     def _known(self, state: FederatedState) -> Observations:
-        """Give what a message is about."""
+        """Return the observations behind a message."""
         local, _, u, y, _, _, t, factor = state
         if not len(y):
             return Observations(local.u, local.y, factor)
@@ -251,5 +251,5 @@ class Federated(ABC):
 
 @lru_cache(maxsize=4)
 def _nothing(holds: int, m: int) -> tuple[Array, Array]:
-    """Give what every agent holds of others at first, one for all of a process: vectors `(K, m)` and weights `(K,)`."""
+    """Return the empty vectors `(K, m)` and weights `(K,)` of every agent's start; cached, one for all of a process."""
     return np.zeros((holds, m)), np.zeros(holds)

@@ -1,4 +1,4 @@
-"""The federated acquisition function: one of the own surrogate, and a term that couples agents (Krishnamoorthy, (6)).
+"""The federated acquisition function (Krishnamoorthy, (6)): that of the agent's surrogate, and a coupling term.
 
 We maximise, so the term is minus delta(z) = lambda' C z + rho / 2 |C z - c|^2 of the text, up to a constant.
 """
@@ -41,7 +41,7 @@ class Term(NamedTuple):
     rho: float
 
     def at(self, z: Array) -> tuple[Array, Array]:
-        """Give minus delta at native points `z (n, d)`, `(n,)`, and its gradient by z, `(n, d)`."""
+        """Return minus delta at native points `z (n, d)`, `(n,)`, and its gradient by z, `(n, d)`."""
         use = z @ self.matrix.T
         gap = use - self.target
         value = use @ self.multiplier + 0.5 * self.rho * np.einsum("nm,nm->n", gap, gap)
@@ -66,7 +66,7 @@ class Subproblem(NamedTuple):
         return Prediction(mean, at.variance, slope, at.variance_gradient * by_u)
 
     def draw(self, draw: Draw) -> Function:
-        """Give a draw from the posterior plus the term as a function of v."""
+        """Return a draw from the posterior plus the term as a function of v."""
 
         def function(v: Array) -> tuple[Array, Array]:
             u, z, by_u, by_z = self.scaling.at(v)
@@ -76,7 +76,7 @@ class Subproblem(NamedTuple):
         return function
 
     def added(self, acquisition: Callable[[Prediction], tuple[Array, Array]]) -> Function:
-        """Give an acquisition of the objective alone plus the term as a function of v, both in units of the values."""
+        """Return an acquisition of the objective alone plus the term as a function of v, both in units of the values."""
 
         def function(v: Array) -> tuple[Array, Array]:
             _, z, _, by_z = self.scaling.at(v)
@@ -90,7 +90,7 @@ class Subproblem(NamedTuple):
 
 
 def mean(local: Subproblem) -> Function:
-    """Give the posterior mean plus the term: where it is largest is the agent's best guess at (4) of the text."""
+    """Return the posterior mean plus the term; its maximum is the agent's best estimate of (4) of the text."""
 
     def function(v: Array) -> tuple[Array, Array]:
         at = local.prediction(v)
@@ -100,14 +100,14 @@ def mean(local: Subproblem) -> Function:
 
 
 def bound(local: Subproblem, kappa: float) -> Function:
-    """Give mean plus `kappa` standard deviations plus the term; of what is minimised it is the lower bound."""
+    """Return mean plus `kappa` standard deviations plus the term; for minimisation it is the lower bound."""
     return lambda v: upper_confidence_bound(local.prediction(v), kappa)
 
 
 def improvement(local: Subproblem, kind: str, term: str) -> Function:
-    """Give the expected improvement, or its probability.
+    """Return the expected improvement, or its probability.
 
-    With the term "inside" it is that of the objective plus the term, over the best such sum at an evaluated point; "added" is
+    With the term "inside" it is that of the objective plus the term, over the best such sum at an evaluated point. "added" is
     the text's form, the acquisition of the objective alone plus the term.
     """
     acquire = expected_improvement if kind == "ei" else probability_of_improvement
@@ -119,7 +119,7 @@ def improvement(local: Subproblem, kind: str, term: str) -> Function:
 
 
 def sample(local: Subproblem, kappa: float, rng: np.random.Generator, features: int = 100) -> Function:
-    """Give a draw from the posterior, its standard deviation times `kappa`, plus the term."""
+    """Return a draw from the posterior, its standard deviation times `kappa`, plus the term."""
     return local.draw(pathwise_draw(local.posterior, rng, features, kappa))
 
 

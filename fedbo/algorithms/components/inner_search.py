@@ -1,7 +1,7 @@
 """Maximisation of draws and acquisitions: over the unit cube, or over the points that can be evaluated in a typed space.
 
-In a typed space whole numbers and categories are rounded inside the acquisition: what is compared are its values at points that
-would be evaluated, after rounding, and not those of the points before.
+In a typed space whole numbers and categories are rounded inside the acquisition. The search compares its values at the rounded
+points, which would be evaluated, and not at the points before rounding.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fedbo.surrogates.projected import ProjectedSpace, maximise_projected, newto
 def maximise_draw(
     draw: Draw, local: LocalState, coordinates: str | tuple[str, ...], streams: Streams, extra: Array | None = None
 ) -> Array:
-    """Give the point `(d,)`, in coordinates, where a draw is largest; `extra (e, d)` are further starts."""
+    """Return the point `(d,)`, in coordinates, where a draw is largest; `extra (e, d)` are further starts."""
     dim = local.u.shape[1]
     if local.lattice is None:
         return maximise(draw, maximiser_rng(dim, streams), dim, extra=extra)[0]
@@ -41,7 +41,7 @@ def maximise_draw(
 
 
 def maximise_typed_draw(draw: Draw, local: LocalState, space: ProjectedSpace, streams: Streams) -> Array:
-    """Give the point `(e,)`, in the surrogate's coordinates, where a draw is largest in a typed space or a part of it."""
+    """Return the point `(e,)`, in the surrogate's coordinates, where a draw is largest in a typed space or a part of it."""
     values, derivatives = compiled_surface(draw, local.u.shape[1])
     return maximise_projected(values, newton(derivatives, space), space, local.u, streams.rng("maximiser"))[0]
 
@@ -49,7 +49,7 @@ def maximise_typed_draw(draw: Draw, local: LocalState, space: ProjectedSpace, st
 def maximise_draws(
     features: Features, omega: Array, local: Sequence[LocalState], coordinates: str, streams: Sequence[Streams]
 ) -> Array:
-    """Give the points `(k, d)`, in coordinates, where the functions with weights `omega (k, m)` are largest."""
+    """Return the points `(k, d)`, in coordinates, where the functions with weights `omega (k, m)` are largest."""
     if len(features.frequencies[0]) <= 3 and features.normalise and all(one.lattice is None for one in local):
         return maximise_each(features, omega)
     each = zip(omega, local, streams, strict=True)
@@ -63,7 +63,7 @@ def maximise_acquisition(
     streams: Streams,
     how: MaximiserSettings,
 ) -> Array:
-    """Give the point `(d,)`, in coordinates, where an acquisition is largest: values `(n,)` and gradients `(n, d)`."""
+    """Return the point `(d,)`, in coordinates, where an acquisition with values `(n,)` and gradients `(n, d)` is largest."""
     dim = local.u.shape[1]
     if local.lattice is None:
         return maximise_function(function, maximiser_rng(dim, streams), dim, how, extra=local.u)[0]
@@ -82,9 +82,9 @@ def maximise_typed_acquisition(
     axes: tuple[str, ...],
     streams: Streams,
 ) -> Array:
-    """Give the point `(e,)`, in coordinates of those axes, where an acquisition is largest among what can be evaluated.
+    """Return the point `(e,)`, in coordinates of those axes, that can be evaluated and where an acquisition is largest.
 
-    `values` gives its values `(n,)`, `function` these and its gradients `(n, e)`.
+    `values` returns its values `(n,)`, `function` these and its gradients `(n, e)`.
     """
     space = projected(local, axes)
     return maximise_projected(values, newton(with_curvature(function), space), space, local.u, streams.rng("maximiser"))[0]
@@ -93,7 +93,7 @@ def maximise_typed_acquisition(
 def maximise_posterior(
     posterior: Posterior, criterion: Criterion, local: LocalState, coordinates: str | tuple[str, ...], streams: Streams
 ) -> Array:
-    """Give the point `(d,)`, in coordinates, where a criterion of a Gaussian process is largest."""
+    """Return the point `(d,)`, in coordinates, where a criterion of a Gaussian process is largest."""
     if local.lattice is None:
         return maximise_criterion(posterior, criterion, streams.rng("maximiser"))[0]
     space = projected(local, coordinates)
@@ -102,12 +102,12 @@ def maximise_posterior(
 
 
 def maximiser_rng(dim: int, streams: Streams) -> np.random.Generator | None:
-    """Give the maximiser's random stream where it needs one, beyond three inputs."""
+    """Return the maximiser's random stream if it needs one, beyond three inputs."""
     return streams.rng("maximiser") if dim > 3 else None
 
 
 def projected(local: LocalState, coordinates: str | tuple[str, ...]) -> ProjectedSpace:
-    """Give an agent's typed space in coordinates of a name, or, given those of each axis, as its surrogate sees it."""
+    """Return an agent's typed space in the named coordinates, or, for a tuple of axes, as its surrogate sees it."""
     lattice = local.lattice
     assert lattice is not None
     if isinstance(coordinates, str):

@@ -34,7 +34,7 @@ class LocalOnly:
         return None
 
     def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
-        """Say nothing."""
+        """Send nothing."""
         return None, state
 
     def server_init(self, problem: Problem) -> Any:

@@ -42,12 +42,12 @@ class NativeScaling(NamedTuple):
         return np.clip((inside - self.low) / (self.high - self.low), 0.0, 1.0)
 
     def v(self, z: Array) -> Array:
-        """Give the places `(n, d)` in the agent's own box of native points `(n, d)`, the nearest ones for those outside."""
+        """Return the places `(n, d)` of native points `(n, d)` in the agent's box; points outside move to the nearest place."""
         first, last = self._sides()
         return np.clip((to_coordinates(self.to_cube(z), self.coordinates) - first) / (last - first), 0.0, 1.0)
 
     def at(self, v: Array) -> tuple[Array, Array, Array, Array]:
-        """Give u and z at places `v (n, d)`, each `(n, d)`, and their derivatives by v, `(d,)` and `(n, d)`."""
+        """Return u and z at places `v (n, d)`, each `(n, d)`, and their derivatives by v, `(d,)` and `(n, d)`."""
         first, last = self._sides()
         u = first + (last - first) * v
         z = self.to_native(from_coordinates(u, self.coordinates))

@@ -1,7 +1,7 @@
 """The penalty rho of ADMM from round to round, its residuals, and when they are small enough to stop.
 
-A round is as many messages as there are agents: where an answer follows on fewer, as in asynchronous exchange, it counts for
-that share of one. Boyd et al. 2011 (Foundations and Trends in Machine Learning 3(1)) is the source of what is not in the text.
+A round is as many messages as there are agents. An answer after fewer messages, as in asynchronous exchange, counts as that
+share of a round. Rules that are not in the text come from Boyd et al. 2011 (Foundations and Trends in Machine Learning 3(1)).
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from fedbo.algorithms.base import Array
 
 
 class PenaltyState(NamedTuple):
-    """The progress of ADMM: rounds closed, the factor by which rho is balanced, residuals, and whether it has converged.
+    """The progress of ADMM.
 
-    `primal` and `dual` are the norms r and s of the last round, in native units; `settled` counts the rounds since they were
-    last above the tolerance.
+    rounds: closed rounds.
+    factor: the factor by which rho is balanced.
+    primal, dual: the norms r and s of the last round, in native units.
+    settled: rounds since r or s was last above the tolerance.
+    done: whether ADMM has converged.
     """
 
     rounds: float = 0.0
@@ -34,12 +37,12 @@ class PenaltyState(NamedTuple):
 class PenaltySchedule:
     """The schedule of the penalty rho, and the stopping criterion.
 
-    rho_k = `start`^max(0, 1 - k / `reached`) `rho`: it grows from a share of rho, since agents that are pulled together before
-    they know their objectives agree in the wrong basin. With `balance` m > 0 it is then doubled when r > m s, and halved when
-    s > m r (Boyd et al. 2011, (3.13)), until `balanced` rounds have passed, so that it ends up constant.
+    rho_k = `start`^max(0, 1 - k / `reached`) `rho`. It starts small, since agents that agree before they know their objectives
+    agree in the wrong basin. With `balance` m > 0, rho is then doubled when r > m s, and halved when s > m r (Boyd et al. 2011,
+    (3.13)). Balancing ends after `balanced` rounds, so that rho becomes constant.
 
-    It is over when r <= `tolerance` sqrt(p) and s <= rho `tolerance` sqrt(p), where p is the number of coupled quantities of
-    all agents, in `patience` rounds one after another; with tolerance 0 it never is.
+    ADMM ends when r <= `tolerance` sqrt(p) and s <= rho `tolerance` sqrt(p) in `patience` consecutive rounds. p is the number
+    of coupled quantities of all agents. With tolerance 0 it never ends.
     """
 
     rho: float
@@ -51,14 +54,14 @@ class PenaltySchedule:
     patience: int
 
     def at(self, progress: PenaltyState) -> float:
-        """Give rho for the coming round."""
+        """Return rho for the coming round."""
         return self._grown(progress) * self.rho * progress.factor
 
     def _grown(self, progress: PenaltyState) -> float:
         return 1.0 if self.start == 1 else float(self.start ** max(0.0, 1.0 - progress.rounds / self.reached))
 
     def next(self, progress: PenaltyState, residuals: tuple[float, float], count: int, share: float) -> PenaltyState:
-        """Take in what a round, or a `share` of one, has come to: r and s of `count` coupled quantities."""
+        """Update the progress with the residuals r and s of `count` coupled quantities, after a round or a `share` of one."""
         primal, dual = residuals
         factor = progress.factor
         if self.balance and self.reached <= progress.rounds < self.balanced:
@@ -73,7 +76,7 @@ class PenaltySchedule:
 
 
 def penalty_payload(penalty: PenaltySchedule, progress: PenaltyState, used: float) -> dict[str, Array]:
-    """Write what every answer says beside the values themselves: rho used and next, r and s, and whether it is over."""
+    """Return the fields of every answer besides the values: rho used and next, r and s, and whether ADMM has ended."""
     residuals = np.array([min(progress.primal, 1e300), min(progress.dual, 1e300)])
     return {
         "rho": np.array([used, penalty.at(progress)]),

@@ -1,6 +1,6 @@
-"""The agent half of a federated prior: Bayesian optimisation under a prior that the others describe, and what it tells them.
+"""The agent half of a federated prior: Bayesian optimisation under a prior from the other agents, and its messages.
 
-What a message is made of, and what prior an answer describes, is for the methods to say.
+The methods define the contents of a message and the prior of an answer.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ MOST = 10.0  # what one agent's observations may say for or against stretched co
 
 
 class PriorState(NamedTuple):
-    """An agent's state: what it has observed, what it learned before, and what it was answered last.
+    """An agent's state: its observations, an earlier task, and the newest answer.
 
-    Points are those of the unit cube: `history_x (t_n, d)`, `history_y (t_n,)` are an earlier task. `fitted` has its own
-    processes, one for each of the coordinates; `stretch` is by how much, in log units, its observations speak for stretched
-    ones. `answer` is the newest one. `t` counts its decisions.
+    history_x `(t_n, d)`, history_y `(t_n,)`: the earlier task, points in the unit cube.
+    fitted: its Gaussian processes, one for each choice of coordinates.
+    stretch: log evidence of its observations for stretched coordinates.
+    answer: the newest answer.
+    t: number of its decisions.
     """
 
     local: LocalState
@@ -53,10 +55,13 @@ class PriorState(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What an agent knows at the design points: `values (M,)`, and their `certainties (M,)` in [0, 1].
+    """An agent's knowledge at the design points.
 
-    These are the shares of the prior variance that its observations have removed, `certainty` is the same of the mean variance.
-    Where the certainty is 0, the values are the `level` of its process. `stretch` is that of the agent's state.
+    values `(M,)`: the posterior mean, equal to `level` where the certainty is 0.
+    certainties `(M,)`: shares of the prior variance that its observations have removed, in [0, 1].
+    certainty: the same share of the mean variance.
+    level: the level of its process.
+    stretch: that of the agent's state.
     """
 
     values: Array
@@ -70,17 +75,15 @@ class Known(NamedTuple):
 class PriorAgent:
     """Settings and agent half that methods of a federated prior have in common.
 
-    The agent maximises the logarithm of expected improvement under the prior of the others, a residual process, and its own
-    observations; after its first `alone_after` decisions it makes every second one by these alone, which guards against a prior
-    that is too sure. `points` is about how many design points there are.
+    The agent maximises the logarithm of expected improvement under the others' prior, a residual process, and its observations.
 
-    `coordinates` "learned" are arcsine or stretched ones, whichever makes the observations of all agents more likely: each
-    sends by how much its own speak for stretched ones.
-
-    `every` k sends a fresh message before the first and after every k-th iteration; 0 sends one before the first only.
-
-    `control` "noise" sends draws from the prior of the own process, "shuffled" sends values in another order of the design
-    points, "uniform" puts uniform points in place of all that the prior was used for, and "alone" sends nothing.
+    points: approximate number of design points.
+    coordinates: "learned" chooses arcsine or stretched ones by the evidence of all agents' observations, which each agent
+      sends.
+    alone_after: after this many decisions every second one ignores the prior, which guards against an overconfident prior.
+    every: send a fresh message before the first and after every k-th iteration; 0 sends one before the first only.
+    control: "noise" sends draws from the prior of the agent's process, "shuffled" permutes the values of the design points.
+      "uniform" replaces all points chosen under the prior by uniform ones, and "alone" sends nothing.
     """
 
     points: Annotated[int, Ge(2)] = 100
@@ -109,7 +112,7 @@ class PriorAgent:
         return step == 0 if not self.every else step % self.every == 0
 
     def agent_init(self, problem: Problem, streams: Streams) -> PriorState:
-        """Take in what was learned before."""
+        """Return the state with the observations of an earlier task."""
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
         values = problem.history_y if problem.history_y is not None else np.empty(0)
         begun = LocalState(np.empty((0, problem.dim)), np.empty(0), lattice=problem.lattice)
@@ -149,7 +152,7 @@ class PriorAgent:
         return space.decide(acquisition, local, streams, "federated" if federated else "own"), state
 
     def _chosen(self, state: PriorState) -> tuple[PriorSpace, LocalState]:
-        """Choose the coordinates in which the observations of all are most likely; give the own process in them too."""
+        """Return the coordinates in which the observations of all agents are most likely, and the agent's process in them."""
         others = 0.0 if state.answer is None else float(state.answer["stretch"][0])
         spaces = self._choices(state.local)
         place = int(state.stretch + others > 0) if len(spaces) > 1 else 0
@@ -195,7 +198,7 @@ class PriorAgent:
         return state._replace(local=local._replace(u=np.concatenate([local.u, x]), y=np.concatenate([local.y, y])))
 
     def _known(self, state: PriorState, streams: Streams) -> tuple[Known | None, PriorState]:
-        """Say what is known by now, before the first iteration by an earlier task alone; a control says less."""
+        """Return the agent's current knowledge, before the first iteration from an earlier task alone, changed by a control."""
         state = self._fitted(state, streams)
         space, known = self._chosen(state)
         if known.hyper is None:
@@ -217,12 +220,12 @@ class PriorAgent:
 
 
 def level(local: LocalState) -> tuple[float, float]:
-    """Give the mean and the scale of an agent's observations."""
+    """Return the mean and the scale of an agent's observations."""
     return (float(local.y.mean()), scaled(local.y)[1]) if len(local.y) else (0.0, 1.0)
 
 
 def _belief(prior: LearnedPrior, local: LocalState) -> Belief:
-    """Fit what varies of a prior, and condition on the observations; points under way have their expected values."""
+    """Fit the parameters of a prior, and condition on the observations; pending points have their expected values."""
     parameters = fit(prior, local.u, local.y)
     belief = believe(prior, parameters, local.u, local.y)
     if local.waiting is None:

@@ -1,8 +1,8 @@
 """The space in which a federated prior is learned: design points that all agents know, and coordinates of the processes.
 
-Where all inputs are numbers these are `coordinates` of one name. A space with categories or conditions is seen as `ts` and
-`gp_ei` see it: a category has no order, and an inactive axis says nothing (`typed_coordinates`). There the residual process has
-the length scales of the agent's own process, and acquisitions are compared at configurations that have not been evaluated.
+Where all inputs are numbers these are `coordinates` of one name. A space with categories or conditions has the coordinates of
+`ts` and `gp_ei`: a category has no order, and an inactive axis has no effect (`typed_coordinates`). There the residual process
+has the length scales of the agent's process, and acquisitions are compared at new configurations only.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ MEDIAN = PriorParameters().length_scale
 
 
 class CriterionFunction(Protocol):
-    """What is maximised, a function of points `(n, e)` in coordinates."""
+    """A function to maximise at points `(n, e)` in coordinates."""
 
     def __call__(self, u: Array, slopes: bool = True) -> tuple[Array, Array]:
-        """Give values `(n,)` and gradients `(n, e)`, without `slopes` empty ones `(n, 0)`."""
+        """Return values `(n,)` and gradients `(n, e)`; without `slopes` the gradients are empty, `(n, 0)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class PriorSpace:
 
     @property
     def own(self) -> Surrogate:
-        """Give the settings of the agent's own process where all inputs are numbers."""
+        """Return the settings of the agent's process where all inputs are numbers."""
         return Surrogate(coordinates=self.coordinates, clip=0.0)
 
     @property
     def refit(self) -> int:
-        """Give after how many observations the own process is fitted anew: in a typed space, where it is used, after each."""
+        """Return the number of observations between two fits of the agent's process; 1 in a typed space."""
         return REFIT if self.lattice is None else 1
 
     def seen(self, x: Array) -> Array:
@@ -77,9 +77,9 @@ class PriorSpace:
         return state._replace(hyper=fit_gp(state.u, y, settings, streams.rng("restarts"), last.hyper), fitted=len(y))
 
     def lengths(self, fitted: LocalState) -> tuple[float, ...] | None:
-        """Give by what the length scale of a residual process is multiplied in each coordinate, None for one scale of all.
+        """Return the factors of a residual process's length scale in each coordinate, None for one scale of all.
 
-        In a typed space its median is then that of the agent's own process, in each coordinate.
+        In a typed space its median is then that of the agent's process, in each coordinate.
         """
         if self.lattice is None:
             return None
@@ -99,7 +99,7 @@ class PriorSpace:
 
 
 def choices(dim: int, coordinates: str, lattice: Lattice | None) -> tuple[PriorSpace, ...]:
-    """Give the spaces between which there is a choice, with "learned" coordinates two, else the one that is named."""
+    """Return the spaces to choose from: two with "learned" coordinates, else the named one."""
     lattice = lattice if is_typed(lattice) else None
     first = LEARNED[0] if lattice is None else beginning("learned", dim)
     if coordinates != "learned":
@@ -110,9 +110,9 @@ def choices(dim: int, coordinates: str, lattice: Lattice | None) -> tuple[PriorS
 
 
 def untaken(function: CriterionFunction, taken: Array, u: Array) -> Array:
-    """Give the values `(n,)` of an acquisition, and at points that need not be chosen again, `taken (m, e)`, hardly any.
+    """Return the values `(n,)` of an acquisition, with a very low value at the excluded points `taken (m, e)`.
 
-    Where few configurations are near the best one of them is it, and one that is chosen again gives way to a random one.
+    With few configurations the best one is often in `taken`; a repeated choice would be replaced by a random one.
     """
     values = function(u, slopes=False)[0]
     cdist = scipy.spatial.distance.cdist
@@ -122,7 +122,7 @@ def untaken(function: CriterionFunction, taken: Array, u: Array) -> Array:
 
 @lru_cache(maxsize=64)
 def is_typed(lattice: Lattice | None) -> bool:
-    """Say whether a space has categories without an order, or axes that are not always active."""
+    """Return whether a space has categories without an order, or axes that are not always active."""
     if lattice is None:
         return False
     return bool(lattice.unordered) or bool(lattice.inactive(_even(POINTS, len(lattice.levels))).any())
@@ -130,9 +130,9 @@ def is_typed(lattice: Lattice | None) -> bool:
 
 @lru_cache(maxsize=64)
 def common_points(count: int, dim: int, lattice: Lattice | None) -> Array:
-    """Give about `count` design points `(M, d)` of the unit cube, of a typed space at most as many configurations.
+    """Return about `count` design points `(M, d)` of the unit cube; in a typed space at most that many configurations.
 
-    Those of a typed space follow from its parameters alone, and not from the order in which a category's choices are listed.
+    Those of a typed space depend on its parameters alone, and not on the order in which a category's choices are listed.
     """
     if lattice is None or not is_typed(lattice):
         return design_points(count, dim)
@@ -148,7 +148,7 @@ def common_points(count: int, dim: int, lattice: Lattice | None) -> Array:
 
 
 def _even(count: int, dim: int) -> Array:
-    """Give scrambled Sobol points of the unit cube, a power of two of at least `count`, without its faces."""
+    """Return scrambled Sobol points of the unit cube, a power of two of at least `count`, without its faces."""
     power = int(np.ceil(np.log2(count)))
     points = scipy.stats.qmc.Sobol(dim, rng=np.random.default_rng(SEED)).random_base2(power)
     return np.asarray(np.clip(points, 0.0, 1.0 - 1e-12), dtype=np.float64)

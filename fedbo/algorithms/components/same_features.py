@@ -9,7 +9,7 @@ from fedbo.surrogates.features import Features, draw_features
 
 
 def shared_features(streams: Streams, dim: int, count: int, length_scale: float, kernel: str = "se") -> Features:
-    """Give the features that every agent obtains alike; nobody may write to them."""
+    """Return the features that every agent obtains alike; they are read-only."""
     return _drawn(Streams(streams.seed, streams.replicate, scope=streams.scope), dim, count, length_scale, kernel)
 
 

@@ -1,7 +1,7 @@
 """Schedules, functions of t = 1, 2, ...
 
-Of p_t, the probability with which an agent follows its own surrogate in iteration t, of the temperature of release t,
-and of how much an acquisition explores.
+They set p_t, the probability with which an agent follows its surrogate in iteration t; the temperature of release t; and how
+much an acquisition explores.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ PROBABILITIES = {**NAMED, **FROM_ZERO}
 
 
 def _paper(t: int) -> float:
-    """Give 1 for ten releases, and then let 1/T fall linearly over 30: from 1 at t = 11 to 0 at t = 40.
+    """Return 1 for ten releases, and then let 1/T fall linearly over 30: from 1 at t = 11 to 0 at t = 40.
 
-    As the authors of Dai et al. 2021 ran it (`create_partitions.py`): ten exponents 16, then linspace(16, 1, 30), then 1.
+    This is the schedule of the authors of Dai et al. 2021 (`create_partitions.py`): ten exponents 16, then linspace(16, 1, 30),
+    then 1.
     """
     return 1.0 if t <= 11 else 29 / (40 - t) if t < 40 else math.inf
 
@@ -47,11 +48,11 @@ AMOUNTS: dict[str, Callable[[int], float]] = {
 
 
 def probability(schedule: Schedule, t: int) -> float:
-    """Give p_t; SettingError when it is no probability.
+    """Return p_t; SettingError when it is no probability.
 
     A schedule is a constant, one of `PROBABILITIES`, a function of t, or the place of such a function, `package.module:name`.
-    For those of `NAMED` p_1 = p_2, as in the experiments of Dai et al. 2020, section 5; for those of `FROM_ZERO` p_1 = 0, as
-    in the experiments of Dai et al. 2021.
+    For those of `NAMED` p_1 = p_2, as in the experiments of Dai et al. 2020, section 5. For those of `FROM_ZERO` p_1 = 0, as in
+    the experiments of Dai et al. 2021.
     """
     p = _value(schedule, t, PROBABILITIES)
     if not 0 <= p <= 1:
@@ -60,7 +61,7 @@ def probability(schedule: Schedule, t: int) -> float:
 
 
 def temperature(schedule: Schedule, t: int) -> float:
-    """Give the temperature of release t, above 0 and perhaps infinite; SettingError when it is none.
+    """Return the temperature of release t, above 0 and perhaps infinite; SettingError when it is none.
 
     A schedule is a constant, one of `TEMPERATURES`, a function of t, or the place of such a function.
     """
@@ -71,7 +72,7 @@ def temperature(schedule: Schedule, t: int) -> float:
 
 
 def amount(schedule: Schedule, t: int, name: str) -> float:
-    """Give a finite number from 0 on, such as kappa_t or epsilon_t of iteration t; SettingError names the setting.
+    """Return a finite number of at least 0, for example kappa_t or epsilon_t; SettingError names the setting.
 
     A schedule is a constant, one of `AMOUNTS`, a function of t, or the place of such a function.
     """
@@ -82,19 +83,19 @@ def amount(schedule: Schedule, t: int, name: str) -> float:
 
 
 def check_amount(schedule: Schedule, name: str) -> None:
-    """Refuse a schedule that gives no amount at t = 1 and 2; SettingError names the setting and the remedy."""
+    """Check that a schedule returns an amount at t = 1 and 2; SettingError names the setting and the remedy."""
     _check(schedule, name, AMOUNTS, lambda given, t: amount(given, t, name))
 
 
 def check_probability(schedule: Schedule, name: str) -> None:
-    """Refuse a schedule that gives no probability at t = 1 and 2; SettingError names the setting and the remedy."""
+    """Check that a schedule returns a probability at t = 1 and 2; SettingError names the setting and the remedy."""
     _check(schedule, name, PROBABILITIES, probability)
 
 
 def check_probabilities(schedule: Schedule, iterations: int) -> None:
-    """Refuse a schedule that gives no probability in some iteration; SettingError says in which.
+    """Check that a schedule returns a probability in every iteration; SettingError names the iteration.
 
-    Numbers and those of `PROBABILITIES` need no look at each of a million iterations.
+    Numbers and the schedules of `PROBABILITIES` are checked once, not in each of a million iterations.
     """
     of_others = callable(schedule) or (isinstance(schedule, str) and schedule not in PROBABILITIES)
     for t in range(1, iterations + 1 if of_others else min(iterations, 1) + 1):
@@ -102,7 +103,7 @@ def check_probabilities(schedule: Schedule, iterations: int) -> None:
 
 
 def check_temperature(schedule: Schedule, name: str) -> None:
-    """Refuse a schedule that gives no temperature at t = 1 and 2; SettingError names the setting and the remedy."""
+    """Check that a schedule returns a temperature at t = 1 and 2; SettingError names the setting and the remedy."""
     _check(schedule, name, TEMPERATURES, temperature)
 
 

@@ -1,4 +1,4 @@
-"""The Gaussian process with which an agent models its own objective: settings, state, fit, and what is made of its maximum."""
+"""The Gaussian process with which an agent models its objective: settings, state, fit, and the choice at its maximum."""
 
 from __future__ import annotations
 
@@ -33,13 +33,18 @@ SPREAD = 8  # uniform points from which the first one after failures is chosen
 
 
 class LocalState(NamedTuple):
-    """An agent's observations in the surrogate's coordinates, `u (n, d)`, `y (n,)`, and what was fitted to them.
+    """An agent's observations in the surrogate's coordinates, and the fit to them.
 
-    `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are the
-    features, and `factor` is the `gram_factor` of the first points. `lattice` says which points can be evaluated,
-    where that is not all of them, and `waiting (p, d)` are points that are being evaluated, also in coordinates. `power` is
-    that of the transform of the values with the surrogate "warped", and `axes` are learned coordinates. `failed (f, d)` are
-    points whose evaluation failed; `supposed` counts the last observations that stand for such points (see `cautious`).
+    u `(n, d)`, y `(n,)`: the observations.
+    hyper, fitted: the hyperparameters, and the number of observations that they were fitted to.
+    shared: the features of the surrogate "features".
+    factor: the `gram_factor` of the first points, with the surrogate "features".
+    lattice: which points can be evaluated, if not all.
+    waiting `(p, d)`: pending points, in coordinates.
+    power: power of the transform of the values, with the surrogate "warped".
+    axes: learned coordinates.
+    failed `(f, d)`: points whose evaluation failed.
+    supposed: number of last observations that represent failed points (see `cautious`).
     """
 
     u: Array
@@ -56,7 +61,7 @@ class LocalState(NamedTuple):
     supposed: int = 0
 
     def grown(self, factor: Array | None) -> LocalState:
-        """Give the state with this factor; made of its fields, in a third of the time of `_replace`."""
+        """Return the state with this factor; building it from its fields needs a third of the time of `_replace`."""
         u, y, hyper, fitted, shared, _, lattice, waiting, power, axes, failed, supposed = self
         return LocalState(u, y, hyper, fitted, shared, factor, lattice, waiting, power, axes, failed, supposed)
 
@@ -75,12 +80,12 @@ class LocalState(NamedTuple):
         return self._replace(u=u, y=y, failed=None, supposed=len(self.failed))
 
     def turned(self, turn: Callable[[Array], Array]) -> LocalState:
-        """Return the state with all its points in the coordinates `(n, e)` that `turn` gives."""
+        """Return the state with all its points mapped by `turn` to coordinates `(n, e)`."""
         waiting, failed = (None if points is None else turn(points) for points in (self.waiting, self.failed))
         return self._replace(u=turn(self.u), waiting=waiting, failed=failed)
 
     def fitted_by(self, other: LocalState) -> LocalState:
-        """Return the state with what was fitted to another one, which is this one or `cautious`."""
+        """Return the state with the fit of another one, which is this state or its `cautious` form."""
         if other.u is self.u:
             return other
         return self._replace(hyper=other.hyper, fitted=other.fitted, power=other.power, axes=other.axes)
@@ -107,24 +112,25 @@ class LocalState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Surrogate:
-    """An agent's own model.
+    """An agent's model of its objective.
 
-    `surrogate` is "robust" (Matern-5/2, one length scale for each input, standardised values, priors), "smooth" (squared
-    exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs), "warped" (as
-    "robust", but with priors that know the number of inputs and allow for values without noise, after a power transform of the
-    values that the evidence chooses), or "suited": "warped", but in up to two inputs with the length scales of "robust". They
-    are fitted anew after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of
-    `length_scale` with noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to
-    mean 0 and variance 1.
+    surrogate:
+    - "robust": Matern-5/2, one length scale for each input, standardised values, priors.
+    - "smooth": as "robust" with a squared exponential, and without a floor under the noise.
+    - "faithful": as the authors of FTS fitted theirs.
+    - "warped": as "robust", with priors that scale with the number of inputs and allow noise-free values, after a power
+      transform of the values that the evidence chooses.
+    - "suited": "warped", but in up to two inputs with the length scales of "robust".
+    - "fixed": never fitted; a squared-exponential kernel of `length_scale` with noise variance `noise`.
 
-    `coordinates` are those of the surrogate (see the module of this name). With "learned" ones, the fit of a "warped" surrogate
-    tries others for some inputs at a time, and takes those in which the observations are likelier. But with "warped" length
-    scales, values below the quantile `clip` of those observed are taken as that quantile, so that the surrogate resolves what
-    is good and not how bad the rest is.
-
-    Points that are being evaluated count as seen, with `pending_values`: "hallucinated", what the surrogate expects of them
-    (Desautels et al. 2014); or "constant_liar", the smallest value observed (after Ginsbourger et al. 2010). Or they do not
-    count, "ignore", as in asynchronous Thompson sampling (Kandasamy et al. 2018), but that none of them is chosen again.
+    coordinates: those of the surrogate (see the module of this name). With "learned" ones, the fit of a "warped" surrogate
+      tries others for one or more inputs at a time, and keeps the likelier ones.
+    clip: raise values below this quantile to it, so that the surrogate resolves good values; not with "warped" length scales.
+    refit: number of observations between two fits.
+    standardise: for "fixed", shift and scale the values to mean 0 and variance 1; otherwise it uses the values as they are.
+    pending_values: "hallucinated" gives pending points the surrogate's expected values (Desautels et al. 2014). "constant_liar"
+      uses the smallest value observed (after Ginsbourger et al. 2010). "ignore" leaves them out, as in asynchronous Thompson
+      sampling (Kandasamy et al. 2018); no pending point is chosen again.
     """
 
     surrogate: Annotated[str, OneOf(SUITED)] = "robust"
@@ -187,7 +193,7 @@ class Surrogate:
         return not len(space.untaken(space.candidates()))
 
     def kind(self, dim: int) -> str:
-        """Say which surrogate it is: "suited" is "fine" in up to two inputs and "warped" in more."""
+        """Return the kind of surrogate: "suited" is "fine" in up to two inputs and "warped" in more."""
         return self.surrogate if self.surrogate != "suited" else "fine" if dim <= FEW else "warped"
 
     def fit(self, state: LocalState, streams: Streams) -> LocalState:
@@ -232,7 +238,7 @@ class Surrogate:
         return state._replace(hyper=fit.hyper, power=fit.power, axes=axes)
 
     def seen(self, state: LocalState) -> LocalState:
-        """Give the state with its points in the coordinates in which a "warped" surrogate sees them, by its `axes`."""
+        """Return the state with its points in the coordinates of a "warped" surrogate, by its `axes`."""
         if state.axes is None:
             return state
         axes = state.axes
@@ -248,12 +254,12 @@ class Surrogate:
         return self.fresh(u, state, streams, "own")
 
     def modelled(self, state: LocalState) -> Array:
-        """Give the values `(n,)` as the surrogate models them, clipped, transformed, or both."""
+        """Return the values `(n,)` as the surrogate models them, clipped, transformed, or both."""
         y = self._resolved(state)
         return warp(y, state.power) if self.kind(state.dim) in WARPED else y
 
     def _resolved(self, state: LocalState) -> Array:
-        """Give the values `(n,)`, but for "warped" clipped."""
+        """Return the values `(n,)`, clipped except for "warped"."""
         return state.y if self.kind(state.dim) == "warped" else self.clipped(state.y)
 
     def clipped(self, y: Array) -> Array:
@@ -268,9 +274,9 @@ class Surrogate:
         return condition(replace(hyper, offset=0.0, scale=1.0), u, (y - hyper.offset) / hyper.scale)
 
     def supposed(self, state: LocalState) -> tuple[Array, Array]:
-        """Give the points `(n + p, d)` and modelled values `(n + p,)`, of those still being evaluated what is supposed of them.
+        """Return the points `(n + p, d)` and modelled values `(n + p,)`, with supposed values for pending points.
 
-        So a point that is under way is as certain as if it had been seen, and little is gained near it.
+        A pending point is then as certain as an observed one, so the acquisition is small near it.
         """
         assert state.hyper is not None
         y = self.modelled(state)
@@ -289,7 +295,7 @@ def modelled_points(x: Array, axes: tuple[str, ...], lattice: Lattice | None) ->
 
 
 def settings_of_typed(settings: GPSettings, x: Array, lattice: Lattice) -> GPSettings:
-    """Let length scales grow with the number of axes that are active at points `(n, d)`, not with all coordinates."""
+    """Scale length scales by the number of active axes at points `(n, d)`, not by the number of coordinates."""
     if not settings.growing:
         return settings
     active = float((~lattice.inactive(x)).sum(axis=1).mean())
@@ -313,7 +319,7 @@ def first_point(state: LocalState, streams: Streams) -> Array:
 
 
 def evaluable(state: LocalState, x: Array) -> Array:
-    """Give the points `(n, d)` of the unit cube that would be evaluated in the place of x."""
+    """Return the points `(n, d)` of the unit cube that would be evaluated in the place of x."""
     return x if state.lattice is None else state.lattice.project(x)
 
 
@@ -324,7 +330,7 @@ def standardised(y: Array) -> Array:
 
 
 def scaled(y: Array) -> tuple[Array, float]:
-    """Give the values `(n,)` less their mean, and their standard deviation, or 1 where that is 0."""
+    """Return the values `(n,)` less their mean, and their standard deviation, or 1 where that is 0."""
     if not len(y):
         return y, 1.0
     centred = y - np.add.reduce(y) / len(y)

@@ -34,11 +34,13 @@ Acquisition = Callable[[Array], tuple[Array, Array]]
 
 
 class TransferState(NamedTuple):
-    """An agent's state: its own surrogate, what it learned before, and the surrogates of others that it holds.
+    """An agent's state: its surrogate, an earlier task, and the surrogates of others.
 
-    `history_phi (t_n, M)`, `history_y (t_n,)` are the features and values of an earlier task, `phi (n, M)` the features of its
-    own observations; `nu (N, M)`, `inverse (N, M, M)` and `best (N,)` came from the others, and `weight (N,)` is above 0 where
-    something did. `t` counts its decisions.
+    history_phi `(t_n, M)`, history_y `(t_n,)`: the features and values of the earlier task.
+    phi `(n, M)`: the features of its observations.
+    nu `(N, M)`, inverse `(N, M, M)`, best `(N,)`: the messages of the others.
+    weight `(N,)`: above 0 for agents with a message.
+    t: number of its decisions.
     """
 
     local: LocalState
@@ -64,12 +66,13 @@ class TransferServer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transfer(ABC):
-    """The settings and both halves that such methods share; a method says how the surrogates of others count.
+    """The settings and both halves that such methods share; a method weights the surrogates of others.
 
-    `own` is the agent's own Gaussian process. All agents share `features` random features with `kernel` and `length_scale`,
-    and `noise` is the noise variance of the linear model on them; with `centre` it is one of the values clipped as `own`
-    says, less their mean and over their standard deviation. `every` k sends a fresh message before the first and after every
-    k-th iteration; 0 sends one before the first only.
+    own: the agent's Gaussian process.
+    features: number of random features that all agents share, with `kernel` and `length_scale`.
+    noise: the noise variance of the linear model on them.
+    centre: model the values clipped as `own` does, less their mean and over their standard deviation.
+    every: send a fresh message before the first and after every k-th iteration; 0 sends one before the first only.
     """
 
     own: Surrogate = field(default_factory=Surrogate)
@@ -94,10 +97,11 @@ class Transfer(ABC):
     def _acquisition(
         self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams
     ) -> Acquisition | None:
-        """Give what to maximise, `(n,)` with gradients `(n, d)`; None when no other agent counts.
+        """Return the acquisition, `(n,)` with gradients `(n, d)`; None when no other agent counts.
 
-        The posterior knows the p points under way by their expected values, after the n observed ones, and so keeps the
-        search away from them. Surrogates are ranked by the n observations alone: expected values come from the own surrogate.
+        The posterior contains the p pending points with their expected values, after the n observed ones, and so keeps the
+        search away from them. Surrogates are ranked by the n observations alone, since expected values come from the agent's
+        surrogate.
         """
 
     @property
@@ -107,7 +111,7 @@ class Transfer(ABC):
 
     @property
     def _incumbents(self) -> bool:
-        """Say whether a message names the largest value seen."""
+        """Return whether a message contains the largest value seen."""
         return False
 
     def sends(self, step: int) -> bool:
@@ -126,7 +130,7 @@ class Transfer(ABC):
         return {**declared, "best": Field((n,))} if self._incumbents else declared
 
     def agent_init(self, problem: Problem, streams: Streams) -> TransferState:
-        """Draw the shared features and take in what was learned before."""
+        """Draw the shared features and load the earlier task."""
         m = self.features
         features = shared_features(streams, problem.dim, m, self.length_scale, self.kernel)
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
@@ -219,6 +223,6 @@ class Transfer(ABC):
 
 
 def own_improvement(posterior: Posterior, seen: int) -> Acquisition:
-    """Give the expected improvement of a Gaussian process over the largest of its first `seen` values, those observed."""
+    """Return the expected improvement of a Gaussian process over the largest of its first `seen` values, the observed ones."""
     best = incumbent(posterior, "observed", seen)
     return lambda u: expected_improvement(prediction(posterior, u), best)

@@ -1,8 +1,8 @@
-"""Coordinates in which a surrogate sees a typed space: categories have no order, and inactive axes say nothing.
+"""Coordinates in which a surrogate sees a typed space: categories have no order, and inactive axes have no effect.
 
-A number has one column, in the coordinates of its axis; a category with more than two choices has one column for each, all
-equally far apart, so that none is nearer to another because of its place in a list. An axis that a condition makes inactive
-stands in the middle whatever its default is: points without it are alike in it.
+A number has one column, in the coordinates of its axis. A category with more than two choices has one column for each, so that
+all choices are equally far apart. An inactive axis has its middle value, whatever its default is, so that points without it
+agree in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIDDLE = 0.5
 
 @lru_cache(maxsize=64)
 def columns(lattice: Lattice) -> tuple[tuple[int, int], ...]:
-    """Give the first and the last column, exclusively, of each axis."""
+    """Return the first and the last column, exclusively, of each axis."""
     widths = [count if axis in lattice.unordered and count > 2 else 1 for axis, count in enumerate(lattice.levels)]
     ends = np.cumsum(widths).tolist()
     return tuple((end - width, end) for end, width in zip(ends, widths, strict=True))
@@ -58,7 +58,7 @@ def restored(u: Array, axes: tuple[str, ...], lattice: Lattice) -> Array:
 
 
 def movable(u: Array, axes: tuple[str, ...], lattice: Lattice) -> npt.NDArray[np.bool_]:
-    """Say which of the coordinates `(n, e)` are active real numbers."""
+    """Return which of the coordinates `(n, e)` are active real numbers."""
     moves, active = np.zeros(u.shape, dtype=np.bool_), ~lattice.inactive(restored(u, axes, lattice))
     for axis, (first, _) in enumerate(columns(lattice)):
         if not lattice.levels[axis]:
@@ -67,7 +67,7 @@ def movable(u: Array, axes: tuple[str, ...], lattice: Lattice) -> npt.NDArray[np
 
 
 def region(centre: Array, side_length: float, length_scale: LengthScale, lattice: Lattice) -> tuple[Array, Array]:
-    """Give the corners `(e,)` of a trust region about a centre `(e,)`: of its active numbers, and everything of the rest.
+    """Return the corners `(e,)` of a trust region about a centre `(e,)`; only its active numbers are bounded.
 
     Whole numbers reach to their neighbours at least.
     """

@@ -1,8 +1,8 @@
-"""Public data sets by name: where they are looked for, how they are fetched, and the proof that they are whole.
+"""Public data sets by name: their location, how to fetch them, and the check of their integrity.
 
-A set is looked for in the folder that the environment names (`FEDBO_DATA`), then in the user's cache, and is fetched
-from its publisher last. Every file is checked against its sha256, wherever it was found; the check is done once for
-each process and state of the file. A file that nobody publishes is made, here, from what is.
+The search order is the folder that the environment names (`FEDBO_DATA`), the user's cache, and last the publisher. Every file
+is checked against its sha256, once for each process and state of the file. Files without a publisher are made here from
+published ones.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class InventoryRow:
 
 
 def locate(name: str) -> Path:
-    """Give the folder that holds every file of a data set, checked; fetch the set when it is nowhere.
+    """Return the checked folder with every file of a data set; fetch the set if it is missing.
 
-    KeyError for an unknown name, DataMissing when the set is not here and cannot be fetched, DataDamaged when a file
-    is not the published one.
+    KeyError for an unknown name, DataMissing when the set is not here and cannot be fetched, DataDamaged when a file is not the
+    published one.
     """
     data_set = _named(name)
     if found := _found(data_set):
@@ -89,7 +89,7 @@ _may_fetch: ContextVar[bool] = ContextVar("may fetch", default=True)
 
 @contextmanager
 def without_fetching() -> Iterator[None]:
-    """Look only for what is on this machine."""
+    """Disable fetching, so that only data on this machine is used."""
     token = _may_fetch.set(False)
     try:
         yield
@@ -109,12 +109,12 @@ def places(name: str) -> list[Path]:
 
 
 def cache() -> Path:
-    """Give our folder in the user's cache; it need not exist."""
+    """Return fedbo's folder in the user's cache, which need not exist."""
     return Path(platformdirs.user_cache_dir("fedbo"))
 
 
 def sha256_of(path: Path) -> str:
-    """Give the sha256 of a file's bytes; it is computed once for each process and state of the file."""
+    """Return the sha256 of a file's bytes, computed once for each process and state of the file."""
     return _digest(path, _of_bytes)
 
 

@@ -14,7 +14,7 @@ Indices = npt.NDArray[np.int64]
 
 @cache
 def digit_images() -> tuple[Array, Indices]:
-    """Give the images `(1797, 64)`, whose pixels run from 0 to 16, and their labels `(1797,)`."""
+    """Return the images `(1797, 64)`, with pixels from 0 to 16, and their labels `(1797,)`."""
     from sklearn.datasets import load_digits
 
     images, label = load_digits(return_X_y=True)

@@ -24,16 +24,16 @@ class FeatureTable:
     subject: npt.NDArray[np.int64]
 
     def of(self, subject: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Give one subject's features and labels."""
+        """Return one subject's features and labels."""
         own = self.subject == subject
         return self.features[own], self.label[own]
 
 
 def kept(name: str, make: Callable[[], FeatureTable]) -> FeatureTable:
-    """Read the table `name` from the user's cache, or make and keep it; the name must tell all that the table depends on.
+    """Return the table `name` from the user's cache, or make and store it; the name must contain all inputs of the table.
 
-    Several processes may do so at once: each writes its own file, and the last step is a rename. A damaged file is made
-    anew. Where nothing can be written there is a RuntimeWarning, and the table is of this process only.
+    Several processes may do so at once: each writes a separate file, and the last step is a rename. A damaged file is made
+    again. If the cache is not writable, a RuntimeWarning is issued, and the table is for this process only.
     """
     path = cache() / "features" / f"{name}.npz"
     table = _read(path)

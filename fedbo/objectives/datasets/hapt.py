@@ -1,10 +1,10 @@
-"""The raw smartphone recordings of UCI's data set 341 (HAPT), as the sensor's own counts: read, made from text, and checked.
+"""The raw smartphone recordings of UCI's data set 341 (HAPT), as the sensor's counts: reading, conversion, and check.
 
-UCI publishes decimal text, one file a recording and sensor; kept here are the integer counts that the text stands for, in one
-file: a count is value / scale, rounded, and the text differs from it by less than 1/600 of a count. Nobody publishes that
-file, so it is made from UCI's archive on the user's machine, and its sha256 is taken over the arrays, not over the file.
-The public address could not be reached where this was written: the layout follows its README, and a test makes a small
-archive of it; what is made from the real one is right if the sha256 says so, and is refused otherwise.
+UCI publishes decimal text, one file for each recording and sensor. This module stores the integer counts in one file: a count
+is value / scale, rounded, and the text differs from it by less than 1/600 of a count. Nobody publishes that file, so it is made
+from UCI's archive on the user's machine. Its sha256 is computed over the arrays, not over the file. The public address was not
+reachable during development: the layout follows its README, and a test makes a small archive of it. The sha256 decides whether
+the conversion of the real archive is right; otherwise it is refused.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read(path: Path) -> Recordings:
 
 
 def digest(path: Path) -> str:
-    """Give the sha256 over the arrays of such a file, each with its name, type and shape; "unreadable" if it is none."""
+    """Return the sha256 over the arrays of such a file, each with its name, type and shape; "unreadable" for other files."""
     try:
         recordings = read(path)
     except ValueError:

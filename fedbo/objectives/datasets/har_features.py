@@ -1,15 +1,21 @@
-"""The 561 features of a window of smartphone signals, recomputed from raw counts as UCI HAR's `features_info.txt` tells.
+"""The 561 features of a window of smartphone signals, recomputed from raw counts after UCI HAR's `features_info.txt`.
 
-All names and their order are the published ones, misprints included (`fBodyBody…`, a stray bracket in feature 556, and bands
-of three axes under one name). The numbers are not the published ones bit for bit. What the description leaves open is settled
-here, and the first two points by what is known of the published numbers: averages of features over all windows of a subject and
-an activity, some of which are in print and in our tests. Filters run forwards over a whole recording, and so delay; a
-spectrum is the amplitude at bins 1 to 64, without the mean; a jerk is the difference to the previous sample times 50 Hz;
-an entropy is Shannon's, of the shares of the squared values, in nats; quartiles are
-interpolated as NumPy does; arCoeff are Burg's a_1 … a_4 of x_t + a_1 x_(t-1) + … = e_t; angles are in radians.
-Two differences are on purpose. The published tGravityAccMag repeats tBodyAccMag, here it is the norm of gravity. And the
-published file scales every feature to [-1, 1] over all subjects; here each agent standardises by its own training half, so
-that no agent's numbers reach another.
+All names and their order are the published ones, with their misprints (`fBodyBody…`, a stray bracket in feature 556, and bands
+of three axes under one name). The numbers are not the published ones bit for bit. This module decides the points that the
+description leaves open. The first two follow from published averages over all windows of a subject and an activity, some of
+which are in our tests.
+
+- Filters run forwards over a whole recording, and so delay.
+- A spectrum is the amplitude at bins 1 to 64, without the mean.
+- A jerk is the difference to the previous sample times 50 Hz.
+- An entropy is Shannon's, of the shares of the squared values, in nats.
+- Quartiles are interpolated as NumPy does.
+- arCoeff are Burg's a_1 … a_4 of x_t + a_1 x_(t-1) + … = e_t.
+- Angles are in radians.
+
+Two differences are intentional. The published tGravityAccMag repeats tBodyAccMag; here it is the norm of gravity. And the
+published file scales every feature to [-1, 1] over all subjects. Here each agent standardises by its training half, so that no
+agent's numbers reach another.
 """
 
 from __future__ import annotations
@@ -83,7 +89,7 @@ def _jerk(signal: Array) -> Array:
 
 
 def features(windows: dict[str, Array]) -> list[Column]:
-    """Give the 561 features of windows `(windows, 3 or 1, 128)` of the signals that `signals` gives, in the published order."""
+    """Return the 561 features of windows `(windows, 3 or 1, 128)` of the signals of `signals`, in the published order."""
     columns = []
     for name, window in windows.items():
         columns += _in_time(f"t{name}", window)
@@ -154,7 +160,7 @@ def _ends(window: Array) -> tuple[str, ...]:
 
 
 def burg(window: Array) -> Array:
-    """Give a_1 … a_4 of each series of `(..., n)` by Burg's recursion, as `(..., 4)`; 0 for a series of zeros."""
+    """Return a_1 … a_4 of each series of `(..., n)` by Burg's recursion, as `(..., 4)`; 0 for a series of zeros."""
     ahead, behind = window[..., 1:], window[..., :-1]
     model = np.zeros((*window.shape[:-1], ORDER + 1))
     model[..., 0] = 1.0
@@ -167,23 +173,23 @@ def burg(window: Array) -> Array:
 
 
 def correlation(one: Array, other: Array) -> Array:
-    """Give the correlation of each pair of rows of `(windows, n)`; 0 where one is constant."""
+    """Return the correlation of each pair of rows of `(windows, n)`; 0 where one is constant."""
     a, b = (series - series.mean(axis=1, keepdims=True) for series in (one, other))
     return _ratio((a * b).sum(axis=1), np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1)))
 
 
 def moment(values: Array, power: int) -> Array:
-    """Give the mean of (value - mean)^power of each row over its standard deviation to that power; 0 where it is constant."""
+    """Return the mean of (value - mean)^power of each row over its standard deviation to that power; 0 for constant rows."""
     gap = values - values.mean(axis=1, keepdims=True)
     return _ratio((gap**power).mean(axis=1), (gap**2).mean(axis=1) ** (power / 2))
 
 
 def angle(one: Array, other: Array) -> Array:
-    """Give the angles, in radians, between the rows of two `(windows, 3)`; a right angle where one is zero."""
+    """Return the angles, in radians, between the rows of two `(windows, 3)`; a right angle where one is zero."""
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     return np.arccos(np.clip(_ratio((one * other).sum(axis=1), lengths), -1.0, 1.0))
 
 
 def _ratio(above: Array, below: Array) -> Array:
-    """Divide; 0 where what stands below is 0, as for a signal that does not move."""
+    """Divide; return 0 where the denominator is 0, as for a constant signal."""
     return np.divide(above, below, out=np.zeros(np.broadcast_shapes(above.shape, below.shape)), where=below != 0.0)

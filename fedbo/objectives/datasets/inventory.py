@@ -11,11 +11,11 @@ from fedbo.objectives.datasets import hapt
 
 @dataclass(frozen=True, slots=True)
 class MadeFrom:
-    """The recipe of a file that nobody publishes: how it is made from a published `archive`, and how it is recognised.
+    """The recipe of a file that nobody publishes.
 
-    `make(archive, target)` writes it, or raises ValueError where the archive is another. `digest(path)` is a sha256 over what
-    the file holds, since the same content may be packed in other bytes. A user without a network may put the
-    archive, under this name, where the file is looked for.
+    archive: the published archive. A user without a network may put it, under this name, into the file's folder.
+    make: `make(archive, target)` writes the file, or raises ValueError for another archive.
+    digest: `digest(path)` is a sha256 over the contents, since the same contents may be packed in other bytes.
     """
 
     archive: str
@@ -25,10 +25,15 @@ class MadeFrom:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file: its name, size in bytes, sha256 and public address; `member` if that is a zip or tar, or `made_from`.
+    """One file of a data set.
 
-    Of a `gzipped` file the sha256 is that of its content, which may be packed in other bytes by others. A file that was made
-    `by_hand` from what is published at the address, in the way that is told there, is never fetched.
+    name: its name.
+    size: its size in bytes.
+    sha256: its sha256; of a `gzipped` file that of its content, which may be packed in other bytes.
+    address: its public address.
+    member: the member of a zip or tar at the address.
+    made_from: the recipe of a file without a publisher.
+    by_hand: how to make the file from the published data; such a file is never fetched.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Partitions of labelled rows among agents: at random, by a few classes each, with Dirichlet label skew, or in unequal numbers.
 
-Each row goes to one agent. Every agent has at least two classes of which it has two rows or more, so that both halves of a
-split can see both; where a draw does not give that, it is drawn again.
+Each row goes to one agent. Every agent has at least two classes with two rows or more, so that both halves of a split contain
+both. A draw that violates this is repeated.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def unequal(label: Indices, agents: int, alpha: float, rng: np.random.Generator)
 
 
 def by_classes(label: Indices, agents: int, classes: int, rng: np.random.Generator) -> tuple[Indices, ...]:
-    """Give every agent the rows of so many classes, each shared evenly by those who have it (after McMahan et al. 2017).
+    """Assign every agent the rows of `classes` classes, each shared evenly by its agents (after McMahan et al. 2017).
 
     Every class has nearly equally many agents, and at least one where there are as many places as classes.
     """
@@ -56,9 +56,9 @@ def by_classes(label: Indices, agents: int, classes: int, rng: np.random.Generat
 def label_skew(label: Indices, agents: int, alpha: float, rng: np.random.Generator) -> tuple[Indices, ...]:
     """Deal all rows in nearly equal numbers, with Dirichlet(alpha) label skew: a small alpha is skewed.
 
-    Each agent draws its taste, class probabilities from Dirichlet(alpha), and is given `OF_EACH` rows of its two favourite
-    classes; then the agents draw one class after the other, in turn, from what is left (Hsu et al. 2019 let one agent after
-    the other draw, which leaves the last with what nobody wanted).
+    Each agent draws its taste, class probabilities from Dirichlet(alpha), and receives `OF_EACH` rows of its two favourite
+    classes. Then the agents draw one class after the other, in rotation, from the remaining rows. In Hsu et al. 2019 one agent
+    after the other draws, which leaves the last with rows that nobody wanted.
     """
     classes = int(label.max()) + 1
     taste = rng.dirichlet(np.full(classes, alpha), size=agents)

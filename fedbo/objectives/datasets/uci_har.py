@@ -29,10 +29,10 @@ ADDRESS = "https://archive.ics.uci.edu/dataset/240"
 
 
 def original() -> FeatureTable:
-    """Give the original features of all subjects, the training part before the test part.
+    """Return the original features of all subjects, the training part before the test part.
 
-    They lie in a folder `uci_har`, as six text files or as "UCI HAR Dataset.zip". DataMissing where there is no such
-    folder, DataDamaged when what lies there is not the published set.
+    They are in a folder `uci_har`, as six text files or as "UCI HAR Dataset.zip". DataMissing without such a folder,
+    DataDamaged when its contents are not the published set.
     """
     files = _present()
     digest = hashlib.sha256("".join(sha256_of(path) for path in files).encode()).hexdigest()
@@ -57,7 +57,7 @@ def _present() -> list[Path]:
 
 
 def _reader(files: tuple[Path, ...]) -> Callable[[str], bytes]:
-    """Give a function that reads one of the six files by name."""
+    """Return a function that reads one of the six files by name."""
     folder = files[0].parent
     return (lambda name: (folder / name).read_bytes()) if len(files) > 1 else (lambda name: _member(files[0], name))
 

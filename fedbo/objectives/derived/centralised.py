@@ -18,8 +18,8 @@ _KEPT = 4096  # points whose mean is remembered, since tree methods come back to
 class MeanObjective:
     """The mean over agents of their noise-free values, plus the noise of one evaluation of an agent drawn at random.
 
-    One evaluation is thus as noisy as a local one, and not as the mean of N. An agent that gives no score is free of noise.
-    The cost of an evaluation is the agents' mean cost, and the largest value over the box is not known.
+    One evaluation is thus as noisy as a local one, and not as the mean of N. An agent without a score is free of noise. The
+    cost of an evaluation is the agents' mean cost, and the largest value over the box is not known.
     """
 
     agents: tuple[Objective, ...]
@@ -27,11 +27,11 @@ class MeanObjective:
     _means: dict[bytes, Array] = field(default_factory=dict, repr=False, compare=False)
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy value at x `(d,)`."""
+        """Return one noisy value at x `(d,)`."""
         return float(self.evaluate_many(x, 1, rng)[0])
 
     def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
-        """Give `count` noisy values `(count,)` at x."""
+        """Return `count` noisy values `(count,)` at x."""
         exact = self._exact(x)
         drawn = rng.integers(len(self.agents), size=count)
         noise = np.zeros(count)
@@ -43,15 +43,15 @@ class MeanObjective:
         return np.asarray(exact.mean() + noise)
 
     def score(self, x: Array) -> float:
-        """Give the mean of the noise-free values at x."""
+        """Return the mean of the noise-free values at x."""
         return float(self._exact(x).mean())
 
     def cost(self, x: Array) -> float:
-        """Give the mean cost of an evaluation at x."""
+        """Return the mean cost of an evaluation at x."""
         return float(np.mean([cost_of(objective, x) for objective in self.agents]))
 
     def _exact(self, x: Array) -> Array:
-        """Give every agent's noise-free value at x `(N,)`."""
+        """Return every agent's noise-free value at x `(N,)`."""
         key = x.tobytes()
         found = self._means.get(key)
         if found is None:
@@ -73,7 +73,7 @@ class Centralised(DerivedFederation):
 
     @property
     def random_per_replicate(self) -> bool:
-        """Say what the federation says."""
+        """Return `random_per_replicate` of the federation."""
         return self.federation.random_per_replicate
 
     @property

@@ -21,13 +21,17 @@ _SAME = ("absent", "agent_names", "dense", "described", "lattice")  # what a fed
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """By how much agents differ beyond what the federation has.
+    """By how much agents differ beyond the differences of the federation.
 
-    f_n becomes o_n + s_n (m + sqrt(likeness) (f_n - m) + sqrt(1 - likeness) v g_n), where m and v are mean and standard
-    deviation of f_n over the box, and g_n is the agent's own draw from a Gaussian process with `length_scale` in the unit cube,
-    with mean 0 and variance 1 over the box. So two agents with the same f have functions of the correlation `likeness`.
-    `scale` is the standard deviation of log s_n, `offset` that of o_n, and `quantity` that of the logarithm of an agent's
-    quantity of data, which divides the variance of its noise; a typical agent has s_n = 1, o_n = 0 and quantity 1.
+    f_n becomes o_n + s_n (m + sqrt(likeness) (f_n - m) + sqrt(1 - likeness) v g_n). m and v are mean and standard deviation of
+    f_n over the box. g_n is a draw for each agent from a Gaussian process with mean 0 and variance 1 over the box. A typical
+    agent has s_n = 1, o_n = 0 and quantity 1.
+
+    scale: standard deviation of log s_n.
+    offset: standard deviation of o_n.
+    likeness: correlation of the functions of two agents with the same f.
+    length_scale: that of the Gaussian process, in the unit cube.
+    quantity: standard deviation of the logarithm of an agent's quantity of data, which divides the variance of its noise.
     """
 
     scale: Annotated[float, Ge(0.0), Le(10.0)] = 0.0
@@ -63,35 +67,35 @@ class DifferingAgent:
 
     @property
     def best_value(self) -> float | None:
-        """Give the largest value over the box; with an own part it is not known."""
+        """Return the largest value over the box; unknown with a function of the agent."""
         best = self.objective.best_value
         return None if best is None or self.own is not None else self.offset + self.factor * best
 
     @property
     def cusps(self) -> Array:
-        """Give the places `(k, 1)` of cusps, those of the function that was changed."""
+        """Return the places `(k, 1)` of cusps, those of the original function."""
         return np.asarray(getattr(self.objective, "cusps", np.empty((0, 1))))
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy value at x `(d,)`."""
+        """Return one noisy value at x `(d,)`."""
         return float(self.evaluate_many(x, 1, rng)[0])
 
     def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
-        """Give `count` noisy values at x `(d,)`; the noise is the function's own, less where there are more data."""
+        """Return `count` noisy values at x `(d,)`, with the function's noise, reduced by the quantity of data."""
         exact = float(self.objective.scores(x[None])[0])
         noise = observe(self.objective, x, count, rng) - exact
         return np.asarray(self._changed(np.array([exact]), x[None]) + self.factor * noise / np.sqrt(self.data_size))
 
     def score(self, x: Array) -> float:
-        """Give the value without noise."""
+        """Return the value without noise."""
         return float(self.scores(x[None])[0])
 
     def scores(self, x: Array) -> Array:
-        """Give the values `(n,)` without noise at points `(n, d)`."""
+        """Return the values `(n,)` without noise at points `(n, d)`."""
         return self._changed(self.objective.scores(x), x)
 
     def cost(self, x: Array) -> float:
-        """Give the cost of an evaluation, which is that of the function that was changed."""
+        """Return the cost of an evaluation, that of the original function."""
         return cost_of(self.objective, x)
 
     def _changed(self, values: Array, x: Array) -> Array:
@@ -103,7 +107,7 @@ class DifferingAgent:
 
 @dataclass(frozen=True)
 class DifferingFederation(DerivedFederation):
-    """A federation whose agents differ by more than its own settings say; their draws come after those of their functions."""
+    """A federation whose agents differ more than its settings imply; the additional draws follow those of their functions."""
 
     random_per_replicate: ClassVar[bool] = True
 
@@ -115,7 +119,7 @@ class DifferingFederation(DerivedFederation):
         return self.federation.n_agents
 
     def __getattr__(self, name: str) -> Any:
-        """Give what the federation says of itself besides, where that still holds."""
+        """Return other attributes of the federation that still hold."""
         if name in _SAME:
             return getattr(self.federation, name)
         raise AttributeError(name)

@@ -15,15 +15,15 @@ class DerivedFederation:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give the parameters of the federation."""
+        """Return the parameters of the federation."""
         return self.federation.parameters
 
     @property
     def metric(self) -> Metric:
-        """Give the metric of the federation."""
+        """Return the metric of the federation."""
         return self.federation.metric
 
     @property
     def costly(self) -> bool:
-        """Say whether evaluations report their costs."""
+        """Return whether evaluations report their costs."""
         return reports_costs(self.federation)

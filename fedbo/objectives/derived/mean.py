@@ -1,8 +1,8 @@
-"""The mean of all agents' functions, which a federation of bandits maximises, and the largest value that it has.
+"""The mean of all agents' functions, which a federation of bandits maximises, and its largest value.
 
-The largest value is sought once, densely and twice: every other point of a grid, or with several dimensions either half of
-Sobol's sequence, is a search of its own, and what the two find differs by the tolerance. Cusps that agents know of are looked
-at besides.
+The search for the largest value runs once, densely, in two independent halves: every other point of a grid, or with several
+dimensions either half of Sobol's sequence. The difference of their results is the tolerance. Known cusps of agents are
+evaluated too.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ CUSP, SMOOTH = 1e-16, 1e-6  # half the side of the last box about a place
 
 @runtime_checkable
 class BatchFunction(Protocol):
-    """An objective that gives its noise-free values at many points at once; `x (n, d)` is in native units."""
+    """An objective with noise-free values at many points at once; `x (n, d)` is in native units."""
 
     def scores(self, x: Array) -> Array:
-        """Give the values `(n,)` at points `(n, d)`."""
+        """Return the values `(n,)` at points `(n, d)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Optimum:
 
 @dataclass(frozen=True)
 class MeanFunction:
-    """The mean of all agents' noise-free values; TypeError where an agent cannot give them at many points."""
+    """The mean of all agents' noise-free values; TypeError where an agent cannot compute many points at once."""
 
     agents: Sequence[Objective]
     parameters: tuple[Parameter, ...]
@@ -52,19 +52,19 @@ class MeanFunction:
             raise TypeError(f"{unable[0]} gives no `scores` at many points, so the mean of all agents is not to be had")
 
     def __call__(self, x: Array) -> Array:
-        """Give the mean `(n,)` at points `(n, d)` in native units."""
+        """Return the mean `(n,)` at points `(n, d)` in native units."""
         total = np.zeros(len(x))
         for agent in self.agents:
             total += agent.scores(x)  # type: ignore[attr-defined]  # asked above
         return total / len(self.agents)
 
     def unit(self, u: Array) -> Array:
-        """Give the mean at points of the unit cube."""
+        """Return the mean at points of the unit cube."""
         return self(from_unit(self.parameters, u))
 
 
 def optimum(mean: MeanFunction, federation: Federation) -> Optimum:
-    """Give the largest value of the mean: what the federation knows as its `mean_best`, or else what is found."""
+    """Return the largest value of the mean: the federation's `mean_best`, or else the result of a search."""
     known = getattr(federation, "mean_best", None)
     if known is not None:
         return Optimum(*known)
@@ -79,14 +79,14 @@ def optimum(mean: MeanFunction, federation: Federation) -> Optimum:
 
 
 def even_points(d: int, count: int) -> Array:
-    """Give points `(count, d)` that fill the unit cube evenly: a grid, or with several dimensions Sobol's sequence."""
+    """Return points `(count, d)` that fill the unit cube evenly: a grid, or with several dimensions Sobol's sequence."""
     if d == 1:
         return np.linspace(0.0, 1.0, count)[:, None]
     return np.asarray(scipy.stats.qmc.Sobol(d, scramble=False).random(count))
 
 
 def _at_cusps(mean: MeanFunction) -> list[tuple[float, Array]]:
-    """Give the best of the places where an agent says that its function has a cusp, if there are any."""
+    """Return the best of the agents' declared cusps, if there are any."""
     said = [agent.cusps for agent in mean.agents if len(mean.parameters) == 1 and hasattr(agent, "cusps")]
     places = to_unit(mean.parameters, np.concatenate(said)) if said else np.empty((0, 1))
     if not len(places):
@@ -134,7 +134,7 @@ def _best_apart(u: Array, y: Array, reach: float) -> tuple[Array, Array]:
 
 
 def _polished(mean: MeanFunction, u: Array, value: float) -> tuple[float, Array]:
-    """Let the simplex method of Nelder and Mead go on from a place; a cusp is left as it is."""
+    """Continue from a place by the simplex method of Nelder and Mead; return one-dimensional places unchanged, for cusps."""
     if len(u) == 1:
         return value, u
     limits: Any = [(0.0, 1.0)] * len(u)

@@ -1,9 +1,9 @@
 """A small convolutional network for images of 28 x 28 pixels, trained in one thread: its errors are a function of its seed.
 
-Two convolutions of 5 x 5 that halve the image by their stride (Springenberg et al. 2015, in place of pooling), dropout
-(Srivastava et al. 2014) and one dense layer; initial weights after He et al. 2015, stochastic gradient descent with
-momentum. It is written in functions of one weight vector, because PyTorch's own layers draw from a stream that all of a
-process share, and its own optimisers take two seconds to import.
+It has two convolutions of 5 x 5 that halve the image by their stride (Springenberg et al. 2015, in place of pooling), dropout
+(Srivastava et al. 2014) and one dense layer. Initial weights follow He et al. 2015; training is stochastic gradient descent
+with momentum. The code uses functions of one weight vector: PyTorch's layers draw from one stream of the whole process, and its
+optimisers take two seconds to import.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Recipe:
 
 
 def require_torch(objective: str) -> None:
-    """Refuse to go on without PyTorch: LibraryMissing. It is looked for only, since its import takes two seconds."""
+    """Check that PyTorch is installed, without the two seconds of its import; LibraryMissing otherwise."""
     if find_spec("torch") is None:
         raise LibraryMissing(
             f"the objective {objective!r} trains its networks with PyTorch; install it with: pip install torch"
@@ -52,10 +52,11 @@ def require_torch(objective: str) -> None:
 
 
 def trained(seen: Seen, recipe: Recipe) -> Weights:
-    """Train a network on images `(n, 28, 28)` with labels `(n,)`; give its weights `(w,)`.
+    """Train a network on images `(n, 28, 28)` with labels `(n,)`; return its weights `(w,)`.
 
-    The same arguments give the same bits, in any process, whatever PyTorch's own seed and the number of its threads. It is one
-    thread because several add up in another order, and are slower: where the processors are busy, two took 30 times as long.
+    The same arguments produce the same bits in any process, independently of PyTorch's global seed and number of threads.
+    Training uses one thread, since several threads add up in another order. They are also slower: on a busy machine two took 30
+    times as long.
     """
     import torch
 
@@ -65,7 +66,7 @@ def trained(seen: Seen, recipe: Recipe) -> Weights:
 
 
 def share_wrong(weights: Weights, seen: Seen) -> float:
-    """Give the share of images `(n, 28, 28)` that a network takes for another digit than their labels `(n,)` say, in [0, 1]."""
+    """Return the share of misclassified images `(n, 28, 28)` with labels `(n,)`, in [0, 1]."""
     import torch
 
     with _one_thread(torch), torch.no_grad():
@@ -91,7 +92,7 @@ def _tensors(torch: Any, seen: Seen) -> tuple[Any, Any]:
 
 
 def _descended(torch: Any, images: Any, label: Any, recipe: Recipe) -> Any:
-    """Give the weights `(w,)` after training; the initial ones, the order of images and dropout come from the seed alone."""
+    """Return the weights `(w,)` after training; initial weights, order of images and dropout depend on the seed alone."""
     draws = torch.Generator(device="cpu").manual_seed(recipe.seed)
     weights = _initial(torch, draws)
     velocity = torch.zeros_like(weights)
@@ -126,7 +127,7 @@ def _slope(torch: Any, weights: Any, images: Any, label: Any, scale: Any) -> Any
 
 
 def _logits(torch: Any, weights: Any, images: Any, scale: Any) -> Any:
-    """Give the logits `(n, 10)` of images `(n, 1, 28, 28)`, their features times `scale`, which is 0 for those left out."""
+    """Return the logits `(n, 10)` of images `(n, 1, 28, 28)`, their features times `scale`, which is 0 for dropped ones."""
     f = torch.nn.functional
     first, b1, second, b2, dense, b3 = (part.view(shape) for part, shape in zip(weights.split(SIZES), SHAPES, strict=True))
     halved = f.relu(f.conv2d(images, first, b1, stride=2))

@@ -32,19 +32,19 @@ class CosineSum:
 
     @cached_property
     def best_value(self) -> float:
-        """Give the largest value that local searches from the best of many points find."""
+        """Return the largest value that local searches from the best of many points find."""
         return largest(self.frequencies, self.phases, self.amplitudes)
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy value at x `(d,)`."""
+        """Return one noisy value at x `(d,)`."""
         return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
 
     def score(self, x: Array) -> float:
-        """Give the value without noise."""
+        """Return the value without noise."""
         return float(self.scores(x[None])[0])
 
     def scores(self, x: Array) -> Array:
-        """Give the values `(n,)` without noise at points `(n, d)`."""
+        """Return the values `(n,)` without noise at points `(n, d)`."""
         return np.asarray(np.cos(inside(self.parameters, x) @ self.frequencies.T + self.phases) @ self.amplitudes)
 
 

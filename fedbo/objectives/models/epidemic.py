@@ -1,8 +1,8 @@
-"""An epidemic in nine age groups while people are vaccinated, from the oldest to those of twenty (Wiecek et al. 2022).
+"""An epidemic in nine age groups during vaccination, from the oldest to those of twenty (Wiecek et al. 2022).
 
 The model is that of "Testing fractional doses of COVID-19 vaccines", PNAS 119(8), 2022, in its variant with one course of
-vaccination and no loss of immunity; states are shares of their own age group, time is in days from 1 to 360. What is
-solved here are many such epidemics at once, which share their contacts and their growth.
+vaccination and no loss of immunity. States are shares of their age group, and time is in days from 1 to 360. The code solves
+many such epidemics at once, which share their contacts and their growth.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ EPIDEMICS = {"fast": Epidemic(2.0, 1e-3), "slow": Epidemic(1.1, 5e-3), "declinin
 
 
 def outcomes(people: Array, days: Array, efficacy: Array, contacts: Array, epidemic: Epidemic) -> tuple[Array, Array]:
-    """Give the shares `(b,)` of b populations that have been infected, and that have died, by day 360.
+    """Return the shares `(b,)` of b populations that have been infected, and that have died, by day 360.
 
-    `people (b, 9)` are the shares of the age groups; `days (b,)` is how long vaccinating everybody would take (infinite:
-    nobody is vaccinated); `efficacy (b,)` is the share of the vaccinated who are protected; `contacts (9, 9)` are daily
-    contacts, row by row of who has them.
+    people `(b, 9)`: shares of the age groups.
+    days `(b,)`: days to vaccinate everybody; infinite for no vaccination.
+    efficacy `(b,)`: protected share of the vaccinated.
+    contacts `(9, 9)`: daily contacts; the rows are the people who have them.
     """
     parts = [slice(begin, begin + ROWS) for begin in range(0, len(people), ROWS)]
     found = [_batch((people[part], days[part], efficacy[part]), contacts, epidemic) for part in parts]
@@ -52,10 +53,10 @@ def outcomes(people: Array, days: Array, efficacy: Array, contacts: Array, epide
 
 
 def vaccinated(people: Array, days: Array, time: Array) -> Array:
-    """Give the share `(k, b, 9)` of each group that has been vaccinated by each `time (k,)`.
+    """Return the share `(k, b, 9)` of each group that has been vaccinated by each `time (k,)`.
 
-    It obeys dC/dt = delta s(t - start) s(1000 (stop - C)), s the logistic function, which can be integrated: C plus exp(1000
-    (C - stop)) / 1000 grows as delta times the softplus of t - start, and Wright's omega function gives C back.
+    It obeys dC/dt = delta s(t - start) s(1000 (stop - C)), with the logistic function s. Its integral is known: C plus exp(1000
+    (C - stop)) / 1000 grows as delta times the softplus of t - start. Wright's omega function solves for C.
     """
     size = people * days[:, None]
     older = np.cumsum(size[:, :0:-1], axis=1)[:, ::-1]  # of groups older than each
@@ -66,7 +67,7 @@ def vaccinated(people: Array, days: Array, time: Array) -> Array:
 
 
 def _softplus(z: Array) -> Array:
-    """Give log(1 + exp(z)); where z is far from 0 without the logarithm, for it takes most of the time."""
+    """Return log(1 + exp(z)), without the slow logarithm where z is far from 0."""
     found = np.maximum(z, 0.0)
     near = np.abs(z) < 40.0
     found[near] = np.logaddexp(0.0, z[near])
@@ -74,7 +75,7 @@ def _softplus(z: Array) -> Array:
 
 
 def _log_omega(z: Array) -> Array:
-    """Give the root y of y + exp(y) = z, the logarithm of Wright's omega function, to 1e-4 at worst; far below 0 it is z."""
+    """Return the root y of y + exp(y) = z, the logarithm of Wright's omega function, to 1e-4 at worst; far below 0 it is z."""
     found, far, near = z.copy(), z > 40.0, np.abs(z) <= 40.0
     large = z[far]
     found[far] = np.log(large - np.log(large - np.log(large)))
@@ -108,13 +109,13 @@ def _batch(who: tuple[Array, Array, Array], contacts: Array, epidemic: Epidemic)
 
 
 def _rate(contacts: Array, epidemic: Epidemic) -> Array:
-    """Give the infections `(9, 9)` per day and contact, from a column's carriers to a row's people."""
+    """Return the infections `(9, 9)` per day and contact, from a column's carriers to a row's people."""
     radius = float(np.abs(np.linalg.eigvals((1.0 - IMMUNE)[:, None] * contacts)).max())
     return contacts * epidemic.growth * INFECTIOUS / radius
 
 
 def _spread(u: Array, e: Array, i: Array, rate: Array, h: float) -> tuple[Array, Array, Array, Array]:
-    """Make one step of the classical Runge-Kutta method; give also who recovered or died in it."""
+    """Make one step of the classical Runge-Kutta method; return also the newly removed, who recovered or died."""
 
     def slope(u: Array, e: Array, i: Array) -> tuple[Array, Array, Array]:
         caught, fell = (i @ rate.T) * u, LATENT * e

@@ -51,17 +51,17 @@ class FormulaAgent:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give the box."""
+        """Return the box."""
         return self.formula.parameters
 
     @property
     def best_value(self) -> float | None:
-        """Give the largest value over the box; of a mixture it is not known."""
+        """Return the largest value over the box; unknown for a mixture."""
         return None if len(self.transforms) > 1 else self.offset + self.factor * self.formula.best
 
     @property
     def cusps(self) -> Array:
-        """Give the places `(k, 1)` where the function has a cusp: the formula's, moved back, also from beyond the sides."""
+        """Return the places `(k, 1)` of the function's cusps: the formula's, moved back, also from beyond the sides."""
         places = np.array(self.formula.cusps)
         moved = [
             sign * places + turn - transform.shift[0]
@@ -72,23 +72,23 @@ class FormulaAgent:
         return found[(found >= 0.0) & (found <= 1.0)][:, None]
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy value at x `(d,)`."""
+        """Return one noisy value at x `(d,)`."""
         return float(self.evaluate_many(x, 1, rng)[0])
 
     def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
-        """Give `count` noisy values at x `(d,)`."""
+        """Return `count` noisy values at x `(d,)`."""
         return self.score(x) + self.noise.draws(rng, count)
 
     def evaluate_points(self, x: Array, counts: npt.NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """Give `counts (n,)` noisy values of each point `(n, d)`."""
+        """Return `counts (n,)` noisy values of each point `(n, d)`."""
         return np.repeat(self.scores(x), counts) + self.noise.draws(rng, int(counts.sum()))
 
     def score(self, x: Array) -> float:
-        """Give the value without noise."""
+        """Return the value without noise."""
         return float(self._values(inside(self.parameters, x)[None])[0])
 
     def scores(self, x: Array) -> Array:
-        """Give the values `(n,)` without noise at points `(n, d)`."""
+        """Return the values `(n,)` without noise at points `(n, d)`."""
         return self._values(inside(self.parameters, x))
 
     def _values(self, x: Array) -> Array:
@@ -103,9 +103,10 @@ class FormulaAgent:
 
 @dataclass(frozen=True, slots=True)
 class Heterogeneity:
-    """A family and its `spread`, what that means being the family's; None takes the usual one.
+    """A family and its `spread`, in the units of the family; None for the usual spread.
 
-    With `scaled`, values run from h to 1 - h at most, h the half width of the uniform noise, so that rewards lie in [0, 1].
+    With `scaled`, values run from h to 1 - h at most, where h is the half width of the uniform noise, so that rewards lie in
+    [0, 1].
     """
 
     family: Family
@@ -132,7 +133,7 @@ class Heterogeneity:
 
     @property
     def scale(self) -> float:
-        """Give the spread that is meant; 0 where all are the same."""
+        """Return the spread in effect; 0 where all agents are the same."""
         return USUAL_SPREAD.get(self.family, 0.0) if self.spread is None else self.spread
 
     def check(self, formula: Formula, noise: Noise) -> None:
@@ -148,7 +149,7 @@ class Heterogeneity:
 
 
 def _scale(formula: Formula, noise: Noise) -> tuple[float, float]:
-    """Give the factor and the offset that put the formula's values between the half width of the noise and one less it."""
+    """Return factor and offset that map the formula's values to [half width of the noise, 1 less it]."""
     factor = (1.0 - 2.0 * noise.half_width) / (formula.best - formula.worst)
     return factor, noise.half_width - factor * formula.worst
 
@@ -160,8 +161,8 @@ def _moved(agent: FormulaAgent, transforms: tuple[Transform, ...], weights: Arra
 def _turn(formula: Formula, scale: float, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Transform:
     """Turn the cube about a common pivot by up to `scale` of a full turn, in a plane that holds the peak.
 
-    The pivot is half as far from the peak as the nearest face, so that the peak goes along a circle and stays in the cube.
-    Turned about the centre of the cube, a function with its peak there would keep it.
+    The pivot is half as far from the peak as the nearest face, so that the peak follows a circle and stays in the cube. A turn
+    about the centre of the cube would not move a peak there.
     """
     peak, margin = formula.peak
     first = _direction(shared_rng, len(peak))

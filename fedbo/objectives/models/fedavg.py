@@ -1,8 +1,8 @@
 """Federated averaging (FedAvg; McMahan et al. 2017, Alg. 1) of a multinomial logistic regression, many clients at once.
 
-The server's own learning rate is that of Reddi et al. 2021 (Alg. 1, with plain averaging as the server's optimiser); at 1 it
-is McMahan's average. Which clients take part, and in which order each meets its rows, is drawn before anything is trained, so
-that it is the same for all hyperparameters.
+The server's learning rate is that of Reddi et al. 2021 (Alg. 1, with plain averaging as the server's optimiser); at 1 it is
+McMahan's average. The participating clients and the order of their rows are drawn before the training. They are therefore the
+same for all hyperparameters.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class ClientData:
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """What is drawn for each round: the clients in the order in which they are asked, and the order of their rows.
+    """The draws of all rounds.
 
-    `clients (rounds, k)` are permutations; `rows (rounds, epochs, k, n)` are permutations of a client's rows, then its zeros.
+    clients `(rounds, k)`: permutations, the order in which clients are asked.
+    rows `(rounds, epochs, k, n)`: permutations of a client's rows, then its zeros.
     """
 
     clients: Indices
@@ -53,7 +54,7 @@ class Sampling:
 
 
 def client_data(inputs: Array, label: Indices, parts: tuple[Indices, ...], classes: int) -> ClientData:
-    """Give each client its part of the rows `inputs (n, m)` with `label (n,)`, after a constant input of 1 is added."""
+    """Return each client's part of the rows `inputs (n, m)` with `label (n,)`, after a constant input of 1 is added."""
     sizes = np.array([len(part) for part in parts])
     rows, target = np.column_stack([inputs, np.ones(len(inputs))]), np.eye(classes)[label]
     shape = len(parts), int(sizes.max())
@@ -82,7 +83,7 @@ def participants(share: float, clients: int) -> int:
 
 
 def fedavg_round(weights: Array, data: ClientData, sampling: Sampling, number: int, settings: FedAvgSettings) -> Array:
-    """Give the weights `(m, c)` after round `number`, from those before it."""
+    """Return the weights `(m, c)` after round `number`, from those before it."""
     asked = sampling.clients[number, : participants(settings.share, len(data.sizes))]
     asked = asked[np.argsort(-data.sizes[asked], kind="stable")]  # who still has rows is then always a first part
     local = local_training(weights, data, asked, sampling.rows[number, : settings.local_epochs], settings)
@@ -93,7 +94,7 @@ def fedavg_round(weights: Array, data: ClientData, sampling: Sampling, number: i
 def local_training(
     weights: Array, data: ClientData, asked: Indices, rows: npt.NDArray[np.int16], settings: FedAvgSettings
 ) -> Array:
-    """Give the weights `(p, m, c)` that the clients `asked (p,)`, the largest first, end with when they begin at `weights`."""
+    """Return the final weights `(p, m, c)` of the clients `asked (p,)`, the largest first, from the start `weights`."""
     sizes, at_once, who = data.sizes[asked], settings.batch_size, asked[:, None]
     local = np.repeat(weights[None], len(asked), axis=0)
     for order in rows:
@@ -109,7 +110,7 @@ def local_training(
 
 
 def gradient_sum(weights: Array, inputs: Array, target: Array) -> Array:
-    """Give the gradient `(…, m, c)` of the summed -log softmax of the right class, for weights like it.
+    """Return the gradient `(…, m, c)` of the summed -log softmax of the right class at `weights`, of the same shape.
 
     `inputs (…, n, m)` and `target (…, n, c)` are rows and their classes.
     """

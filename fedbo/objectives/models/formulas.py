@@ -1,6 +1,6 @@
-"""Published test functions with their extremes: each a formula over a box, turned round where people minimise it.
+"""Published test functions with their extremes: each a formula over a box, negated if its source minimises it.
 
-Every function takes points `(n, d)` in native units and gives values `(n,)` to be maximised.
+Every function takes points `(n, d)` in native units and returns values `(n,)` to be maximised.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Formula:
 
     @cached_property
     def box(self) -> tuple[Array, Array]:
-        """Give the lower ends `(d,)` of the box, and its widths `(d,)`."""
+        """Return the lower ends `(d,)` of the box, and its widths `(d,)`."""
         low, high = (np.array([getattr(parameter, end) for parameter in self.parameters]) for end in ("low", "high"))
         return low, high - low
 
     @property
     def peak(self) -> tuple[Array, float]:
-        """Give the maximiser `(d,)` in the unit cube that lies farthest from its faces, and how far."""
+        """Return the maximiser `(d,)` in the unit cube that is farthest from its faces, and its distance."""
         low, width = self.box
         unit = (self.maximisers - low) / width
         margins = np.minimum(unit, 1.0 - unit).min(axis=1)
@@ -47,10 +47,10 @@ class Formula:
 
 
 def garland() -> Formula:
-    """Give the garland of Valko, Carpentier and Munos 2013 (StoSOO, section 4) on [0, 1].
+    """Return the garland of Valko, Carpentier and Munos 2013 (StoSOO, section 4) on [0, 1].
 
-    It has a cusp of exponent 1/2 at each zero of sin(60 x), and the best is the one next to 1/2, at pi / 6. A grid of a
-    million points sees only 0.996857 of it.
+    It has a cusp of exponent 1/2 at each zero of sin(60 x), and the best is the one next to 1/2, at pi / 6. A grid of a million
+    points finds only 0.996857 of it.
     """
     box, top = (Parameter("x", 0.0, 1.0),), np.pi / 6.0
     cusps = tuple(np.pi * k / 60.0 for k in range(20))
@@ -64,7 +64,7 @@ def _garland(x: Array) -> Array:
 
 
 def double_sine(rho1: float, rho2: float, tmax: float) -> Formula:
-    """Give the difficult function of Grill, Valko and Munos 2015 (POO, section 4) on [0, 1]: 0 at `tmax`, negative elsewhere.
+    """Return the difficult function of Grill, Valko and Munos 2015 (POO, section 4) on [0, 1]: 0 at `tmax`, negative elsewhere.
 
     It lies between -u^-log2(rho2) and -u^-log2(rho1), u = 2 |x - tmax|, and touches both again and again as u halves.
     """
@@ -83,7 +83,7 @@ def _double_sine(x: Array, rho1: float, rho2: float, tmax: float) -> Array:
 
 
 def himmelblau() -> Formula:
-    """Give minus Himmelblau's function (1972) on [-5, 5]^2: four maximisers of 0; the worst corner is (5, 5)."""
+    """Return minus Himmelblau's function (1972) on [-5, 5]^2: four maximisers of 0; the worst corner is (5, 5)."""
     others = (
         (-2.805118086952745, 3.131312518250573),
         (-3.779310253377747, -3.28318599128617),
@@ -101,7 +101,7 @@ ACKLEY_REACH = 32.768
 
 
 def ackley(d: int) -> Formula:
-    """Give minus Ackley's function (1987) with a = 20, b = 0.2, c = 2 pi on [-32.768, 32.768]^d: 0 at the origin."""
+    """Return minus Ackley's function (1987) with a = 20, b = 0.2, c = 2 pi on [-32.768, 32.768]^d: 0 at the origin."""
     worst = -20.0 * (1.0 - np.exp(-0.2 * ACKLEY_REACH)) - np.e + np.exp(-1.0)  # the cosines are -1 nowhere farther out
     return Formula(_ackley, _box(d, ACKLEY_REACH), 0.0, float(worst), np.zeros((1, d)))
 
@@ -116,7 +116,7 @@ RASTRIGIN_WORST = -40.3532901938397  # of one coordinate, at 4.52299366
 
 
 def rastrigin(d: int) -> Formula:
-    """Give minus Rastrigin's function (1974) with A = 10 on [-5.12, 5.12]^d: 0 at the origin."""
+    """Return minus Rastrigin's function (1974) with A = 10 on [-5.12, 5.12]^d: 0 at the origin."""
     return Formula(_rastrigin, _box(d, 5.12), 0.0, RASTRIGIN_WORST * d, np.zeros((1, d)))
 
 
@@ -126,7 +126,7 @@ def _rastrigin(x: Array) -> Array:
 
 
 def branin() -> Formula:
-    """Give minus the Branin function (Dixon and Szegö 1978) on its usual box: three maximisers; the worst corner is (-5, 0)."""
+    """Return minus the Branin function (Dixon and Szegö 1978) on its usual box: three maximisers; worst corner (-5, 0)."""
     box = (Parameter("x1", -5.0, 10.0), Parameter("x2", 0.0, 15.0))
     places = np.array([[np.pi, 2.275], [-np.pi, 12.275], [3.0 * np.pi, 2.475]])
     worst = float(branin_values(np.array([[-5.0, 0.0]]))[0])
@@ -134,7 +134,7 @@ def branin() -> Formula:
 
 
 def branin_values(x: Array) -> Array:
-    """Give minus the Branin function at points `(n, 2)`, in the box or not."""
+    """Return minus the Branin function at points `(n, 2)`, in the box or not."""
     first, second = x[:, 0], x[:, 1]
     valley = second - 5.1 / (4.0 * np.pi**2) * first**2 + 5.0 / np.pi * first - 6.0
     made: Array = -(valley**2 + 10.0 * (1.0 - 1.0 / (8.0 * np.pi)) * np.cos(first) + 10.0)
@@ -170,7 +170,7 @@ HARTMANN = {
 
 
 def hartmann(d: int) -> Formula:
-    """Give minus the Hartmann function (Dixon and Szegö 1978) on [0, 1]^d, d = 3 or 6; all its values are above 0."""
+    """Return minus the Hartmann function (Dixon and Szegö 1978) on [0, 1]^d, d = 3 or 6; all its values are above 0."""
     widths, centres, places = HARTMANN[d]
     function = partial(_hartmann, widths=widths, centres=centres)
     parameters = tuple(Parameter(f"x{i + 1}", 0.0, 1.0) for i in range(d))

@@ -14,7 +14,7 @@ TRAINING = (Parameter("capacity", 0.0, 1.0), Parameter("rate", 0.0, 1.0))
 
 @dataclass(frozen=True, eq=False)
 class LearningCurve:
-    """Minus the squared distance to a centre `(2,)`, and minus what is not learned yet: epochs^-r less what that is at the end.
+    """Minus the squared distance to a centre `(2,)`, and minus the unlearned part: epochs^-r less its value at the end.
 
     The exponent r is 0.3 + rate, so that curves cross. One normal number is drawn for all epochs of an evaluation.
     """
@@ -27,23 +27,23 @@ class LearningCurve:
     best_value: float = 0.0
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy value at x after all epochs."""
+        """Return one noisy value at x after all epochs."""
         return self.evaluate_at(x, self.epochs, rng)
 
     def score(self, x: Array) -> float:
-        """Give the value at x after all epochs without noise."""
+        """Return the value at x after all epochs without noise."""
         return self.score_at(x, self.epochs)
 
     def evaluate_at(self, x: Array, fidelity: int, rng: np.random.Generator) -> float:
-        """Give one noisy value at x `(2,)` after so many epochs."""
+        """Return one noisy value at x `(2,)` after `fidelity` epochs."""
         return self.score_at(x, fidelity) + float(np.sqrt(self.noise) * rng.standard_normal())
 
     def score_at(self, x: Array, fidelity: int) -> float:
-        """Give the value without noise after so many epochs."""
+        """Return the value without noise after `fidelity` epochs."""
         point = inside(self.parameters, x)
         gap, exponent = point - self.centre, -0.3 - float(point[1])
         return -float(gap @ gap + np.power(float(fidelity), exponent) - np.power(float(self.epochs), exponent))
 
     def cost(self, x: Array) -> float:
-        """Give the cost of all epochs: 1 plus `cost_spread` times the capacity."""
+        """Return the cost of all epochs: 1 plus `cost_spread` times the capacity."""
         return 1.0 + self.cost_spread * float(inside(self.parameters, x)[0])

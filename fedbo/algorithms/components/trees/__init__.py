@@ -1,1 +1,1 @@
-"""What the methods on trees of boxes share: trees, partitions, their search, and the elimination of boxes in phases."""
+"""Shared parts of the methods on trees of boxes: trees, partitions, their search, and phased elimination of boxes."""

@@ -1,12 +1,12 @@
 """The tree of boxes that HCT and T-HOO grow, as nested immutable tuples: adding a value makes a new tree.
 
-A node is the number of pulls that count for it, the mean of their values, its bounds U and B, and the slot of its best child,
-the one with the largest B, or 0 for a leaf. Nodes lie in blocks: a block is one flat tuple with a few levels of nodes, the
-children of slot j in slots k j + 1 to k j + k, and None where there is no node; slots past these levels hold the blocks that
-go on from there. So a pull writes two or three short tuples anew, and a checkpoint is nested by blocks and not by nodes.
+A node is the number of its pulls, the mean of their values, its bounds U and B, and the slot of its best child. The best child
+has the largest B; a leaf has slot 0. Nodes lie in blocks. A block is one flat tuple with a few levels of nodes, the children of
+slot j in slots k j + 1 to k j + k, and None for a missing node. Slots past these levels hold the blocks below. A pull therefore
+rewrites two or three short tuples, and a checkpoint is nested by blocks and not by nodes.
 
-A node's address is its depth, the slots by which blocks are left on the way to it, and its own slot. Its box is one of k equal
-parts of its parent's, across the sides of the cube in turn.
+A node's address is its depth, the slots at which its path leaves blocks, and its slot. Its box is one of k equal parts of its
+parent's box, across the sides of the cube one after the other.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Bounds(NamedTuple):
 
 @lru_cache(maxsize=64)
 def levels(k: int) -> int:
-    """Say how many levels of nodes with k children a block has."""
+    """Return the number of levels of nodes with k children in a block."""
     count = 1
     while (k ** (count + 2) - 1) // (k - 1) <= SLOTS:
         count += 1
@@ -48,13 +48,13 @@ def levels(k: int) -> int:
 
 @lru_cache(maxsize=64)
 def nodes_per_block(k: int) -> int:
-    """Say how many nodes a block has room for; the slots from there on hold blocks."""
+    """Return the number of nodes in a block; higher slots hold blocks."""
     return int(k ** levels(k) - 1) // (k - 1)
 
 
 @lru_cache(maxsize=64)
 def deepest(k: int, dim: int) -> int:
-    """Give the depth of nodes that are never split: beyond it, parts would be alike in doubles, or a checkpoint too deep."""
+    """Return the depth of nodes that are never split: below it, parts would be equal in doubles or a checkpoint too deep."""
     return min(NESTED * levels(k), dim * int(52 / math.log2(k)))
 
 
@@ -144,7 +144,7 @@ def add(tree: Block, k: int, address: Address, y: float, bounds: Bounds, ancesto
 
 
 def _joined(below: list[Any], blocks: list[list[Any]], address: Address) -> tuple[list[Any], int]:
-    """Put a block into the slot of the one above it, and give that one and the slot."""
+    """Put a block into its slot of the block above, and return that block and the slot."""
     block, slot = blocks.pop(), address[len(blocks) + 1]
     block[slot] = tuple(below)
     return block, slot
@@ -205,7 +205,7 @@ def leaf_of(tree: Block, k: int, point: Sequence[float]) -> Address:
 
 
 def index(address: Address, k: int) -> int:
-    """Give a node's number among the k^h of its depth."""
+    """Return a node's number among the k^h of its depth."""
     number = 0
     for slot in address[1:]:
         for child in _routes(k)[slot]:
@@ -214,7 +214,7 @@ def index(address: Address, k: int) -> int:
 
 
 def box(address: Address, k: int, dim: int) -> Box:
-    """Give a node's box: its lower corner and its widths, d numbers each."""
+    """Return a node's box: its lower corner and its widths, d numbers each."""
     low, width, side, routes = [0.0] * dim, [1.0] * dim, 0, _routes(k)
     for slot in address[1:]:
         for number in routes[slot]:

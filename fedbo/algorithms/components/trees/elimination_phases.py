@@ -1,6 +1,6 @@
-"""The phases of Fed-PNE: what a client and the server know of the open one, and how the next one is opened.
+"""The phases of Fed-PNE: the open phase at a client and at the server, and the start of the next one.
 
-The states are those of `fed_pne.py`, which says who pulls, sends and answers; here is what makes one phase of another.
+The states are those of `fed_pne.py`, which pulls, sends and answers; this module turns one phase into the next.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ from fedbo.surrogates.projected import Lattice
 
 
 class FedPNEClient(NamedTuple):
-    """An agent's state: the phase it is in, its `nodes (K,)` at one `depth`, and their `means (K,)`, NaN where there is none.
+    """An agent's state: its phase, and the pulls in it.
 
-    `rounds` says whether it is answered in rounds, `lattice` which points can be evaluated where that is not all of them.
-    `planned` counts the pulls it has asked for. A phase is `fresh` until it is asked for; `asked (q, d)` are its points that
-    the step at hand pulls, and `to_send` says whether there is something to send. What was `sent (K,)` is sent again bit for
-    bit where it was lost. `best` is the depth and number of the node to name, and `missing` how many clients were missing when
-    the nodes were chosen.
+    rounds: whether answers come in rounds.
+    lattice: which points can be evaluated, if not all.
+    phase, depth, nodes `(K,)`: the phase and its nodes, all at one depth.
+    best: depth and number of the recommended node.
+    fresh: whether the phase has not been asked for yet.
+    planned: the pulls asked for so far.
+    asked `(q, d)`: points that the current step pulls.
+    to_send: whether there is a message to send.
+    means `(K,)`: means of the nodes, NaN without a value.
+    sent `(K,)`: the sent means, which are repeated bit for bit after a loss.
+    missing: number of missing clients when the nodes were chosen.
     """
 
     rule: Elimination
@@ -44,11 +50,15 @@ class FedPNEClient(NamedTuple):
 
 
 class FedPNEServer(NamedTuple):
-    """The coordinator's state: the open phase, its `nodes (K,)` at one `depth`, and the `means (N, K)` that have arrived.
+    """The coordinator's state: the open phase and the means in it.
 
-    `there (N,)` says whose have. `depths` are those of all phases so
-    far. `best` is the depth and number of the node that is recommended, the best of the last complete phase, and `missing` how
-    many `clients` were missing in it. `gone (N,)` says who takes no further part.
+    phase, depth, nodes `(K,)`: the open phase and its nodes, all at one depth.
+    means `(N, K)`: the received means.
+    there `(N,)`: the agents whose means are here.
+    gone `(N,)`: the agents that have left.
+    depths: the depths of all phases so far.
+    best: depth and number of the recommended node, the best of the last complete phase.
+    missing: how many `clients` were missing in that phase.
     """
 
     rule: Elimination
@@ -66,7 +76,7 @@ class FedPNEServer(NamedTuple):
 
 
 def enter_phase(state: FedPNEClient, payload: Payload) -> FedPNEClient:
-    """Take in an answer: a new phase is to be pulled, the present one is asked for again, and older ones say nothing."""
+    """Enter the phase of an answer; resend the means if it is the current phase, and ignore older phases."""
     phase, depth, missing = payload["phase"].tolist()
     if phase < state.phase:
         return state

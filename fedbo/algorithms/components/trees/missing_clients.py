@@ -16,13 +16,13 @@ POLICIES = ("flag", "wait")
 class MissingPolicy:
     """A policy for missing clients.
 
-    - "flag": the mean over who responded. Where clients differ it is biased: no client's function is more than
-      `heterogeneity` z from the mean of all, at any point, and N - n of N clients are missing; then the bias is at most
-      min(1, (N - n) / n) z, since deviations of all clients sum to zero. That much is added to the width; with z = 0 it is not,
-      and how many were missing is only told.
-    - "wait": nothing is missing, since a phase goes on until all have responded.
+    - "flag": the mean over the clients that responded, with a report of the number of missing ones. Where clients differ it is
+      biased. Suppose no client's function is more than `heterogeneity` z from the mean of all, at any point, and N - n of N
+      clients are missing. Then the bias is at most min(1, (N - n) / n) z, since deviations of all clients sum to zero. The
+      width grows by that bound.
+    - "wait": no client is missing, since a phase ends after all have responded.
 
-    With a robust `aggregation` a centre takes the place of the mean, which is no further than z from that of all.
+    With a robust `aggregation` a centre replaces the mean; it is within z of the mean of all.
     """
 
     policy: str
@@ -30,9 +30,9 @@ class MissingPolicy:
     aggregation: Aggregation = Aggregation()
 
     def mean(self, means: Array) -> tuple[Array, Array]:
-        """Average means `(n, K)` of n clients; return `(K,)`, NaN where nobody has one, and as many counts.
+        """Average means `(n, K)` of n clients; return `(K,)`, NaN where no client has one, and their counts.
 
-        A count is that of clients, or of as many equally weighted ones as would scatter as little.
+        A count is the number of clients, or of equally weighted clients with the same scatter.
         """
         there = ~np.isnan(means)
         weights = there.astype(np.float64)

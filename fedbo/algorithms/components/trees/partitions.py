@@ -1,7 +1,7 @@
-"""Hierarchical partitions of the unit cube: a tree of boxes, and the point that stands for each of them.
+"""Hierarchical partitions of the unit cube: a tree of boxes, and the evaluated point of each box.
 
-Node i at depth h has the children i B, ..., i B + B - 1 at depth h + 1, where B is the number of `children`; the root is node 0
-at depth 0. The geometry is a function of a node's number alone, so that who only counts nodes needs none of it.
+Node i at depth h has the children i B, ..., i B + B - 1 at depth h + 1, where B is the number of `children`. The root is node 0
+at depth 0. The geometry is a function of a node's number alone, so counting nodes needs none of it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ SPLITS = ("turns", "longest", "all")
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A tree over `[0, 1]^d`: which side of a box is cut into `branching` parts, and where.
+    """A tree over `[0, 1]^d`: the side of a box to cut, and where.
 
-    `split` is "turns", dimension h mod d at depth h; "longest", the longest side, the first of those that are equally long;
-    or "all", every side at once, which gives branching^d children. `cuts` are "equal", or "random": drawn uniformly for each
-    box, the same for everybody in a replicate. `point` is what stands for a box: its "centre", or one "uniform" draw from it,
-    which is the same for everybody too, since a mean over agents says something of a point only if all were there.
+    branching: the number of parts.
+    split: "turns", dimension h mod d at depth h; "longest", the first of the longest sides; or "all", every side at once, which
+      makes branching^d children.
+    cuts: "equal", or "random": drawn uniformly for each box, equal for all agents of a replicate.
+    point: the evaluated point of a box: its "centre", or one "uniform" draw from it. The draw is equal for all agents, so that
+      a mean over agents is about one point.
     """
 
     dim: int
@@ -44,20 +46,20 @@ class Partition:
 
     @property
     def children(self) -> int:
-        """Give the number of children of every node."""
+        """Return the number of children of every node."""
         return int(self.branching**self.dim) if self.split == "all" else self.branching
 
     @property
     def deepest(self) -> int:
-        """Give the depth below which nodes are not split, lest their numbers exceed 62 bits."""
+        """Return the depth below which nodes are not split, so that their numbers fit into 62 bits."""
         return int(62 / np.log2(self.children))
 
     def below(self, nodes: Nodes) -> Nodes:
-        """Give the children of nodes `(n,)`, `(n B,)`, those of one node side by side."""
+        """Return the children of nodes `(n,)`, `(n B,)`, those of one node side by side."""
         return np.asarray(nodes[:, None] * self.children + np.arange(self.children), dtype=np.int64).ravel()
 
     def boxes(self, depth: int, nodes: Nodes, streams: Streams) -> tuple[Array, Array]:
-        """Give the lower and upper corners, each `(n, d)`, of nodes `(n,)` at one depth."""
+        """Return the lower and upper corners, each `(n, d)`, of nodes `(n,)` at one depth."""
         low, high = np.zeros((len(nodes), self.dim)), np.ones((len(nodes), self.dim))
         rows = np.arange(len(nodes))
         for level in range(depth):
@@ -72,7 +74,7 @@ class Partition:
         return low, high
 
     def points(self, depth: int, nodes: Nodes, streams: Streams) -> Array:
-        """Give the points `(n, d)` that stand for nodes; not to be written to."""
+        """Return the evaluated points `(n, d)` of nodes; read-only."""
         return _points(self, depth, nodes.tobytes(), streams.seed, streams.replicate, streams.scope)
 
     def _sides(self, level: int, low: Array, high: Array) -> list[Nodes]:
@@ -84,7 +86,7 @@ class Partition:
         return [np.argmax(high - low, axis=1)]
 
     def _cuts(self, level: int, parents: Nodes, turn: int, streams: Streams) -> Array:
-        """Give where the sides of some boxes are cut, `(n, branching + 1)` from 0 to 1."""
+        """Return the cuts of the sides of boxes, `(n, branching + 1)` from 0 to 1."""
         if self.cuts == "equal":
             return np.tile(np.arange(self.branching + 1) / self.branching, (len(parents), 1))
         own, place = np.unique(parents, return_inverse=True)

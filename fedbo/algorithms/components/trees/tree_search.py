@@ -1,7 +1,7 @@
 """Hierarchical optimistic optimisation, the part that HCT and T-HOO share: an agent alone pulls one node for each decision.
 
-Which node a point stands for is written in the state, and found there when its value comes. So values may come in any order,
-late, or never.
+The state stores the node of each point in flight until its value arrives. Values may therefore arrive in any order, late, or
+never.
 """
 
 from __future__ import annotations
@@ -39,9 +39,12 @@ InFlight = tuple[tuple[bytes, Address], ...]
 
 
 class TreeState(NamedTuple):
-    """An agent's state: how many values it was told of how many, the tree, and the points in flight.
+    """An agent's state.
 
-    Of the points in flight there are the bytes, and the nodes that they stand for.
+    dim: number of inputs.
+    horizon, told: number of values in all, and of those observed so far.
+    tree: the tree.
+    in_flight: the points in flight as bytes, with their nodes.
     """
 
     dim: int
@@ -53,12 +56,12 @@ class TreeState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TreeSearch(LocalOnly):
-    """The settings of a search in a tree of boxes, each split into `branching` equal parts across the sides in turn.
+    """The settings of a search in a tree of boxes, each split into `branching` equal parts, one side after the other.
 
-    A box is evaluated at its `point`: its "centre", or one "uniform" draw from it; both are those of `Partition`. The objective
-    is supposed to be at most `nu` `rho`^h worse than its maximum in the box of depth h round a maximiser.
+    The objective is at most `nu` `rho`^h worse than its maximum in the box of depth h around a maximiser. A method sets
+    `ancestors` if a value counts for all nodes on the path, and not for the pulled node alone.
 
-    A method says with `ancestors` whether a value counts for all nodes on the way, or for the node pulled alone.
+    point: the evaluated point of a box, its "centre" or one "uniform" draw from it, as in `Partition`.
     """
 
     ancestors: ClassVar[bool] = False
@@ -76,7 +79,7 @@ class TreeSearch(LocalOnly):
         check(self)
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
-        """Take none: the tree says where to begin."""
+        """Return no points: the tree chooses the first one."""
         return uniform[:0]
 
     def agent_init(self, problem: Problem, streams: Streams) -> TreeState:
@@ -84,11 +87,13 @@ class TreeSearch(LocalOnly):
         return TreeState(problem.dim, problem.pulls or problem.iterations, 0, new_tree(self.branching))
 
     def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
-        """Say what U consists of after `told` values, and when nodes are left; told + 1 is a power of two when it changes."""
+        """Return the terms of U after `told` values, and when the search leaves nodes; they change when told + 1 is a power of
+        two.
+        """
         raise NotImplementedError
 
     def ask(self, state: TreeState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, TreeState]:
-        """Pull the node to which the largest B leads; pulls in flight do not count yet. The point is not to be written to."""
+        """Pull the node that the largest B leads to; pulls in flight do not count yet. The point is read-only."""
         dim, horizon, told, tree, in_flight = state
         address = best_node(tree, self.branching, self.bounds(told, horizon, dim).tau)
         if self.point == "centre":
@@ -100,7 +105,7 @@ class TreeSearch(LocalOnly):
         return Decision(x, "tree"), TreeState(dim, horizon, told, tree, (*in_flight, (point, address)))
 
     def tell(self, state: TreeState, x: Array, y: Array) -> TreeState:
-        """Count each value for the node that its point stands for; one that was not asked for, for the leaf where it lies."""
+        """Count each value for the node of its point; a point that was not asked for counts for its leaf."""
         dim, horizon, told, tree, in_flight = state
         bounds = self.bounds(told, horizon, dim)
         for row, value in enumerate(y.tolist()):
@@ -119,7 +124,7 @@ class TreeSearch(LocalOnly):
 
 
 def _landed(in_flight: InFlight, point: bytes) -> tuple[Address | None, InFlight]:
-    """Find the node that a point in flight stands for, the newest of equal points first, and give what is still in flight."""
+    """Return the node of a point in flight, the newest of equal points first, and the remaining points in flight."""
     for place in range(len(in_flight) - 1, -1, -1):
         if in_flight[place][0] == point:
             return in_flight[place][1], in_flight[:place] + in_flight[place + 1 :]
@@ -140,7 +145,7 @@ def _draw(address: Address, k: int, dim: int, seed: int, replicate: int, scope: 
 
 
 def _fixed(point: npt.ArrayLike) -> tuple[Array, bytes]:
-    """Give a point as an array, which nobody can write to since it is remembered, and as bytes."""
+    """Return a point as a read-only array, since it is cached, and as bytes."""
     x = np.array(point, dtype=np.float64)
     x.flags.writeable = False
     return x, x.tobytes()

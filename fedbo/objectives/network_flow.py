@@ -24,7 +24,7 @@ FLOWS = (Parameter("inflow", -1.0, 1.0), Parameter("outflow", -1.0, 1.0))
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """Minus the cost of flows (a, b): 2 (a - b + supply)^2 for what is left over, and r f^2 + q f^4 for each edge's half."""
+    """Minus the cost of flows (a, b): 2 (a - b + supply)^2 for the imbalance, and r f^2 + q f^4 for each edge's half."""
 
     supply: float
     linear: Array
@@ -34,11 +34,11 @@ class Node:
     best_value: float | None = None
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy value at x `(2,)`."""
+        """Return one noisy value at x `(2,)`."""
         return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
 
     def score(self, x: Array) -> float:
-        """Give the value without noise."""
+        """Return the value without noise."""
         flow = inside(self.parameters, x)
         left = flow[0] - flow[1] + self.supply
         return -float(2.0 * left**2 + self.linear @ flow**2 + self.steep @ flow**4)
@@ -71,7 +71,7 @@ class NetworkFlow:
 
     @property
     def matrices(self) -> Array:
-        """Give C_i `(N, N, 2)` with sum of C_i x_i = 0: on every edge what goes out is what comes in."""
+        """Return C_i `(N, N, 2)` with sum of C_i x_i = 0: on every edge the outflow equals the inflow."""
         c = np.zeros((self.nodes, self.nodes, 2))
         for node in range(self.nodes):
             c[node, node - 1, 0] = -1.0

@@ -74,7 +74,7 @@ def _number(name: str, metric: Any) -> float:
 
 
 def value_of(returned: Outcome | SupportsFloat) -> float:
-    """Return the value of what `Objective.evaluate` returned."""
+    """Return the value of a result of `Objective.evaluate`."""
     return float(returned.value if isinstance(returned, Outcome) else returned)
 
 

@@ -33,7 +33,7 @@ class CalledFunction:
     costs: Callable[..., float] | None = None
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Call the function at x `(d,)`; TypeError when what it returns is not a number."""
+        """Call the function at x `(d,)`; TypeError unless it returns a number."""
         point = inside(self.parameters, x).copy()  # what the function does to its argument stays with it
         value: Any = self.function(*(point, self.agent, rng)[: _wanted(self.function)])
         if isinstance(value, str | bytes | bytearray | bool | np.bool_):  # which float() reads too
@@ -44,11 +44,11 @@ class CalledFunction:
             raise TypeError(f"{_named(self.function)} returned {value!r}: one number would do") from failure
 
     def score(self, x: Array) -> float | None:
-        """Give None: nothing better than an observation is known."""
+        """Return None: there is nothing better than an observation."""
         return None
 
     def cost(self, x: Array) -> float:
-        """Give what an evaluation at x `(d,)` costs; ValueError when the function gives no finite number above 0."""
+        """Return the cost of an evaluation at x `(d,)`; ValueError unless the function returns a finite number above 0."""
         if self.costs is None:
             return 1.0
         point = inside(self.parameters, x).copy()
@@ -62,11 +62,13 @@ class CalledFunction:
 class PythonFunction:
     """A Python function tuned by several agents.
 
-    `function` is a callable, or its place as "package.module:name" or "file.py:name". It takes x `(d,)` in native units, and,
-    if it asks for them, the agent's index and a `numpy.random.Generator`, from which all its randomness must come. `low` and
-    `high` bound each parameter; `names` and `log` (a geometric axis) are optional, one each. `best` is the best native
-    value where it is known, the same for all agents; `metric_name` is what the value is called in results. `cost` is a
-    second function, likewise of x and the agent but not of chance: what an evaluation costs, in any unit.
+    function: a callable, or its place as "package.module:name" or "file.py:name". It takes x `(d,)` in native units, and
+      optionally the agent's index and a `numpy.random.Generator` for all its randomness.
+    low, high: bounds of each parameter.
+    names, log: optional, one each; `log` makes an axis geometric.
+    best: the best native value if known, the same for all agents.
+    metric_name: name of the value in results.
+    cost: a second, deterministic function of x and optionally the agent: the cost of an evaluation, in any unit.
     """
 
     random_per_replicate: ClassVar[bool] = False
@@ -107,7 +109,7 @@ class PythonFunction:
 
     @property
     def costly(self) -> bool:
-        """Say whether a function for the cost was given."""
+        """Return whether a cost function is set."""
         return self.cost is not None
 
     @property
@@ -117,7 +119,7 @@ class PythonFunction:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give the parameters in the order of x."""
+        """Return the parameters in the order of x."""
         names = self.names or tuple(f"x{i + 1}" for i in range(len(self.low)))
         log = self.log or (False,) * len(self.low)
         each = zip(names, self.low, self.high, log, strict=True)
@@ -125,7 +127,7 @@ class PythonFunction:
 
     @property
     def metric(self) -> Metric:
-        """Say how the function's own value is called and optimised."""
+        """Return the name and direction of the function's value."""
         return Metric(self.metric_name, sign=1 if self.direction == "maximise" else -1)
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> CalledFunction:
@@ -138,9 +140,9 @@ class PythonFunction:
 
 
 def load(function: str | Callable[..., float], setting: str = "function") -> Callable[..., float]:
-    """Give the callable itself, imported when it is named as "package.module:name".
+    """Return the callable, imported if it is named as "package.module:name".
 
-    ValueError says what is amiss with the `setting` that holds it.
+    ValueError describes what is wrong with the `setting` that holds it.
     """
     if not isinstance(function, str):
         require(callable(function), setting, function, 'give a callable, or its place as "package.module:name"')

@@ -18,7 +18,7 @@ _MOST_KNOWN = 256
 
 
 def inside(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
-    """Give x `(d,)` or `(n, d)` in native units as floats, or refuse it: ValueError when it is outside the box."""
+    """Return x `(d,)` or `(n, d)` in native units as floats; ValueError when it is outside the box."""
     low, high, _, _, _, ranges, whole = _box(parameters)
     points = _shaped(len(parameters), np.asarray(x, dtype=np.float64))
     if points.size <= _FEW_CHECKED and _are_inside(rows := _rows(points), ranges) and _are_whole(rows, whole):
@@ -33,10 +33,10 @@ def inside(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
 
 
 def from_unit(parameters: Sequence[Parameter], u: npt.ArrayLike) -> Array:
-    """Map points of the unit cube `(d,)` or `(n, d)` to native units; 0 and 1 give the ends of the range exactly.
+    """Map points of the unit cube `(d,)` or `(n, d)` to native units; 0 and 1 map to the ends of the range exactly.
 
-    A linear parameter is `low + u (high - low)`, in this order of operations, which is also that of the published
-    experiments. ValueError when a coordinate is not in [0, 1].
+    A linear parameter is `low + u (high - low)`, in this order of operations, as in the published experiments. ValueError when
+    a coordinate is not in [0, 1].
     """
     low, high, curved, ends, unit, _, _ = _box(parameters)
     points = _shaped(len(parameters), np.asarray(u, dtype=np.float64))
@@ -93,7 +93,7 @@ _KNOWN: dict[int, tuple[Sequence[Parameter], _Box]] = {}
 
 
 def _box(parameters: Sequence[Parameter]) -> _Box:
-    """Give the box of parameters, remembered by the identity of the tuple, whose hash would be most of the time."""
+    """Return the box of parameters, cached by the identity of the tuple, since hashing would take most of the time."""
     known = _KNOWN.get(id(parameters))
     if known is not None and known[0] is parameters:
         return known[1]
@@ -115,12 +115,12 @@ def _made(parameters: tuple[Parameter, ...]) -> _Box:
 
 
 def _rows(points: Array) -> list[list[float]]:
-    """Give few points `(d,)` or `(n, d)` as lists of their coordinates."""
+    """Return a small number of points `(d,)` or `(n, d)` as lists of their coordinates."""
     return points.tolist() if points.ndim == 2 else [points.tolist()]
 
 
 def _are_inside(rows: Sequence[Sequence[float]], ends: Ends) -> bool:
-    """Say whether few points are in a box."""
+    """Return whether a small number of points are in a box."""
     for row in rows:
         for number, (low, high) in zip(row, ends, strict=True):
             if not low <= number <= high:
@@ -129,7 +129,7 @@ def _are_inside(rows: Sequence[Sequence[float]], ends: Ends) -> bool:
 
 
 def _are_whole(rows: list[list[float]], axes: Sequence[int]) -> bool:
-    """Say whether few points have whole numbers at these axes."""
+    """Return whether a small number of points have whole numbers at these axes."""
     return all(row[axis].is_integer() for row in rows for axis in axes)
 
 
@@ -156,7 +156,7 @@ def _outside(points: Array, ranges: Sequence[tuple[str, float, float]]) -> Value
 
 
 def _whole(parameter: Parameter, u: Array) -> Array:
-    """Give the whole numbers in whose cells coordinates lie."""
+    """Return the whole numbers whose cells contain the coordinates."""
     low, high = parameter.low, parameter.high
     if parameter.log:
         start, end = low - 0.5, high + 0.5

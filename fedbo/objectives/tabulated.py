@@ -1,7 +1,7 @@
-"""Tabulated federations (surrogate benchmarks): a table of evaluations made before, and a surface through it for each agent.
+"""Tabulated federations (surrogate benchmarks): a table of earlier evaluations, and a surface through it for each agent.
 
-It stands in for objectives that are slow: an evaluation takes a fraction of a millisecond. What is found on it is found on the
-surface, whose error `fedbo tabulate` states, and not on the objective itself.
+They replace slow objectives: an evaluation takes a fraction of a millisecond. Results hold for the surface, whose error `fedbo
+tabulate` reports, and not for the objective itself.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class TabulatedAgent:
     log_cost: Surface | None = None
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give the surface's value at x `(d,)`; nothing is drawn."""
+        """Return the surface's value at x `(d,)`; nothing is drawn."""
         return self._at_level(x, len(self.curve))
 
     def score(self, x: Array) -> float | None:
-        """Give None: an observation is already noise-free."""
+        """Return None: an observation is already noise-free."""
         return None
 
     def evaluate_at(self, x: Array, fidelity: int, rng: np.random.Generator) -> float:
-        """Give the surface's value at x `(d,)` and a fidelity; between two levels it is linear in the fidelity."""
+        """Return the surface's value at x `(d,)` and a fidelity; between two levels it is linear in the fidelity."""
         place = bisect_left(self.levels, fidelity)
         above = self._at_level(x, place)
         if self.levels[place] == fidelity:
@@ -61,11 +61,11 @@ class TabulatedAgent:
         return below + (above - below) * (fidelity - low) / (high - low)
 
     def score_at(self, x: Array, fidelity: int) -> float | None:
-        """Give None: an observation is already noise-free."""
+        """Return None: an observation is already noise-free."""
         return None
 
     def cost(self, x: Array) -> float:
-        """Give the cost at x `(d,)` of the surface of its logarithm; 1 where the table has none."""
+        """Return the cost at x `(d,)` from the surface of its logarithm; 1 for a table without costs."""
         u = to_unit(self.parameters, x)
         return 1.0 if self.log_cost is None else float(np.exp(self.log_cost(u)))
 
@@ -110,28 +110,28 @@ class Tabulated:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give the parameters of the federation that was tabulated."""
+        """Return the parameters of the tabulated federation."""
         return tuple(Parameter(**parameter) for parameter in self._facts()["parameters"])
 
     @property
     def metric(self) -> Metric:
-        """Give the metric of the federation that was tabulated."""
+        """Return the metric of the tabulated federation."""
         return Metric(**self._facts()["metric"])
 
     @property
     def costly(self) -> bool:
-        """Say whether the table has costs."""
+        """Return whether the table has costs."""
         return bool(self._facts().get("costly", False))
 
     @property
     def fidelity(self) -> Fidelity | None:
-        """Give the fidelity axis of the federation that was tabulated."""
+        """Return the fidelity axis of the tabulated federation."""
         axis = self._facts().get("fidelity")
         return Fidelity(**axis) if axis else None
 
     @property
     def described(self) -> str:
-        """Say which federation was tabulated, how and how densely."""
+        """Return a description with the tabulated federation, the interpolation and the number of points."""
         facts = self._facts()
         counts = sorted({entry["points"] + entry["refine"] for entry in facts["agents"].values()})
         points = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
@@ -175,7 +175,7 @@ def _facts_of(folder: Path, state: tuple[int, ...]) -> dict[str, Any]:
 
 
 def nearest(points: pa.Table) -> Nearest:
-    """Make the surface of nearest points through evaluations of one agent, none of which failed."""
+    """Build the surface of nearest points through successful evaluations of one agent."""
     return Nearest(places(points), values(points))
 
 
@@ -190,7 +190,7 @@ def cost_mean(points: pa.Table, process: Process) -> PosteriorMean:
 
 
 def fitted(points: pa.Table) -> dict[str, Any]:
-    """Fit a process to evaluations of one agent, and give it as a table's facts hold it: with its largest value known."""
+    """Fit a process to evaluations of one agent; return it as stored in a table's facts, with its largest known value."""
     u, y = places(points), values(points)
     process = _fitted(points, y)
     surface = PosteriorMean(process, (u, y), _designed(points))
@@ -199,7 +199,7 @@ def fitted(points: pa.Table) -> dict[str, Any]:
 
 
 def fitted_cost(points: pa.Table) -> dict[str, Any]:
-    """Fit a process to the logarithm of the costs of one agent's evaluations, and give it as a table's facts hold it."""
+    """Fit a process to the logarithm of the costs of one agent's evaluations; return it as stored in a table's facts."""
     process = _fitted(points, log_costs(points))
     return {**asdict(process), "length_scales": list(process.length_scales)}
 
@@ -214,12 +214,12 @@ def _process(entry: Mapping[str, Any]) -> Process:
 
 
 def sample(count: int, designed: int) -> list[int]:
-    """List the points that stand for all: the first of the design, which cover the cube, and the first of the refinement."""
+    """Return the points of a sample: the first of the design, which cover the cube, and the first of the refinement."""
     return [*range(min(designed, SAMPLE[0])), *range(designed, min(count, designed + SAMPLE[1]))]
 
 
 def left_out(points: pa.Table, surface: Surface) -> float:
-    """Give the root mean square error of a surface at points as if they had not been evaluated, over a sample of them."""
+    """Return the root mean square of a surface's leave-one-out errors, over a sample of points."""
     y, designed = values(points), _designed(points)
     if len(y) < 2:
         return float("nan")
@@ -228,23 +228,23 @@ def left_out(points: pa.Table, surface: Surface) -> float:
 
 
 def places(points: pa.Table) -> Array:
-    """Give the points `(n, d)` in the unit cube."""
+    """Return the points `(n, d)` in the unit cube."""
     flat = points["u"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(flat.reshape(len(points), -1), dtype=np.float64)
 
 
 def values(points: pa.Table) -> Array:
-    """Give the values `(n,)`, to be maximised."""
+    """Return the values `(n,)`, to be maximised."""
     return np.asarray(points["value"].to_numpy(), dtype=np.float64)
 
 
 def log_costs(points: pa.Table) -> Array:
-    """Give the logarithms `(n,)` of the costs."""
+    """Return the logarithms `(n,)` of the costs."""
     return np.log(np.asarray(points["cost"].to_numpy(), dtype=np.float64))
 
 
 def curves(points: pa.Table) -> Array:
-    """Give the values `(levels - 1, n)` at all levels of the fidelity axis but the last; none where there is no axis."""
+    """Return the values `(levels - 1, n)` at all levels of the fidelity axis but the last; empty without such an axis."""
     if CURVE.name not in points.column_names:
         return np.empty((0, len(points)))
     flat = points[CURVE.name].combine_chunks().flatten().to_numpy(zero_copy_only=False)

@@ -1,8 +1,8 @@
-"""Federations of real hyperparameter-tuning tasks: each agent tunes the same model on a data set of its own.
+"""Federations of real hyperparameter-tuning tasks: each agent tunes the same model on a different data set.
 
-What an evaluation comes to and how long it takes is read from what others have measured: from surrogate networks (`lcbench`,
-`xgboost_tasks`; Pfisterer et al. 2022) or from complete tables (`mlp_tasks`, `fcnet`, `nas_tasks`); `fedavg_training` trains.
-The agents of `part` "development" are for choosing methods and settings, those of "held_out" for what is published.
+Results and run times of evaluations come from published measurements: from surrogate networks (`lcbench`, `xgboost_tasks`;
+Pfisterer et al. 2022) or from complete tables (`mlp_tasks`, `fcnet`, `nas_tasks`); `fedavg_training` trains. The agents of
+`part` "development" are for choosing methods and settings, those of "held_out" for publication.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fedbo.settings.ranges import check
 
 @dataclass(frozen=True)
 class _Tasks(ABC):
-    """What all federations of tuning tasks have: `part` of their data sets, of which `agents` takes the first so many."""
+    """Base class of federations of tuning tasks: `agents` is the number of data sets of `part`, in their order."""
 
     costly: ClassVar[bool] = True
     random_per_replicate: ClassVar[bool] = False
@@ -58,12 +58,12 @@ class _Tasks(ABC):
 
     @property
     def lattice(self) -> Space:
-        """Give the typed space."""
+        """Return the typed space."""
         return self.collection.source.space
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give the parameters in the order of x; a category is a whole number, its place in the list of choices."""
+        """Return the parameters in the order of x; a category is a whole number, its place in the list of choices."""
         return self.lattice.parameters
 
     @property
@@ -73,7 +73,7 @@ class _Tasks(ABC):
 
     @abstractmethod
     def task(self, data_set: str) -> Objective:
-        """Give the objective of a data set."""
+        """Return the objective of a data set."""
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Objective:
         """Build one agent's objective, which does not depend on the streams."""
@@ -117,7 +117,7 @@ class LCBench(_Surrogates):
         return Fidelity("epoch", 1, self.epoch) if self.epoch > 1 else None
 
     def task(self, data_set: str) -> EpochTask:
-        """Give the objective of a data set."""
+        """Return the objective of a data set."""
         best = BEST["lcbench"].get(data_set) if (self.epoch, self.quantity) == (52, "val_balanced_accuracy") else None
         return EpochTask(self._scenario, data_set, self.quantity, (float(self.epoch),), best_value=best)
 
@@ -146,7 +146,7 @@ class XGBoostTasks(_Surrogates):
         return Metric(self.quantity)
 
     def task(self, data_set: str) -> SurrogateTask:
-        """Give the objective of a data set."""
+        """Return the objective of a data set."""
         usual = (self.trainsize, self.repl, self.quantity) == (1.0, 10, "acc")
         best = BEST["rbv2_xgboost"].get(data_set) if usual else None
         return SurrogateTask(self._scenario, data_set, self.quantity, (self.trainsize, float(self.repl)), best_value=best)
@@ -160,12 +160,12 @@ class _Tables(_Tasks):
     """Whether an evaluation is one seed's result, or the mean of all seeds."""
 
     def task(self, data_set: str) -> TableTask:
-        """Give the objective of a data set."""
+        """Return the objective of a data set."""
         return TableTask(self._grid, data_set, self.metric.sign, self.noisy)
 
     @property
     def mean_best(self) -> tuple[float, tuple[float, ...], float]:
-        """Give the exact largest mean over the agents, where it is, and 0 for how far that may be off."""
+        """Return the exact largest mean over the agents, its place, and 0 for its error."""
         total = np.mean([self.task(data_set).means for data_set in self.data_sets], axis=0)
         row = int(np.argmax(total))
         return float(total[row]), tuple(self._grid.point(row).tolist()), 0.0

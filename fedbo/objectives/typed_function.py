@@ -24,7 +24,7 @@ from fedbo.settings.ranges import check
 
 
 class PickledFunction:
-    """A function that pickles by value where it has no module of its own, such as one of a script or of a notebook."""
+    """A function that pickles by value if it has no importable module, for example in a script or a notebook."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -50,7 +50,7 @@ class TypedCall:
     best_value: float | None = None
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> Outcome:
-        """Call the function with the configuration at x `(d,)`; TypeError when what it returns is not as it should be."""
+        """Call the function with the configuration at x `(d,)`; TypeError unless it returns a number or numbers by name."""
         configuration = as_declared(self.written, self.space.configuration(inside(self.space.parameters, x)))
         takes, report = _takes(self.carried.function), Reports()
         given = {"agent": self.agent, "rng": rng, "report": report}
@@ -72,7 +72,7 @@ class TypedCall:
         return Outcome(self.sign * _number(value), metrics=metrics, reports=tuple(report.said))
 
     def score(self, x: Array) -> float | None:
-        """Give None: nothing better than an observation is known."""
+        """Return None: there is nothing better than an observation."""
         return None
 
 
@@ -139,17 +139,17 @@ class TypedFunction:
 
     @property
     def lattice(self) -> Space:
-        """Give the typed space."""
+        """Return the typed space."""
         return read_space(self.space)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give the parameters in the order of x; a category is a whole number, its place in the list of choices."""
+        """Return the parameters in the order of x; a category is a whole number, its place in the list of choices."""
         return self.lattice.parameters
 
     @property
     def metric(self) -> Metric:
-        """Say how the function's own value is called and optimised."""
+        """Return the name and direction of the function's value."""
         return Metric(self.metric_name, sign=1 if self.direction == "maximise" else -1)
 
     @property

@@ -52,23 +52,23 @@ class Country:
 
     @property
     def name(self) -> str:
-        """Give the country's name."""
+        """Return the country's name."""
         return populations()[self.place].name
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy value at x `(1,)`."""
+        """Return one noisy value at x `(1,)`."""
         return float(self.evaluate_many(x, 1, rng)[0])
 
     def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
-        """Give `count` noisy values at x `(1,)`."""
+        """Return `count` noisy values at x `(1,)`."""
         return self.score(x) + self.noise.draws(rng, count)
 
     def score(self, x: Array) -> float:
-        """Give the value without noise."""
+        """Return the value without noise."""
         return float(self.scores(inside(self.parameters, x)[None])[0])
 
     def scores(self, x: Array) -> Array:
-        """Give the values `(n,)` without noise at points `(n, 1)`; all countries' at once, for others will ask for the same."""
+        """Return the values `(n,)` without noise at points `(n, 1)`, from a batch of all countries, which share the doses."""
         doses = inside(self.parameters, x)[:, 0]
         return np.array(_everywhere(self.campaign, self.countries, doses.tobytes())[self.place])
 
@@ -111,7 +111,7 @@ class Vaccine:
 
     @property
     def dense(self) -> int:
-        """Say how many points a search for the best of all doses needs: few, for the functions are smooth."""
+        """Return the number of points of a search for the best dose: few, since the functions are smooth."""
         return 64
 
     @property
@@ -126,7 +126,7 @@ class Vaccine:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give the dose as a share of the full one."""
+        """Return the dose as a share of the full one."""
         return (Parameter("dose", self.least, 1.0, self.log),)
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Country:
@@ -147,7 +147,7 @@ class Population:
 
 
 def uninfected(campaign: Campaign, shares: Array, doses: Array) -> Array:
-    """Give the share `(b,)` that is never infected, of populations with age `shares (b, 9)`, for doses `(b,)`.
+    """Return the share `(b,)` that is never infected, of populations with age `shares (b, 9)`, for doses `(b,)`.
 
     A dose f makes the campaign 1 / f times as fast.
     """
@@ -157,7 +157,7 @@ def uninfected(campaign: Campaign, shares: Array, doses: Array) -> Array:
 
 
 def protection(efficacy: float, ratio: Array) -> Array:
-    """Give the efficacy `(n,)` that is left when antibodies fall to `ratio (n,)` of those of a dose with an `efficacy`.
+    """Return the remaining efficacy `(n,)` when antibodies fall to `ratio (n,)` of those of a dose with an `efficacy`.
 
     Below the measured curve it stays at the curve's least value, 0.34, as in the published analysis.
     """
@@ -168,7 +168,7 @@ def protection(efficacy: float, ratio: Array) -> Array:
 
 @lru_cache(maxsize=KEPT)
 def _everywhere(campaign: Campaign, countries: int, packed: bytes) -> Array:
-    """Give the values `(countries, n)` at n doses."""
+    """Return the values `(countries, n)` at n doses."""
     doses = np.frombuffer(packed)
     shares = np.array([one.shares for one in populations()[:countries]])
     values = uninfected(campaign, np.repeat(shares, len(doses), axis=0), np.tile(doses, countries))

@@ -1,8 +1,8 @@
-"""Activity recognition by phone in the pocket: 36 users of WISDM, each tuning a logistic regression on its own windows.
+"""Activity recognition by phone in the pocket: 36 users of WISDM, each tuning a logistic regression on its windows.
 
-It stands in for the Google glasses of Dai et al. 2020 (Sec. 5.2, appendix D.2.2), whose data are not to be had: people who wear
-a sensor, statistics of time windows, the same model, ranges and split. Kwapisz et al. 2010 give 43 features of each of
-5,418 windows of ten seconds; one of them, XAVG, is zero everywhere and is left out.
+It replaces the Google glasses of Dai et al. 2020 (Sec. 5.2, appendix D.2.2), whose data are not public: people who wear a
+sensor, statistics of time windows, the same model, ranges and split. Kwapisz et al. 2010 have 43 features of each of 5,418
+windows of ten seconds. One of them, XAVG, is zero everywhere and is left out.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Wisdm:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Give the ranges of the batch size (rows), the L2 weight and the learning rate."""
+        """Return the ranges of the batch size (rows), the L2 weight and the learning rate."""
         return tuned(self.log)
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> LogisticAgent:
@@ -98,10 +98,10 @@ def held_out(label: Labels) -> Labels:
 
 
 def completed(features: Array, hidden: Labels) -> Array:
-    """Put the median over the training rows where a value is missing, or 0 where training never saw one.
+    """Replace missing values by the median over the training rows, or by 0 where training has none.
 
-    Missing are dominant periods (XPEAK, YPEAK, ZPEAK), of windows without peaks: so many that leaving the columns out would
-    take a feature from all users, and leaving the rows out would take the still activities from some.
+    The missing values are dominant periods (XPEAK, YPEAK, ZPEAK) of windows without peaks. They are frequent: without their
+    columns all users would lose a feature, and without their rows some users would lose the still activities.
     """
     training = np.delete(features, hidden, axis=0)
     seen = ~np.isnan(training).all(axis=0)
@@ -112,7 +112,7 @@ def completed(features: Array, hidden: Labels) -> Array:
 
 @lru_cache(maxsize=8)
 def users_of(path: Path, task: str) -> tuple[UserRows, ...]:
-    """Give the rows of every user who has two classes of a task at least, by user number."""
+    """Return the rows of every user with at least two classes of a task, by user number."""
     user, features, activity = _read(path)
     label = np.isin(activity, [ACTIVITIES.index(one) for one in TASKS[task]]).astype(np.int64) if TASKS[task] else activity
     whole = [UserRows(features[user == one], label[user == one]) for one in np.unique(user)]
@@ -123,7 +123,7 @@ def users_of(path: Path, task: str) -> tuple[UserRows, ...]:
 def _read(path: Path) -> tuple[Labels, Array, Labels]:
     """Read users `(n,)`, features `(n, 42)` and activities `(n,)`.
 
-    The file is ARFF, but its header gives `user` no type, so that strict readers refuse it: what follows `@data` is CSV.
+    The file is ARFF, but its header has no type for `user`, so that strict readers refuse it. The part after `@data` is CSV.
     """
     with path.open(encoding="ascii") as stream:
         rows = [line.strip().split(",") for line in stream.read().partition("@data")[2].splitlines() if line.strip()]

@@ -50,12 +50,12 @@ class Writer:
         return len(self.train[1])
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give minus the validation error for x = (learning rate, l2, dropout); nothing is drawn from `rng`."""
+        """Return minus the validation error for x = (learning rate, l2, dropout); nothing is drawn from `rng`."""
         rate, l2, dropout = (float(value) for value in inside(self.parameters, x))
         return -share_wrong(trained(self.train, Recipe(rate, l2, dropout, self.epochs, self.seed)), self.validation)
 
     def score(self, x: Array) -> float | None:
-        """Give None: an observation is already noise-free, given the seed."""
+        """Return None: an observation is already noise-free for a fixed seed."""
         return None
 
 
@@ -97,9 +97,9 @@ class Writers:
 
 
 def writers_in_turn(found: Handwriting) -> tuple[int, ...]:
-    """List the writers who have `MIN_IMAGES` images or more: the series in turn, in each those with the most images first.
+    """Return the writers with `MIN_IMAGES` images or more, the series alternating, in each those with the most images first.
 
-    Where one series is exhausted the other goes on; of writers with equally many images the lower number comes first.
+    After the end of one series the other continues; of writers with equally many images the lower number is first.
     """
     numbers, first, counts = np.unique(found.writer, return_index=True, return_counts=True)
     ranked: dict[int, int] = {}

@@ -1,8 +1,8 @@
-"""Logistic regression by mini-batch gradient descent: the model whose batch size, L2 weight and learning rate are tuned.
+"""Logistic regression by mini-batch gradient descent, with tuned batch size, L2 weight and learning rate.
 
-Dai et al. 2020 (Sec. 5.2, appendix D.2.2) tune these three for the two activity recognition experiments; how long a model is
-trained they do not say. It is our own, because no solver of scikit-learn has a batch size. An evaluation draws nothing: the
-order in which the rows are met is fixed when the objective is built, and is the same at every point.
+Dai et al. 2020 (Sec. 5.2, appendix D.2.2) tune these three for the two activity recognition experiments; they do not report how
+long a model is trained. The implementation is ours, because no solver of scikit-learn has a batch size. An evaluation draws
+nothing: the order of the rows is fixed when the objective is built, and is the same at every point.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PARAMETERS = (  # Dai et al. 2020, Sec. 5.2
 
 
 def tuned(log: bool) -> tuple[Parameter, ...]:
-    """Give the three tuned quantities; `log` makes the axes of the L2 weight and the learning rate geometric."""
+    """Return the three tuned quantities; `log` makes the axes of the L2 weight and the learning rate geometric."""
     return tuple(Parameter(p.name, p.low, p.high, log and p.name != "batch_size") for p in PARAMETERS)
 
 
@@ -39,11 +39,11 @@ class DescentSettings:
 
 
 def descend(x: Array, label: Labels, order: Labels, step: DescentSettings) -> Array:
-    """Train from zero weights and give them `(m + 1, c)`, the last row for the constant.
+    """Train from zero weights and return them `(m + 1, c)`, the last row for the constant.
 
-    `x (n, m)`, `label (n,)` in 0 … c - 1, and `order (epochs, n)`, which row comes when. What is lowered is the mean of
-    -log softmax(x w + constant)[label] plus l2 / 2 times the squared weights, the constant left out. Two classes
-    are two columns, so that the penalty on their difference is half of what a single column would have.
+    `x (n, m)` are the rows, `label (n,)` their classes in 0 … c - 1, and `order (epochs, n)` the order of the rows. The loss is
+    the mean of -log softmax(x w + constant)[label] plus l2 / 2 times the squared weights, without the constant. Two classes are
+    two columns, so the penalty on their difference is half of that of a single column.
     """
     inputs = np.column_stack([x, np.ones(len(x))])
     target = np.eye(int(label.max()) + 1)[label]
@@ -84,7 +84,7 @@ class LogisticAgent:
         return len(self.train[1])
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give minus the validation error for x = (batch size, L2 weight, learning rate); nothing is drawn.
+        """Return minus the validation error for x = (batch size, L2 weight, learning rate); nothing is drawn.
 
         The batch size is rounded to a whole number.
         """
@@ -95,7 +95,7 @@ class LogisticAgent:
         return -float(np.mean(guess != label))
 
     def score(self, x: Array) -> float | None:
-        """Give None: an observation is already noise-free."""
+        """Return None: an observation is already noise-free."""
         return None
 
 

@@ -23,7 +23,7 @@ class Noise:
         check(self)
 
     def draws(self, rng: np.random.Generator, n: int) -> Array:
-        """Give n draws `(n,)`."""
+        """Return n draws `(n,)`."""
         made = np.zeros(n)
         if self.variance:
             made += np.sqrt(self.variance) * rng.standard_normal(n)

@@ -19,10 +19,11 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class RoundTimes:
-    """What is drawn of k clients: factors on computing times, and what the network takes, in seconds, both `(rounds, k)`.
+    """The draws of k clients.
 
-    `image_time` and `batch_time` are the seconds that a client of factor 1 takes for an image and, beside its images, for a
-    batch.
+    factors `(rounds, k)`: factors of the computing times.
+    network `(rounds, k)`: network times, in seconds.
+    image_time, batch_time: seconds of a client with factor 1 for an image, and for a batch in addition to its images.
     """
 
     factors: Array
@@ -31,7 +32,7 @@ class RoundTimes:
     batch_time: float
 
     def rounds(self, clients: Indices, sizes: Indices, epochs: int, batch_size: int) -> Array:
-        """Give how long each round takes `(rounds,)`: `clients (rounds, p)` take part, and `sizes (k,)` are their images."""
+        """Return the duration of each round `(rounds,)`: `clients (rounds, p)` take part, and `sizes (k,)` are their images."""
         batches = -(-sizes // batch_size)
         computing = epochs * (self.image_time * sizes + self.batch_time * batches)
         each = self.factors * computing + self.network
@@ -49,7 +50,7 @@ class ClientModels:
     batch_time: float
 
     def drawn(self, clients: int, rounds: int, size: int, key: int) -> RoundTimes:
-        """Draw the times of all rounds with messages of `size` bytes, each client's by a counter of its own."""
+        """Draw the times of all rounds with messages of `size` bytes, each client's by a separate counter."""
         factors, network = np.empty((rounds, clients)), np.empty((rounds, clients))
         for client in range(clients):
             compute, down, up = (_rng(key, client, purpose) for purpose in range(3))

@@ -1,7 +1,7 @@
-"""The catalogue of suites: which tasks they have, with which agents, and how many evaluations every agent makes.
+"""The catalogue of suites: their tasks, their agents, and the number of evaluations of every agent.
 
-A suite never changes under one version: what is published with it names both. The agents of real tasks are in two parts:
-methods are developed on `development` agents, and tables are published of `held_out` ones, on which nothing was chosen.
+A suite never changes under one version; published results name both. The agents of real tasks are in two parts: methods are
+developed on `development` agents, and published tables use the `held_out` ones.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ Part = Literal["all", "development", "held_out"]
 
 @dataclass(frozen=True, slots=True)
 class SuiteTask:
-    """A federation by name, with `options` as in [objective], and the budget of each agent.
+    """A federation by name with the budget of each agent.
 
-    `agents` says which agents it has: all of the federation, or those of one part. `costly` tasks report what an evaluation
-    costs, in seconds, which is then its duration; `fidelity` names the parameter on which an evaluation's cost and precision
-    hang, such as `epoch`, and is None where there is none. `optional` tasks need data or a library that may not be here.
+    options: as in [objective].
+    agents: all agents of the federation, or those of one part.
+    fidelity: the parameter that controls an evaluation's cost and precision, for example `epoch`; None without one.
+    costly: whether the task reports the cost of an evaluation, in seconds, which is then its duration.
+    optional: whether the task needs data or a library that may be missing.
     """
 
     name: str
@@ -33,7 +35,7 @@ class SuiteTask:
     optional: bool = False
 
     def tables(self) -> dict[str, dict[str, Any]]:
-        """Give the tables of a study that the task settles: [objective], [agents], [budget] and [timing]."""
+        """Return the tables of a study that the task determines: [objective], [agents], [budget] and [timing]."""
         part = {} if self.agents == "all" else {"part": self.agents}
         timing = {"timing": {"evaluation": {"model": "cost"}}} if self.costly else {}
         objective = {"name": self.objective, **self.options, **part}
@@ -42,7 +44,7 @@ class SuiteTask:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A named and versioned list of tasks with different names; `summary` says in one line what they are."""
+    """A named and versioned list of tasks with different names; `summary` describes them in one line."""
 
     name: str
     version: int
@@ -50,7 +52,7 @@ class Suite:
     tasks: tuple[SuiteTask, ...]
 
     def task(self, name: str) -> SuiteTask:
-        """Give a task by name; KeyError, naming those that there are."""
+        """Return a task by name; KeyError with the names of all tasks."""
         for task in self.tasks:
             if task.name == name:
                 return task
@@ -75,7 +77,7 @@ SYNTHETIC = Suite(
 
 
 def _real(part: Part, suffix: str) -> Suite:
-    """Give the suite of real tuning tasks with the agents of one part."""
+    """Return the suite of real tuning tasks with the agents of one part."""
     tasks = [
         SuiteTask("lcbench", "lcbench", agents=part, fidelity="epoch", costly=True, optional=True),
         SuiteTask("xgboost", "xgboost_tasks", {"agents": 20}, part, fidelity="trainsize", costly=True, optional=True),
@@ -91,7 +93,7 @@ def _real(part: Part, suffix: str) -> Suite:
 
 
 def _fedavg(part: Part, suffix: str) -> Suite:
-    """Give the suite of federated trainings with the servers of one part."""
+    """Return the suite of federated trainings with the servers of one part."""
     kinds = ("dirichlet", "classes", "quantity", "iid")
     tasks = (
         SuiteTask(f"fedavg-{kind}", "fedavg_training", {"partition": kind}, part, fidelity="round", costly=True)

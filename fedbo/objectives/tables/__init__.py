@@ -1,1 +1,1 @@
-"""Tables of evaluations and the surfaces through them: what the objective `tabulated` reads."""
+"""Tables of evaluations and the surfaces through them, for the objective `tabulated`."""

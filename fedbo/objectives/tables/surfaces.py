@@ -1,8 +1,8 @@
 """Surfaces through evaluated points of the unit cube: the nearest point's value, or a Gaussian process's mean.
 
 The process has a Matérn-5/2 kernel with a length scale for each axis (Rasmussen and Williams 2006, eq. 4.17). Its
-hyperparameters are those of the largest marginal likelihood on a sample; its mean at a point is conditioned on the points
-about it alone (Vecchia 1988), so that it costs the same for any number of points.
+hyperparameters maximise the marginal likelihood on a sample. Its mean at a point is conditioned on the nearby points alone
+(Vecchia 1988), so that it costs the same for any number of points.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ class Nearest:
         self._y, self._tree = y, scipy.spatial.cKDTree(u)
 
     def __call__(self, u: Array) -> float:
-        """Give the value at u `(d,)`."""
+        """Return the value at u `(d,)`."""
         return float(self._y[self._tree.query(u)[1]])
 
     def through(self, y: Array) -> Nearest:
-        """Give the surface of other values `(n,)` at the same points."""
+        """Return the surface of other values `(n,)` at the same points."""
         other = copy(self)
         other._y = y
         return other
 
     def without(self, place: int) -> float:
-        """Give the value at a point, as if it had not been evaluated."""
+        """Return the value at a point, as if it had not been evaluated."""
         _, near = self._tree.query(self._tree.data[place], min(2, len(self._y)))
         others = [one for one in np.atleast_1d(near) if one != place]
         return float(self._y[others[0]]) if others else float("nan")
@@ -79,8 +79,8 @@ class Nearest:
 class PosteriorMean:
     """The posterior mean of a process, cut off below `low` and above `high`.
 
-    The first `designed` points are a design that covers the cube, the others were evaluated where it was best. Neighbours are
-    taken from both, because a cluster of the latter alone would say nothing of what lies beyond it.
+    The first `designed` points are a design that covers the cube; the others were evaluated near the best value. Neighbours
+    come from both, because a cluster of the latter alone has no information about its surroundings.
     """
 
     def __init__(self, process: Process, points: tuple[Array, Array], designed: int) -> None:
@@ -94,11 +94,11 @@ class PosteriorMean:
         self.low, self.high = float(y.min()), float(y.max())
 
     def __call__(self, u: Array) -> float:
-        """Give the mean at u `(d,)`."""
+        """Return the mean at u `(d,)`."""
         return self._at(u / self._scales, None)
 
     def through(self, y: Array) -> PosteriorMean:
-        """Give the mean of a process with the same length scales and noise through other values `(n,)` at the same points."""
+        """Return the mean of a process with the same length scales and noise through other values `(n,)` at the same points."""
         other = copy(self)
         other._process = replace(self._process, mean=float(y.mean()))
         other._gap = y - other._process.mean
@@ -106,7 +106,7 @@ class PosteriorMean:
         return other
 
     def without(self, place: int) -> float:
-        """Give the mean at a point, as if it had not been evaluated."""
+        """Return the mean at a point, as if it had not been evaluated."""
         return self._at(self._z[place], place)
 
     def _at(self, z: Array, left_out: int | None) -> float:

@@ -1,7 +1,7 @@
-"""A table of evaluations on disk, as `fedbo tabulate` leaves it: what its files hold, read and checked.
+"""A table of evaluations on disk, written by `fedbo tabulate`: reading and checking its files.
 
-The folder holds `table.json`, which says of what it is a table, and `points.parquet` with every evaluation. Only a table
-that is complete is read here, and only if its points are those that were written.
+The folder holds `table.json`, a description of the table, and `points.parquet` with every evaluation. Only a complete table
+with its original points is accepted.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TableError(FedboError, ValueError):
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Give what `table.json` says; TableError when there is none, or when it cannot be read."""
+    """Return the contents of `table.json`; TableError when it is missing or cannot be read."""
     path = folder / FACTS
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -74,7 +74,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def complete_facts(folder: Path) -> dict[str, Any]:
-    """Give what `table.json` says of a table that is complete; else TableError."""
+    """Return the contents of `table.json` of a complete table; else TableError."""
     facts = read_facts(folder)
     if facts["status"] != "complete":
         remedy = f"continue with: fedbo tabulate {facts['federation']} --out {folder}, and what else was given"
@@ -103,7 +103,7 @@ def read_rows(data: bytes) -> pa.Table:
 
 @lru_cache(maxsize=8)
 def points_of(folder: Path, sha256: str) -> dict[int, pa.Table]:
-    """Give the evaluations that did not fail, agent by agent; read once for each process and content."""
+    """Return the successful evaluations, agent by agent; read once for each process and content."""
     table = read_points(folder, sha256)
     table = table.filter(table["error"].is_null())
     agents = table["agent"].to_numpy()
@@ -111,7 +111,7 @@ def points_of(folder: Path, sha256: str) -> dict[int, pa.Table]:
 
 
 def fingerprint(folder: Path) -> str:
-    """Give a SHA-256 of what a complete table holds, wherever it lies and however long it took; TableError."""
+    """Return a SHA-256 of a complete table's content, independent of its place and of its run times; TableError."""
     facts = complete_facts(folder)
     content = {key: facts[key] for key in (*_OF_CONTENT, *_OF_SOME) if key in facts}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

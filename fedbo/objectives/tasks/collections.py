@@ -1,7 +1,7 @@
-"""The collections of tuning tasks by name: their data sets in the publisher's order, and which are for development.
+"""The collections of tuning tasks by name: their data sets in the publisher's order, and the development part.
 
-The parts belong to version 1 and never change. Development has those data sets on which defaults of this package were chosen
-(six of `lcbench`), and others by a draw; all others are held out.
+The parts belong to version 1 and never change. Development has the data sets on which defaults of this package were chosen (six
+of `lcbench`), and others by a draw; all others are held out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Collection:
     source: Scenario | Grid
 
     def part(self, name: Part) -> tuple[str, ...]:
-        """Give the data sets of a part, in the publisher's order."""
+        """Return the data sets of a part, in the publisher's order."""
         if name == "all":
             return self.data_sets
         return tuple(each for each in self.data_sets if (each in self.development) == (name == "development"))

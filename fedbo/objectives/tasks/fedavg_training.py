@@ -68,10 +68,10 @@ class TrainingState:
 
 @dataclass(frozen=True, eq=False)
 class ServerAgent:
-    """One server's clients, what is drawn for its rounds, and its validation images `(n, m)` with their labels `(n,)`.
+    """One server's clients, the draws of its rounds, and its validation images `(n, m)` with their labels `(n,)`.
 
-    Nothing is drawn by an evaluation. How far the last trainings came is remembered, so that one that is evaluated at a later
-    round goes on from there.
+    An evaluation draws nothing. The states of the last trainings are cached, so that an evaluation at a later round resumes
+    them.
     """
 
     clients: ClientData
@@ -88,15 +88,15 @@ class ServerAgent:
         return int(self.clients.sizes.sum())
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give minus the validation error at x `(5,)` after all rounds; nothing is drawn."""
+        """Return minus the validation error at x `(5,)` after all rounds; nothing is drawn."""
         return self.evaluate_at(x, len(self.sampling.clients), rng)
 
     def score(self, x: Array) -> float | None:
-        """Give None: an observation is already noise-free."""
+        """Return None: an observation is already noise-free."""
         return None
 
     def evaluate_at(self, x: Array, fidelity: int, rng: np.random.Generator) -> float:
-        """Give minus the validation error at x `(5,)` after so many rounds; nothing is drawn."""
+        """Return minus the validation error at x `(5,)` after `fidelity` rounds; nothing is drawn."""
         point = inside(self.parameters, x)
         key, settings = point.tobytes(), settings_of(point)
         state = self._held.pop(key, None) or TrainingState(np.zeros((self.clients.inputs.shape[2], CLASSES)))
@@ -109,11 +109,11 @@ class ServerAgent:
         return -state.errors[fidelity - 1]
 
     def score_at(self, x: Array, fidelity: int) -> float | None:
-        """Give None: an observation is already noise-free."""
+        """Return None: an observation is already noise-free."""
         return None
 
     def cost(self, x: Array) -> float:
-        """Give how long all rounds take at x `(5,)`, in seconds of the clients' time."""
+        """Return the duration of all rounds at x `(5,)`, in seconds of the clients' time."""
         settings, sizes = settings_of(inside(self.parameters, x)), self.clients.sizes
         asked = self.sampling.clients[:, : participants(settings.share, len(sizes))]
         return float(self.times.rounds(asked, sizes, settings.local_epochs, settings.batch_size).sum())
@@ -124,7 +124,7 @@ class ServerAgent:
 
 
 def settings_of(point: Array) -> FedAvgSettings:
-    """Give the hyperparameters at a point `(5,)` in native units."""
+    """Return the hyperparameters at a point `(5,)` in native units."""
     client_rate, server_rate, local_epochs, batch_size, share = point.tolist()
     return FedAvgSettings(client_rate, server_rate, int(local_epochs), int(batch_size), share)
 
@@ -201,7 +201,7 @@ class FedAvgTraining:
 
 
 def _dealt(federation: FedAvgTraining, number: int, rng: np.random.Generator) -> tuple[Array, Indices, tuple[Indices, ...]]:
-    """Give a server's images, those that validate at the end, their labels, and the parts of its clients."""
+    """Return a server's images with the validation images at the end, their labels, and the parts of its clients."""
     scale = federation.heterogeneity
     images, label = digit_images()
     all_rows = _rng(len(SERVERS), _DATA).permutation(len(label))

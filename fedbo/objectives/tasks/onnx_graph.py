@@ -82,7 +82,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _number(data: bytes, place: int) -> tuple[int, int]:
-    """Read a number of seven bits a byte, the least first, and give it with the place behind it."""
+    """Read a number of seven bits a byte, the least first; return it with the position after it."""
     value = shift = 0
     while True:
         byte = data[place]

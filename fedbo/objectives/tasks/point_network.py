@@ -1,9 +1,8 @@
 """The network of `surrogate_network` at one point, compiled by Numba: `outputs`.
 
-At one point the products are with vectors, and the time goes into reading the matrices. So weights are read as the 32 bits
-that were published, and of the two halves of a block that are multiplied, the one without the gate is computed only where the
-gate is open. Sums are made in the order in which they are written, on every processor. To be imported where it is called, since
-Numba takes half a second to import.
+At one point the products are with vectors, and most of the time goes into reading the matrices. Weights are therefore read as
+the published 32 bits. A block multiplies two halves, and the half without the gate is computed only where the gate is open.
+Sums have a fixed order on every processor. Import this module where it is called, since Numba takes half a second to import.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def _compiled(function: Function) -> Function:
 
 @_compiled
 def outputs(numbers: Array, rows: Array, layers: PointLayers, inputs: Columns, ends: Columns) -> Array:
-    """Give the outputs `(o,)` at numbers `(c,)` and `rows (k,)` of the embedded categories; `numbers` are overwritten."""
+    """Return the outputs `(o,)` at numbers `(c,)` and `rows (k,)` of the embedded categories; `numbers` are overwritten."""
     for column in inputs.log:
         numbers[column] = log(numbers[column] + SMALL)
     for place, column in enumerate(inputs.nexp):
@@ -63,7 +62,7 @@ def _add(total: Array, factor: float, row: Array) -> None:
 
 @_compiled
 def _block(hidden: Array, layers: PointLayers, block: int, normal: Array, gate: Array, alive: Array, sums: Array) -> None:
-    """Add what a block gives to `hidden (h,)`; the other arrays are overwritten."""
+    """Add a block's output to `hidden (h,)`; the other arrays are overwritten."""
     for k in range(len(hidden)):
         normal[k] = hidden[k] * layers.factor[block, k] + layers.offset[block, k]
         hidden[k] += layers.narrowed[block, k]
@@ -83,7 +82,7 @@ def _block(hidden: Array, layers: PointLayers, block: int, normal: Array, gate: 
 
 @_compiled
 def _gate(gate: Array, normal: Array, weights: Array, offset: Array) -> None:
-    """Write the gate `(u,)` before it is cut off at 0, of weights `(h, u)`, eight rows of which are read at once."""
+    """Write the gate `(u,)` before its cut-off at 0, of weights `(h, u)`, eight rows at a time."""
     for unit in range(len(gate)):
         gate[unit] = offset[unit]
     for k in range(0, len(normal), 8):

@@ -1,7 +1,7 @@
-"""Scenarios of YAHPO Gym: one network that stands for the same hyperparameters on many data sets, as one agent for each.
+"""Scenarios of YAHPO Gym: one network for the same hyperparameters on many data sets, with one agent for each.
 
-The order of a network's inputs and outputs is that of the publisher's package `yahpo_gym` 1.0.2. What a condition makes
-inactive is 0, or the code 0 of its category.
+The order of a network's inputs and outputs is that of the publisher's package `yahpo_gym` 1.0.2. An inactive parameter is 0, or
+the code 0 of its category.
 """
 
 from __future__ import annotations
@@ -41,31 +41,34 @@ class Scenario:
     seconds: str
 
     def __hash__(self) -> int:
-        """Give the hash of the name, since that of all fields is a tenth of an evaluation."""
+        """Return the hash of the name, since that of all fields is a tenth of an evaluation."""
         return hash(self.name)
 
     @property
     def space(self) -> Space:
-        """Give the typed space that is tuned, in the publisher's order; DataMissing without the publisher's files."""
+        """Return the tuned typed space, in the publisher's order; DataMissing without the publisher's files."""
         return _space(self)
 
     @property
     def inputs(self) -> Inputs:
-        """Say where a point's coordinates go among the network's inputs."""
+        """Return the mapping of a point's coordinates to the network's inputs."""
         return _inputs(self)
 
     @property
     def network(self) -> SurrogateNetwork:
-        """Give the network, read once for each process."""
+        """Return the network, read once for each process."""
         return _network(self.name)
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Where coordinates go: `axes` of a point to `columns` of the numbers, categories by their `codes`, after the data set's.
+    """The mapping of coordinates to the network's inputs.
 
-    `active` says which axes count for each value of the axis `parent`, or in its only row without such an axis; `pairs` are the
-    columns and axes that count, for each. `fidelities` are the columns of the fidelities.
+    columns, axes: columns of the numbers and their axes of a point.
+    fidelities: the columns of the fidelities.
+    codes: axes of the categories with their codes, after the data set's.
+    active: which axes count for each value of the axis `parent`; one row without such an axis.
+    pairs: for each value, the columns and axes that count.
     """
 
     columns: Codes
@@ -138,11 +141,11 @@ class SurrogateTask:
     _last: dict[bytes, Array] = field(default_factory=dict, repr=False)
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give the predicted quantity at x `(d,)`; nothing is drawn."""
+        """Return the predicted quantity at x `(d,)`; nothing is drawn."""
         return self.sign * float(self._at(x)[self._place(self.quantity)])
 
     def outputs_at(self, x: Array, fidelity: Sequence[float]) -> Array:
-        """Give all outputs `(o,)` of the network at one point `(d,)` and a fidelity `(f,)`: `outputs` but for rounding."""
+        """Return all outputs `(o,)` of the network at one point `(d,)` and a fidelity `(f,)`: `outputs` except for rounding."""
         row = inside(self.scenario.space.parameters, x).tolist()
         inputs, scenario = self.scenario.inputs, self.scenario
         numbers = [0.0] * len(scenario.numbers)
@@ -154,22 +157,22 @@ class SurrogateTask:
         return scenario.network.at(np.array(codes), np.array(numbers))
 
     def score(self, x: Array) -> float | None:
-        """Give None: an observation is already noise-free."""
+        """Return None: an observation is already noise-free."""
         return None
 
     def scores(self, x: Array) -> Array:
-        """Give the values `(n,)` at points `(n, d)`."""
+        """Return the values `(n,)` at points `(n, d)`."""
         parts = [
             self.outputs(x[start : start + _AT_ONCE])[:, self._place(self.quantity)] for start in range(0, len(x), _AT_ONCE)
         ]
         return self.sign * np.concatenate([np.empty(0), *parts])
 
     def cost(self, x: Array) -> float:
-        """Give the predicted run time at x `(d,)`, in seconds."""
+        """Return the predicted run time at x `(d,)`, in seconds."""
         return float(self._at(x)[self._place(self.scenario.seconds)])
 
     def outputs(self, x: Array, fidelity: Array | None = None) -> Array:
-        """Give all outputs `(n, o)` of the network at points `(n, d)` and fidelities `(n, f)`, by default the fixed ones."""
+        """Return all outputs `(n, o)` of the network at points `(n, d)` and fidelities `(n, f)`, by default the fixed ones."""
         x = inside(self.scenario.space.parameters, x)
         inputs, scenario = self.scenario.inputs, self.scenario
         active = inputs.active[x[..., inputs.parent].astype(np.int64) if inputs.parent is not None else 0]
@@ -198,9 +201,9 @@ class EpochTask(SurrogateTask):
     """A data set of a scenario whose only fidelity is a number of epochs: it can be evaluated after any number of them."""
 
     def evaluate_at(self, x: Array, fidelity: int, rng: np.random.Generator) -> float:
-        """Give the predicted quantity at x `(d,)` after so many epochs; nothing is drawn."""
+        """Return the predicted quantity at x `(d,)` after `fidelity` epochs; nothing is drawn."""
         return self.sign * float(self.outputs_at(x, (float(fidelity),))[self._place(self.quantity)])
 
     def score_at(self, x: Array, fidelity: int) -> float | None:
-        """Give None: an observation is already noise-free."""
+        """Return None: an observation is already noise-free."""
         return None

@@ -15,9 +15,11 @@ SMALL = 1e-12  # what is added before a logarithm
 
 
 class Columns(NamedTuple):
-    """How columns are transformed: places of those on a logarithmic scale, and of those where exp(-x / `scale`) is taken.
+    """How columns are transformed.
 
-    `low` and `width` are the range of what is transformed.
+    low, width: the range of the transformed columns.
+    log: places of the columns on a logarithmic scale.
+    nexp, scale: places of the columns that become exp(-x / scale), and their scales.
     """
 
     low: Array
@@ -34,7 +36,7 @@ class Columns(NamedTuple):
         return x
 
     def after(self, y: Array) -> Array:
-        """Turn outputs `(…, o)` from [0, 1] into what they stand for."""
+        """Map outputs `(…, o)` from [0, 1] to their original scales."""
         y = y * self.width + self.low
         y[..., self.log] = np.exp(y[..., self.log]) - SMALL
         y[..., self.nexp] = -np.log(y[..., self.nexp] + SMALL) * self.scale

@@ -1,9 +1,9 @@
-"""A residual network with gated layers that stands for many tuning tasks (YAHPO Gym), evaluated by NumPy.
+"""A residual network with gated layers that replaces many tuning tasks (YAHPO Gym), evaluated by NumPy.
 
-The network of Gorishniy et al. 2021 for tables: categories are embedded, numbers transformed to a common range, and some blocks
-h + B (a(h) relu(g(h))) follow, each after a batch normalisation. Normalisations and ranges are folded into the matrices
-beside them, in double precision, so that an evaluation is little more than products of matrices. One point is evaluated by
-compiled code (`point_network`).
+The network of Gorishniy et al. 2021 for tables: categories are embedded and numbers transformed to a common range. Blocks h + B
+(a(h) relu(g(h))) follow, each after a batch normalisation. Normalisations and ranges are folded into the adjacent matrices, in
+double precision, so that an evaluation is little more than products of matrices. Compiled code evaluates one point
+(`point_network`).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class SurrogateNetwork:
     starts: Codes
 
     def at(self, codes: Codes, numbers: Array) -> Array:
-        """Give the outputs `(o,)` at the codes `(k,)` and the numbers `(c,)` of one point, which are overwritten."""
+        """Return the outputs `(o,)` at the codes `(k,)` and the numbers `(c,)` of one point, which are overwritten."""
         from fedbo.objectives.tasks.point_network import outputs
 
         return np.asarray(outputs(numbers, codes + self.starts, self.layers, self.inputs, self.outputs))
 
     def __call__(self, codes: Codes, numbers: Array) -> Array:
-        """Give the outputs `(…, o)` at the codes of categories `(…, k)` and the numbers `(…, c)` of one point or of many."""
+        """Return the outputs `(…, o)` at the codes of categories `(…, k)` and the numbers `(…, c)` of one point or of many."""
         hidden = self.inputs.before(numbers) @ self.first[0] + self.first[1]
         for place, table in enumerate(self.embedded):
             hidden = hidden + table[codes[..., place]]
@@ -97,7 +97,7 @@ def _network(graph: Graph, weights: dict[str, Array]) -> SurrogateNetwork:
 
 
 def _point_layers(weights: dict[str, Array], embedded: Array, first: Array, first_offset: Array) -> PointLayers:
-    """Give the layers for one point, whose products are of vectors of length 128."""
+    """Return the layers for one point, whose products are of vectors of length 128."""
     names = [f"layers.{place}" for place in range(_count(weights, "layers"))]
     if len(first_offset) != 128:
         raise KeyError("a hidden layer of width 128")
@@ -125,12 +125,12 @@ def _point_layers(weights: dict[str, Array], embedded: Array, first: Array, firs
 
 
 def _narrowly(weights: Array) -> Weights:
-    """Give weights as the 32 bits that they have been read from."""
+    """Return the weights in their published 32 bits."""
     return np.ascontiguousarray(weights, dtype=np.float32)
 
 
 def _block(weights: dict[str, Array], name: str) -> tuple[Array, Array, Array, Array]:
-    """Give the two layers of a block, with the normalisation before them folded into the first."""
+    """Return the two layers of a block, with the normalisation before them folded into the first."""
     factor, offset = _normalisation(weights, f"{name}.norm")
     widen = weights[f"{name}.linear0.weight"]
     widened = widen @ offset + weights[f"{name}.linear0.bias"]

@@ -1,4 +1,4 @@
-"""A typed space from a declaration by ConfigSpace, in the form that it writes as JSON: what a study file holds."""
+"""A typed space from a declaration by ConfigSpace, in its JSON form, as stored in a study file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Axes:
         return next(place for place, parameter in enumerate(self.parameters) if parameter.name == name)
 
     def codes(self, name: str, values: Iterable[Any]) -> tuple[float, ...]:
-        """Give the native numbers of some values of a parameter."""
+        """Return the native numbers of values of a parameter."""
         choices = self.choices[self.place(name)]
         if choices is None:
             return tuple(float(value) for value in values)
@@ -42,9 +42,9 @@ class _Axes:
 
 @lru_cache(maxsize=64)
 def read_space(text: str) -> Space:
-    """Read a space from what `ConfigurationSpace.to_serialized_dict` gives, as JSON.
+    """Read a space from `ConfigurationSpace.to_serialized_dict` as JSON.
 
-    ValueError when it is none, has nothing to choose, or something that cannot be tuned here, with what would do.
+    ValueError, with a remedy, for other JSON, for a space without choices, and for parts that cannot be tuned here.
     """
     try:
         return _read(json.loads(text), text)
@@ -105,14 +105,14 @@ def _add(axes: _Axes, each: Written) -> None:
 
 
 def _ordered(values: list[Any]) -> bool:
-    """Say whether choices are numbers in ascending or descending order, which means something."""
+    """Return whether choices are numbers in ascending or descending order, which is meaningful."""
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return False
     return sorted(values) in (values, values[::-1])
 
 
 def _index(choices: tuple[Any, ...], value: Any) -> int:
-    """Give the place of a value that is there; 1, 1.0 and True are told apart."""
+    """Return the place of a value, or -1; 1, 1.0 and True are different values."""
     same = (place for place, choice in enumerate(choices) if choice == value and type(choice) is type(value))
     return next(same, -1)
 
@@ -131,7 +131,7 @@ def _condition(axes: _Axes, each: Written) -> Rule:
 
 
 def _statement(axes: _Axes, name: str, kind: str, values: list[Any]) -> Rule:
-    """Say of a parameter that it is one of the values, is not, is less or is greater."""
+    """Return the rule that a parameter equals one of the values, differs from it, or is less or greater than it."""
     if name in axes.fixed:
         value = axes.fixed[name]
         if kind in ("EQ", "EQUALS", "IN", "NEQ"):

@@ -26,7 +26,7 @@ def in_words(configuration: Mapping[str, Any]) -> str:
 
 
 def nested(flat: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:
-    """Return a configuration with the dictionaries that its joined names stand for."""
+    """Return a configuration with nested dictionaries from its joined names."""
     shape: dict[str, Any] = {}
     for path, value in flat.items():
         *folders, name = path.split(separator)

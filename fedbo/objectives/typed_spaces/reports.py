@@ -1,4 +1,4 @@
-"""Intermediate reports of an evaluation: what it was worth after each step, kept with it however it ends, and answered."""
+"""Intermediate reports of an evaluation: its value after each step, kept however it ends, and the answer to it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Answer = Literal["go", "stop"]
 
 
 class Report(NamedTuple):
-    """What a step of an evaluation came to."""
+    """The value after a step of an evaluation."""
 
     step: float
     value: float
 
 
 class StoppedEarly(BaseException):
-    """Ends an evaluation that goes on to report though it has been told to stop; no objective catches it by accident."""
+    """Ends an evaluation that continues to report after "stop"; no objective catches it by accident."""
 
 
 _JUDGES: list[Callable[[Report], Answer]] = []  # of the evaluation that runs in this process
@@ -25,7 +25,7 @@ _JUDGES: list[Callable[[Report], Answer]] = []  # of the evaluation that runs in
 
 @contextmanager
 def answered_by(judge: Callable[[Report], Answer]) -> Iterator[None]:
-    """Let a judge answer the reports of an evaluation in this process."""
+    """Install a judge that answers the reports of an evaluation in this process."""
     _JUDGES.append(judge)
     try:
         yield
@@ -34,7 +34,7 @@ def answered_by(judge: Callable[[Report], Answer]) -> Iterator[None]:
 
 
 def answer(report: Report) -> Answer:
-    """Say whether the evaluation that reports shall go on."""
+    """Return "go" or "stop" to the evaluation that reports."""
     return _JUDGES[-1](report) if _JUDGES else "go"
 
 
@@ -46,7 +46,7 @@ class Reports:
         self._last: Answer = "go"
 
     def __call__(self, value: float, step: float | None = None) -> Answer:
-        """Take a report, and answer "go" or "stop"; TypeError or ValueError when the value or the step is no number.
+        """Record a report, and return "go" or "stop"; TypeError or ValueError when the value or the step is no number.
 
         StoppedEarly when the answer was "stop" before.
         """
@@ -64,6 +64,6 @@ def note_reports(error: BaseException, said: Iterable[Report]) -> None:
 
 
 def reports_of(error: BaseException) -> tuple[Report, ...]:
-    """Return what an evaluation had reported before it raised an error."""
+    """Return the reports of an evaluation before it raised an error."""
     noted: tuple[Report, ...] = error.__dict__.get("fedbo_reports", ())
     return noted

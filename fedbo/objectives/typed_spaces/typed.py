@@ -1,8 +1,8 @@
 """Typed search spaces: numbers, whole numbers, categories, ordinals, conditions and forbidden clauses, in the unit cube.
 
-Every parameter that has a choice is one axis. A category or an ordinal is a whole number, its place in the list of choices,
-and has a cell of the same length as the others. A parameter that a condition makes inactive stands at its default, so that all
-points that mean the same configuration are one point. Of a forbidden combination the nearest allowed one is taken.
+Every parameter with a choice is one axis. A category or an ordinal is a whole number, its place in the list of choices, and all
+places have cells of the same length. An inactive parameter has its default value, so that each configuration is one point. A
+forbidden combination is replaced by the nearest allowed one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ _ULPS = 16
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A condition on a point in native units.
+    """A condition on a point in native units. A condition on an inactive axis is false.
 
-    "in": axis `axis` is one of `values`; "between": it is above `above` and below `below`; "compare": it is `values[0]` than
-    axis `other`, -1 less, 0 equal, 1 greater; "all" and "any" join `parts`, and without parts they are true and false. What it
-    says of an axis that is inactive is false.
+    kind:
+    - "in": axis `axis` is one of `values`.
+    - "between": it is above `above` and below `below`.
+    - "compare": its order against axis `other` is in `values`: -1 less, 0 equal, 1 greater.
+    - "all" and "any": they join `parts`; without parts they are true and false.
     """
 
     kind: str
@@ -44,7 +46,7 @@ class Rule:
     parts: tuple[Rule, ...] = ()
 
     def holds(self, x: Array, active: Mask) -> Mask:
-        """Say where it is true of points `(n, d)`, given which of their axes are active."""
+        """Return where the rule is true of points `(n, d)`, for their active axes."""
         if self.kind in ("all", "any"):
             said = [part.holds(x, active) for part in self.parts]
             empty = np.full((1, len(x)), self.kind == "all")
@@ -75,11 +77,15 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A typed space: the axes, what their whole numbers stand for, defaults in native units, conditions, forbidden clauses.
+    """A typed space.
 
-    `choices` has one entry for each axis: the values of a category or an ordinal, or None for a number. `conditions` are pairs
-    of an axis and what must be true for it to be active, parents first. `unordered` are the axes of categories whose order in
-    the list means nothing.
+    parameters: the axes.
+    choices: for each axis the values of a category or an ordinal, or None for a number.
+    defaults: defaults in native units.
+    conditions: pairs of an axis and its rule, which must hold for it to be active, parents first.
+    forbidden: forbidden clauses.
+    fixed: constants.
+    unordered: the axes of categories whose order in the list has no meaning.
     """
 
     parameters: tuple[Parameter, ...]
@@ -110,7 +116,7 @@ class Space:
         return tuple(int(p.high - p.low + 1) if p.whole else 0 for p in self.parameters)
 
     def project(self, u: Array) -> Array:
-        """Move points of the unit cube `(n, d)` to those that stand for the configurations that would be evaluated."""
+        """Move points of the unit cube `(n, d)` to the points of the configurations that would be evaluated."""
         x, u = from_unit(self.parameters, u), u.copy()
         x = self._repaired(x) if self.forbidden else x
         active = self.active(x)
@@ -120,20 +126,20 @@ class Space:
         return np.asarray(np.where(whole | ~active, settled, u))
 
     def active(self, x: Array) -> Mask:
-        """Say which axes count at points `(n, d)` in native units."""
+        """Return which axes are active at points `(n, d)` in native units."""
         active = np.ones(x.shape, dtype=np.bool_)
         for axis, rule in self.conditions:
             active[:, axis] &= rule.holds(x, active)
         return active
 
     def inactive(self, u: Array) -> Mask:
-        """Say which axes do not count at points of the unit cube `(n, d)`."""
+        """Return which axes are inactive at points of the unit cube `(n, d)`."""
         if not self.conditions:
             return np.zeros(u.shape, dtype=np.bool_)
         return ~self.active(from_unit(self.parameters, u))
 
     def configuration(self, x: Array) -> dict[str, Any]:
-        """Give the configuration at a point `(d,)` in native units: its active parameters by name."""
+        """Return the configuration at a point `(d,)` in native units: its active parameters by name."""
         row = np.asarray(x, dtype=np.float64)[None, :]
         active = self.active(row)
         found: dict[str, Any] = {}
@@ -144,11 +150,11 @@ class Space:
         return found | {fixed.name: fixed.value for fixed in self.fixed if fixed.when.holds(row, active)[0]}
 
     def decode(self, u: Array) -> dict[str, Any]:
-        """Give the configuration that a point `(d,)` of the unit cube stands for."""
+        """Return the configuration of a point `(d,)` of the unit cube."""
         return self.configuration(from_unit(self.parameters, self.project(u[None, :]))[0])
 
     def encode(self, configuration: Mapping[str, Any]) -> Array:
-        """Give the point `(d,)` of the unit cube at which a configuration is evaluated.
+        """Return the point `(d,)` of the unit cube at which a configuration is evaluated.
 
         Constants may be left out. ValueError when a name or a value is wrong, an active parameter is missing, or the
         configuration is forbidden.
@@ -192,7 +198,7 @@ class Space:
         return np.argsort(np.array([repr(choice) for choice in choices]), kind="stable")
 
     def centres(self, axis: int) -> Array:
-        """Give the coordinates of an axis's whole numbers, in ascending order."""
+        """Return the coordinates of an axis's whole numbers, in ascending order."""
         parameter = self.parameters[axis]
         return to_unit((parameter,), np.arange(parameter.low, parameter.high + 1.0)[:, None])[:, 0]
 
@@ -201,7 +207,7 @@ class Space:
         return np.asarray(np.logical_or.reduce([rule.holds(x, active) for rule in self.forbidden]))
 
     def _repaired(self, x: Array) -> Array:
-        """Give the nearest allowed point, in the axes that forbidden clauses concern, of forbidden points."""
+        """Replace forbidden points by the nearest allowed ones, in the axes of the forbidden clauses."""
         wrong = np.flatnonzero(self._wrong(x))
         if not len(wrong):
             return x
@@ -222,7 +228,7 @@ class Space:
 
 
 def lattice_of(federation: Federation) -> Space | None:
-    """Give the typed space of a federation: by its attribute `lattice`, or made of its parameters where one is whole."""
+    """Return the typed space of a federation: its attribute `lattice`, or one made of its parameters where one is whole."""
     given: Space | None = getattr(federation, "lattice", None)
     parameters = federation.parameters
     if given is not None or not any(parameter.whole for parameter in parameters):
@@ -250,7 +256,7 @@ def _involved(space: Space) -> list[int]:
 
 @lru_cache(maxsize=32)
 def _combinations(space: Space) -> tuple[list[int], Array]:
-    """Give the axes that forbidden clauses concern, and all combinations of their whole numbers."""
+    """Return the axes of the forbidden clauses, and all combinations of their whole numbers."""
     axes = _involved(space)
     ranges = [np.arange(space.parameters[axis].low, space.parameters[axis].high + 1.0) for axis in axes]
     return axes, np.array(list(itertools.product(*ranges)))
@@ -263,7 +269,7 @@ def _value(parameter: Parameter, choices: tuple[Any, ...] | None, value: float) 
 
 
 def _code(parameter: Parameter, choices: tuple[Any, ...] | None, value: Any) -> float:
-    """Give the native number of a value; ValueError when it is none of the parameter's."""
+    """Return the native number of a value; ValueError when it is none of the parameter's."""
     if choices is not None:
         for place, choice in enumerate(choices):
             if choice == value and isinstance(choice, bool | np.bool_) == isinstance(value, bool | np.bool_):
@@ -277,7 +283,7 @@ def _code(parameter: Parameter, choices: tuple[Any, ...] | None, value: Any) -> 
 
 
 def _exact(parameters: tuple[Parameter, ...], x: Array) -> Array:
-    """Give the point `(d,)` of the unit cube that is mapped to x, to the bit where there is one, else as near as can be."""
+    """Return the point `(d,)` of the unit cube that maps to x, exactly if there is one, else the nearest."""
     u = to_unit(parameters, x)
     for axis, parameter in enumerate(parameters):
         if not parameter.whole:

@@ -26,10 +26,11 @@ from fedbo.execution.directory import gather
 from fedbo.execution.jobs import learnings, runs
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.study.study import Study, load_study
+from fedbo.surrogates.neural import Diverged
 from tests.random_studies.chaos.knobs import NONE_TURNED, Knobs, turn
 
-LEGAL_ENDS = (EvaluationError, EndlessError)
-# What a fork tells of how a study may end besides well: by its own wish, or because nothing could make progress any more.
+LEGAL_ENDS = (EvaluationError, EndlessError, Diverged)
+# How a study may end other than well, as a fork reports it: by its own wish, without progress, or by settings of `fn_ucb`.
 LEGAL_NAMES = tuple(error.__name__ for error in LEGAL_ENDS)
 STRUCK = "struck.txt"
 TABLES = ("observations", "events", "histories", "privacy", "privacy_agents")

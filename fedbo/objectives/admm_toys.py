@@ -60,9 +60,9 @@ class Toy:
 class ADMMToy:
     """Krishnamoorthy's two coupled agents with one parameter each, to be minimised together.
 
-    The functions are x^4 + x^3 - 2 x^2 - 2 x and x^2 / 2.
-    `problem` is "consensus" on [-2, 2] as in the text's (8) and (9), "shifted" on [0, 4] with the functions moved by 2 and 0.5
-    as its author ran it, or "allocation" on [-4, 4], where x_1 + x_2 = 0. `noise` is the variance of an observation.
+    problem: "consensus" on [-2, 2] as in the text's (8) and (9); "shifted" on [0, 4] with the functions moved by 2 and 0.5 as
+      its author ran it; or "allocation" on [-4, 4], where x_1 + x_2 = 0.
+    noise: variance of an observation.
     """
 
     random_per_replicate: ClassVar[bool] = False
@@ -123,9 +123,13 @@ class Plant:
 class Plants:
     """Plants that share utilities, each with a convex cost of its part.
 
-    Wishes are uniform in [0.2, 0.9] of the range [0, `capacity`] of every utility, costs have curvatures of 1 to 5 over the
-    capacity squared in every direction and a bend that makes them other than quadratic. `noise` is the variance of an
-    observation. Everything comes from the shared stream, so that `plants_optimum` can tell the joint optimum.
+    Wishes are uniform in [0.2, 0.9] of the range of every utility. Costs have curvatures of 1 to 5 over the capacity squared in
+    every direction and a bend that makes them non-quadratic. Everything comes from the shared stream, so that `plants_optimum`
+    can compute the joint optimum.
+
+    dimensions: number of utilities.
+    capacity: upper end of the range [0, capacity] of every utility.
+    noise: variance of an observation.
     """
 
     random_per_replicate: ClassVar[bool] = True

@@ -74,7 +74,7 @@ def is_usable(value: float) -> bool:
 
 
 def require(holds: bool, field: str, value: object, remedy: str) -> None:
-    """Refuse a setting: SettingError, naming the field, what came and what would do, unless it holds."""
+    """Check a setting: raise SettingError with the field, its value and the remedy unless it holds."""
     if not holds:
         raise invalid(field, value, remedy)
 

@@ -94,9 +94,8 @@ class GPSynthetic:
 class GPSyntheticDE:
     """A Gaussian process draw with small perturbations for each agent (Dai et al. 2021).
 
-    The construction is that of their section 5.1.
-    As `GPSynthetic`, but no agent is a target: each adds at every grid point its own uniform draw from [-`difference`,
-    `difference`]. The paper says "different small random perturbations" and gives neither their law nor their size.
+    As `GPSynthetic`, but no agent is a target: each adds at every grid point a uniform draw from [-`difference`, `difference`].
+    The paper has "different small random perturbations", without their distribution or size.
     """
 
     random_per_replicate: ClassVar[bool] = True
@@ -153,9 +152,12 @@ def common_function(points: int, length_scale: float, seed: int) -> Array:
 class GPFamily:
     """Gaussian process draws on [0, 1]^d; two agents' functions have the correlation `likeness`.
 
-    f_n = sqrt(likeness) g_0 + sqrt(1 - likeness) g_n, where g_0 is common and all g are independent draws with variance 1 and a
-    squared-exponential kernel of `length_scale`, as sums of 500 random cosines. 1 makes the agents equal, 0 unrelated.
-    `dimensions` is d, `noise` the variance of an observation.
+    f_n = sqrt(likeness) g_0 + sqrt(1 - likeness) g_n, where g_0 is common. All g are independent draws with variance 1 and a
+    squared-exponential kernel of `length_scale`, as sums of 500 random cosines.
+
+    likeness: 1 makes the agents equal, 0 unrelated.
+    dimensions: d.
+    noise: variance of an observation.
     """
 
     random_per_replicate: ClassVar[bool] = True

@@ -53,7 +53,9 @@ class FieldReward:
 class LandmineAUC:
     """29 landmine fields as a bandit: find the best mean AUC.
 
-    `log` makes both axes geometric. `noise` is the variance of normal noise, `half_width` that of uniform noise.
+    log: make both axes geometric.
+    noise: variance of normal noise.
+    half_width: half width of uniform noise.
     """
 
     random_per_replicate: ClassVar[bool] = False

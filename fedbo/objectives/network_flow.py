@@ -48,8 +48,8 @@ class Node:
 class NetworkFlow:
     """A ring of nodes with supplies, each of which decides on its two flows.
 
-    Edge i leads from node i to the next. `noise` is the variance of an observation. All is drawn from the shared stream, so
-    that `best_flows` can tell the joint optimum.
+    Edge i leads from node i to the next. `noise` is the variance of an observation. All draws come from the shared stream, so
+    that `best_flows` can compute the joint optimum.
     """
 
     random_per_replicate: ClassVar[bool] = True

@@ -79,8 +79,9 @@ class TabulatedAgent:
 class Tabulated:
     """A fast surrogate of another objective, from a table that `fedbo tabulate` made.
 
-    `table` is the table's folder. `interpolation` is what it is between the points: `"gp"` the mean of a Gaussian process,
-    never above the largest nor below the least value that was evaluated, or `"nearest"`, the nearest point's value.
+    table: the table's folder.
+    interpolation: between the points, `"gp"` is the mean of a Gaussian process, kept between the least and the largest
+      evaluated value; `"nearest"` is the nearest point's value.
     """
 
     random_per_replicate: ClassVar[bool] = False

@@ -95,8 +95,12 @@ class _Surrogates(_Tasks):
 class LCBench(_Surrogates):
     """Networks on 34 OpenML data sets (LCBench): tune 7 hyperparameters.
 
-    `epoch` is after how many epochs the network is judged, 1 to 52: fewer take less time. `quantity` is what is tuned. The cost
-    of an evaluation is its run time in seconds. `agents` takes the first so many data sets of `part`.
+    The cost of an evaluation is its run time in seconds.
+
+    part: the data sets to choose from.
+    agents: the number of data sets of `part`, in their order.
+    epoch: the number of epochs before the network is judged, 1 to 52; fewer take less time.
+    quantity: the tuned quantity.
     """
 
     collection: ClassVar[Collection] = LCBENCH
@@ -126,9 +130,13 @@ class LCBench(_Surrogates):
 class XGBoostTasks(_Surrogates):
     """Boosted trees on 119 OpenML data sets (rbv2_xgboost): tune 14 conditional hyperparameters.
 
-    `trainsize` is the share of the data that is trained on, `repl` how many times; smaller ones take less time. `quantity` is
-    what is tuned: accuracy, balanced accuracy or the area under the curve. The cost of an evaluation is its time in seconds.
-    `agents` takes the first so many data sets of `part`.
+    The cost of an evaluation is its time in seconds.
+
+    part: the data sets to choose from.
+    agents: the number of data sets of `part`, in their order.
+    trainsize: share of the data for training; a smaller one takes less time.
+    repl: number of repetitions of the training.
+    quantity: accuracy, balanced accuracy or the area under the curve.
     """
 
     collection: ClassVar[Collection] = XGBOOST
@@ -180,9 +188,12 @@ class _Tables(_Tasks):
 class MLPTasks(_Tables):
     """Perceptrons on 8 OpenML data sets (HPOBench): 30,000 configurations of 5 hyperparameters.
 
-    With `noisy` an evaluation is what one of 5 seeds came to, drawn at random, without it their mean, by which points are
-    judged anyway. The cost of an evaluation is its mean run time in seconds. `agents` takes the first so many data sets of
-    `part`.
+    The cost of an evaluation is its mean run time in seconds.
+
+    part: the data sets to choose from.
+    agents: the number of data sets of `part`, in their order.
+    noisy: an evaluation is the result of a random one of 5 seeds; otherwise it is their mean. The mean always judges the
+      points.
     """
 
     collection: ClassVar[Collection] = MLP
@@ -197,9 +208,12 @@ class MLPTasks(_Tables):
 class FCNet(_Tables):
     """Networks for regression on 4 data sets (HPOLib): 62,208 configurations of 9 hyperparameters.
 
-    The loss is that of validation, as its decimal logarithm. With `noisy` an evaluation is what one of 4 seeds came to, drawn
-    at random, without it their mean, by which points are judged anyway. The cost of an evaluation is its mean run time in
-    seconds. `agents` takes the first so many data sets of `part`.
+    The loss is that of validation, as its decimal logarithm. The cost of an evaluation is its mean run time in seconds.
+
+    part: the data sets to choose from.
+    agents: the number of data sets of `part`, in their order.
+    noisy: an evaluation is the result of a random one of 4 seeds; otherwise it is their mean. The mean always judges the
+      points.
     """
 
     collection: ClassVar[Collection] = FCNET
@@ -214,9 +228,12 @@ class FCNet(_Tables):
 class NASTasks(_Tables):
     """Cells of convolutional networks on 3 image sets (NAS-Bench-201): 15,625 architectures.
 
-    With `noisy` an evaluation is what one of 2 or 3 seeds came to, drawn at random, without it their mean, by which points are
-    judged anyway. The cost of an evaluation is its mean run time in seconds. No data set is for development. `agents` takes
-    the first so many data sets of `part`.
+    The cost of an evaluation is its mean run time in seconds. No data set is for development.
+
+    part: the data sets to choose from.
+    agents: the number of data sets of `part`, in their order.
+    noisy: an evaluation is the result of a random one of 2 or 3 seeds; otherwise it is their mean. The mean always judges the
+      points.
     """
 
     collection: ClassVar[Collection] = NAS

@@ -80,12 +80,13 @@ class TypedCall:
 class TypedFunction:
     """A Python function of a configuration in a typed space.
 
-    `function` is a callable, or its place as "package.module:name"; it takes the configuration, and `agent`, `rng` and
-    `report` by name where it asks for them: `report(value, step)` keeps what a step came to, and answers "stop" where the
-    evaluation shall end, or "go". It returns a number, or a dictionary of numbers of which `metric_name` is tuned. `steps` is
-    how many steps an evaluation has that is not stopped. `space` is a `ConfigSpace.ConfigurationSpace` as JSON
-    (`json.dumps(space.to_serialized_dict())`), to which `fedbo.tune` adds `"nested": true` where dictionaries lie in it: the
-    function then gets its configuration in that shape. `best` is the best native value where it is known.
+    function: a callable, or its place as "package.module:name". It takes the configuration, and optionally `agent`, `rng` and
+      `report` by name. `report(value, step)` records the value after a step and returns "go", or "stop" to end the evaluation.
+      The function returns a number, or a dictionary of numbers with `metric_name`.
+    space: a `ConfigSpace.ConfigurationSpace` as JSON (`json.dumps(space.to_serialized_dict())`). `fedbo.tune` adds `"nested":
+      true` for nested dictionaries; the function then receives its configuration in that shape.
+    best: the best native value if known.
+    steps: the number of steps of a full evaluation.
     """
 
     random_per_replicate: ClassVar[bool] = False

@@ -77,10 +77,14 @@ class Country:
 class Vaccine:
     """Fractional vaccine doses: each country lowers its share of infected people within a year.
 
-    `agents` takes the countries with the most people, in that order. The epidemic is "fast", "slow" or "declining"; `days` is
-    how long it would take to give everybody a full dose, of which `efficacy` is the protected share. A dose f leaves f to the
-    `exponent` of the antibodies. `log` makes the axis geometric. `noise` is the variance of normal noise, `half_width` that of
-    uniform noise.
+    agents: the number of countries, the most populous first.
+    epidemic: "fast", "slow" or "declining".
+    days: days to give everybody a full dose.
+    efficacy: protected share after a full dose.
+    exponent: a dose f leaves f to this exponent of the antibodies.
+    log: make the axis geometric.
+    noise: variance of normal noise.
+    half_width: half width of uniform noise.
     """
 
     random_per_replicate: ClassVar[bool] = False

@@ -45,11 +45,14 @@ class UserRows:
 class Wisdm:
     """Activities of 35 phone users: tune batch size, L2 weight and learning rate.
 
-    `task` is "activity" (six classes), or one against all others: "walking", "stairs" (up or down), "still" (sitting or
-    standing). The agents are the users who have two classes at least: 35, 35, 31, 25; `agents` takes the first so many of
-    them. A user with 200 rows or more validates on 100 of them, any other on half. `epochs` is how often training meets each
-    row: the paper does not say, and 100 are 200 to 400 steps of a user with the usual 75 rows. The axes are linear, as
-    published; `log` makes those of the L2 weight and the learning rate geometric.
+    The agents are the users with at least two classes. A user with 200 rows or more validates on 100 of them, any other on
+    half.
+
+    agents: the number of users, in their order; at most 35, 35, 31 and 25 for the four tasks.
+    task: "activity" (six classes), or one against all others: "walking", "stairs" (up or down), "still" (sitting or standing).
+    epochs: passes of training over the rows. The paper does not report it; 100 are 200 to 400 steps of a user with the usual 75
+      rows.
+    log: make the axes of the L2 weight and the learning rate geometric; by default they are linear, as published.
     """
 
     random_per_replicate: ClassVar[bool] = False

@@ -63,8 +63,11 @@ class Writer:
 class Writers:
     """Handwritten digits by writer (QMNIST): tune learning rate, L2 and dropout of a network.
 
-    `agents` takes the first so many writers, census employees and students in turn, those with the most digits first; each has
-    at least 100. `epochs` is how often a network sees its training half. It needs PyTorch: `pip install torch`.
+    It needs PyTorch: `pip install torch`.
+
+    agents: the number of writers, census employees and students alternating, those with the most digits first; each has at
+      least 100.
+    epochs: passes of a network over its training half.
     """
 
     random_per_replicate: ClassVar[bool] = False

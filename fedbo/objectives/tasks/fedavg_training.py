@@ -133,11 +133,16 @@ def settings_of(point: Array) -> FedAvgSettings:
 class FedAvgTraining:
     """FedAvg on scikit-learn's digits: tune learning rates, local epochs, batch size and client share.
 
-    Each agent is a server with ten clients, among whom its images are dealt by the `partition`; `rounds` is after how many
-    rounds its model is judged. With `heterogeneity` 0 servers differ in their images alone; up to 1 their numbers of images,
-    pixel scales, classes and the skew among their clients differ more and more. `latency` is the mean one of a message in
-    seconds, `bandwidth` that of a client's link in bytes per second. The cost of an evaluation is the time of its rounds in
-    seconds. `agents` takes the first so many servers of `part`.
+    Each agent is a server with ten clients. The cost of an evaluation is the time of its rounds in seconds.
+
+    part: the servers to choose from.
+    agents: the number of servers of `part`, in their order.
+    partition: how a server's images are dealt among its clients.
+    rounds: the number of rounds before the model is judged.
+    heterogeneity: with 0 servers differ in their images alone; up to 1 their numbers of images, pixel scales, classes and the
+      skew among their clients differ more and more.
+    latency: the mean latency of a message, in seconds.
+    bandwidth: the bandwidth of a client's link, in bytes per second.
     """
 
     costly: ClassVar[bool] = True

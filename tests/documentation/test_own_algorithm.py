@@ -1,4 +1,4 @@
-"""The small algorithm of the documentation is as small as it is called, and takes part in a study as it stands."""
+"""The method that `fedbo new algorithm` writes is as small as the pages say, and takes part in a study as it stands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ import fedbo.algorithms
 from fedbo.algorithms import catalog
 from fedbo.testing.algorithm_contract import check_algorithm
 
-SHOWN = next(block.text for block in pages.blocks("python") if block.page == "docs/algorithms/index.md")
+SHOWN = (pages.ROOT / "fedbo/templates/algorithm.py.jinja").read_text(encoding="utf-8").replace("{{ title }}", "SharedStep")
+SHOWN += '\nALGORITHMS = {"shared_step": Entry(SharedStep, summary="local search with a shared step length")}\n'
+SHOWN = SHOWN.replace(
+    "from fedbo.algorithms.streams", "from fedbo.algorithms.catalog import Entry\nfrom fedbo.algorithms.streams"
+)
 STUDY = {
     "study": {"name": "own"},
     "objective": {"name": "quadratic", "agents": 3},

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ pygments_style = "friendly"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 default_role = "code"  # docstrings have Markdown's single backquotes
+
+FIELD = re.compile(r"(\w+( `[^`]*`)?(, )?)+: ")  # of a docstring, such as "x `(n, d)`: points"
 
 CONTENTS = {
     "Begin": ("docs/index", "docs/coming_from", "docs/comparison"),
@@ -77,6 +80,15 @@ def add_contents(app: Any, name: str, source: list[str]) -> None:
             source[0] += "\n\n```{toctree}\n" + "\n".join(lines) + "\n```\n"
 
 
+def list_fields(app: Any, what: str, name: str, documented: Any, options: Any, lines: list[str]) -> None:
+    """Turn paragraphs of a docstring that have one field a line, "name: meaning", into lists."""
+    paragraphs = [paragraph.split("\n") for paragraph in "\n".join(lines).split("\n\n")]
+    for paragraph in paragraphs:
+        if FIELD.match(paragraph[0]):
+            paragraph[:] = [f"* {line}" if FIELD.match(line) else f"  {line.strip()}" for line in paragraph]
+    lines[:] = "\n\n".join("\n".join(paragraph) for paragraph in paragraphs).split("\n")
+
+
 def finish(app: Any, error: Exception | None) -> None:
     """Let the first page be the site's index, and publish the schema of study files."""
     if error is None and app.builder.name == "html":
@@ -88,4 +100,5 @@ def finish(app: Any, error: Exception | None) -> None:
 def setup(app: Any) -> None:
     """Connect what is above."""
     app.connect("source-read", add_contents)
+    app.connect("autodoc-process-docstring", list_fields)
     app.connect("build-finished", finish)

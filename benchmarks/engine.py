@@ -25,7 +25,6 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant, Lognormal
-from fedbo.coordinator.events import make
 from fedbo.coordinator.exchange import Immediate
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
@@ -33,7 +32,6 @@ from fedbo.objectives.functions import Quadratic
 
 LATENCY = 0.05
 MESSAGE: Payload = {"omega": np.zeros(1)}
-NOTHING_ELSE = StepReport(0, 0, 0, None)[5:]  # what a report has besides, whatever that is
 
 
 class Talkative(Random):
@@ -67,7 +65,7 @@ class FreeHosts:
     def result(self, agent: int) -> StepReport:
         order = self._orders[agent]
         step, lease = order.step, order.lease
-        return make(StepReport, (agent, step, 1 if step else 0, MESSAGE if step else None, lease, *NOTHING_ELSE))
+        return StepReport(agent, step, queries=1 if step else 0, payload=MESSAGE if step else None, lease=lease)
 
     def decide(self, order: StepRequest) -> DecisionSize:
         return DecisionSize(1)

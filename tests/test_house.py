@@ -240,6 +240,115 @@ def test_a_class_name_means_one_thing() -> None:
     assert doubled(ROOT) == {}
 
 
+MOST_BY_POSITION = 3  # fields of a record that may be taken apart, or made of an unpacked sequence
+# Files that may, each with the reason.
+BY_POSITION = {
+    "fedbo/actors/storage/record_types.py": "makes any named tuple of a checkpoint without a call of its class",
+    "fedbo/algorithms/components/trees/box_tree.py": "a node is a plain tuple, of which a tree has a hundred thousand",
+    "fedbo/algorithms/streams.py": "the counter of Philox is four words",
+}
+COMPILED = "fedbo/surrogates/compiled/"  # numba passes tuples of arrays between functions
+
+
+@cache
+def _records(root: Path) -> frozenset[str]:
+    """Name the named tuple classes and dataclasses with more fields than `MOST_BY_POSITION`."""
+    found = set()
+    for path in _files(root):
+        for node in _nodes(path.read_text(encoding="utf-8")):
+            if isinstance(node, ast.ClassDef) and _is_record(node):
+                fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
+                count = sum("ClassVar" not in ast.unparse(field.annotation) for field in fields)
+                found |= {node.name} if count > MOST_BY_POSITION else set()
+    return frozenset(found)
+
+
+def _is_record(node: ast.ClassDef) -> bool:
+    above = [*node.bases, *node.decorator_list]
+    return any(isinstance(name, ast.Name) and name.id in ("NamedTuple", "dataclass") for one in above for name in ast.walk(one))
+
+
+@cache
+def _nodes(text: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_parsed(text)))
+
+
+@cache
+def _makers(root: Path) -> frozenset[str]:
+    """Name the records, and the functions that return one wherever a function has this name."""
+    returned: dict[str, set[str]] = {}
+    for path in _files(root):
+        for node in _nodes(path.read_text(encoding="utf-8")):
+            if isinstance(node, ast.FunctionDef) and node.returns is not None:
+                returned.setdefault(node.name, set()).add(ast.unparse(node.returns))
+    return _records(root) | {name for name, kinds in returned.items() if kinds <= _records(root)}
+
+
+def _called(node: ast.AST) -> str:
+    function = node.func if isinstance(node, ast.Call) else None
+    return function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
+
+
+def _taken_apart(node: ast.AST) -> Iterator[ast.AST]:
+    """Give what an assignment or a loop takes apart into more names than `MOST_BY_POSITION`."""
+    pairs: list[tuple[ast.AST, ast.AST]] = []
+    if isinstance(node, ast.Assign):
+        pairs = [(target, node.value) for target in node.targets]
+    elif isinstance(node, (ast.For, ast.comprehension)):
+        pairs = [(node.target, node.iter)]
+    return (value for target, value in pairs if isinstance(target, ast.Tuple) and len(target.elts) > MOST_BY_POSITION)
+
+
+def by_position(root: Path) -> list[str]:
+    """List where records are taken apart or made by position; what has a name counts as a record when it is taken apart."""
+    found = []
+    for path in _files(root):
+        place = path.relative_to(root).as_posix()
+        for node in () if place in BY_POSITION else _nodes(path.read_text(encoding="utf-8")):
+            if wrong := _by_position(root, place, node):
+                found.append(f"{place}:{getattr(node, 'lineno', '?')} {wrong}")
+    return found
+
+
+def _by_position(root: Path, place: str, node: ast.AST) -> str:
+    """Say what is wrong with an expression, an assignment or a loop; empty if nothing is."""
+    if isinstance(node, ast.Attribute) and node.attr in ("__new__", "_make"):
+        return "makes a tuple without its class" if ast.unparse(node.value) in {"tuple", *_records(root)} else ""
+    if isinstance(node, ast.Call):
+        unpacks = any(isinstance(part, ast.Starred) for part in node.args)
+        return f"makes {_called(node)} by position" if unpacks and _called(node) in _records(root) else ""
+    held = (ast.Name, ast.Attribute, ast.Subscript)
+    apart = [] if place.startswith(COMPILED) else [*_taken_apart(node)]
+    wrong = any(isinstance(value, held) or _called(value) in _makers(root) for value in apart)
+    return "takes a record apart by position" if wrong else ""
+
+
+def test_records_are_read_and_made_by_field() -> None:
+    assert by_position(ROOT) == []
+    used = {place for place in BY_POSITION if (ROOT / place).exists()}
+    assert used == set(BY_POSITION), "a file of this table is gone"
+
+
+def test_what_is_taken_apart_or_made_by_position_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "fedbo").mkdir()
+    (tmp_path / "fedbo" / "planted.py").write_text(
+        "from typing import NamedTuple\n"
+        "class Long(NamedTuple):\n    a: int\n    b: int\n    c: int\n    d: int = 0\n"
+        "class Short(NamedTuple):\n    a: int\n    b: int\n"
+        "def long() -> Long:\n    return Long(a=1, b=2, c=3)\n"
+        "record = long()\n"
+        "a, b, c, d = record\n"
+        "a, b, c, _ = long()\n"
+        "made = Long(*record)\n"
+        "made = tuple.__new__(Long, record)\n"
+        "for a, b, c, d in made.rows:\n    pass\n"
+        "a, b = Short(*(1, 2))\n"
+        "a, b, c, d = zip(*[])\n",
+        encoding="utf-8",
+    )
+    assert {line.split(" ")[0].split(":")[1] for line in by_position(tmp_path)} == {"13", "14", "15", "16", "17"}
+
+
 def test_only_the_shells_import_ray() -> None:
     late = "fedbo.actors.late_ray.ray"
     using = [path for path in _files(ROOT) if any(name.split(".")[0] == "ray" or name == late for name in _imported_by(path))]

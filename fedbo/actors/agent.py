@@ -23,6 +23,7 @@ from fedbo.algorithms.base import Array, Decision, LocallyPrivate, Overlapping, 
 from fedbo.objectives.base import cost_of
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.typed import Space
+from fedbo.settings.records import changed, copied
 
 Sent = tuple[Payload | None, Any]
 
@@ -103,7 +104,8 @@ class HostedAgent:
             before = self.state
             self.state, decision = self.decided(request)
             return self._work_overlapping(request, before, decision, self.overlapping)
-        state, result = self.evaluate(request, *self.decided(request))
+        state, decision = self.decided(request)
+        result = self.evaluate(request, state, decision)
         return self.end(request, state, result, self._outbox(state, request))
 
     def begin(self, request: StepRequest) -> StepReport | None:
@@ -112,18 +114,17 @@ class HostedAgent:
         if request.ended is not None:
             return self._work_scheduled(request, request.ended)
         if self.uncommitted is not None and self.uncommitted.report.step >= request.step:
-            report = self.uncommitted.report._replace(lease=request.lease)
+            report = changed(self.uncommitted.report, lease=request.lease)
             self.uncommitted = self.uncommitted._replace(report=report)
             return report
         self.commit(())
         return None
 
-    def evaluate(
-        self, request: StepRequest, state: AgentState, decision: Decision, natives: Array | None = None
-    ) -> tuple[AgentState, StepResult]:
-        """Evaluate the points of a step, `natives (q, d)` in native units where these are known, and learn from them."""
+    def evaluate(self, request: StepRequest, state: AgentState, decision: Decision, natives: Array | None = None) -> StepResult:
+        """Evaluate the points of a step, `natives (q, d)` in native units where these are known; change `state` by them."""
         result = self._evaluate(request, decision, self.state.evaluated, natives)
-        return self._learn(state, decision, result), result
+        self._learn(state, decision, result)
+        return result
 
     def _outbox(self, state: AgentState, request: StepRequest) -> Sent | None:
         """Write the message of a step, if there is to be one."""
@@ -138,7 +139,8 @@ class HostedAgent:
         """Begin what was decided, and learn from what ends until there is a free place; other steps' points may be among it."""
         state, result, halted = evaluations.step(self.number, self.state, decision, request)
         if halted:  # what has ended is kept all the same
-            self.state = state._replace(rows=state.rows + result.rows(before.t_n))
+            state.rows += result.rows(before.t_n)
+            self.state = state
             return None
         return self.end(request, state, result, self._outbox(state, request), before)
 
@@ -154,12 +156,20 @@ class HostedAgent:
         before = self.state
         state, found = self._scheduled.step(before, decision, request, ended)
         if not found.is_over:
-            counted = (self.number, request.step, len(decision.x), None, request.lease, before.t_n)
-            return StepReport(*counted, again=found.again, verdicts=found.verdicts)
+            return StepReport(
+                agent=self.number,
+                step=request.step,
+                queries=len(decision.x),
+                payload=None,
+                lease=request.lease,
+                t_n=before.t_n,
+                again=found.again,
+                verdicts=found.verdicts,
+            )
         if not self._scheduled.overlaps:
-            state = self._learn(state, decision, found.result)
+            self._learn(state, decision, found.result)
         report = self.end(request, state, found.result, self._outbox(state, request), before)
-        return report._replace(again=found.again, verdicts=found.verdicts)
+        return changed(report, again=found.again, verdicts=found.verdicts)
 
     def end(
         self,
@@ -171,18 +181,26 @@ class HostedAgent:
     ) -> StepReport:
         """Remember the step, with the message that was written, as one that does not count yet; give its report."""
         assert state.decision is not None
-        q, failed = len(state.decision.x), result.failed
+        q = len(state.decision.x)
         retried: tuple[int, ...] = ()
         if before is None:
             before = self.state
             retried = tuple([query.point for query in result.queries[q:]])
-        payload, algorithm = (None, state.algorithm) if sent is None else sent
-        counted = (request.lease, state.t_n, retried, failed, None, state.pulled, (), self._reached(result))
-        report = StepReport(self.number, request.step, q, payload, *counted)
-        # A state made of its fields takes a third of the time of `_replace`, here and in what else happens in every step.
-        _, evaluated, t_n, best, worst, rows, _, _, _, pulled, cut, pending, rungs, failures = state
-        kept = (evaluated, t_n, best, worst, rows, request.step, None, None, pulled, cut, pending, rungs, failures)
-        self.state = AgentState(algorithm, *kept)
+        payload, state.algorithm = (None, state.algorithm) if sent is None else sent
+        report = StepReport(
+            agent=self.number,
+            step=request.step,
+            queries=q,
+            payload=payload,
+            lease=request.lease,
+            t_n=state.t_n,
+            retried=retried,
+            failed=result.failed,
+            pulled=state.pulled,
+            reached=self._reached(result),
+        )
+        state.step, state.decision, state.before_decision = request.step, None, None
+        self.state = state
         self.uncommitted = UncommittedStep(before, report, result)
         return report
 
@@ -202,9 +220,8 @@ class HostedAgent:
                 row = row.row(int(np.argmax(row.outcome.value)))  # the first of equals
             if row.error is None and (best is None or row.outcome.value > best.value):
                 best = BestObservation(row.outcome.value, row.outcome.score, row.step)
-        own, evaluated, t_n, _, worst, before, *rest = self.state
-        kept = (evaluated, t_n, best, worst, before + rows, *rest)
-        self.state = AgentState(own, *kept)
+        # In place: nothing else holds the state of a step that is not committed.
+        self.state.best, self.state.rows = best, self.state.rows + rows
         self.uncommitted = None
         if self.state.step % self.task.checkpoint == 0:
             self.saved = self.state
@@ -215,11 +232,11 @@ class HostedAgent:
         if not count:  # most agents where few are asked
             return ()
         written = self.state.rows[:count]
-        self.state = self.state._replace(rows=self.state.rows[count:])
-        self.saved = self.saved._replace(rows=self.saved.rows[count:])
+        self.state = changed(self.state, rows=self.state.rows[count:])
+        self.saved = changed(self.saved, rows=self.saved.rows[count:])
         if self.uncommitted is not None:
             before = self.uncommitted.before
-            self.uncommitted = self.uncommitted._replace(before=before._replace(rows=before.rows[count:]))
+            self.uncommitted = self.uncommitted._replace(before=changed(before, rows=before.rows[count:]))
         return written
 
     def _restore(self, request: StepRequest) -> None:
@@ -227,19 +244,19 @@ class HostedAgent:
         if request.restore and self.uncommitted is not None:
             self.state, self.uncommitted = self.uncommitted.before, None
         if request.restore and self.state.decision is not None:
-            self.state = self.state._replace(algorithm=self.state.before_decision, decision=None, before_decision=None)
+            self.state = changed(self.state, algorithm=self.state.before_decision, decision=None, before_decision=None)
         if request.restore != "checkpoint":
             return
         kept = len(self.saved.rows)
-        forgotten = tuple(row if row.error else replace(row, error="forgotten in a crash") for row in self.state.rows[kept:])
+        forgotten = tuple(row if row.error else changed(row, error="forgotten in a crash") for row in self.state.rows[kept:])
         # Evaluations are counted on, so that no draw is used twice and no budget is exceeded.
         counts = {name: getattr(self.state, name) for name in ("evaluated", "pulled", "step")}
-        self.state = self.saved._replace(rows=self.saved.rows + forgotten, **counts)
+        self.state = changed(self.saved, rows=self.saved.rows + forgotten, **counts)
         self.saved = self.state
 
     def decided(self, request: StepRequest, asked: tuple[Decision, Any] | None = None) -> tuple[AgentState, Decision]:
-        """Give the agent's state with the decision of a step, which may have been made before."""
-        state = self.state
+        """Return a copy of the agent's state with the decision of a step, which may have been made before, and that."""
+        state = copied(self.state)
         if state.decision is not None:
             return state, state.decision
         algorithm, own = self.task.algorithm, state.algorithm
@@ -261,9 +278,9 @@ class HostedAgent:
         cut = False
         if self._budget.pulls:
             decision, cut = cut_to_budget(decision, self._budget.pulls - state.pulled)
-        before, evaluated, t_n, best, worst, rows, step, _, _, pulled, _, pending, rungs, failed = state
-        kept = (evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending, rungs, failed)
-        return AgentState(own, *kept), decision
+        state.before_decision, state.algorithm = state.algorithm, own
+        state.decision, state.cut = decision, cut
+        return state, decision
 
     def _initial_points(self) -> Array:
         if self.number not in self.task.problem.targets:
@@ -278,7 +295,7 @@ class HostedAgent:
             return lattice.spread(points, self.streams.at(0).rng("instead of a repeated point"))
         return points
 
-    def _learn(self, state: AgentState, decision: Decision, result: StepResult) -> AgentState:
+    def _learn(self, state: AgentState, decision: Decision, result: StepResult) -> None:
         """Pass the algorithm what was observed, point by point, and the points that failed if the policy is to avoid them."""
         algorithm, worst, failed = state.algorithm, state.worst, state.failed
         told, values = result.observed
@@ -303,7 +320,7 @@ class HostedAgent:
         if len(told):
             x = decision.x if len(told) == len(decision.x) else decision.x[told]
             algorithm = self.task.algorithm.tell(algorithm, x, values)
-        _, evaluated, t_n, best, _, rows, step, _, before, pulled, cut, pending, rungs, _ = state
-        evaluated, t_n, pulled = evaluated + result.size, t_n + seen, pulled + made
-        kept = (evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending, rungs, failed)
-        return AgentState(algorithm, *kept)
+        state.algorithm, state.worst, state.failed, state.decision = algorithm, worst, failed, decision
+        state.evaluated += result.size
+        state.t_n += seen
+        state.pulled += made

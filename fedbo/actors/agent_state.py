@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fedbo.actors.evaluation.step import StepResult
@@ -20,8 +21,9 @@ class BestObservation(NamedTuple):
     step: int
 
 
-class AgentState(NamedTuple):
-    """The state of an agent.
+@dataclass(slots=True)
+class AgentState:
+    """The state of an agent; a step changes a copy of it, which becomes the agent's when the step ends.
 
     `algorithm` is its half of the method; `evaluated` counts the points it has evaluated, retries included, `pulled` how often
     it has evaluated, and `t_n` its observations; `best` is the best of them, `worst` the least value. `rows` have not been

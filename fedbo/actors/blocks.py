@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,14 @@ from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Array, Blockwise, Decision
 from fedbo.objectives.space import from_unit
 
-Learned = tuple[HostedAgent, StepRequest, AgentState, StepResult]
+
+class LearnedStep(NamedTuple):
+    """A step of an agent whose evaluations have been made: its request, the state that learned from them, and its result."""
+
+    agent: HostedAgent
+    request: StepRequest
+    state: AgentState
+    result: StepResult
 
 
 @cache
@@ -46,17 +53,18 @@ def work_together(algorithm: Any, agents: Sequence[HostedAgent], requests: Seque
     given = {agent.number: found for (agent, _), found in zip(asking, asked, strict=True)}
     decided = [agent.decided(request, given.get(agent.number)) for agent, request in begun]
     natives = _natives([agent for agent, _ in begun], [decision for _, decision in decided])
-    learned: list[Learned] = []
+    learned: list[LearnedStep] = []
     for (agent, request), (state, decision), points in zip(begun, decided, natives, strict=True):
         try:
-            learned.append((agent, request, *agent.evaluate(request, state, decision, points)))
+            learned.append(LearnedStep(agent, request, state, agent.evaluate(request, state, decision, points)))
         except EvaluationError as error:
             reports[agent.number] = failure(request, error)
-    sending = [one[:3] for one in learned if one[1].speaks and algorithm.sends(one[1].step)]
-    written = algorithm.outbox_each([(state.algorithm, agent.streams.at(request.step)) for agent, request, state in sending])
-    sent = {agent.number: found for (agent, _, _), found in zip(sending, written, strict=True)}
-    for agent, request, state, result in learned:
-        reports[agent.number] = agent.end(request, state, result, sent.get(agent.number))
+    sending = [one for one in learned if one.request.speaks and algorithm.sends(one.request.step)]
+    written = algorithm.outbox_each([(one.state.algorithm, one.agent.streams.at(one.request.step)) for one in sending])
+    sent = {one.agent.number: found for one, found in zip(sending, written, strict=True)}
+    for one in learned:
+        number = one.agent.number
+        reports[number] = one.agent.end(one.request, one.state, one.result, sent.get(number))
     return [report for report in reports.values() if report is not None]
 
 
@@ -71,4 +79,4 @@ def _natives(agents: Sequence[HostedAgent], decisions: Sequence[Decision]) -> li
 
 def failure(request: StepRequest, error: EvaluationError) -> StepReport:
     """Report what ends the run; it is told when this step is due, and not with the steps of its neighbours."""
-    return StepReport(request.agent, request.step, 0, None, request.lease, failure=str(error))
+    return StepReport(request.agent, request.step, queries=0, payload=None, lease=request.lease, failure=str(error))

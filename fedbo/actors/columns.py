@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +13,7 @@ import numpy.typing as npt
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound, Payload
 
-Columns = list[Any]
-_INBOX, _PAYLOAD = StepRequest._fields.index("inbox"), StepReport._fields.index("payload")
+Columns = dict[str, Any]  # by field
 
 
 class _Stack(NamedTuple):
@@ -24,43 +25,52 @@ class _Stack(NamedTuple):
 class _Letters(NamedTuple):
     """Inboxes of one message each: senders, steps, when they were sent, and the messages."""
 
-    senders: tuple[int, ...]
-    steps: tuple[int, ...]
-    sent: tuple[float, ...]
+    senders: list[int]
+    steps: list[int]
+    sent: list[float]
     payloads: Any
 
 
-def from_requests(requests: Iterable[StepRequest]) -> Columns:
+def from_requests(requests: Sequence[StepRequest]) -> Columns:
     """Turn requests into columns."""
-    columns: Columns = list(zip(*requests, strict=True))
-    if columns and all(len(inbox) == 1 for inbox in columns[_INBOX]):
-        senders, steps, sent, payloads = zip(*(inbox[0] for inbox in columns[_INBOX]), strict=True)
-        columns[_INBOX] = _Letters(senders, steps, sent, _stacked(payloads))
+    columns = _columns(StepRequest, requests)
+    if requests and all(len(inbox) == 1 for inbox in columns["inbox"]):
+        letters = [inbox[0] for inbox in columns["inbox"]]
+        columns["inbox"] = _Letters(
+            senders=[letter.sender for letter in letters],
+            steps=[letter.step for letter in letters],
+            sent=[letter.sent for letter in letters],
+            payloads=_stacked([letter.payload for letter in letters]),
+        )
     return columns
 
 
 def to_requests(columns: Columns) -> list[StepRequest]:
     """Turn columns into the requests that they were made of."""
-    if columns and isinstance(columns[_INBOX], _Letters):
-        senders, steps, sent, payloads = columns[_INBOX]
-        letters = zip(senders, steps, sent, _unstacked(payloads), strict=True)
-        columns = [*columns[:_INBOX], [(Inbound(*letter),) for letter in letters], *columns[_INBOX + 1 :]]
-    return [StepRequest(*values) for values in zip(*columns, strict=True)]
+    letters = columns["inbox"]
+    if isinstance(letters, _Letters):
+        each = map(Inbound, letters.senders, letters.steps, letters.sent, _unstacked(letters.payloads))
+        columns = {**columns, "inbox": [(letter,) for letter in each]}
+    return list(map(StepRequest, *columns.values()))
 
 
-def from_reports(reports: Iterable[StepReport]) -> Columns:
+def from_reports(reports: Sequence[StepReport]) -> Columns:
     """Turn reports into columns."""
-    columns: Columns = list(zip(*reports, strict=True))
-    if columns:
-        columns[_PAYLOAD] = _stacked(columns[_PAYLOAD])
+    columns = _columns(StepReport, reports)
+    if reports:
+        columns["payload"] = _stacked(columns["payload"])
     return columns
 
 
 def to_reports(columns: Columns) -> list[StepReport]:
     """Turn columns into the reports that they were made of."""
-    if columns:
-        columns = [*columns[:_PAYLOAD], _unstacked(columns[_PAYLOAD]), *columns[_PAYLOAD + 1 :]]
-    return [StepReport(*values) for values in zip(*columns, strict=True)]
+    columns = {**columns, "payload": _unstacked(columns["payload"])}
+    return list(map(StepReport, *columns.values()))
+
+
+def _columns(kind: type, records: Sequence[Any]) -> Columns:
+    """Return the values of each field, in the order in which the class takes them."""
+    return {field.name: list(map(attrgetter(field.name), records)) for field in fields(kind)}
 
 
 def _stacked(payloads: Sequence[Payload | None]) -> Any:

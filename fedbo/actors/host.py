@@ -81,7 +81,7 @@ class Host:
                 agent.overlapping = AsyncEvaluations(task, self._pool(agent, config), storage.log, self.clock, again)
         for number, kept in storage.checkpoints().items():
             agent = self.agents[number]
-            agent.state, agent.saved, agent.uncommitted, _ = kept
+            agent.state, agent.saved, agent.uncommitted = kept.state, kept.saved, kept.uncommitted
         return os.getpid()
 
     @property

@@ -27,7 +27,8 @@ class EvaluationEnd(NamedTuple):
     in_time: bool = True
 
 
-class StepRequest(NamedTuple):
+@dataclass(slots=True)
+class StepRequest:
     """A request to an agent for step number `step`, with the messages that came in before.
 
     `lease` is the number of the request; `speaks` says whether a message is asked for. `restore` is what the agent shall go
@@ -69,7 +70,8 @@ class DecisionSize(NamedTuple):
     pulls: tuple[int, ...] | None = None
 
 
-class StepReport(NamedTuple):
+@dataclass(slots=True)
+class StepReport:
     """The report of a finished step to the coordinator: how many points there were, and the message. No observations.
 
     `t_n` counts the agent's observations, `retried` are the points evaluated again, by number, and `failed` says in a few

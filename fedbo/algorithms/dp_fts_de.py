@@ -23,6 +23,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
+from fedbo.settings.records import changed
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.maximise import maximise_pieces
 
@@ -166,7 +167,7 @@ class DPFTSDE(Federated):
 
     def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
         omega = payload["omega"]
-        return state._replace(omega=omega, weight=np.full(self.regions, float(omega.any())))
+        return changed(state, omega=omega, weight=np.full(self.regions, float(omega.any())))
 
     def _federated_queries(
         self, states: Sequence[FederatedState], streams: Sequence[Streams]

@@ -20,6 +20,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
+from fedbo.settings.records import changed
 
 _ONE = np.ones(1)
 _ONE.flags.writeable = False  # the weight of the only message that agents hold, for all of them
@@ -93,9 +94,8 @@ class FTS(Federated):
 
     def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
         if self.relay == "one":
-            local, features, known, values, _, _, t, factor = state
-            return FederatedState(local, features, known, values, payload["omega"][None, :], _ONE, t, factor)
-        return state._replace(omega=payload["omega"], weight=payload["weight"])
+            return changed(state, omega=payload["omega"][None, :], weight=_ONE)
+        return changed(state, omega=payload["omega"], weight=payload["weight"])
 
     def _federated_queries(
         self, states: Sequence[FederatedState], streams: Sequence[Streams]
@@ -119,7 +119,7 @@ class FTS(Federated):
             return state.omega[chosen], state
         weight = state.weight.copy()
         weight[chosen] = 0.0
-        return state.omega[chosen], state._replace(weight=weight)
+        return state.omega[chosen], changed(state, weight=weight)
 
     @property
     def _width(self) -> float:

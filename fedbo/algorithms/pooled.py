@@ -17,6 +17,7 @@ from fedbo.algorithms.components.surrogate import LocalState, Surrogate, first_p
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.records import changed
 from fedbo.surrogates.gp import ROBUST, fit_shared_gp
 from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
 
@@ -152,7 +153,7 @@ class Pooled:
         kept = np.append(np.flatnonzero(seen.task == mine), foreign[:: max(-(-len(foreign) // POINTS), 1)])
         part = Observed(seen.x[kept], seen.y[kept], seen.task[kept])
         rho = max(LIKENESS, key=lambda rho: evidence(hyper, rho, part)) if len(foreign) else 0.0
-        return state._replace(local=state.local._replace(hyper=hyper), rho=rho, fitted=len(state.local.u))
+        return state._replace(local=changed(state.local, hyper=hyper), rho=rho, fitted=len(state.local.u))
 
     def avoiding(self, state: PooledState, x: Array) -> PooledState:
         """Record the points whose evaluations failed."""

@@ -15,6 +15,7 @@ from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.components.transfer import Acquisition, Transfer, TransferState
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import Prediction, expected_improvement, prediction
 from fedbo.surrogates.ensemble import (
     Ensemble,
@@ -50,7 +51,7 @@ class RGPE(Transfer):
     def _acquisition(
         self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams
     ) -> Acquisition | None:
-        observed = posterior if state.local.waiting is None else self.own.posterior(state.local._replace(waiting=None))
+        observed = posterior if state.local.waiting is None else self.own.posterior(changed(state.local, waiting=None))
         weight = self.ensemble_weights(observed, state, models, streams)
         if not weight[:-1].any():
             return None

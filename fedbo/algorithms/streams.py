@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,6 @@ _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
 _FEW = 64  # generators that cost no more than the arrays of all of them
 WORLD = -1  # owner of draws that all agents share
 COORDINATOR = -2
-
-_make: Final = tuple.__new__  # in half the time of a call of the class
 
 
 class _Key(ISeedSequence):
@@ -92,10 +90,10 @@ class Streams(NamedTuple):
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Return the generator for one purpose; a second call starts the same stream again."""
-        seed, replicate, owner, step, scope = self
-        word = _word(scope + purpose if scope else purpose)  # a name that is not put together knows its hash
-        counter = np.array([0, step, owner + 2, word], dtype=np.uint64)
-        key: Any = _key(seed, replicate)  # NumPy takes any seed sequence, its stubs only its own
+        # A name that is not put together knows its hash.
+        word = _word(self.scope + purpose if self.scope else purpose)
+        counter = np.array([0, self.step, self.owner + 2, word], dtype=np.uint64)
+        key: Any = _key(self.seed, self.replicate)  # NumPy takes any seed sequence, its stubs only its own
         return np.random.Generator(np.random.Philox(key, counter=counter))
 
     def uniforms(self, owners: npt.NDArray[np.int64], purpose: str) -> npt.NDArray[np.float64]:
@@ -113,11 +111,11 @@ class Streams(NamedTuple):
 
     def at(self, step: int) -> Streams:
         """Return the same owner's streams at another step."""
-        return _make(Streams, (self.seed, self.replicate, self.owner, step, self.scope))
+        return Streams(self.seed, self.replicate, self.owner, step, self.scope)
 
     def of(self, owner: int) -> Streams:
         """Return another owner's streams at the same step."""
-        return _make(Streams, (self.seed, self.replicate, owner, self.step, self.scope))
+        return Streams(self.seed, self.replicate, owner, self.step, self.scope)
 
     def within(self, scope: str) -> Streams:
         """Return the same owner's streams for another task."""
@@ -136,8 +134,8 @@ def _generators(streams: Sequence[Streams], purpose: str) -> Iterator[np.random.
     bits: Any = generator.bit_generator
     begun = bits.state
     counter = begun["state"]["counter"]
-    for _, _, owner, step, _ in streams:
-        counter[1], counter[2] = step, owner + 2
+    for each in streams:
+        counter[1], counter[2] = each.step, each.owner + 2
         bits.state = begun
         yield generator
 

@@ -22,6 +22,7 @@ from fedbo.algorithms.components.typed_coordinates import region
 from fedbo.algorithms.streams import Streams, normals
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.records import changed
 from fedbo.surrogates.draws import Draw, WeightSpace, message_function, posterior_draw, weight_space_draw
 from fedbo.surrogates.gp import predict
 from fedbo.surrogates.kernels import LengthScale
@@ -85,7 +86,7 @@ class TS(Surrogate, LocalOnly):
         if self.surrogate != "features":
             return state
         shared = shared_features(streams, problem.dim, self.features, self.length_scale)
-        return state._replace(shared=shared)
+        return changed(state, shared=shared)
 
     def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:
         """Maximise a draw from the posterior; replace an evaluated point by a uniform one."""
@@ -152,7 +153,7 @@ class TS(Surrogate, LocalOnly):
 
     def _region(self, state: LocalState) -> tuple[Array, float, LengthScale]:
         """Return the centre, the side and the length scales of the trust region."""
-        posterior = self.posterior(state._replace(waiting=None))
+        posterior = self.posterior(changed(state, waiting=None))
         centre = state.u[int(predict(posterior, state.u)[0].argmax())]
         observed = state.y[: len(state.y) - state.supposed]  # in the order in which they were made
         return centre, side(observed, state.dim), posterior.hyper.length_scale

@@ -94,13 +94,14 @@ def worker_use(events: Any, cells: list[Cell]) -> list[WorkerUse]:
         if study.cluster is None:
             continue
         model = study.cluster.make(study.evaluation.make().resources)
-        facts = np.array([_facts(own, model) for _, own in runs])
-        found.append(WorkerUse(number, label, *facts.mean(axis=0).tolist()))
+        facts = [_facts(own, model) for _, own in runs]
+        means = np.array([[*each.values()] for each in facts]).mean(axis=0).tolist()
+        found.append(WorkerUse(number, label, **dict(zip(facts[0], means, strict=True))))
     return found
 
 
-def _facts(events: Any, model: ClusterModel) -> tuple[float, ...]:
-    """Give the numbers of one run, in the order of the fields."""
+def _facts(events: Any, model: ClusterModel) -> dict[str, float]:
+    """Return the numbers of one run by the names of their fields."""
     end = float(column_of(events, "time").max())
     own = of_kinds(events, "placed", "released", "preempted")
     begun, waits, counts, used = dict[tuple[int, int, str], float](), list[float](), {"preempted": 0}, 0.0
@@ -116,11 +117,11 @@ def _facts(events: Any, model: ClusterModel) -> tuple[float, ...]:
     used += sum((end - time) * model.need(job[0]).cpus for job, time in begun.items())
     waited = np.array(waits or [0.0])
     have = model.total.cpus * end
-    return (
-        float(len(waits)),
-        float(counts["preempted"]),
-        float(waited.mean()),
-        float(waited.max()),
-        float((waited > 0).mean()),
-        used / have if have else 0.0,
-    )
+    return {
+        "placed": float(len(waits)),
+        "preempted": float(counts["preempted"]),
+        "waited": float(waited.mean()),
+        "longest": float(waited.max()),
+        "delayed": float((waited > 0).mean()),
+        "utilisation": used / have if have else 0.0,
+    }

@@ -155,7 +155,8 @@ def _of_run(key: RunKey, rows: Any, mean: ReplicateMean) -> Iterator[RegretTrace
     for agent in np.unique(agents):
         mine = np.flatnonzero(agents == agent)
         mine = mine[np.argsort(finished[mine], kind="stable")]
-        yield RegretTrace(*key, int(agent), counts[mine].astype(np.int64), instant[mine])
+        pulls = counts[mine].astype(np.int64)
+        yield RegretTrace(**key._asdict(), agent=int(agent), pulls=pulls, instant=instant[mine])
 
 
 def _curve(cell: int, label: str, mine: Sequence[RegretTrace], points: int) -> RegretCurve:

@@ -7,7 +7,7 @@ from fedbo.algorithms.base import Payload
 from fedbo.coordinator.environment.availability import absences, never_before_steps
 from fedbo.coordinator.environment.lies import Lies, SentMessage
 from fedbo.coordinator.errors import ProtocolError
-from fedbo.coordinator.events import After, AgentAvailable, Commit, Effect, Finished, Message, make
+from fedbo.coordinator.events import After, AgentAvailable, Commit, Effect, Finished, Message
 from fedbo.coordinator.messages import DUMMY
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.privacy.local import DisclosureLog
@@ -64,7 +64,7 @@ class AgentProcesses:
         state.progress.note(now)
         self._end_step(state, agent, step, report, now)
         times = () if self._real_time or self._evaluations is not None else step.times(now)
-        return [make(Commit, (number, times)), *effects, *self._send(state, agent, report, step.speaks, now)]
+        return [Commit(number, times), *effects, *self._send(state, agent, report, step.speaks, now)]
 
     def _end_step(self, state: CoreState, agent: AgentRecord, step: AgentStep, report: StepReport, now: float) -> None:
         """Note what came of a step."""
@@ -100,7 +100,9 @@ class AgentProcesses:
             payload = DUMMY
         if payload is not None:
             told = self._told(state, agent, payload, now) if self._lies.are_told else payload
-            message = make(Message, (agent.number, agent.number, number, agent.base, now, told, 0))
+            message = Message(
+                sender=agent.number, claimed_sender=agent.number, step=number, base=agent.base, sent=now, payload=told
+            )
             agent.unacknowledged[number] = message
             if self.disclosures.is_needed:
                 self.disclosures.record(state, agent.number, payload, now)

@@ -21,8 +21,8 @@ class Downlink:
     def received(self, state: CoreState, event: AnswerReceived, now: float) -> list[Effect]:
         """Give an agent an answer."""
         answer, network = event.answer, self._network
-        number_of_agent, inbound, number, _ = answer
-        agent = state.agents[number_of_agent]
+        inbound, number = answer.inbound, answer.number
+        agent = state.agents[answer.agent]
         if agent.ended:
             if inbound is not None and not has(agent.received_answers, number):  # it was transmitted all the same, once
                 enter(agent.received_answers, number)

@@ -7,9 +7,6 @@ from typing import Final, NamedTuple
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest
 from fedbo.algorithms.base import Inbound, Payload
 
-# A named tuple of its fields, `make(Finished, (agent, lease, report))`, in half the time of a call of its class.
-make: Final = tuple.__new__
-
 
 class StudyStarted(NamedTuple):
     """The study begins."""

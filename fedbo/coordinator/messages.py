@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import cache
 from math import hypot, isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -127,6 +127,15 @@ def fault(payload: object, declaration: Declaration, most: float = math.inf) -> 
     return None
 
 
+class _Checked(NamedTuple):
+    """A field that is a vector of known length; of one that `is_short` the sum of squares is taken without an array."""
+
+    name: str
+    dtype: Any
+    shape: tuple[int | None, ...]
+    is_short: bool
+
+
 def checker(declaration: Declaration, most: float = math.inf) -> Callable[[object], str | None]:
     """Give the function that says of a payload what `fault` says; vectors that are as declared cost it the least."""
     bound, vdot = most * most, _vdot
@@ -135,14 +144,17 @@ def checker(declaration: Declaration, most: float = math.inf) -> Callable[[objec
     fields = []
     for name, field in declaration.items():
         dtype = np.dtype(field.dtype)
-        fields.append((name, dtype, field.shape, dtype == np.float64 and declared_size({name: field}) <= 8 * _FEW))
+        is_short = dtype == np.float64 and declared_size({name: field}) <= 8 * _FEW
+        fields.append(_Checked(name, dtype, field.shape, is_short))
 
     def check(payload: object) -> str | None:
         if type(payload) is not dict or len(payload) != len(fields):
             return fault(payload, declaration, most)
-        for name, dtype, shape, is_short in fields:
-            array = payload.get(name)
-            if type(array) is not _ndarray or (array.dtype is not dtype and array.dtype != dtype) or array.shape != shape:
+        for field in fields:
+            array, dtype, is_short = payload.get(field.name), field.dtype, field.is_short
+            if type(array) is not _ndarray or (array.dtype is not dtype and array.dtype != dtype):
+                return fault(payload, declaration, most)
+            if array.shape != field.shape:
                 return fault(payload, declaration, most)
             # See `fault`, of which this is the greater part; of few numbers the length costs a third.
             total = hypot(*array.tolist()) if is_short else float(vdot(array, array))

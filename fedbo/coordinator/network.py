@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,14 +31,20 @@ from fedbo.coordinator.events import (
     Message,
     MessageAtLink,
     MessageReceived,
-    make,
 )
 from fedbo.coordinator.messages import declared_size, decode, encode, size, varies
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import CoreState
 from fedbo.settings.durations import transmission_time
 
-Key = tuple[int, int, int, str]  # of a transmission: its agent, its number there, its attempt and its direction
+
+class Transmission(NamedTuple):
+    """One transmission: its agent, its number there, its attempt and its direction."""
+
+    agent: int
+    number: int
+    attempt: int
+    way: str
 
 
 CUT, DOWN = "partition", "coordinator down"  # why a transmission was lost, beside a fault of the plan
@@ -80,19 +86,20 @@ class Network:
 
     def send_up(self, state: CoreState, message: Message, now: float) -> list[Effect]:
         """Send a message to the coordinator; a dummy takes as long as any other, and is not in the log."""
-        sender, _, step, _, _, payload, attempt = message
-        agent, bytes_ = state.agents[sender], size(payload)
+        sender, step, attempt = message.sender, message.step, message.attempt
+        agent, bytes_ = state.agents[sender], size(message.payload)
         if bytes_:
             bytes_ += self._more_up
             self._log.append((now, "sent", sender, step, bytes_, "again" if attempt else ""))
         if self.is_plain:
-            return [make(After, (self.latency, make(MessageReceived, (message,))))]
+            assert self.latency is not None
+            return [After(self.latency, MessageReceived(message))]
         if agent.partitions:
             return self._lost(message, bytes_, now, CUT)
-        key = (sender, step, attempt, "up")
+        key = Transmission(sender, step, attempt, way="up")
         delay = self._delay(key, bytes_ or self._message_bytes)
         if not self._faults:
-            return [make(After, (delay, self._arrival(message)))]
+            return [After(delay, self._arrival(message))]
         copies, carried, effects = [0.0], message, list[Effect]()
         for place, fault in self._faults_of(key, now):
             if isinstance(fault, Loss):
@@ -113,13 +120,14 @@ class Network:
     def send_down(self, state: CoreState, answer: Answer, bytes_: int, now: float) -> list[Effect]:
         """Send an answer to an agent; what is due to be sent again while the coordinator is down is lost once more."""
         if self.is_plain:
-            return [make(After, (self.latency, make(AnswerReceived, (answer,))))]
+            assert self.latency is not None
+            return [After(self.latency, AnswerReceived(answer))]
         if state.outages or state.agents[answer.agent].partitions:
             return self._lost(answer, bytes_, now, DOWN if state.outages else CUT)
-        key = (answer.agent, answer.number, answer.attempt, "down")
+        key = Transmission(answer.agent, answer.number, answer.attempt, way="down")
         delay = self._delay(key, bytes_)
         if not self._faults:
-            return [make(After, (delay, make(AnswerReceived, (answer,))))]
+            return [After(delay, AnswerReceived(answer))]
         copies = [0.0]
         for place, fault in self._faults_of(key, now):
             if isinstance(fault, Loss):
@@ -152,12 +160,12 @@ class Network:
             longest = max(longest, transmission_time(sum(both), bytes_, bandwidth))
         return longest
 
-    def _delay(self, key: Key, bytes_: int) -> float:
-        agent, number, attempt, way = key
+    def _delay(self, key: Transmission, bytes_: int) -> float:
+        agent, number, way = key.agent, key.number, key.way
         if self.latency is not None:
             delay = self.latency
-        elif attempt:
-            delay = self._again[way](agent, number * self._environment.attempts + attempt)
+        elif key.attempt:
+            delay = self._again[way](agent, number * self._environment.attempts + key.attempt)
         else:
             delay = self._first[way](agent, number)
         if not self._has_bandwidth:
@@ -165,7 +173,7 @@ class Network:
         return transmission_time(delay, bytes_, self._environment.of(agent).bandwidth)
 
     def _arrival(self, message: Message) -> MessageReceived | MessageAtLink:
-        return make(MessageAtLink, (message,)) if self._link else make(MessageReceived, (message,))
+        return MessageAtLink(message) if self._link else MessageReceived(message)
 
     def _lost(self, sent: Message | Answer, bytes_: int, now: float, why: str) -> list[Effect]:
         if isinstance(sent, Answer):
@@ -174,20 +182,19 @@ class Network:
             self._log.append((now, "lost", sent.sender, sent.step, bytes_, f"up: {why}"))
         return [After(self._retry, AckTimeout(sent))]
 
-    def _faults_of(self, key: Key, now: float) -> list[tuple[int, TransmissionFault]]:
+    def _faults_of(self, key: Transmission, now: float) -> list[tuple[int, TransmissionFault]]:
         """List the faults that a transmission meets."""
-        agent, _, _, way = key
         return [
             (place, fault)
             for place, fault, agents in self._faults
-            if fault.direction in (way, "both")
-            and agent in agents
+            if fault.direction in (key.way, "both")
+            and key.agent in agents
             and fault.start <= now < (math.inf if fault.end is None else fault.end)
             and self._rng(place, key, "befalls").random() < fault.probability
         ]
 
     def _disturbed(
-        self, place: int, fault: TransmissionFault, key: Key, delay: float, copies: list[float]
+        self, place: int, fault: TransmissionFault, key: Transmission, delay: float, copies: list[float]
     ) -> tuple[float, list[float]]:
         """Give the delay of a transmission after a fault, and how much later each of its copies arrives."""
         if isinstance(fault, Delay):
@@ -197,9 +204,9 @@ class Network:
         assert isinstance(fault, Duplication)
         return delay, [*copies, copies[-1] + fault.by]
 
-    def _rng(self, place: int, key: Key, purpose: str) -> np.random.Generator:
-        agent, number, attempt, way = key
-        return self._streams.of(agent).at(number).rng(f"fault {place} {purpose} {way} {attempt}")
+    def _rng(self, place: int, key: Transmission, purpose: str) -> np.random.Generator:
+        purpose = f"fault {place} {purpose} {key.way} {key.attempt}"
+        return self._streams.of(key.agent).at(key.number).rng(purpose)
 
 
 def corrupted(payload: Payload, declared: Declaration, how: str, rng: np.random.Generator) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from fedbo.algorithms.base import Array, Inbound, Waiting
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.errors import ProtocolError
-from fedbo.coordinator.events import After, Answer, Effect, RoundDeadline, make
+from fedbo.coordinator.events import After, Answer, Effect, RoundDeadline
 from fedbo.coordinator.messages import checker, sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.privacy.secure_aggregation import SHARE, Unmasking
@@ -139,7 +139,7 @@ class Server:
             if agent in rounds.waiting:
                 rounds.waiting[agent] = number
             bytes_ = 0 if inbound is None else self._bytes(inbound.payload)
-            effects += self._network.send_down(state, make(Answer, (agent, inbound, number, 0)), bytes_, now)
+            effects += self._network.send_down(state, Answer(agent, inbound, number), bytes_, now)
         if rounds.unmasking:
             effects = [After(one.delay + rounds.unmasking, one.event) if isinstance(one, After) else one for one in effects]
         return effects
@@ -214,7 +214,7 @@ class Server:
         wrong = "no answers are declared" if self._fault is None else self._fault(payload)
         if wrong:
             raise ProtocolError(f"the answer to agent {agent} is not as declared: {wrong}")
-        return make(Inbound, (COORDINATOR, number, now, payload))
+        return Inbound(COORDINATOR, step=number, sent=now, payload=payload)
 
     def open(self, state: CoreState, agents: Sequence[int], now: float) -> list[Effect]:
         """Open a round with those who begin it."""

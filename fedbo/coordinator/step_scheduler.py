@@ -6,10 +6,11 @@ from fedbo.actors.task import DecisionSize, StepReport, StepRequest
 from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
 from fedbo.coordinator.evaluations.scheduler import EvaluationScheduler
-from fedbo.coordinator.events import After, Ask, DecisionMade, Effect, Finished, make
+from fedbo.coordinator.events import After, Ask, DecisionMade, Effect, Finished
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, AgentStep, CoreState
+from fedbo.settings.records import changed
 from fedbo.settings.sums import plain_sum
 
 
@@ -58,8 +59,16 @@ class StepScheduler:
             restore = "checkpoint"
         priced = durations is not None and durations.costly and durations.needs_costs(number)
         ended = None if self.evaluations is None else ()
-        fields = (number, agent.step, agent.lease, step.inbox, step.speaks, restore, None, None, priced, ended)
-        step.order = order = make(StepRequest, fields)
+        step.order = order = StepRequest(
+            agent=number,
+            step=agent.step,
+            lease=agent.lease,
+            inbox=step.inbox,
+            speaks=step.speaks,
+            restore=restore,
+            priced=priced,
+            ended=ended,
+        )
         if durations is None:
             return [order]
         count: int | None = self._queries
@@ -84,7 +93,7 @@ class StepScheduler:
         order = agent.current.order
         assert order is not None and self.durations is not None
         choice = event.choice if self.durations.needs_costs(agent.number) else event.choice._replace(costs=None)
-        return self._schedule(state, agent, order._replace(restore="", costs=choice.costs), choice, now)
+        return self._schedule(state, agent, changed(order, restore="", costs=choice.costs), choice, now)
 
     def _schedule(
         self, state: CoreState, agent: AgentRecord, order: StepRequest, choice: DecisionSize, now: float
@@ -100,7 +109,7 @@ class StepScheduler:
         step.segments = durations.segments(agent.number, evaluations, agent.t_n, choice.costs)
         step.remaining = plain_sum(step.segments)
         if durations.limited:
-            order = order._replace(tries=durations.evaluation_durations(agent.number, evaluations, agent.next_repetition))
+            order = changed(order, tries=durations.evaluation_durations(agent.number, evaluations, agent.next_repetition))
         step.order = order
         return self._fix(agent, step, now)
 
@@ -121,7 +130,7 @@ class StepScheduler:
         """Give the end of an agent's step at its present pace."""
         step = agent.current
         assert step is not None
-        return make(After, (step.remaining / agent.pace, make(Finished, (agent.number, agent.lease, step.report))))
+        return After(step.remaining / agent.pace, Finished(agent.number, agent.lease, step.report))
 
     def retry(self, agent: AgentRecord, report: StepReport, now: float) -> list[Effect]:
         """Let the evaluations that were retried take their time, after all others."""

@@ -6,7 +6,7 @@ import math
 
 from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.agent_processes import AgentProcesses
-from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived, make
+from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived
 from fedbo.coordinator.exchange import revealed
 from fedbo.coordinator.messages import DUMMY, LARGEST, checker, named, sizer
 from fedbo.coordinator.network import Network
@@ -56,7 +56,8 @@ class Uplink:
 
     def _accept(self, state: CoreState, message: Message, now: float) -> bool:
         """Let a message take effect, or say in the log why it does not."""
-        sender, claimed, step, base, sent, payload, _ = message
+        sender, claimed, step = message.sender, message.claimed_sender, message.step
+        base, payload = message.base, message.payload
         if self._rules.sends_dummies and payload == DUMMY:
             return False
         wrong = self._refusal(state, message)
@@ -74,7 +75,8 @@ class Uplink:
             return False
         if self._aggregator is None:
             try:
-                state.server = self._receive(state.server, make(Inbound, (claimed, step, sent, payload)), now)
+                inbound = Inbound(claimed, step=step, sent=message.sent, payload=payload)
+                state.server = self._receive(state.server, inbound, now)
             except Exception as error:  # noqa: BLE001 -- one agent's message must not end the study of all
                 self._log.append((now, "rejected", sender, step, 0, f"the algorithm cannot use it: {named(error)}"))
                 return False
@@ -87,16 +89,16 @@ class Uplink:
 
     def _refusal(self, state: CoreState, message: Message) -> str | None:
         """Say what is wrong with a message, if anything is."""
-        sender, claimed, step, _, _, payload, _ = message
-        if claimed != sender:
-            return f"sent by agent {sender} in the name of agent {claimed}"
+        claimed = message.claimed_sender
+        if claimed != message.sender:
+            return f"sent by agent {message.sender} in the name of agent {claimed}"
         if not 0 <= claimed < self._n_agents:
             return f"there is no agent {claimed}"
         if self._rules.upload is None:
             return "this algorithm declares no messages"
-        if has(state.agents[claimed].steps_accepted, step):
+        if has(state.agents[claimed].steps_accepted, message.step):
             return "duplicate: this message has already taken effect"
-        return self._fault(payload)
+        return self._fault(message.payload)
 
     def timed_out(self, state: CoreState, message: Message, now: float) -> list[Effect]:
         """Send a message again, or give it up; once, however many copies of a transmission were lost."""

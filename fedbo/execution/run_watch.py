@@ -83,8 +83,16 @@ def _runs_state(directory: Path, manifest: dict[str, Any], study: Study, which: 
 
 def _ended(directory: Path, which: tuple[int, str], metric: Metric) -> RunsState:
     row = next(row for row in Result.open(directory).summary() if (row.cell, row.algorithm) == which)
-    count = round(row.evaluations * row.replicates)
-    return RunsState(*which, row.replicates, row.replicates, count, 1.0, row.final.mean, metric.name)
+    return RunsState(
+        cell=row.cell,
+        algorithm=row.algorithm,
+        runs=row.replicates,
+        ended=row.replicates,
+        evaluations=round(row.evaluations * row.replicates),
+        share=1.0,
+        best=row.final.mean,
+        metric=metric.name,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -45,17 +45,26 @@ def draw_workers(axes: Axes, result: Result, cell: int, label: str) -> Sequence[
     ended, stopped = ([bar for bar, one in zip(here, mine, strict=True) if one["preempted"] == sign] for sign in (False, True))
     away = _away(events, place, last, _study(result, cell))
     waits: Bars = [(_QUEUE, *span) for span in merged((one["queued_at"], one["started_at"]) for one in found)]
-    layers: list[tuple[str, Bars, float, dict[str, Any]]] = [
-        ("empty", [(float(row), 0.0, last) for row in place.values()], HALF, {"facecolor": PALE}),
-        ("evaluation", ended, HALF / lanes, {"facecolor": "#2C6AA0", "edgecolor": "white", "linewidth": 0.5}),
-        ("stopped by a preemption", stopped, HALF / lanes,
+    layers = [
+        _BarLayer("empty", [(float(row), 0.0, last) for row in place.values()], HALF, {"facecolor": PALE}),
+        _BarLayer("evaluation", ended, HALF / lanes, {"facecolor": "#2C6AA0", "edgecolor": "white", "linewidth": 0.5}),
+        _BarLayer("stopped by a preemption", stopped, HALF / lanes,
          {"facecolor": "#F6E3A8", "edgecolor": "white", "hatch": "....", "linewidth": 0.5}),
-        ("away", away, HALF, {"facecolor": "white", "edgecolor": AWAY, "hatch": "//////", "linewidth": 0.6}),
-        ("an evaluation waits", waits, 0.14, {"facecolor": FAINT}),
+        _BarLayer("away", away, HALF, {"facecolor": "white", "edgecolor": AWAY, "hatch": "//////", "linewidth": 0.6}),
+        _BarLayer("an evaluation waits", waits, 0.14, {"facecolor": FAINT}),
     ]  # fmt: skip
-    for _, bars, half, options in layers:
-        add_bars(axes, bars, half, **options)
-    return [Patch(label=word, **options) for word, bars, _, options in layers if bars]
+    for layer in layers:
+        add_bars(axes, layer.bars, layer.half, **layer.options)
+    return [Patch(label=layer.label, **layer.options) for layer in layers if layer.bars]
+
+
+class _BarLayer(NamedTuple):
+    """Bars of one kind: their label, half their height, and the options with which they are filled."""
+
+    label: str
+    bars: Bars
+    half: float
+    options: dict[str, Any]
 
 
 def _study(result: Result, cell: int) -> Any:

@@ -84,7 +84,8 @@ class ADMMToy:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Return x in the problem's range."""
-        return (Parameter("x", *BOXES[self.problem]),)
+        low, high = BOXES[self.problem]
+        return (Parameter("x", low, high),)
 
     @property
     def joint_optimum(self) -> Array:

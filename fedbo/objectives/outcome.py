@@ -62,7 +62,8 @@ def outcome_of(returned: Outcome | SupportsFloat, score: float | None = None) ->
         return Outcome(float(returned.value), float(known), metrics, tuple(returned.reports))
     value = float(returned)
     if isinstance(returned, Measured):
-        return Outcome(value, None if score is None else float(score), *read_metrics(returned.metrics))
+        metrics, reports = read_metrics(returned.metrics)
+        return Outcome(value, None if score is None else float(score), metrics, reports)
     return Outcome(value, None if score is None else float(score))
 
 

@@ -122,8 +122,10 @@ class PythonFunction:
         """Return the parameters in the order of x."""
         names = self.names or tuple(f"x{i + 1}" for i in range(len(self.low)))
         log = self.log or (False,) * len(self.low)
-        each = zip(names, self.low, self.high, log, strict=True)
-        return tuple(Parameter(name, float(low), float(high), geometric) for name, low, high, geometric in each)
+        return tuple(
+            Parameter(name, float(low), float(high), geometric)
+            for name, low, high, geometric in zip(names, self.low, self.high, log, strict=True)
+        )
 
     @property
     def metric(self) -> Metric:

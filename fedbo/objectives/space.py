@@ -19,11 +19,11 @@ _MOST_KNOWN = 256
 
 def inside(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
     """Return x `(d,)` or `(n, d)` in native units as floats; ValueError when it is outside the box."""
-    low, high, _, _, _, ranges, whole = _box(parameters)
+    box = _box(parameters)
     points = _shaped(len(parameters), np.asarray(x, dtype=np.float64))
-    if points.size <= _FEW_CHECKED and _are_inside(rows := _rows(points), ranges) and _are_whole(rows, whole):
+    if points.size <= _FEW_CHECKED and _are_inside(rows := _rows(points), box.ranges) and _are_whole(rows, box.whole):
         return points
-    if not ((points >= low) & (points <= high)).all():  # written so that NaN is outside
+    if not ((points >= box.low) & (points <= box.high)).all():  # written so that NaN is outside
         raise _outside(points, [(p.name, p.low, p.high) for p in parameters])
     for column, parameter in zip(_columns(points), parameters, strict=True):
         if parameter.whole and (column != np.floor(column)).any():
@@ -38,17 +38,18 @@ def from_unit(parameters: Sequence[Parameter], u: npt.ArrayLike) -> Array:
     A linear parameter is `low + u (high - low)`, in this order of operations, as in the published experiments. ValueError when
     a coordinate is not in [0, 1].
     """
-    low, high, curved, ends, unit, _, _ = _box(parameters)
+    box = _box(parameters)
+    low, high, ends = box.low, box.high, box.ends
     points = _shaped(len(parameters), np.asarray(u, dtype=np.float64))
     if not points.size:  # of agents that only send
         return points.copy()
-    if ends and points.size <= _FEW and _are_inside(rows := _rows(points), unit):
+    if ends and points.size <= _FEW and _are_inside(rows := _rows(points), box.unit):
         native = [_native(row, ends) for row in rows]
         return np.array(native if points.ndim == 2 else native[0])
     if not ((points >= 0.0) & (points <= 1.0)).all():
         raise _outside(points, [(f"{p.name} (in the unit cube)", 0.0, 1.0) for p in parameters])
     mapped = low + points * (high - low)
-    for i in curved:
+    for i in box.curved:
         mapped[..., i] = low[i] * (high[i] / low[i]) ** points[..., i]
     for i, parameter in enumerate(parameters):
         if parameter.whole:

@@ -42,14 +42,14 @@ class SettingError(FedboError, ValueError):
     ) -> None:
         super().__init__(path, needed, value, hint, message)
         self.path = (path,) if isinstance(path, str) else tuple(path)
-        self.value, self.hint = value, hint
+        self.needed, self.value, self.hint, self.message = needed, value, hint, message
         self.remedy = f"{needed}; {hint}" if hint else needed
 
     def __str__(self) -> str:
         """Write the path, what is needed, the value and the hint."""
-        _, needed, value, hint, message = self.args
-        came = "" if value is None else f", not {value}"
-        return message or f"{'.'.join(map(str, self.path))} {needed}{came}{hint and f'; {hint}'}".lstrip()
+        came = "" if self.value is None else f", not {self.value}"
+        words = f"{'.'.join(map(str, self.path))} {self.needed}{came}{self.hint and f'; {self.hint}'}"
+        return self.message or words.lstrip()
 
     def __eq__(self, other: object) -> bool:
         """Compare path and remedy."""

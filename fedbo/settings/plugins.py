@@ -52,7 +52,8 @@ def declared() -> dict[str, tuple[Plugin, ...]]:
 
 def _plugin(group: str, entry: EntryPoint) -> Plugin:
     source = entry.dist
-    return Plugin(group, entry.name, entry.value, *(("?", "?") if source is None else (source.name, source.version)))
+    distribution, version = ("?", "?") if source is None else (source.name, source.version)
+    return Plugin(group, entry.name, entry.value, distribution=distribution, version=version)
 
 
 class Catalogue(Mapping[str, T]):

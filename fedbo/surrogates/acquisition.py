@@ -34,7 +34,8 @@ class Prediction(NamedTuple):
 
 def prediction(posterior: Posterior, x: Array) -> Prediction:
     """Prediction of a Gaussian process at `x (n, d)`."""
-    return Prediction(*predict_with_gradients(posterior, x))
+    mean, variance, mean_gradient, variance_gradient = predict_with_gradients(posterior, x)
+    return Prediction(mean, variance, mean_gradient=mean_gradient, variance_gradient=variance_gradient)
 
 
 def expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]:

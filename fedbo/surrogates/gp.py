@@ -187,10 +187,11 @@ def _fit_space(settings: GPSettings, dim: int) -> _FitSpace:
 
 def _starts(settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyperparameters | None) -> tuple[Array, Array]:
     """Log hyperparameters `(r, p)` to climb from, the first those to begin with, and their bounds `(p, 2)`."""
-    usual, bounds, _, centre, width, _ = _fit_space(settings, dim)
+    space = _fit_space(settings, dim)
+    usual, bounds = space.usual, space.bounds
     starts = [usual if start is None else _pack(start, settings, dim)]
     if settings.restarts:
-        starts.extend(centre + width * rng.standard_normal((settings.restarts, len(usual))))
+        starts.extend(space.centre + space.width * rng.standard_normal((settings.restarts, len(usual))))
     if settings.noisy:
         starts += [usual, np.array([*usual[:-1], np.log(settings.noisy)])]
     return np.minimum(np.maximum(starts, bounds[:, 0]), bounds[:, 1]), bounds

@@ -213,7 +213,8 @@ def fit(prior: LearnedPrior, x: Array, y: Array, iterations: int = 100) -> Prior
     found = [
         scipy.optimize.minimize(density, start, jac=True, method="L-BFGS-B", bounds=box, options=options) for start in starts
     ]
-    return PriorParameters(*(float(value) for value in np.exp(min(found, key=lambda one: float(one.fun)).x)))
+    tau, variance, length, noise = np.exp(min(found, key=lambda one: float(one.fun)).x).tolist()
+    return PriorParameters(tau=tau, variance=variance, length_scale=length, noise_variance=noise)
 
 
 def density_function(prior: LearnedPrior, x: Array, y: Array) -> Any:

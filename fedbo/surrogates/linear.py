@@ -194,17 +194,16 @@ def draw_each(models: Models, observed: Sequence[Observations], beta: Sequence[f
 
 def _draw_from_few(models: Models, observed: Sequence[Observations], beta: Sequence[float], normals: Array) -> Drawn:
     """Make the draws of agents with fewer than m observations each."""
-    features, noise_variance, clip, standardise = models
-    k, m = len(observed), len(features.phases)
+    features, k, m = models.features, len(observed), len(models.features.phases)
     x, y, before = zip(*observed, strict=True)
     sizes = [len(values) for values in y]
     known = [_NONE if factor is None else factor[: n * (n + 1) // 2] for factor, n in zip(before, sizes, strict=True)]
     columns = np.array([[(isqrt(8 * len(factor) + 1) - 1) // 2, 0] for factor in known])
     factors = np.empty(sum(n * (n + 1) // 2 for n in sizes))
     omega, spread, values = np.empty((k, m)), np.empty(k), np.concatenate(y)
-    data, scaling, counts = (_joined(x), values, _joined(known), normals), (clip, standardise), np.array(sizes)
+    data, scaling, counts = (_joined(x), values, _joined(known), normals), (models.clip, models.standardise), np.array(sizes)
     _compiled()[0].draw_weights(
-        tuple(features), scaling, noise_variance, data, counts, np.array(beta), factors, columns, omega, spread
+        tuple(features), scaling, models.noise_variance, data, counts, np.array(beta), factors, columns, omega, spread
     )
     found, at, first, used = list(before), 0, 0, 0
     for place, (n, (had, has)) in enumerate(zip(sizes, columns.tolist(), strict=True)):

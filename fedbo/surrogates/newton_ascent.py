@@ -23,7 +23,13 @@ class _Starts(NamedTuple):
     radius: Array
 
     def keep(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> _Starts:
-        return _Starts(*(part[which] for part in self))
+        return _Starts(
+            x=self.x[which],
+            value=self.value[which],
+            gradient=self.gradient[which],
+            hessian=self.hessian[which],
+            radius=self.radius[which],
+        )
 
 
 def newton_ascent(surface: Surface, x: Array, step_bound: Array, tolerance: float, iterations: int) -> tuple[Array, float]:
@@ -33,7 +39,7 @@ def newton_ascent(surface: Surface, x: Array, step_bound: Array, tolerance: floa
     long. A start is dropped when four times its promised gain would not make it the best. The climb ends when no start promises
     more than `tolerance` times max(1, |value|), or after `iterations` evaluations.
     """
-    starts = _Starts(x, *surface(x), np.ones(len(x)))
+    starts = _starts_at(surface, x, np.ones(len(x)))
     for _ in range(iterations):
         step, gain = _steps(starts, step_bound)
         best = float(starts.value.max())
@@ -55,15 +61,27 @@ def _advance(surface: Surface, starts: _Starts, step: Array, step_bound: Array) 
     x = starts.x + step
     np.maximum(x, 0.0, out=x)
     np.minimum(x, 1.0, out=x)
-    moved = _Starts(x, *surface(x), 2.0 * starts.radius)
+    moved = _starts_at(surface, x, 2.0 * starts.radius)
     rises = moved.value > starts.value
     if rises.all():
         return moved
     stay = starts._replace(radius=0.25 * np.abs(step / step_bound).max(axis=1))
-    parts = []
-    for new, old in zip(moved, stay, strict=True):
-        parts.append(np.where(rises.reshape(-1, *[1] * (new.ndim - 1)), new, old))
-    return _Starts(*parts)
+
+    def chosen(new: Array, old: Array) -> Array:
+        return np.where(rises.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+    return _Starts(
+        x=chosen(moved.x, stay.x),
+        value=chosen(moved.value, stay.value),
+        gradient=chosen(moved.gradient, stay.gradient),
+        hessian=chosen(moved.hessian, stay.hessian),
+        radius=chosen(moved.radius, stay.radius),
+    )
+
+
+def _starts_at(surface: Surface, x: Array, radius: Array) -> _Starts:
+    value, gradient, hessian = surface(x)
+    return _Starts(x, value, gradient=gradient, hessian=hessian, radius=radius)
 
 
 def _steps(starts: _Starts, step_bound: Array) -> tuple[Array, Array]:

@@ -58,4 +58,13 @@ def runs_of(study: Study, directory: Path) -> Iterator[RunTables]:
         for table in cell.study.algorithm:
             for replicate in range(cell.study.study.replicates):
                 key = (cell.number, table.title, replicate)
-                yield RunTables(cell.study, federation, table, replicate, *(read[name][key] for name in read))
+                yield RunTables(
+                    study=cell.study,
+                    federation=federation,
+                    table=table,
+                    replicate=replicate,
+                    rows=read["observations"][key],
+                    events=read["events"][key],
+                    releases=read["privacy"][key],
+                    spent=read["privacy_agents"][key],
+                )

@@ -22,6 +22,7 @@ from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.algorithms.ts import TS
 from fedbo.objectives.functions import Quadratic
 from fedbo.objectives.python_function import PythonFunction
+from fedbo.settings.records import changed
 from fedbo.settings.trust import admit
 
 admit(["test_blocks:above_a_half", "test_blocks:counted"])
@@ -109,7 +110,7 @@ def test_points_under_way_leave_nothing_behind_when_they_come_in_another_order()
     states = [algorithm.tell(state, x[:3], x[:3, 0]) for state in states]
     algorithm_asked, asked = algorithm.ask(algorithm.pending(states[0], x[3:]), (), task.streams.of(0).at(1))
     states[0] = algorithm.tell(algorithm.pending(asked, x[:0]), x[[5, 3]], x[[5, 3], 0])
-    states[1] = algorithm.tell(states[1]._replace(t=1), x[[5, 3]], x[[5, 3], 0])
+    states[1] = algorithm.tell(changed(states[1], t=1), x[[5, 3]], x[[5, 3], 0])
     found = [algorithm.ask(state, (), task.streams.of(0).at(2))[0] for state in states]
     np.testing.assert_array_equal(found[0].x, found[1].x)
     assert not np.array_equal(algorithm_asked.x, found[0].x)
@@ -140,7 +141,7 @@ def test_a_step_that_was_done_or_decided_before_is_not_done_again() -> None:
     host.load(task, range(AGENTS))
     first = host.carry_out([StepRequest(n, 0) for n in range(AGENTS)])
     again = host.carry_out([StepRequest(n, 0, lease=9) for n in range(AGENTS)])
-    assert [report._replace(lease=0) for report in again] == first
+    assert [changed(report, lease=0) for report in again] == first
     for n in (1, 4):
         host.agents[n].commit(())
         assert host.agents[n].decide(StepRequest(n, 1)).queries == 1

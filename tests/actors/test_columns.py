@@ -9,6 +9,7 @@ import pytest
 from fedbo.actors.columns import from_reports, from_requests, to_reports, to_requests
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound
+from fedbo.settings.records import changed
 
 SHARED = np.arange(6.0).reshape(2, 3)
 
@@ -51,7 +52,7 @@ def same(one: Any, other: Any) -> bool:
 def test_reports_come_out_of_columns_as_they_went_in(kind: str) -> None:
     reports = [StepReport(i, 3, 1, payload, 7, i, pulled=2) for i, payload in enumerate(PAYLOADS[kind])]
     found = to_reports(pickle.loads(pickle.dumps(from_reports(reports))))
-    assert [one._replace(payload=None) for one in found] == [one._replace(payload=None) for one in reports]
+    assert [changed(one, payload=None) for one in found] == [changed(one, payload=None) for one in reports]
     assert all(same(one.payload, other.payload) for one, other in zip(found, reports, strict=True))
 
 
@@ -62,7 +63,7 @@ def test_requests_come_out_of_columns_as_they_went_in(kind: str, letters: int) -
     requests = [StepRequest(i, 3, 7, inbox, restore="before") for i, inbox in enumerate(inboxes)]
     requests += [] if letters == 1 else [StepRequest(9, 3)]
     found = to_requests(pickle.loads(pickle.dumps(from_requests(requests))))
-    assert [one._replace(inbox=()) for one in found] == [one._replace(inbox=()) for one in requests]
+    assert [changed(one, inbox=()) for one in found] == [changed(one, inbox=()) for one in requests]
     for one, other in zip(found, requests, strict=True):
         assert [letter[:3] for letter in one.inbox] == [letter[:3] for letter in other.inbox]
         assert all(same(a.payload, b.payload) for a, b in zip(one.inbox, other.inbox, strict=True))
@@ -74,5 +75,5 @@ def test_nothing_comes_out_as_nothing() -> None:
 
 def test_what_is_shared_is_sent_once() -> None:
     reports = [StepReport(i, 3, 1, {"omega": np.zeros(10_000)}) for i in range(3)]
-    shared = [one._replace(payload=reports[0].payload) for one in reports]
+    shared = [changed(one, payload=reports[0].payload) for one in reports]
     assert len(pickle.dumps(from_reports(shared))) < len(pickle.dumps(from_reports(reports))) / 2

@@ -12,6 +12,7 @@ from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.collaborative.consensus import ConsensusBO, mixing_row
 from fedbo.algorithms.components.collaborative import CollaborativeState, improvement
 from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.settings.records import changed
 
 N, T = 4, 10
 PROBLEM = Problem(2, N, tuple(range(N)), 3, T)
@@ -99,7 +100,7 @@ def test_a_proposal_is_where_the_own_improvement_is_largest_and_its_utility_is_i
     assert payload is not None and state.local.hyper is not None
     top = payload["utility"][0] - np.log(state.local.hyper.scale)
     assert top >= surface(grid)[0].max() - 1e-6
-    doubled = state._replace(local=state.local._replace(y=2 * state.local.y, hyper=None, fitted=0))
+    doubled = state._replace(local=changed(state.local, y=2 * state.local.y, hyper=None, fitted=0))
     again, _ = method.outbox(doubled, Streams(1, owner=1))
     assert again is not None and again["utility"][0] - payload["utility"][0] == pytest.approx(np.log(2), abs=1e-4)
 

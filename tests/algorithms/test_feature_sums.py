@@ -15,6 +15,7 @@ from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.feature_sums import FeatureStatistics, FeatureSums, linear_posterior, statistics
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import Prediction, prediction
 from fedbo.surrogates.ensemble import predictions
 from fedbo.surrogates.features import draw_features, phi
@@ -89,7 +90,7 @@ def test_an_answer_is_the_sum_over_all_others_and_stale_messages_count_for_less(
 def test_a_message_does_not_change_with_offset_and_scale_of_the_values() -> None:
     method = FedGP(features=M)
     state = agent(method, 1)
-    moved = state._replace(local=state.local._replace(y=7.0 + 3.0 * state.local.y))
+    moved = state._replace(local=changed(state.local, y=7.0 + 3.0 * state.local.y))
     for one, other in zip(*(method.outbox(each, Streams(1, owner=1))[0].values() for each in (state, moved)), strict=True):  # type: ignore[union-attr]
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 

@@ -17,6 +17,7 @@ from fedbo.algorithms.dp_fed_prior import DPFedPrior
 from fedbo.algorithms.fed_prior import FedPrior
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.environment.lies import is_falsifiable
+from fedbo.settings.records import changed
 from fedbo.surrogates.learned_prior import expected, shrunk
 
 N, M = 6, 49
@@ -168,7 +169,7 @@ def test_one_agent_in_other_units_hardly_changes_what_others_are_told() -> None:
 
 def believed(method: PriorAgent, x: Array, y: Array) -> Array:
     """What an agent that was told of bowls and has seen values `(n,)` expects at the design points."""
-    local = method.agent_init(PROBLEM, Streams(1)).local._replace(u=x, y=y)
+    local = changed(method.agent_init(PROBLEM, Streams(1)).local, u=x, y=y)
     return expected(_belief(method._prior(answer_for(method), local, PriorSpace(2, "plain")), local), design_points(M, 2))
 
 
@@ -210,7 +211,7 @@ def test_groups_with_opposite_functions_are_told_apart_by_what_an_agent_sees() -
     found, at = answers(method, payloads), design_points(M, 2)
     x = np.random.default_rng(9).random((8, 2))
     for number in (0, 1):
-        local = method.agent_init(PROBLEM, Streams(1)).local._replace(u=x, y=(-1) ** number * bowl(x))
+        local = changed(method.agent_init(PROBLEM, Streams(1)).local, u=x, y=(-1) ** number * bowl(x))
         belief = _belief(method._prior(found[number], local, PriorSpace(2, "plain")), local)
         wanted = (-1) ** number * bowl(at)
         assert np.corrcoef(expected(belief, at), wanted)[0, 1] > 0.95

@@ -14,6 +14,7 @@ from fedbo.algorithms.collaborative.fmtbo import FMTBO, mixed_improvement, param
 from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.components.coordinates import design_points, to_coordinates
 from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import expected_improvement, prediction
 from fedbo.surrogates.gp import Hyperparameters, predict
 
@@ -79,7 +80,7 @@ def test_a_message_has_hyperparameters_ranks_and_size_and_no_observation() -> No
     order = np.argsort(payload["ranks"])
     assert np.corrcoef(wanted[order], np.arange(M))[0, 1] > 0.8
     constant = agent(method, 1)
-    moved, _ = method.outbox(constant._replace(local=constant.local._replace(y=5 * constant.local.y + 1)), Streams(1, owner=1))
+    moved, _ = method.outbox(constant._replace(local=changed(constant.local, y=5 * constant.local.y + 1)), Streams(1, owner=1))
     assert moved is not None
     np.testing.assert_allclose(moved["parameters"], payload["parameters"], rtol=1e-3)
 
@@ -90,7 +91,7 @@ def test_the_acquisition_is_the_weighted_sum_of_both_improvements_with_its_gradi
     state = method._fitted(agent(method, 0), Streams(1, owner=0))
     assert state.local.hyper is not None
     mine = method.own.posterior(state.local)
-    other = method.own.posterior(state.local._replace(hyper=replace(state.local.hyper, length_scale=(0.1, 0.9))))
+    other = method.own.posterior(changed(state.local, hyper=replace(state.local.hyper, length_scale=(0.1, 0.9))))
     best = float(mine.y.max())
     surface, u = mixed_improvement(mine, other, gamma, best), np.random.default_rng(5).random((20, 2))
     wanted = gamma * expected_improvement(prediction(other, u), best)[0]

@@ -16,6 +16,7 @@ from fedbo.algorithms.fts import FTS, FTSServer
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.coordinator.messages import encode
+from fedbo.settings.records import changed
 from fedbo.settings.trust import admit, places_in
 from fedbo.surrogates.features import phi
 from fedbo.testing.algorithm_contract import AGENTS, ROUNDS, asked, started
@@ -142,7 +143,7 @@ def test_a_message_knows_more_as_t_n_grows() -> None:
     spreads = []
     for _ in range(5):
         state = algorithm.tell(state, np.random.default_rng(len(state.local.y)).random((20, 2)), np.arange(20.0))
-        state = state._replace(t=1)
+        state = changed(state, t=1)
         draws = [algorithm.outbox(state, Streams(seed))[0]["omega"] for seed in range(30)]  # type: ignore[index]
         spreads.append(float(np.std(draws, axis=0).mean()) / float(state.local.y.std()))
     assert spreads == sorted(spreads, reverse=True)

@@ -15,6 +15,7 @@ from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.components.feature_sums import FeatureStatistics, linear_posterior, statistics
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.settings.records import changed
 from fedbo.surrogates.features import draw_features, phi
 
 N, M = 4, 30
@@ -67,7 +68,7 @@ def test_the_deviation_from_sums_is_that_of_the_residuals() -> None:
 
 def test_values_on_any_scale_give_the_same_message() -> None:
     method, state = QuantileTransfer(features=M), agent(QuantileTransfer(features=M), 1)
-    risen = state._replace(local=state.local._replace(y=np.exp(3 * state.local.y)))
+    risen = state._replace(local=changed(state.local, y=np.exp(3 * state.local.y)))
     one, other = (method.outbox(each, Streams(1, owner=1))[0] for each in (state, risen))
     assert one is not None and other is not None
     assert all((one[name] == other[name]).all() for name in one)
@@ -89,7 +90,7 @@ def test_thompson_sampling_does_not_look_at_the_own_observations_and_the_other_s
     for search, same in (("thompson", True), ("gp", False)):
         method: Any = QuantileTransfer(features=M, own=PLAIN, search=search)
         given, state = answer(method), agent(method, 0)
-        other = state._replace(local=state.local._replace(y=-state.local.y))
+        other = state._replace(local=changed(state.local, y=-state.local.y))
         points = [asked(method, each, given).x for each in (state, other)]
         assert np.array_equal(*points) == same
 

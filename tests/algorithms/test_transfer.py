@@ -17,6 +17,7 @@ from fedbo.algorithms.components.transfer import Transfer, TransferState
 from fedbo.algorithms.rgpe import RGPE
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.algorithms.taf import TAF
+from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import expected_improvement, prediction
 from fedbo.surrogates.ensemble import (
     Ensemble,
@@ -107,7 +108,7 @@ def test_rgpes_weights_are_those_of_a_count_over_draws(count: int, sign: float) 
     """Each draw counts for who ranks best in it, the own surrogate alone where it does; stale surrogates weigh less."""
     algorithm: RGPE = made("rgpe")
     posterior, state, models = held(algorithm, (1.0, 1.0, sign))
-    local = state.local._replace(u=state.local.u[:count], y=state.local.y[:count])
+    local = changed(state.local, u=state.local.u[:count], y=state.local.y[:count])
     state, posterior = state._replace(local=local, weight=np.array([0.5, 1.0, 0.25])), algorithm.own.posterior(local)
     found = algorithm.ensemble_weights(posterior, state, models, Streams(1, owner=0).at(1))
     rng = Streams(1, owner=0).at(1).rng("ranking")
@@ -139,7 +140,7 @@ def test_rgpe_goes_by_the_last_of_the_others_alone() -> None:
 def test_rgpe_ranks_without_the_points_that_are_under_way() -> None:
     algorithm: RGPE = made("rgpe")
     observed, state, models = held(algorithm, (1.0, -1.0, 0.0))
-    waiting = state._replace(local=state.local._replace(waiting=np.array([[0.2, 0.4], [0.9, 0.1]])))
+    waiting = state._replace(local=changed(state.local, waiting=np.array([[0.2, 0.4], [0.9, 0.1]])))
     posterior = algorithm.own.posterior(waiting.local)
     acquisition = algorithm._acquisition(posterior, waiting, models, Streams(1, owner=0))
     assert acquisition is not None
@@ -162,7 +163,7 @@ def test_a_surrogate_is_sent_after_every_kth_iteration_or_once(name: str, every:
 def test_rgpe_counts_everybody_alike_before_there_is_anything_to_rank() -> None:
     algorithm: RGPE = made("rgpe")
     posterior, state, models = held(algorithm, (1.0, -1.0, 0.0))
-    short = state._replace(local=state.local._replace(u=state.local.u[:2], y=state.local.y[:2]))
+    short = state._replace(local=changed(state.local, u=state.local.u[:2], y=state.local.y[:2]))
     weights = algorithm.ensemble_weights(posterior, short, models, Streams(1, owner=0).at(1))
     np.testing.assert_allclose(weights, 0.25)
 

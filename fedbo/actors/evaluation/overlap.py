@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +23,7 @@ from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Decision, Overlapping
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.records import changed, copied
 
 _TICK = 1e-9  # seconds, less than which no two evaluations end apart
 
@@ -76,11 +76,10 @@ class AsyncEvaluations:
         Give the agent's state then, the evaluations that have ended, and whether waiting for more was given up.
         """
         queries = queries_of(self._task, agent, request.step, decision, state.evaluated)
-        state = state._replace(
-            pending=(*state.pending, *queries),
-            evaluated=state.evaluated + len(queries),
-            pulled=state.pulled + len(queries),
-        )
+        state = copied(state)
+        state.pending = (*state.pending, *queries)
+        state.evaluated += len(queries)
+        state.pulled += len(queries)
         ended, records = list[Query](), list[EvaluationRecord]()
         for query in state.pending:
             self._start(query)
@@ -91,7 +90,7 @@ class AsyncEvaluations:
                 break
             ended.append(found[0])
             records.append(found[1])
-            state = self._take_in(state, *found)
+            self._take_in(state, *found)
         else:
             return state, StepResult(tuple(ended), tuple(records)), False
         return state, StepResult(tuple(ended), tuple(records)), True
@@ -126,17 +125,20 @@ class AsyncEvaluations:
             self._log.append([record])
         return record
 
-    def _take_in(self, state: AgentState, query: Query, record: EvaluationRecord) -> AgentState:
+    def _take_in(self, state: AgentState, query: Query, record: EvaluationRecord) -> None:
         """Learn from an evaluation that has ended, or begin it again where it failed."""
         policy = self._task.policy
         pending = tuple(other for other in state.pending if other.number != query.number)
         if record.error is not None and query.tries < policy.retries:
-            again = replace(query, number=state.evaluated, tries=query.tries + 1)
+            again = changed(query, number=state.evaluated, tries=query.tries + 1)
             self._start(again)
-            return state._replace(pending=(*pending, again), evaluated=state.evaluated + 1)
+            state.pending = (*pending, again)
+            state.evaluated += 1
+            return
         if record.error is not None and policy.failure == "stop":
             raise EvaluationError(record.error.splitlines()[0])
-        return tell_one(self._task, state, query, record)._replace(pending=pending)
+        tell_one(self._task, state, query, record)
+        state.pending = pending
 
 
 def rehearse(task: Task, agent: int, algorithm_state: Any) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from fedbo.actors.stopping.rungs import RungState
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.task import EvaluationEnd, RungVerdict, StepRequest, Task
 from fedbo.algorithms.base import Decision
+from fedbo.settings.records import changed, copied
 
 Key = tuple[int, int]
 Computed = tuple[int, int | None, tuple[float, ...]]  # the number of an evaluation, its fidelity, and its point
@@ -54,6 +54,7 @@ class ScheduledEvaluations:
 
         Where evaluations overlap, the algorithm is told one by one, in the order of their ends; else the caller tells it.
         """
+        state = copied(state)
         queries = self._segmented(queries_of(self._task, self._agent, request.step, decision, state.evaluated))
         pending = {(query.step, query.point): query for query in (*state.pending, *queries)}
         decided, evaluated, rungs = len(pending), state.evaluated + len(queries), state.rungs or RungState()
@@ -62,7 +63,7 @@ class ScheduledEvaluations:
             query = pending.pop((end.step, end.point))
             record = self._record(query, end)
             if query.span is not None and record.error is None:
-                rungs, verdict, record, query = self._at_rung(rungs, place, query, record)
+                rungs, verdict, query = self._at_rung(rungs, place, query, record)
                 verdicts += [] if verdict is None else [verdict]
                 if verdict is not None and verdict.what == "go":
                     pending[end.step, end.point] = query
@@ -70,14 +71,14 @@ class ScheduledEvaluations:
             made.append(query)
             records.append(record)
             if record.error is not None and query.tries < self._task.policy.retries:
-                (again,) = self._segmented([replace(query, number=evaluated, tries=query.tries + 1)])
+                (again,) = self._segmented([changed(query, number=evaluated, tries=query.tries + 1)])
                 pending[end.step, end.point] = again
                 evaluated += 1
                 continue
             if record.error is not None and self._task.policy.failure == "stop":
                 raise EvaluationError(record.error.splitlines()[0])
             if self.overlaps:
-                state = tell_one(self._task, state, query, record)
+                tell_one(self._task, state, query, record)
             rungs = self._promote(rungs, place, pending, verdicts)
         seen = state.t_n + (0 if self.overlaps else sum(record.error is None for record in records))
         pulled = state.pulled + int(pull_counts(decision).sum()) if self._task.problem.pulls else 0
@@ -85,9 +86,10 @@ class ScheduledEvaluations:
         left = tuple(pending.values())
         self._foresee(left, is_over)
         if self.overlaps:
-            state = state._replace(pending=left, evaluated=evaluated, pulled=state.pulled + len(queries))
+            state.pending, state.evaluated = left, evaluated
+            state.pulled += len(queries)
         if self._task.stopping is not None:
-            state = state._replace(rungs=rungs)
+            state.rungs = rungs
         again_keys = tuple(key for key, query in pending.items() if query.tries)
         return state, TakenEvaluations(StepResult(tuple(made), tuple(records)), again_keys, is_over, tuple(verdicts))
 
@@ -105,12 +107,12 @@ class ScheduledEvaluations:
         if stopping is None:
             return queries
         streams = self._task.streams.of(self._agent)
-        return [replace(query, span=stopping.first(streams, query.step, query.point)) for query in queries]
+        return [changed(query, span=stopping.first(streams, query.step, query.point)) for query in queries]
 
     def _at_rung(
         self, rungs: RungState, place: int, query: Query, record: EvaluationRecord
-    ) -> tuple[RungState, RungVerdict | None, EvaluationRecord, Query]:
-        """Judge an evaluation at the end of a segment; give its record by then, and how it goes on if it does."""
+    ) -> tuple[RungState, RungVerdict | None, Query]:
+        """Judge an evaluation at the end of a segment, and note the verdict in its record; return how it continues, too."""
         stopping = self._task.stopping
         assert stopping is not None and query.span is not None
         rungs, what, after = stopping.judge(rungs, query, record.outcome)
@@ -119,7 +121,7 @@ class ScheduledEvaluations:
         record.rungs = stopping.curve(rungs, query)
         fidelity = after.span.fidelity if what == "go" else 0
         verdict = None if what is None else RungVerdict(place, query.step, query.point, what, fidelity)
-        return rungs, verdict, record, after
+        return rungs, verdict, after
 
     def _promote(self, rungs: RungState, place: int, pending: dict[Key, Query], verdicts: list[RungVerdict]) -> RungState:
         """Let a paused evaluation take the place of one that has ended, where the stopper says so."""
@@ -133,8 +135,8 @@ class ScheduledEvaluations:
 
     def _record(self, query: Query, end: EvaluationEnd) -> EvaluationRecord:
         """Give what an evaluation that has ended came to, with its times."""
-        record = self._value(query) if end.in_time else self._evaluate(replace(query, length=math.inf))
-        return replace(record, started=end.started, finished=end.finished)
+        record = self._value(query) if end.in_time else self._evaluate(changed(query, length=math.inf))
+        return changed(record, started=end.started, finished=end.finished)
 
     def _value(self, query: Query) -> EvaluationRecord:
         """Make an evaluation, once."""
@@ -149,18 +151,19 @@ def _computed(query: Query) -> Computed:
     return query.number, query.fidelity, tuple(query.u)
 
 
-def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationRecord) -> AgentState:
-    """Tell the algorithm of one evaluation that has ended, or of one that failed if the policy is to avoid its point."""
-    told, worst, t_n, x = None, state.worst, state.t_n, np.array([query.u])
+def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationRecord) -> None:
+    """Pass the algorithm one evaluation that has ended, or one that failed if the policy is to avoid its point; change `state`.
+
+    Any other failure changes nothing.
+    """
+    told, x = None, np.array([query.u])
     if record.error is None:
-        told, t_n = record.outcome.value, state.t_n + 1
-        worst = told if worst is None else min(worst, told)
+        told = record.outcome.value
+        state.t_n += 1
+        state.worst = told if state.worst is None else min(state.worst, told)
     elif task.policy.failure == "avoid":
         if keeps_points(task.algorithm):
-            own, failed = with_failures(task.algorithm, state.algorithm, state.failed, x)
-            state = state._replace(algorithm=own, failed=failed)
-        told = worst if takes_worst(task.algorithm) else None
-    if told is None:
-        return state
-    algorithm = task.algorithm.tell(state.algorithm, x, np.array([told]))
-    return state._replace(algorithm=algorithm, t_n=t_n, worst=worst)
+            state.algorithm, state.failed = with_failures(task.algorithm, state.algorithm, state.failed, x)
+        told = state.worst if takes_worst(task.algorithm) else None
+    if told is not None:
+        state.algorithm = task.algorithm.tell(state.algorithm, x, np.array([told]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from fedbo.algorithms.base import Array, Decision
 from fedbo.objectives.base import Objective
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import from_unit
+from fedbo.settings.records import changed
 
 
 class StepResult(NamedTuple):
@@ -165,7 +165,7 @@ class StepEvaluator:
             for point in left:
                 query = self._next(request, point, len(made), first + len(made))
                 if batch is not None:
-                    query = replace(query, known=batch.of(query.point))
+                    query = changed(query, known=batch.of(query.point))
                 made.append(query)
                 record = self.single(query)
                 records.append(record)
@@ -187,13 +187,13 @@ class StepEvaluator:
         seen = record.outcome
         value = seen.value + float(np.sqrt(self._task.noise) * noise)
         # A copy: the log keeps the record without noise.
-        return replace(record, outcome=Outcome(value, seen.score, seen.metrics, seen.reports))
+        return changed(record, outcome=Outcome(value, seen.score, seen.metrics, seen.reports))
 
     def _next(self, request: StepRequest, query: Query, place: int, number: int) -> Query:
         """Give the query with the number that it has now, and how long it will take."""
         if request.tries is None:
-            return query if query.number == number else replace(query, number=number)
+            return query if query.number == number else changed(query, number=number)
         length = request.tries[place]
         if request.costs is not None:
             length *= request.costs[query.point]
-        return replace(query, number=number, length=length)
+        return changed(query, number=number, length=length)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from fedbo.actors.stopping.stoppers import Levels, Stopper, Verdict
 from fedbo.actors.storage.evaluations import Query, Span
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.outcome import Outcome
+from fedbo.settings.records import changed
 
 
 class Judged(NamedTuple):
@@ -62,7 +63,7 @@ class Stopping:
             return Judged(rungs, None, query)
         verdict = self.stopper.verdict(rungs, self.brackets[span.bracket], place, key)
         if verdict == "go":
-            return Judged(rungs, verdict, replace(query, span=self.next(span)))
+            return Judged(rungs, verdict, changed(query, span=self.next(span)))
         return Judged(rungs.pausing(query) if verdict == "pause" else rungs, verdict, query)
 
     def promoted(self, rungs: RungState) -> tuple[RungState, Query | None]:
@@ -72,7 +73,7 @@ class Stopping:
             return rungs, None
         query = rungs.paused[key]
         assert query.span is not None
-        return rungs.going_on(key), replace(query, span=self.next(query.span)._replace(leg=query.span.fidelity))
+        return rungs.going_on(key), changed(query, span=self.next(query.span)._replace(leg=query.span.fidelity))
 
     def curve(self, rungs: RungState, query: Query) -> list[float]:
         """List what an evaluation came to at the rungs of its present leg."""

@@ -236,7 +236,7 @@ def _read_scalar(reader: Decoder) -> Any:
 
 
 def _read_array(reader: Decoder) -> AnyArray:
-    token, writeable, pooled, ndim = ARRAY.unpack(b"a" + _take(reader, ARRAY.size - 1))[1:]
+    _, token, writeable, pooled, ndim = ARRAY.unpack(b"a" + _take(reader, ARRAY.size - 1))
     shape, dtype = tuple(_size(reader) for _ in range(ndim)), _dtype(token)
     reader.room -= math.prod(shape) * dtype.itemsize
     if reader.room < 0:

@@ -149,7 +149,8 @@ class EvaluationRecord:
 def with_outcome(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return the fields of a record whose columns have these names: entries of columns, those of its outcome as one."""
     fields = {name: values[name] for name in names if name not in OUTCOME_COLUMNS}
-    return {**fields, "outcome": Outcome(values["value"], values["score"], *read_metrics(values["metrics"]))}
+    metrics, reports = read_metrics(values["metrics"])
+    return {**fields, "outcome": Outcome(values["value"], values["score"], metrics, reports)}
 
 
 # What the columns of an outcome hold; every other column is a field of its record.

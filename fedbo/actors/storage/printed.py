@@ -60,6 +60,6 @@ def printed_table(folders: Iterable[RunFolder], before: pa.Table | None) -> pa.T
 def _lines(path: Path) -> Iterator[PrintedText]:
     for line in path.read_bytes().split(b"\n"):
         try:
-            yield PrintedText(*json.loads(line))
+            yield PrintedText(**dict(zip(PrintedText._fields, json.loads(line), strict=True)))
         except (ValueError, TypeError):  # torn by a kill
             continue

@@ -128,7 +128,8 @@ class FedPNE:
     def agent_init(self, problem: Problem, streams: Streams) -> FedPNEClient:
         """Begin with the first phase, which follows from the settings alone."""
         rule = self.rule(problem)
-        return FedPNEClient(rule, problem.rounds, problem.lattice, 1, *rule.start())
+        depth, nodes = rule.start()
+        return FedPNEClient(rule, problem.rounds, problem.lattice, phase=1, depth=depth, nodes=nodes)
 
     def ask(self, state: FedPNEClient, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FedPNEClient]:
         """Pull the nodes of a new phase, those with the best parents first, cut exactly at T; without one, wait.

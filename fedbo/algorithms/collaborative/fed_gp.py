@@ -73,7 +73,16 @@ class FedGP(FeatureSums):
 
 def mixed(own: Prediction, others: Prediction, share: float) -> Prediction:
     """Mix means and variances, with this share of the own prediction `(n,)`; those of the others are `(n, 1)`."""
-    return Prediction(*(share * mine + (1.0 - share) * theirs[:, 0] for mine, theirs in zip(own, others, strict=True)))
+
+    def mix(mine: Array, theirs: Array) -> Array:
+        return share * mine + (1.0 - share) * theirs[:, 0]
+
+    return Prediction(
+        mean=mix(own.mean, others.mean),
+        variance=mix(own.variance, others.variance),
+        mean_gradient=mix(own.mean_gradient, others.mean_gradient),
+        variance_gradient=mix(own.variance_gradient, others.variance_gradient),
+    )
 
 
 ALGORITHMS = {"fed_gp": Entry(FedGP, summary="a global surrogate from sums on shared random features, mixed with the own one")}

@@ -19,6 +19,7 @@ from fedbo.algorithms.gp import incumbent
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
+from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import log_expected_improvement, prediction
 from fedbo.surrogates.ensemble import discordance
 from fedbo.surrogates.gp import Hyperparameters, Posterior, predict
@@ -91,12 +92,12 @@ class FMTBO(Collaborative):
             return local
         hyper = with_parameters(local.hyper, state.answer["parameters"])
         if self.hyperparameters == "kept":
-            return local._replace(hyper=hyper)
-        anew = local._replace(hyper=hyper, fitted=len(local.u) - self.own.refit)
+            return changed(local, hyper=hyper)
+        anew = changed(local, hyper=hyper, fitted=len(local.u) - self.own.refit)
         refitted = self.own.fit(anew, streams.within(f"{streams.scope}global")).hyper
         assert refitted is not None
         # Both processes are of values in the same units.
-        return local._replace(hyper=replace(refitted, offset=local.hyper.offset, scale=local.hyper.scale))
+        return changed(local, hyper=replace(refitted, offset=local.hyper.offset, scale=local.hyper.scale))
 
     def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload | None, CollaborativeState]:
         """Send the hyperparameters of the global process about everything that is known, and how it ranks the design points."""

@@ -17,6 +17,7 @@ from fedbo.algorithms.components.feature_sums import FeatureStatistics, FeatureS
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
+from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import Prediction, log_expected_improvement, prediction
 from fedbo.surrogates.ensemble import Ensemble
 
@@ -68,7 +69,7 @@ class QuantileTransfer(FeatureSums):
         z = scores(local.y)
         # Every value changes the scores of all others: no fit of before is kept. Nothing is clipped, for scores have no tail.
         own = replace(self.own, clip=0.0)
-        residual = own.fit(local._replace(y=(z - global_mean(prior, local.u)[0]) / sigma, hyper=None), streams)
+        residual = own.fit(changed(local, y=(z - global_mean(prior, local.u)[0]) / sigma, hyper=None), streams)
         posterior = own.posterior(residual)
         assert residual.hyper is not None
         offset, scale = sigma * residual.hyper.offset, sigma * residual.hyper.scale

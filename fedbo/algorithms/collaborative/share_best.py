@@ -20,6 +20,7 @@ from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
+from fedbo.settings.records import changed
 from fedbo.surrogates.projected import SAME_POINT
 
 CANDIDATES = 500  # the portfolio is chosen among so many incumbents at most, since each is compared with every other
@@ -100,7 +101,7 @@ class ShareBest(Collaborative):
                 return value, gradient * width
 
             # In v the box is the unit cube; points are rounded afterwards, since a box need not hold any that is evaluable.
-            seen = local._replace(u=np.clip((local.u - low) / width, 0.0, 1.0), lattice=None, waiting=None)
+            seen = changed(local, u=np.clip((local.u - low) / width, 0.0, 1.0), lattice=None, waiting=None)
             v = maximise_acquisition(inside, seen, "plain", streams, SEARCH)
         else:
             v = streams.rng("first point").random(len(low))

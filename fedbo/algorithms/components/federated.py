@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import sqrt
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 from annotated_types import Ge, Gt
@@ -25,13 +25,15 @@ from fedbo.algorithms.components.surrogate import LocalState, evaluable
 from fedbo.algorithms.streams import Streams, normals, uniforms
 from fedbo.algorithms.ts import TS
 from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.records import changed, copied
 from fedbo.surrogates.features import KERNELS, Features
 from fedbo.surrogates.linear import Models, Observations, draw_each, normals_for
 
 Asked = tuple["FederatedState", Sequence[Inbound], Streams]
 
 
-class FederatedState(NamedTuple):
+@dataclass(slots=True)
+class FederatedState:
     """An agent's state: its Thompson sampling, an earlier task, and the vectors of others.
 
     history_u `(t_n, d)`, history_y `(t_n,)`: points, in coordinates, and values of the earlier task.
@@ -136,7 +138,8 @@ class Federated(ABC):
         points = to_coordinates(known, self.own.coordinates)
         holds = self._capacity(problem) if problem.agent in problem.targets else 0
         own = self.own.agent_init(problem, streams)
-        return FederatedState(own, features, points, values, *_nothing(holds, self.features))
+        omega, weight = _nothing(holds, self.features)
+        return FederatedState(local=own, features=features, history_u=points, history_y=values, omega=omega, weight=weight)
 
     def ask(self, state: FederatedState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FederatedState]:
         """Follow the agent's surrogate or the messages of others (Dai et al. 2020, Alg. 1 lines 2 to 7; 2021, Alg. 2)."""
@@ -160,7 +163,7 @@ class Federated(ABC):
         decided = self.own.ask_each([states[place].local for place in left], [streams[place] for place in left])
         for place, (decision, local) in zip(left, decided, strict=True):
             state = states[place]
-            found[place] = decision, state if local is state.local else state._replace(local=local)
+            found[place] = decision, state if local is state.local else changed(state, local=local)
         return [found[place] for place in range(len(states))]
 
     def _begun(self, state: FederatedState, inbox: Sequence[Inbound], streams: Streams) -> FederatedState:
@@ -168,9 +171,10 @@ class Federated(ABC):
         for message in inbox:
             state = self._receive_answer(state, message.payload)
         # The surrogate is fitted on schedule, also before a federated query: TS alone has the same hyperparameters then.
-        local, features, known, values, omega, weight, t, factor = state
-        local = local.fitted_by(self.own.fit(local.cautious(), streams))
-        return FederatedState(local, features, known, values, omega, weight, t + 1, factor)
+        after = copied(state)
+        after.local = state.local.fitted_by(self.own.fit(state.local.cautious(), streams))
+        after.t += 1
+        return after
 
     def _followers(self, states: Sequence[FederatedState], streams: Sequence[Streams]) -> list[int]:
         """List who holds something of others and is to follow it, by the coins."""
@@ -188,16 +192,15 @@ class Federated(ABC):
 
     def pending(self, state: FederatedState, x: Array) -> FederatedState:
         """Record the points that are being evaluated."""
-        return state._replace(local=self.own.noting(state.local, x))
+        return changed(state, local=self.own.noting(state.local, x))
 
     def avoiding(self, state: FederatedState, x: Array) -> FederatedState:
         """Record the points whose evaluations failed."""
-        return state._replace(local=self.own.noting_failed(state.local, x))
+        return changed(state, local=self.own.noting_failed(state.local, x))
 
     def tell(self, state: FederatedState, x: Array, y: Array) -> FederatedState:
         """Append the observations."""
-        local, features, known, values, omega, weight, t, factor = state
-        return FederatedState(self.own.tell(local, x, y), features, known, values, omega, weight, t, factor)
+        return changed(state, local=self.own.tell(state.local, x, y))
 
     def _scale(self, dim: int) -> float:
         """Return the length scale of the shared features."""
@@ -233,20 +236,19 @@ class Federated(ABC):
         for row, place in enumerate(speaking):
             state, factor = sending[place][0], factors[row]
             if factor is not state.factor:
-                local, features, past, values, held, weight, t, _ = state
-                local = local.grown(factor) if is_one_model and not len(values) else local
-                state = FederatedState(local, features, past, values, held, weight, t, factor)
+                shares_factor = is_one_model and not len(state.history_y)
+                state = changed(state, local=state.local.grown(factor) if shares_factor else state.local, factor=factor)
             found[place] = {"omega": self._message(omega[row], float(spread[row]), used[row], streams[row])}, state
         return found
 
     def _known(self, state: FederatedState) -> Observations:
         """Return the observations behind a message."""
-        local, _, u, y, _, _, t, factor = state
+        local, u, y = state.local, state.history_u, state.history_y
         if not len(y):
-            return Observations(local.u, local.y, factor)
-        if t:
+            return Observations(local.u, local.y, state.factor)
+        if state.t:
             u, y = np.concatenate([u, local.u]), np.concatenate([y, local.y])
-        return Observations(u, y, factor)
+        return Observations(u, y, state.factor)
 
 
 @lru_cache(maxsize=4)

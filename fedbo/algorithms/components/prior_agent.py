@@ -18,6 +18,7 @@ from fedbo.algorithms.components.prior_space import PriorSpace, choices, common_
 from fedbo.algorithms.components.surrogate import LocalState, evaluable, first_point, scaled
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import log_expected_improvement
 from fedbo.surrogates.gp import condition, log_marginal_likelihood, predict
 from fedbo.surrogates.learned_prior import (
@@ -186,16 +187,16 @@ class PriorAgent:
 
     def pending(self, state: PriorState, x: Array) -> PriorState:
         """Record the points that are being evaluated."""
-        return state._replace(local=state.local._replace(waiting=x if len(x) else None))
+        return state._replace(local=changed(state.local, waiting=x if len(x) else None))
 
     def avoiding(self, state: PriorState, x: Array) -> PriorState:
         """Record the points whose evaluations failed."""
-        return state._replace(local=state.local._replace(failed=x if len(x) else None))
+        return state._replace(local=changed(state.local, failed=x if len(x) else None))
 
     def tell(self, state: PriorState, x: Array, y: Array) -> PriorState:
         """Append the observations."""
         local = state.local
-        return state._replace(local=local._replace(u=np.concatenate([local.u, x]), y=np.concatenate([local.y, y])))
+        return state._replace(local=changed(local, u=np.concatenate([local.u, x]), y=np.concatenate([local.y, y])))
 
     def _known(self, state: PriorState, streams: Streams) -> tuple[Known | None, PriorState]:
         """Return the agent's current knowledge, before the first iteration from an earlier task alone, changed by a control."""

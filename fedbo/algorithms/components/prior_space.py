@@ -21,6 +21,7 @@ from fedbo.algorithms.components.surrogate import LocalState, Surrogate, setting
 from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.records import changed
 from fedbo.surrogates.gp import SCALED, fit_gp
 from fedbo.surrogates.learned_prior import PriorParameters
 from fedbo.surrogates.projected import SAME_POINT, Lattice
@@ -70,11 +71,11 @@ class PriorSpace:
 
     def fit(self, last: LocalState, x: Array, y: Array, streams: Streams) -> LocalState:
         """Fit the agent's own process to values `y (n,)` at points of the unit cube `(n, d)`, n > 0."""
-        state = last._replace(u=self.seen(x), y=y)
+        state = changed(last, u=self.seen(x), y=y)
         if self.lattice is None:
             return self.own.fit(state, streams)
         settings = settings_of_typed(SCALED, x, self.lattice)
-        return state._replace(hyper=fit_gp(state.u, y, settings, streams.rng("restarts"), last.hyper), fitted=len(y))
+        return changed(state, hyper=fit_gp(state.u, y, settings, streams.rng("restarts"), last.hyper), fitted=len(y))
 
     def lengths(self, fitted: LocalState) -> tuple[float, ...] | None:
         """Return the factors of a residual process's length scale in each coordinate, None for one scale of all.

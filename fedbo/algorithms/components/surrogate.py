@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
@@ -17,6 +17,7 @@ from fedbo.algorithms.components.failures import supposed_values
 from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.records import changed, copied
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.gp import Hyperparameters, Posterior, condition, fit_gp, fit_warped, predict, warp
 from fedbo.surrogates.gp_settings import FINE, ROBUST, SCALED, SMOOTH, GPSettings
@@ -32,7 +33,8 @@ COST = 10.0  # log units by which observations must be likelier in other coordin
 SPREAD = 8  # uniform points from which the first one after failures is chosen
 
 
-class LocalState(NamedTuple):
+@dataclass(slots=True)
+class LocalState:
     """An agent's observations in the surrogate's coordinates, and the fit to them.
 
     u `(n, d)`, y `(n,)`: the observations.
@@ -62,8 +64,7 @@ class LocalState(NamedTuple):
 
     def grown(self, factor: Array | None) -> LocalState:
         """Return the state with this factor; building it from its fields needs a third of the time of `_replace`."""
-        u, y, hyper, fitted, shared, _, lattice, waiting, power, axes, failed, supposed = self
-        return LocalState(u, y, hyper, fitted, shared, factor, lattice, waiting, power, axes, failed, supposed)
+        return changed(self, factor=factor)
 
     def cautious(self) -> LocalState:
         """Return the state to decide by: failed points are observations of supposed values (see `failures`).
@@ -77,18 +78,18 @@ class LocalState(NamedTuple):
         if values is None:
             return self
         u, y = np.concatenate([self.u, self.failed]), np.concatenate([self.y, values])
-        return self._replace(u=u, y=y, failed=None, supposed=len(self.failed))
+        return changed(self, u=u, y=y, failed=None, supposed=len(self.failed))
 
     def turned(self, turn: Callable[[Array], Array]) -> LocalState:
         """Return the state with all its points mapped by `turn` to coordinates `(n, e)`."""
         waiting, failed = (None if points is None else turn(points) for points in (self.waiting, self.failed))
-        return self._replace(u=turn(self.u), waiting=waiting, failed=failed)
+        return changed(self, u=turn(self.u), waiting=waiting, failed=failed)
 
     def fitted_by(self, other: LocalState) -> LocalState:
         """Return the state with the fit of another one, which is this state or its `cautious` form."""
         if other.u is self.u:
             return other
-        return self._replace(hyper=other.hyper, fitted=other.fitted, power=other.power, axes=other.axes)
+        return changed(self, hyper=other.hyper, fitted=other.fitted, power=other.power, axes=other.axes)
 
     def is_near_failure(self, u: Array) -> bool:
         """Check whether the evaluated point nearest to `u (d,)` failed; False where failures look like chance."""
@@ -159,17 +160,18 @@ class Surrogate:
 
     def noting(self, state: LocalState, x: Array) -> LocalState:
         """Record the points `(p, d)` of the unit cube that are being evaluated."""
-        return state._replace(waiting=to_coordinates(x, self.coordinates) if len(x) else None)
+        return changed(state, waiting=to_coordinates(x, self.coordinates) if len(x) else None)
 
     def noting_failed(self, state: LocalState, x: Array) -> LocalState:
         """Record the points `(f, d)` of the unit cube whose evaluations failed."""
-        return state._replace(failed=to_coordinates(x, self.coordinates) if len(x) else None)
+        return changed(state, failed=to_coordinates(x, self.coordinates) if len(x) else None)
 
     def observed(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations `y (q,)` at the points `x (q, d)` of the unit cube."""
-        before, values, hyper, fitted, shared, factor, lattice, waiting, power, axes, failed, supposed = state
-        u, values = np.concatenate([before, to_coordinates(x, self.coordinates)]), np.concatenate([values, y])
-        return LocalState(u, values, hyper, fitted, shared, factor, lattice, waiting, power, axes, failed, supposed)
+        after = copied(state)
+        after.u = np.concatenate([state.u, to_coordinates(x, self.coordinates)])
+        after.y = np.concatenate([state.y, y])
+        return after
 
     def fresh(self, u: Array, state: LocalState, streams: Streams, origin: Origin) -> Decision:
         """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already."""
@@ -204,21 +206,21 @@ class Surrogate:
         if kind == "fixed":
             y = self.clipped(state.y)
             offset, scale = (float(y.mean()), float(y.std()) or 1.0) if self.standardise else (0.0, 1.0)
-            return state._replace(hyper=Hyperparameters(self.length_scale, 1.0, self.noise, "se", offset, scale))
+            return changed(state, hyper=Hyperparameters(self.length_scale, 1.0, self.noise, "se", offset, scale))
         if state.hyper is not None and len(state.u) - state.fitted < self.refit:
             return state
         rng, n = streams.rng("restarts"), len(state.u)
         if kind in WARPED:
-            return self._warped(state, WARPED[kind], rng)._replace(fitted=n)
+            return changed(self._warped(state, WARPED[kind], rng), fitted=n)
         hyper = fit_gp(state.u, self.clipped(state.y), FITTED[kind], rng, state.hyper)
-        return state._replace(hyper=hyper, fitted=n)
+        return changed(state, hyper=hyper, fitted=n)
 
     def _warped(self, state: LocalState, settings: GPSettings, rng: np.random.Generator) -> LocalState:
         """Fit hyperparameters and the power of the values, and try other coordinates for some inputs where they are learned."""
         y = self._resolved(state)
         if self.coordinates != "learned":
             fit = fit_warped(state.u, y, settings, (rng, state.hyper))
-            return state._replace(hyper=fit.hyper, power=fit.power)
+            return changed(state, hyper=fit.hyper, power=fit.power)
         x, dim = from_coordinates(state.u, "learned"), state.u.shape[1]
         settings = settings if state.lattice is None else settings_of_typed(settings, x, state.lattice)
         quick = replace(settings, noisy=0.0)  # one climb, from what is known already
@@ -235,7 +237,7 @@ class Surrogate:
                 found = fit_warped(modelled_points(x, other, state.lattice), y, quick, (rng, fit.hyper), (fit.power,))
                 if found.density - fit.density > COST * (_apart(other, first) - _apart(axes, first)):
                     axes, fit = other, found
-        return state._replace(hyper=fit.hyper, power=fit.power, axes=axes)
+        return changed(state, hyper=fit.hyper, power=fit.power, axes=axes)
 
     def seen(self, state: LocalState) -> LocalState:
         """Return the state with its points in the coordinates of a "warped" surrogate, by its `axes`."""

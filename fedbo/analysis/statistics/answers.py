@@ -53,8 +53,19 @@ def answers(result: Result) -> Records[AnswerRow]:
         mean, error = mean_and_error(np.asarray(result.metric(cell).native(costs))[:, None])
         cost = Estimate(float(mean[0]), float(error[0]) if len(runs) > 1 else None)
         agents, violation, primal, dual, time = (float(column.mean()) for column in rest)
-        last = _known(violation), _known(primal), _known(dual)
-        rows.append(AnswerRow(cell, label, len(runs), agents, cost, *last, time))
+        rows.append(
+            AnswerRow(
+                cell=cell,
+                algorithm=label,
+                replicates=len(runs),
+                agents=agents,
+                cost=cost,
+                violation=_known(violation),
+                primal=_known(primal),
+                dual=_known(dual),
+                time=time,
+            )
+        )
     return Records("answers", AnswerRow, rows)
 
 

@@ -50,8 +50,20 @@ def side_by_side(results: Sequence[Result]) -> Records[RunRow]:
         for row in result.summary():
             key, metric = (titles[row.cell], row.algorithm), result.metric(row.cell)
             gap = difference(traces[key], before[key], metric) if paired and key in before else None
-            rest = row.bytes_up, row.bytes_down, row.duration, row.evaluations
-            rows.append(RunRow(name, *key, row.replicates, row.final, gap, *rest))
+            rows.append(
+                RunRow(
+                    run=name,
+                    cell=titles[row.cell],
+                    algorithm=row.algorithm,
+                    replicates=row.replicates,
+                    final=row.final,
+                    difference=gap,
+                    bytes_up=row.bytes_up,
+                    bytes_down=row.bytes_down,
+                    duration=row.duration,
+                    evaluations=row.evaluations,
+                )
+            )
     return Records("runs", RunRow, rows)
 
 

@@ -82,8 +82,8 @@ class StepDurations:
 
     def evaluation_durations(self, agent: int, evaluations: Evaluations, next_repetition: int) -> tuple[float, ...]:
         """Give how long each pull of a point takes at cost 1; retries are included, and numbered from `next_repetition` on."""
-        first, count, again, _ = evaluations
-        lengths = self._evaluations(agent, range(first, first + count), again)
+        first, count = evaluations.first, evaluations.size
+        lengths = self._evaluations(agent, range(first, first + count), evaluations.again)
         retries = range(next_repetition, next_repetition + count * self._policy.retries)
         return (*lengths, *self._evaluations(agent, retries, True))
 

@@ -56,7 +56,7 @@ class PendingEvaluation:
     @property
     def key(self) -> Key:
         """Give its step and its point."""
-        return self.request[:2]
+        return self.request.step, self.request.point
 
     @property
     def begun(self) -> float:

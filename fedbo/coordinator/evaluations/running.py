@@ -8,7 +8,7 @@ from fedbo.actors.task import Task
 from fedbo.coordinator.cluster.placement import Job, WorkerPool
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
 from fedbo.coordinator.evaluations.pending import EvaluationRequest, PendingEvaluation
-from fedbo.coordinator.events import After, Effect, EvaluationEnded, EventLine, PlacementDue, make
+from fedbo.coordinator.events import After, Effect, EvaluationEnded, EventLine, PlacementDue
 from fedbo.coordinator.state import AgentRecord, CoreState
 
 
@@ -127,7 +127,7 @@ class RunningEvaluations:
             return []
         step, point = one.key
         length = one.remaining if one.worker >= 0 else one.remaining / agent.pace
-        return [make(After, (length, make(EvaluationEnded, (agent.number, step, point, one.lease))))]
+        return [After(length, EvaluationEnded(agent.number, step=step, point=point, lease=one.lease))]
 
     def release(self, state: CoreState, ended: list[tuple[int, PendingEvaluation]], now: float) -> list[Effect]:
         """Give the workers of evaluations back, and take what waits for one out of the queue."""

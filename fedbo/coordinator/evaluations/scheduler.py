@@ -16,8 +16,9 @@ from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.evaluations.pending import DECISION, AgentEvaluations, EvaluationRequest, PendingEvaluation
 from fedbo.coordinator.evaluations.running import RunningEvaluations
-from fedbo.coordinator.events import After, Effect, EvaluationEnded, EventLine, Finished, StepDue, make
+from fedbo.coordinator.events import After, Effect, EvaluationEnded, EventLine, Finished, StepDue
 from fedbo.coordinator.state import AgentRecord, CoreState
+from fedbo.settings.records import changed
 
 
 class RungVerdicts:
@@ -112,13 +113,13 @@ class EvaluationScheduler:
 
     def ended(self, state: CoreState, event: EvaluationEnded, now: float) -> list[Effect]:
         """Take in that an evaluation, or a decision, has ended."""
-        number, step, point, lease = event
+        number, point = event.agent, event.point
         agent = state.agents[number]
         found = agent.evaluations
         if found is None:
             return []
-        one = found.deciding if point == DECISION else found.running.get((step, point))
-        if one is None or one.lease != lease:
+        one = found.deciding if point == DECISION else found.running.get((event.step, point))
+        if one is None or one.lease != event.lease:
             return []
         state.progress.note(now)
         if point == DECISION:
@@ -129,7 +130,7 @@ class EvaluationScheduler:
         if self._stopping is not None and one.in_time and one.request.fidelity < self._stopping.largest:
             self.running.hold(one, now)
             return self._due(agent)
-        del found.running[step, point]
+        del found.running[event.step, point]
         effects = self.running.release(state, [(number, one)], now)
         return effects + self.running.begin(state, agent, now) + self._due(agent)
 
@@ -146,7 +147,7 @@ class EvaluationScheduler:
         if pending >= self._task.least_pending(agent.number, agent.step, found.pending, t_n, found.pulled) and not at_rung:
             return []
         found.asked = len(found.ended)
-        return [make(After, (0.0, make(StepDue, (agent.number, agent.lease))))]
+        return [After(0.0, StepDue(agent.number, agent.lease))]
 
     def due(self, state: CoreState, event: StepDue, now: float) -> list[Effect]:
         """Tell an agent what has ended."""
@@ -155,10 +156,10 @@ class EvaluationScheduler:
         if event.lease != agent.lease or step is None or step.order is None or found is None:
             return []
         found.asked = len(found.ended)
-        ended = tuple([EvaluationEnd(*one.key, one.begun, one.finished, one.in_time) for one in found.ended])
+        ended = tuple([_end(one) for one in found.ended])
         agent.lease += 1
-        step.order = step.order._replace(lease=agent.lease, ended=ended)
-        return [step.order, make(After, (0.0, make(Finished, (agent.number, agent.lease, None))))]
+        step.order = changed(step.order, lease=agent.lease, ended=ended)
+        return [step.order, After(0.0, Finished(agent.number, agent.lease))]
 
     def taken(self, state: CoreState, agent: AgentRecord, report: StepReport, now: float) -> tuple[bool, list[Effect]]:
         """Begin again what an agent found to have failed; say whether its step is over, and what follows."""
@@ -218,3 +219,9 @@ class EvaluationScheduler:
         return (
             [] if found is None else self.running.release(state, [(agent.number, one) for one in found.running.values()], now)
         )
+
+
+def _end(one: PendingEvaluation) -> EvaluationEnd:
+    """Return the end of an evaluation as its agent is told of it."""
+    step, point = one.key
+    return EvaluationEnd(step=step, point=point, started=one.begun, finished=one.finished, in_time=one.in_time)

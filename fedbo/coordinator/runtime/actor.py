@@ -163,7 +163,8 @@ class Coordinator:
         core, event_log, live = _core(run, snapshots.home), EventLog(snapshots.home), None
         snapshot = snapshots.load_latest()
         if snapshot is not None:
-            core.state, event_log.count, event_log.moments, live = snapshot[1:]
+            core.state, live = snapshot.state, snapshot.live
+            event_log.count, event_log.moments = snapshot.lines, snapshot.moments
             queue.become(snapshot.queue)
         hosts = self._host(run, snapshots, live)
         try:
@@ -174,7 +175,7 @@ class Coordinator:
     def _carry_out(self, run: Run, parts: RunParts, snapshots: Snapshotter) -> RunSummary:
         """Let a run happen, and write what it leaves."""
         begun = time.monotonic()
-        core, queue, _, hosts = parts
+        core, queue, hosts = parts.core, parts.queue, parts.hosts
         try:
             self._drive(run, parts, snapshots)
         except (HostLost, Superseded, Damaged):
@@ -206,7 +207,7 @@ class Coordinator:
     @exits_as_errors
     def _drive(self, run: Run, parts: RunParts, snapshots: Snapshotter) -> None:
         """Let a run happen in the time of its study, until it ends or is stopped."""
-        core, queue, event_log, hosts = parts
+        core, queue, event_log, hosts = parts.core, parts.queue, parts.event_log, parts.hosts
         hooks = RunHooks(
             event_log.extend,
             lambda: self._stopped,

@@ -28,7 +28,6 @@ from fedbo.coordinator.events import (
     EventLine,
     Finished,
     Message,
-    make,
 )
 from fedbo.coordinator.runtime.event_queue import EventQueue, arrival
 from fedbo.coordinator.runtime.fast_path import FastPath, has_fast_path
@@ -130,7 +129,7 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
         queue.time = now
         if fast is None or not fast.take(event, report, now):
             if ended is not None:
-                event = make(Finished, (ended.agent, ended.lease, report))
+                event = Finished(ended.agent, ended.lease, report)
             happens = arrival(event) if isinstance(event, Message | Answer) else event
             flushed = not apply_effects(core.handle(happens, now), now, hosts, queue) and flushed
         queue.events += 1

@@ -15,10 +15,10 @@ import numpy as np
 from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound, LocallyPrivate, Waiting
-from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import leaves, never_before_steps
-from fedbo.coordinator.events import After, Answer, AnswerReceived, Event, Finished, Message, make
+from fedbo.coordinator.events import After, Answer, AnswerReceived, Event, Finished, Message
 from fedbo.coordinator.exchange import Immediate
 from fedbo.coordinator.messages import LARGEST, checker, size, sizer
 from fedbo.coordinator.runtime.event_queue import EventQueue
@@ -50,7 +50,7 @@ class FastPath:
         rules, durations, latency = core.rules, core.scheduler.durations, core.network.latency
         assert durations is not None and latency is not None and rules.upload is not None and rules.download is not None
         self._state, self._server, self._hosts, self._queue, self._log = core.state, core.server, hosts, queue, rules.log
-        self._durations, self._latency, (self._seed, self._replicate, _, _, self._scope) = durations, latency, rules.streams
+        self._durations, self._latency, self._streams = durations, latency, rules.streams.of(COORDINATOR)
         algorithm = rules.algorithm
         self._sends, self._receive, self._broadcast = algorithm.sends, algorithm.receive, algorithm.broadcast
         self._wrong, self._bytes = checker(rules.upload, LARGEST), sizer(rules.upload)
@@ -69,27 +69,29 @@ class FastPath:
 
     def _finished(self, report: StepReport, now: float) -> bool:
         """Note what came of a step, send its message, and begin the next step."""
-        number: Any
-        ended: Any
-        number, ended, queries, payload, _, t_n, retried, failed, _, pulled, _, _, _ = report
+        number: Any = report.agent  # one object in all that it is written to, also where this is compiled
+        ended: Any = report.step
+        payload, t_n = report.payload, report.t_n
         state, log, queue = self._state, self._log, self._queue
-        moment: Any = now  # one object in all that it is written to, also where this is compiled
+        moment: Any = now
         agent = state.agents[number]
         step = agent.current
         last = self._own.get(number, self._iterations) if self._own else self._iterations
-        if retried or failed or queries != 1 or not 0 < ended < last or (payload is None and self._sends(ended)):
+        is_plain = report.queries == 1 and not (report.retried or report.failed)
+        if not is_plain or not 0 < ended < last or (payload is None and self._sends(ended)):
             return False
         if step is None or ended != agent.step or number not in self._targets:
             return False
         state.progress.events += 1
         state.progress.note(now)
-        agent.last_duration, agent.t_n, agent.pulled = now - step.begun, t_n, pulled
+        agent.last_duration, agent.t_n, agent.pulled = now - step.begun, t_n, report.pulled
         if ended % self._checkpoint == 0:
             agent.saved_t_n = t_n
         log.append((moment, "finished", number, ended, 0, ""))
         message = None
         if payload is not None:
-            agent.unacknowledged[ended] = message = make(Message, (number, number, ended, agent.base, moment, payload, 0))
+            message = Message(sender=number, claimed_sender=number, step=ended, base=agent.base, sent=moment, payload=payload)
+            agent.unacknowledged[ended] = message
             if bytes_ := size(payload):
                 log.append((moment, "sent", number, ended, bytes_, ""))
         inbox = tuple(agent.inbox)
@@ -100,7 +102,7 @@ class FastPath:
         log.append((moment, "started", number, following, 0, ""))
         # One record stands for all steps of an agent here: what is not set is as in a new one.
         begun, step.begun, step.inbox, step.speaks = step.begun, now, inbox, self._sends(following)
-        step.order = order = make(StepRequest, (number, following, lease, inbox, step.speaks, "", None, None, False, None))
+        step.order = order = StepRequest(agent=number, step=following, lease=lease, inbox=inbox, speaks=step.speaks)
         length = self._durations.of(number, agent.next_evaluation)
         agent.next_evaluation += 1
         step.segments, step.remaining, step.since = (0.0, length), length, now
@@ -108,30 +110,32 @@ class FastPath:
         if message is not None:
             queue.send(now + self._latency, message)
         self._hosts.submit(order)
-        queue.push(now + length, make(Finished, (number, lease, None)))
+        queue.push(now + length, Finished(number, lease))
         return True
 
     def _received(self, message: Message, now: float) -> bool:
         """Let a message take effect, and answer its sender."""
-        number: Any
-        step: Any
-        number, claimed, step, base, sent, payload, _ = message
+        number: Any = message.sender
+        step: Any = message.step
+        base, payload = message.base, message.payload
         state = self._state
         agent, rounds = state.agents[number], state.rounds
-        if claimed != number or agent.ended or step not in agent.unacknowledged or has(agent.steps_accepted, step):
+        if message.claimed_sender != number or agent.ended:
+            return False
+        if step not in agent.unacknowledged or has(agent.steps_accepted, step):
             return False
         if rounds.waiting or rounds.buffer or self._wrong(payload):
             return False
         state.progress.events += 1
         state.progress.note(now)
         enter(agent.steps_accepted, step)
-        state.server = self._receive(state.server, make(Inbound, (number, step, sent, payload)), now)
+        state.server = self._receive(state.server, Inbound(number, step=step, sent=message.sent, payload=payload), now)
         agent.newest_base = base
         stale = (rounds.age - base) // len(self._targets)
         self._log.append((now, "arrived", number, step, self._bytes(payload), str(stale)))
         del agent.unacknowledged[step]
         agent.unheard = False
-        streams = make(Streams, (self._seed, self._replicate, COORDINATOR, rounds.number, self._scope))
+        streams = self._streams.at(rounds.number)
         payloads, state.server = self._broadcast(state.server, [number], self._ones, streams)
         answer = payloads.get(number)
         if len(payloads) != 1 or answer is None or self._wrong_answer(answer):
@@ -139,17 +143,17 @@ class FastPath:
                 assert isinstance(effect, After) and isinstance(effect.event, AnswerReceived)
                 self._queue.send(now + effect.delay, effect.event.answer)
             return True
-        inbound = make(Inbound, (COORDINATOR, rounds.number, now, answer))
-        reply = make(Answer, (number, inbound, rounds.number, 0))
+        inbound = Inbound(COORDINATOR, step=rounds.number, sent=now, payload=answer)
+        reply = Answer(number, inbound, rounds.number)
         rounds.close(now, by=1)
         self._queue.send(now + self._latency, reply)
         return True
 
     def _delivered(self, answer: Answer, now: float) -> bool:
         """Give an agent an answer for its next step."""
-        number: Any
-        place: Any
-        number, inbound, place, _ = answer
+        number: Any = answer.agent
+        place: Any = answer.number
+        inbound = answer.inbound
         agent = self._state.agents[number]
         if agent.ended or inbound is None or has(agent.received_answers, place) or self._state.rounds.waiting:
             return False

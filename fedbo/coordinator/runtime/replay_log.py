@@ -63,12 +63,12 @@ def replay_events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, 
     steps: dict[tuple[int, int], int] = {}
     gone: set[int] = set()
     for place, recorded in enumerate(record):
-        now, number, agent, lease = recorded
-        report = None
+        now, number, agent, lease = recorded.time, recorded.number, recorded.agent, recorded.lease
+        report: StepReport | None = None
         if number == FINISHED and core.is_current(agent, lease):
             report = hosts.result(agent)
         elif number == FINISHED:  # it came too late, and counted for nothing
-            report = StepReport(agent, steps.get((agent, lease), -1), 0, None, lease)
+            report = StepReport(agent, steps.get((agent, lease), -1), queries=0, payload=None, lease=lease)
         event = _event(recorded, report, scheduled, place)
         gone.add(number)
         queue.time = now

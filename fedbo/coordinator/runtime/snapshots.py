@@ -118,7 +118,7 @@ class Snapshotter:
 
     def start(self, run: RunParts) -> None:
         """Begin a snapshot now."""
-        core, queue, event_log, hosts = run
+        core, queue, event_log, hosts = run.core, run.queue, run.event_log, run.hosts
         begun, number = time.monotonic(), self.latest.number + 1
         agents = core.state.agents
         whole = self._parts % _WHOLE == 0 or self._tried != self.latest.number or core.environment.is_real_time
@@ -151,7 +151,7 @@ class Snapshotter:
 
     def finish(self, run: RunParts, ended: bool) -> None:
         """Write all that is left: of a run that has ended its tables and its result, of another a snapshot too."""
-        core, _, event_log, hosts = run
+        core, event_log, hosts = run.core, run.event_log, run.hosts
         self._complete(hosts, wait=True)
         if not ended:
             self.start(run)

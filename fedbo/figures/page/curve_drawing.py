@@ -58,7 +58,8 @@ class CurveDrawing:
 
 def draw_panel(panel: Panel) -> CurveDrawing:
     """Draw a panel: the same numbers give the same drawing."""
-    x, y = LinearAxis(*panel.x_range, LEFT, RIGHT), LinearAxis(*panel.y_range, BOTTOM, TOP)
+    (least, most), (lowest, highest) = panel.x_range, panel.y_range
+    x, y = LinearAxis(least, most, LEFT, RIGHT), LinearAxis(lowest, highest, BOTTOM, TOP)
     strokes = [_stroke(one, x, y) for one in panel.series if len(one.x)]
     return CurveDrawing(panel, x, y, ticks_of(x, 5), ticks_of(y, 8), strokes)
 

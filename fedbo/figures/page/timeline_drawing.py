@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,12 +33,24 @@ from fedbo.figures.timeline import EVALUATING
 WIDTH, LEFT, RIGHT, TOP = 1120, 46, 1106, 8
 _MOST = 4000  # bars of one kind: beyond, only so many of the longest are drawn
 
-_SPANS = (  # name, events that begin and end it, colour, upper and lower edge as shares of a row, fill pattern
-    ("away", ("absent", "returned"), AWAY, -0.36, 0.36, "hatch-away"),
-    ("down after a crash", ("crashed", "restarted"), CRASH, -0.36, 0.36, "hatch-crash"),
-    ("hanging", ("hung", "woke"), HANG, -0.36, 0.36, "hatch-hang"),
-    ("slowed", ("slowed", "recovered"), SLOW, -0.46, -0.36, ""),
-    ("cut off", ("cut", "joined"), CUT, 0.36, 0.46, ""),
+
+class _SpanKind(NamedTuple):
+    """A kind of span: the events that begin and end it, its colour, its edges as shares of a row, and its fill pattern."""
+
+    name: str
+    events: tuple[str, str]
+    colour: str
+    top: float
+    bottom: float
+    pattern: str = ""
+
+
+_SPANS = (
+    _SpanKind("away", ("absent", "returned"), AWAY, -0.36, 0.36, "hatch-away"),
+    _SpanKind("down after a crash", ("crashed", "restarted"), CRASH, -0.36, 0.36, "hatch-crash"),
+    _SpanKind("hanging", ("hung", "woke"), HANG, -0.36, 0.36, "hatch-hang"),
+    _SpanKind("slowed", ("slowed", "recovered"), SLOW, -0.46, -0.36),
+    _SpanKind("cut off", ("cut", "joined"), CUT, 0.36, 0.46),
 )
 
 
@@ -142,8 +154,9 @@ def draw_timeline(result: Result, cell: int, label: str) -> TimelineDrawing:
     for kind, bars in kinds.items():
         half = HALF / lanes if kind in EVALUATION_KINDS else HALF
         layers.append(Layer(kind, EVALUATING[kind], "", -half, half, _rounded(bars, digits)))
-    for name, pair, colour, top, bottom, pattern in _SPANS:
-        layers.append(Layer(name, colour, pattern, top, bottom, _rounded(during(events, pair, place, ends), digits)))
+    for span in _SPANS:
+        bars = _rounded(during(events, span.events, place, ends), digits)
+        layers.append(Layer(span.name, span.colour, span.pattern, span.top, span.bottom, bars))
     down: Bars = [(row, one.begin, one.end) for one in event_intervals(events, "down", "up") for row in place.values()]
     layers.append(Layer("coordinator down", OUTAGE, "veil", -0.5, 0.5, _rounded(down, digits)))
     crashed, lost = ([(row, round(time, digits)) for row, time in found] for found in crashes(events, place, ends))

@@ -85,19 +85,19 @@ class Fork:
             costs = _run_costs(branch)
             for (cell, label), mine in by_cell_and_algorithm(branch.traces).items():
                 metric, other = branch.metric(cell), before[cell, label]
-                ends = final_estimate(other, metric), final_estimate(mine, metric)
-                found.append(ForkEffect(cell, label, at, BEST, *ends, difference(mine, other, metric)))
+                was, now = final_estimate(other, metric), final_estimate(mine, metric)
+                gap = difference(mine, other, metric)
+                found.append(ForkEffect(cell, label, at, BEST, original=was, changed=now, difference=gap))
                 pairs = [
                     (spent[key] | {"level": early}, costs[key] | {"level": late})
                     for key in costs
                     if key[:2] == (cell, label) and key in spent
                     for early, late in [_times_to_common_level(other, mine, key.replicate)]
                 ]
-                found += [
-                    ForkEffect(cell, label, at, fact, *_compared(np.array([(was[fact], now[fact]) for was, now in pairs])))
-                    for fact in COSTS
-                    if any(fact in now for _, now in pairs)
-                ]
+                for fact in COSTS:
+                    if any(fact in late for _, late in pairs):
+                        was, now, gap = _compared(np.array([(early[fact], late[fact]) for early, late in pairs]))
+                        found.append(ForkEffect(cell, label, at, fact, original=was, changed=now, difference=gap))
         return found
 
 

@@ -16,6 +16,7 @@ from fedbo.coordinator.runtime.event_log import EventLog
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.lab.fork.switching import switch
+from fedbo.settings.records import changed
 
 
 class ForkPoint(NamedTuple):
@@ -66,14 +67,15 @@ def begin_branch(trunk: Run, branch: Run, now: float) -> None:
 
     What agents have begun to work on was decided under the old rules, and stays.
     """
-    snapshots, (before, _, _, hosts) = opened = _opened(replace(trunk, folder=branch.folder))
+    snapshots, left = _opened(replace(trunk, folder=branch.folder))
+    before, hosts = left.core, left.hosts
     assert isinstance(hosts, InlineHosts)
     for order in before.orders():
         hosts.host.agents[order.agent].settle(order)
         step = before.state.agents[order.agent].current
         assert step is not None
-        step.order = order._replace(restore="")
-    snapshots.finish(opened[1], ended=False)
+        step.order = changed(order, restore="")
+    snapshots.finish(left, ended=False)
     snapshots, parts = _opened(branch)
     switch(before, parts.core, parts.hosts, parts.queue, now)
     snapshots.finish(parts, ended=False)

@@ -113,6 +113,6 @@ def _counts(archive: zipfile.ZipFile, name: str, scale: float) -> npt.NDArray[np
 def _labels(spans: npt.NDArray[np.int64], samples: int) -> npt.NDArray[np.int8]:
     """Label the samples of one recording by rows (experiment, user, activity, first sample, last sample), counted from 0."""
     label = np.full(samples, UNLABELLED, dtype=np.int8)
-    for _, _, activity, first, last in spans:
+    for activity, first, last in spans[:, 2:]:
         label[first : last + 1] = activity
     return label

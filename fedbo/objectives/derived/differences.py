@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -128,14 +128,17 @@ class DifferingFederation(DerivedFederation):
         """Build one agent's function and change it."""
         told, function = self.differences, self.federation.objective(agent, shared_rng, agent_rng)
         scale, offset, quantity = agent_rng.standard_normal(3) * (told.scale, told.offset, told.quantity)
-        made = float(np.exp(scale)), float(offset), float(np.exp(quantity))
+        changed = DifferingAgent(
+            function, self.parameters, factor=float(np.exp(scale)), offset=float(offset), data_size=float(np.exp(quantity))
+        )
         if told.likeness == 1.0 or not isinstance(function, BatchFunction):  # the checks of a study refuse the latter
-            return DifferingAgent(function, self.parameters, *made)
+            return changed
         units = even_points(len(self.parameters), POINTS)
         values = function.scores(from_unit(self.parameters, units))
-        cosines = drawn_cosines(agent_rng, len(self.parameters), told.length_scale, 1.0)
-        own = CosineSum(*cosines, 0.0, tuple(Parameter(one.name, 0.0, 1.0) for one in self.parameters))
+        frequencies, phases, amplitudes = drawn_cosines(agent_rng, len(self.parameters), told.length_scale, 1.0)
+        cube = tuple(Parameter(one.name, 0.0, 1.0) for one in self.parameters)
+        own = CosineSum(frequencies, phases, amplitudes, noise=0.0, parameters=cube)
         g = own.scores(units)
         alike, apart = float(np.sqrt(told.likeness)), float(np.sqrt(1.0 - told.likeness) * values.std() / g.std())
         shift = float((1.0 - alike) * values.mean() - apart * g.mean())
-        return DifferingAgent(function, self.parameters, *made, own, shift, (alike, apart))
+        return replace(changed, own=own, shift=shift, weights=(alike, apart))

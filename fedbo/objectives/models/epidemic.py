@@ -92,8 +92,9 @@ def _batch(who: tuple[Array, Array, Array], contacts: Array, epidemic: Epidemic)
     doses = np.diff(vaccinated(people, days, times), axis=0)
     rate = _rate(contacts, epidemic)
     carriers = (1.0 - IMMUNE) * epidemic.carriers / 2.0
-    begun = (np.tile(row, (len(people), 1)) for row in (1.0 - IMMUNE - carriers, IMMUNE, carriers, carriers))
-    susceptible, immune, exposed, infectious = begun
+    susceptible, immune, exposed, infectious = (
+        np.tile(row, (len(people), 1)) for row in (1.0 - IMMUNE - carriers, IMMUNE, carriers, carriers)
+    )
     unprotected, removed = np.zeros_like(susceptible), np.zeros_like(susceptible)
     for given in doses[:-1]:
         taken = given / (susceptible + immune)
@@ -126,6 +127,5 @@ def _spread(u: Array, e: Array, i: Array, rate: Array, h: float) -> tuple[Array,
     b = slope(*(x + 0.5 * h * k for x, k in zip((u, e, i), a, strict=True)))
     c = slope(*(x + 0.5 * h * k for x, k in zip((u, e, i), b, strict=True)))
     d = slope(*(x + h * k for x, k in zip((u, e, i), c, strict=True)))
-    steps = zip((u, e, i), a, b, c, d, strict=True)
-    u, e, i = (x + h / 6.0 * (k + 2.0 * m + 2.0 * n + o) for x, k, m, n, o in steps)
+    u, e, i = (x + h / 6.0 * (k + 2.0 * m + 2.0 * n + o) for x, k, m, n, o in zip((u, e, i), a, b, c, d, strict=True))
     return u, e, i, total - u - e - i

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -25,6 +26,15 @@ _BEFORE = {("Sub", "Div"): "", ("Add", "Log", "Sub", "Div"): "log", ("Div", "Neg
 _AFTER = {("Mul", "Add"): "", ("Mul", "Add", "Exp", "Sub"): "log", ("Mul", "Add", "Add", "Log", "Neg", "Mul"): "nexp"}
 
 
+class ResidualBlock(NamedTuple):
+    """The two layers of a block, which widen and narrow: the factor and the offset of each."""
+
+    widen: Array
+    widened: Array
+    narrow: Array
+    narrowed: Array
+
+
 @dataclass(frozen=True, eq=False)
 class SurrogateNetwork:
     """The arrays of a network: `embedded` has, for each category, what its codes contribute to the first layer, `(codes, h)`.
@@ -36,7 +46,7 @@ class SurrogateNetwork:
     embedded: tuple[Array, ...]
     inputs: Columns
     first: tuple[Array, Array]
-    blocks: tuple[tuple[Array, Array, Array, Array], ...]
+    blocks: tuple[ResidualBlock, ...]
     scaled: tuple[Array, Array]
     head: tuple[Array, Array]
     outputs: Columns
@@ -54,10 +64,10 @@ class SurrogateNetwork:
         hidden = self.inputs.before(numbers) @ self.first[0] + self.first[1]
         for place, table in enumerate(self.embedded):
             hidden = hidden + table[codes[..., place]]
-        for widen, widened, narrow, narrowed in self.blocks:
-            both = hidden @ widen + widened
+        for block in self.blocks:
+            both = hidden @ block.widen + block.widened
             half = both.shape[-1] // 2
-            hidden = hidden + (both[..., :half] * np.maximum(both[..., half:], 0.0)) @ narrow + narrowed
+            hidden = hidden + (both[..., :half] * np.maximum(both[..., half:], 0.0)) @ block.narrow + block.narrowed
         last = np.maximum(hidden * self.scaled[0] + self.scaled[1], 0.0) @ self.head[0] + self.head[1]
         return self.outputs.after(scipy.special.expit(last))
 
@@ -129,12 +139,13 @@ def _narrowly(weights: Array) -> Weights:
     return np.ascontiguousarray(weights, dtype=np.float32)
 
 
-def _block(weights: dict[str, Array], name: str) -> tuple[Array, Array, Array, Array]:
+def _block(weights: dict[str, Array], name: str) -> ResidualBlock:
     """Return the two layers of a block, with the normalisation before them folded into the first."""
     factor, offset = _normalisation(weights, f"{name}.norm")
     widen = weights[f"{name}.linear0.weight"]
     widened = widen @ offset + weights[f"{name}.linear0.bias"]
-    return (widen * factor).T, widened, weights[f"{name}.linear1.weight"].T, weights[f"{name}.linear1.bias"]
+    narrow, narrowed = weights[f"{name}.linear1.weight"].T, weights[f"{name}.linear1.bias"]
+    return ResidualBlock((widen * factor).T, widened, narrow=narrow, narrowed=narrowed)
 
 
 def _normalisation(weights: dict[str, Array], name: str) -> tuple[Array, Array]:

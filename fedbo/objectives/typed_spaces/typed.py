@@ -143,8 +143,7 @@ class Space:
         row = np.asarray(x, dtype=np.float64)[None, :]
         active = self.active(row)
         found: dict[str, Any] = {}
-        each = zip(self.parameters, self.choices, row[0], active[0], strict=True)
-        for parameter, choices, value, counts in each:
+        for parameter, choices, value, counts in zip(self.parameters, self.choices, row[0], active[0], strict=True):
             if counts:
                 found[parameter.name] = _value(parameter, choices, value)
         return found | {fixed.name: fixed.value for fixed in self.fixed if fixed.when.holds(row, active)[0]}

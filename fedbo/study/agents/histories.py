@@ -7,7 +7,7 @@ A file has a column for each parameter, in native units, and one, `value`, for t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import to_unit
 from fedbo.settings.columns import NumberColumn, read_columns
 from fedbo.settings.errors import SettingError, unknown
+from fedbo.settings.records import changed
 from fedbo.settings.shown import quoted
 from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.environment.groups import members
@@ -194,7 +195,7 @@ def _of_run(path: Path, federation: Federation, table: HistoryTable, replicate: 
         if row.agent < federation.n_agents:
             before = found.setdefault(row.agent, [])
             t_n = row.pulls + (before[-1].t_n if before else 0)
-            before.append(replace(row, phase="history", query=len(before), step=0, started=0.0, finished=0.0, t_n=t_n))
+            before.append(changed(row, phase="history", query=len(before), step=0, started=0.0, finished=0.0, t_n=t_n))
     return found
 
 

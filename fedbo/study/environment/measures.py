@@ -72,7 +72,8 @@ def _observations(study: StudyTables, replicate: int) -> Array:
 @lru_cache(maxsize=16)
 def _of_objectives(table: str, run: tuple[int, int], by: str) -> Array:
     """Measure the objectives of a study's table, of the seed and the replicate of a run."""
-    federation, world = ObjectiveTable.model_validate_json(table).make(), Streams(*run)
+    seed, replicate = run
+    federation, world = ObjectiveTable.model_validate_json(table).make(), Streams(seed, replicate)
     agents: Iterator[Any] = (objective_of(federation, agent, world) for agent in range(federation.n_agents))
     if by == "data":
         return np.array([agent.data_size for agent in agents], dtype=np.float64)

@@ -14,6 +14,7 @@ from fedbo.algorithms.components.centres import RULES, Aggregation, bounded_prod
 from fedbo.algorithms.components.trees.missing_clients import MissingPolicy
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
+from fedbo.settings.records import changed
 from fedbo.testing.algorithm_contract import check_algorithm
 
 ROBUST = [Aggregation("median"), Aggregation("trimmed_mean", trim=0.3), Aggregation("median_of_means", groups=7)]
@@ -122,8 +123,8 @@ def test_fts_follows_a_robust_centre_of_what_others_have_sent(aggregation: Aggre
     omega = np.random.default_rng(8).standard_normal((13, 8))
     honest = omega[2:12].copy()
     omega[:2] = 1e6
-    state = made.agent_init(problem, Streams(3, owner=12))._replace(
-        omega=omega, weight=np.where(np.arange(13) < 12, 1 / 12, 0.0)
+    state = changed(
+        made.agent_init(problem, Streams(3, owner=12)), omega=omega, weight=np.where(np.arange(13) < 12, 1 / 12, 0.0)
     )
     followed = made._function(state, Streams(3, owner=12))[0]
     assert (followed <= honest.max(axis=0)).all() and (followed >= honest.min(axis=0)).all()

@@ -14,6 +14,7 @@ from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.coordinates import COORDINATES, from_coordinates, to_coordinates
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.records import changed
 
 
 def told(name: str, dim: int, n: int, function: Any, **settings: Any) -> tuple[Any, LocalState]:
@@ -50,7 +51,7 @@ def test_learned_coordinates_begin_with_arcsine_in_two_inputs_and_plain_in_three
 def test_an_input_that_spans_decades_on_a_linear_axis_is_stretched_and_the_others_are_left() -> None:
     algorithm, state = told("gp_ei", 4, 40, decades)
     for step in range(1, 6):  # some inputs are tried in each fit
-        state = algorithm.fit(state._replace(fitted=0), Streams(3, owner=0).at(step))
+        state = algorithm.fit(changed(state, fitted=0), Streams(3, owner=0).at(step))
     assert state.axes is not None
     assert state.axes[0] != "plain"
     assert state.axes[1:].count("plain") >= 2
@@ -60,7 +61,7 @@ def test_an_input_that_spans_decades_on_a_linear_axis_is_stretched_and_the_other
 def test_smooth_functions_keep_the_coordinates_to_begin_with() -> None:
     algorithm, state = told("gp_ei", 3, 30, lambda x: np.sin(3.0 * x).sum(axis=1))
     for step in range(1, 4):
-        state = algorithm.fit(state._replace(fitted=0), Streams(3, owner=0).at(step))
+        state = algorithm.fit(changed(state, fitted=0), Streams(3, owner=0).at(step))
     assert state.axes == ("plain",) * 3
 
 

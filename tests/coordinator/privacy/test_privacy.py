@@ -63,6 +63,7 @@ from fedbo.coordinator.privacy.sensitivity import noise_stds, sensitivities
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.selection import Selection
+from fedbo.settings.records import changed
 
 SEVEN: list[Exchange] = [
     Barrier(),
@@ -401,7 +402,7 @@ class Chatty(InlineHosts):
     """Agents that always have something to say, asked or not."""
 
     def submit(self, order: StepRequest) -> None:
-        super().submit(order._replace(speaks=True))
+        super().submit(changed(order, speaks=True))
 
 
 def test_a_sender_that_was_not_asked_is_refused_and_changes_nothing() -> None:

@@ -23,6 +23,7 @@ from fedbo.coordinator.runtime import fast_path
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.selection import Selection
+from fedbo.settings.records import changed
 
 PLAIN = Setting(fts(), availability=Always())
 
@@ -35,7 +36,7 @@ class Spoilt(InlineHosts):
         if report.payload is None or (agent + report.step) % 3:
             return report
         spoilt = {name: np.full_like(array, np.nan) for name, array in report.payload.items()}
-        return report._replace(payload=spoilt if (agent + report.step) % 2 else None)
+        return changed(report, payload=spoilt if (agent + report.step) % 2 else None)
 
 
 def carried_out(setting: Setting, hosts: type[InlineHosts], every: int = 0) -> tuple[Any, ...]:

@@ -94,20 +94,20 @@ class TreeSearch(LocalOnly):
 
     def ask(self, state: TreeState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, TreeState]:
         """Pull the node that the largest B leads to; pulls in flight do not count yet. The point is read-only."""
-        dim, horizon, told, tree, in_flight = state
-        address = best_node(tree, self.branching, self.bounds(told, horizon, dim).tau)
+        dim, in_flight = state.dim, state.in_flight
+        address = best_node(state.tree, self.branching, self.bounds(state.told, state.horizon, dim).tau)
         if self.point == "centre":
             x, point = _centre(address, self.branching, dim)
         else:
             x, point = _draw(address, self.branching, dim, streams.seed, streams.replicate, streams.scope)
         if len(in_flight) == IN_FLIGHT:  # what fails is never told
             in_flight = in_flight[1:]
-        return Decision(x, "tree"), TreeState(dim, horizon, told, tree, (*in_flight, (point, address)))
+        return Decision(x, "tree"), state._replace(in_flight=(*in_flight, (point, address)))
 
     def tell(self, state: TreeState, x: Array, y: Array) -> TreeState:
         """Count each value for the node of its point; a point that was not asked for counts for its leaf."""
-        dim, horizon, told, tree, in_flight = state
-        bounds = self.bounds(told, horizon, dim)
+        told, tree, in_flight = state.told, state.tree, state.in_flight
+        bounds = self.bounds(told, state.horizon, state.dim)
         for row, value in enumerate(y.tolist()):
             point = x[row].tobytes()
             if in_flight and in_flight[-1][0] == point:
@@ -118,9 +118,9 @@ class TreeSearch(LocalOnly):
             tree = add(tree, self.branching, address, value, bounds, self.ancestors)
             told += 1
             if not told & (told + 1):
-                bounds = self.bounds(told, horizon, dim)
+                bounds = self.bounds(told, state.horizon, state.dim)
                 tree = refresh(tree, self.branching, bounds)
-        return TreeState(dim, horizon, told, tree, in_flight)
+        return state._replace(told=told, tree=tree, in_flight=in_flight)
 
 
 def _landed(in_flight: InFlight, point: bytes) -> tuple[Address | None, InFlight]:

@@ -65,7 +65,7 @@ class FreeHosts:
     def result(self, agent: int) -> StepReport:
         order = self._orders[agent]
         step, lease = order.step, order.lease
-        return StepReport(agent, step, queries=1 if step else 0, payload=MESSAGE if step else None, lease=lease)
+        return StepReport(agent, step, 1 if step else 0, MESSAGE if step else None, lease)
 
     def decide(self, order: StepRequest) -> DecisionSize:
         return DecisionSize(1)

@@ -20,7 +20,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
-from fedbo.settings.records import changed
+from fedbo.settings.records import changed, copied
 
 _ONE = np.ones(1)
 _ONE.flags.writeable = False  # the weight of the only message that agents hold, for all of them
@@ -94,7 +94,9 @@ class FTS(Federated):
 
     def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
         if self.relay == "one":
-            return changed(state, omega=payload["omega"][None, :], weight=_ONE)
+            after = copied(state)
+            after.omega, after.weight = payload["omega"][None, :], _ONE
+            return after
         return changed(state, omega=payload["omega"], weight=payload["weight"])
 
     def _federated_queries(

@@ -43,11 +43,11 @@ class AgentProcesses:
 
     def finished(self, state: CoreState, event: Finished, now: float) -> list[Effect]:
         """Take in that a step is over."""
-        number, lease, report = event
+        number, report = event.agent, event.report
         assert report is not None, "the shell did not add the report"
         agent = state.agents[number]
         step = agent.current
-        if agent.lease != lease or step is None:
+        if agent.lease != event.lease or step is None:
             self._log.append((now, "discarded", agent.number, report.step, 0, "its lease had expired"))
             return []
         effects: list[Effect] = []

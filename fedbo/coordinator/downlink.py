@@ -8,6 +8,7 @@ from fedbo.coordinator.messages import sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import AgentRecord, CoreState, enter, has
+from fedbo.settings.records import changed
 
 
 class Downlink:
@@ -51,7 +52,7 @@ class Downlink:
             return []
         again = agent.retransmissions[number] = answer.attempt + 1
         if again < self._attempts:
-            return self._network.send_down(state, answer._replace(attempt=again), self._weigh(answer), now)
+            return self._network.send_down(state, changed(answer, attempt=again), self._weigh(answer), now)
         self._log.append((now, "missed", agent.number, number, 0, f"given up after {again} transmissions"))
         return self._release(state, agent, number, now)
 

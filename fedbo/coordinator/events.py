@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest
@@ -20,7 +21,8 @@ class DecisionMade(NamedTuple):
     choice: DecisionSize
 
 
-class Finished(NamedTuple):
+@dataclass(slots=True)
+class Finished:
     """An agent's step is over; the shell adds the agent's report before the core sees it."""
 
     agent: int
@@ -44,7 +46,8 @@ class StepDue(NamedTuple):
     lease: int
 
 
-class Message(NamedTuple):
+@dataclass(slots=True)
+class Message:
     """A message of an agent, on its way or received.
 
     `sender` is who really sent it, `claimed_sender` who it says it is, `base` the round in which its step began, and `sent`
@@ -61,7 +64,8 @@ class Message(NamedTuple):
     attempt: int = 0
 
 
-class Answer(NamedTuple):
+@dataclass(slots=True)
+class Answer:
     """Answer `number` of the coordinator to an agent; without a payload it only lets the agent go on."""
 
     agent: int
@@ -76,13 +80,15 @@ class MessageAtLink(NamedTuple):
     message: Message
 
 
-class MessageReceived(NamedTuple):
+@dataclass(slots=True)
+class MessageReceived:
     """A message has reached the coordinator."""
 
     message: Message
 
 
-class AnswerReceived(NamedTuple):
+@dataclass(slots=True)
+class AnswerReceived:
     """An answer has reached its agent."""
 
     answer: Answer
@@ -195,7 +201,8 @@ class Ask(NamedTuple):
     order: StepRequest
 
 
-class Commit(NamedTuple):
+@dataclass(slots=True)
+class Commit:
     """Effect: the agent's last step counts.
 
     `times (q + 1,)` are when its first evaluation began and when each of them ended; empty where the agent measured them.
@@ -213,7 +220,8 @@ class ProcessControl(NamedTuple):
     value: float = 0.0
 
 
-class After(NamedTuple):
+@dataclass(slots=True)
+class After:
     """Effect: let an event happen after a delay."""
 
     delay: float

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from math import hypot, isfinite
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -127,7 +128,8 @@ def fault(payload: object, declaration: Declaration, most: float = math.inf) -> 
     return None
 
 
-class _Checked(NamedTuple):
+@dataclass(slots=True)
+class _Checked:
     """A field that is a vector of known length; of one that `is_short` the sum of squares is taken without an array."""
 
     name: str

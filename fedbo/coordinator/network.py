@@ -36,6 +36,7 @@ from fedbo.coordinator.messages import declared_size, decode, encode, size, vari
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import CoreState
 from fedbo.settings.durations import transmission_time
+from fedbo.settings.records import changed
 
 
 class Transmission(NamedTuple):
@@ -110,7 +111,7 @@ class Network:
                     effects = [After(self._retry, AckTimeout(message))]
             elif isinstance(fault, Corruption) and self._declared is not None:
                 rng = self._rng(place, key, "damage")
-                carried = carried._replace(payload=corrupted(carried.payload, self._declared, fault.how, rng))
+                carried = changed(carried, payload=corrupted(carried.payload, self._declared, fault.how, rng))
             else:
                 delay, copies = self._disturbed(place, fault, key, delay, copies)
         if self._replays:

@@ -13,6 +13,7 @@ from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, CoreState, enter, has
+from fedbo.settings.records import changed
 
 
 class Uplink:
@@ -108,7 +109,7 @@ class Uplink:
             return []
         attempts = message.attempt + 1
         if attempts < self._rules.environment.attempts:
-            again = sender.unacknowledged[step] = sent._replace(attempt=attempts)
+            again = sender.unacknowledged[step] = changed(sent, attempt=attempts)
             return self._network.send_up(state, again, now)
         del sender.unacknowledged[step]
         sender.unheard = message.payload != DUMMY

@@ -56,15 +56,18 @@ def outcome_of(returned: Outcome | SupportsFloat, score: float | None = None) ->
     Raises:
         TypeError: The value or a metric is not a number.
     """
+    noise_free = None if score is None else float(score)
+    if type(returned) is float:  # as nearly always
+        return Outcome(returned, noise_free)
     if isinstance(returned, Outcome):
         metrics = {str(name): _number(name, metric) for name, metric in returned.metrics.items()}
-        known = returned.score if score is None else score
-        return Outcome(float(returned.value), float(known), metrics, tuple(returned.reports))
-    value = float(returned)
+        if noise_free is None:
+            noise_free = float(returned.score)
+        return Outcome(float(returned.value), noise_free, metrics, tuple(returned.reports))
     if isinstance(returned, Measured):
         metrics, reports = read_metrics(returned.metrics)
-        return Outcome(value, None if score is None else float(score), metrics, reports)
-    return Outcome(value, None if score is None else float(score))
+        return Outcome(float(returned), noise_free, metrics, reports)
+    return Outcome(float(returned), noise_free)
 
 
 def _number(name: str, metric: Any) -> float:

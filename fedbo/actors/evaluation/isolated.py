@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from fedbo.actors.evaluation.children import die_with_parent
 from fedbo.actors.evaluation.contained import LONGEST, SentText
@@ -32,15 +32,6 @@ from fedbo.settings.interrupts import mark_interrupts
 
 _HEAD = struct.Struct("<Q")
 MIB = 2**20
-
-
-class _Sent(NamedTuple):
-    """What that process is sent: the objective of an agent at first, then a point with its pulls and its fidelity."""
-
-    agent: int
-    streams: Streams
-    objective: Objective | None = None
-    point: tuple[Array, Pulls | None, int | None] | None = None
 
 
 _sending = threading.Lock()  # an objective may print in several threads
@@ -92,12 +83,12 @@ class Isolated:
         assert process.stdin is not None and process.stdout is not None
         try:
             if agent not in self._sent:
-                send(process.stdin, _Sent(agent, streams, objective=objective))
+                send(process.stdin, (agent, objective, None, streams))
                 self._sent.add(agent)
                 # The objective is known there at the first answer: the limit is for evaluations, not for imports.
                 while isinstance(found := receive(process.stdout), SentText):  # a module may print as it is imported
                     _print(found)
-            send(process.stdin, _Sent(agent, streams, point=(x, pulls, fidelity)))
+            send(process.stdin, (agent, None, (x, pulls, fidelity), streams))
             found = self._result(process, 1 if pulls is None else pulls.times, said)
         except (EOFError, BrokenPipeError):
             code = process.wait()
@@ -215,20 +206,19 @@ def main() -> None:
     objectives: dict[int, Objective] = {}
     while True:
         try:
-            sent: _Sent = receive(source)
+            agent, objective, point, streams = receive(source)
         except EOFError:
             return
-        if sent.objective is not None:
-            objectives[sent.agent] = sent.objective
+        if objective is not None:
+            objectives[agent] = objective
             send(sink, "known")
             continue
         try:
-            assert sent.point is not None
-            x, pulls, fidelity = sent.point
+            x, pulls, fidelity = point
             for stream in printed:
                 stream.begin()
             with answered_by(ask):
-                found = evaluate(objectives[sent.agent], x, sent.streams, pulls, fidelity)
+                found = evaluate(objectives[agent], x, streams, pulls, fidelity)
             send(sink, found)
         except BaseException as error:
             if ends_process(error):

@@ -90,22 +90,12 @@ def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int
     if decision.pulls is not None or decision.clip is not None:
         pulls = [Pulls(times, decision.clip, task.noise) for times in pull_counts(decision).tolist()]
     phase, origin, note = _phase(task, step), checked(decision.origin), decision.note
-    made = enumerate(zip(natives, units, pulls, strict=True))
-    return [
-        Query(
-            agent=agent,
-            number=first + point,
-            point=point,
-            x=x,
-            u=u,
-            phase=phase,
-            step=step,
-            origin=origin,
-            note=note,
-            pulls=times,
-        )
-        for point, (x, u, times) in made
-    ]
+    queries = []
+    for point, (x, u, times) in enumerate(zip(natives, units, pulls, strict=True)):
+        query = Query(agent, first + point, point, x, u, phase, step)
+        query.origin, query.note, query.pulls = origin, note, times
+        queries.append(query)
+    return queries
 
 
 def _phase(task: Task, step: int) -> str:

@@ -82,14 +82,9 @@ class Query:
 
     def evaluated(self, outcome: Outcome) -> EvaluationRecord:
         """Return the record of an evaluation that succeeded, without times."""
-        return EvaluationRecord(
-            agent=self.agent,
-            number=self.number,
-            x=self.x.tolist(),
-            outcome=outcome,
-            pulls=self.times,
-            fidelity=self.fidelity,
-        )
+        record = EvaluationRecord(self.agent, self.number, self.x.tolist(), outcome)
+        record.pulls, record.fidelity = self.times, self.fidelity
+        return record
 
     def failed(self, why: str, seen: Outcome | None = None) -> EvaluationRecord:
         """Return the record of an evaluation that failed, without times; it keeps the metrics and reports that were `seen`."""

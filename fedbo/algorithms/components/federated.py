@@ -200,7 +200,9 @@ class Federated(ABC):
 
     def tell(self, state: FederatedState, x: Array, y: Array) -> FederatedState:
         """Append the observations."""
-        return changed(state, local=self.own.tell(state.local, x, y))
+        after = copied(state)
+        after.local = self.own.tell(state.local, x, y)
+        return after
 
     def _scale(self, dim: int) -> float:
         """Return the length scale of the shared features."""
@@ -237,7 +239,8 @@ class Federated(ABC):
             state, factor = sending[place][0], factors[row]
             if factor is not state.factor:
                 shares_factor = is_one_model and not len(state.history_y)
-                state = changed(state, local=state.local.grown(factor) if shares_factor else state.local, factor=factor)
+                state = copied(state)
+                state.local, state.factor = state.local.grown(factor) if shares_factor else state.local, factor
             found[place] = {"omega": self._message(omega[row], float(spread[row]), used[row], streams[row])}, state
         return found
 

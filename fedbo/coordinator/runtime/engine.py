@@ -115,12 +115,12 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
             queue.stopped = True
             break
         if ended is not None:
-            number, lease, report = ended
-            if not core.is_current(number, lease):  # its agent was interrupted, and this end with it
+            report = ended.report
+            if not core.is_current(ended.agent, ended.lease):  # its agent was interrupted, and this end with it
                 queue.pop()
                 continue
             if report is None:  # an error here leaves the event where it is
-                report, flushed = hosts.result(number), False
+                report, flushed = hosts.result(ended.agent), False
         if arrives:
             queue.arrive()
         else:
@@ -185,15 +185,13 @@ def apply_effects(effects: list[Effect], now: float, hosts: Hosts, queue: EventQ
     told = False
     for effect in effects:
         if type(effect) is After:
-            delay, event = effect
-            queue.push(now + delay, event)
+            queue.push(now + effect.delay, effect.event)
             continue
         told = True
         if type(effect) is StepRequest:
             hosts.submit(effect)
         elif type(effect) is Commit:
-            number, times = effect
-            hosts.commit(number, times)
+            hosts.commit(effect.agent, effect.times)
         else:
             assert isinstance(effect, Ask), "nothing is done to a process in virtual time"
             queue.push(now, DecisionMade(effect.order.agent, effect.order.lease, hosts.decide(effect.order)))

@@ -90,7 +90,7 @@ class FastPath:
         log.append((moment, "finished", number, ended, 0, ""))
         message = None
         if payload is not None:
-            message = Message(sender=number, claimed_sender=number, step=ended, base=agent.base, sent=moment, payload=payload)
+            message = Message(number, number, ended, agent.base, moment, payload)
             agent.unacknowledged[ended] = message
             if bytes_ := size(payload):
                 log.append((moment, "sent", number, ended, bytes_, ""))
@@ -102,7 +102,7 @@ class FastPath:
         log.append((moment, "started", number, following, 0, ""))
         # One record stands for all steps of an agent here: what is not set is as in a new one.
         begun, step.begun, step.inbox, step.speaks = step.begun, now, inbox, self._sends(following)
-        step.order = order = StepRequest(agent=number, step=following, lease=lease, inbox=inbox, speaks=step.speaks)
+        step.order = order = StepRequest(number, following, lease, inbox, step.speaks)
         length = self._durations.of(number, agent.next_evaluation)
         agent.next_evaluation += 1
         step.segments, step.remaining, step.since = (0.0, length), length, now
@@ -129,7 +129,7 @@ class FastPath:
         state.progress.events += 1
         state.progress.note(now)
         enter(agent.steps_accepted, step)
-        state.server = self._receive(state.server, Inbound(number, step=step, sent=message.sent, payload=payload), now)
+        state.server = self._receive(state.server, Inbound(number, step, message.sent, payload), now)
         agent.newest_base = base
         stale = (rounds.age - base) // len(self._targets)
         self._log.append((now, "arrived", number, step, self._bytes(payload), str(stale)))
@@ -143,7 +143,7 @@ class FastPath:
                 assert isinstance(effect, After) and isinstance(effect.event, AnswerReceived)
                 self._queue.send(now + effect.delay, effect.event.answer)
             return True
-        inbound = Inbound(COORDINATOR, step=rounds.number, sent=now, payload=answer)
+        inbound = Inbound(COORDINATOR, rounds.number, now, answer)
         reply = Answer(number, inbound, rounds.number)
         rounds.close(now, by=1)
         self._queue.send(now + self._latency, reply)

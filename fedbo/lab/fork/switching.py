@@ -29,6 +29,7 @@ from fedbo.coordinator.events import (
 )
 from fedbo.coordinator.runtime.engine import apply_effects
 from fedbo.coordinator.runtime.event_queue import EventQueue
+from fedbo.settings.records import changed
 
 
 def switch(before: Core, after: Core, hosts: Hosts, queue: EventQueue, now: float) -> None:
@@ -131,7 +132,7 @@ def _count_age(after: Core, queue: EventQueue) -> None:
         return (age // count) - (age - old) // count if after.rules.is_synchronous else old * count
 
     def sent(message: Any) -> Any:
-        return message._replace(base=base(message.base)) if isinstance(message, Message) else message
+        return changed(message, base=base(message.base)) if isinstance(message, Message) else message
 
     state.rounds.age = age // count if after.rules.is_synchronous else age * count
     for agent in state.agents.every():
@@ -144,7 +145,7 @@ def _count_age(after: Core, queue: EventQueue) -> None:
 def _with(event: Event, sent: Callable[[Any], Any]) -> Event:
     """Give an event with another message in it."""
     if isinstance(event, MessageAtLink | MessageReceived):
-        return event._replace(message=sent(event.message))
+        return type(event)(sent(event.message))
     if isinstance(event, AckTimeout):
         return event._replace(transmission=sent(event.transmission))
     return event

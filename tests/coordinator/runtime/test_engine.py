@@ -126,7 +126,7 @@ def test_nothing_that_crosses_to_the_coordinator_is_an_observation(monkeypatch: 
     def inspect(hosts: InlineHosts, agent: int) -> StepReport:
         report = result(hosts, agent)
         crossed.extend(np.ravel(array) for array in (report.payload or {}).values())
-        assert set(report._fields) == {
+        assert {field.name for field in fields(report)} == {
             "agent", "step", "queries", "payload", "lease", "t_n", "retried", "failed", "failure", "pulled",
             "again", "reached", "verdicts",
         }  # fmt: skip

@@ -40,6 +40,7 @@ from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.snapshots import Snapshotter
 from fedbo.coordinator.uplink import Uplink
+from fedbo.settings.records import changed
 from fedbo.testing.studies import draw_study
 from tests.random_studies.__main__ import Trial, tried
 from tests.random_studies.carrying_out import Hostings
@@ -103,7 +104,7 @@ def sometimes(every: int, otherwise: Callable[..., Any]) -> Plant:
 
 
 def _goes_on(before: Any) -> Any:
-    return lambda self, order: before(self, order._replace(restore=type(order)(0, 0).restore))
+    return lambda self, order: before(self, changed(order, restore=""))
 
 
 def _any_lease(self: Any, host: Any) -> None:
@@ -115,7 +116,7 @@ def _any_lease(self: Any, host: Any) -> None:
 def _submit_short(before: Any) -> Any:
     def submit(self: Any, order: Any) -> None:
         crowded = len(self._host_of(order.agent).buffer) > 1
-        before(self, order._replace(inbox=order.inbox[1:]) if crowded else order)
+        before(self, changed(order, inbox=order.inbox[1:]) if crowded else order)
 
     return submit
 

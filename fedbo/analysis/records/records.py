@@ -43,7 +43,7 @@ class Tabular:
         return _kept(self.in_words(repr).csv(), path)
 
     def to_latex(self, path: str | Path | None = None) -> str:
-        """Return the table as LaTeX, for the package booktabs; numbers have four significant digits."""
+        """Return the table as LaTeX, for the packages booktabs and longtable; numbers have four significant digits."""
         return _kept(self.in_words().latex(), path)
 
     def to_markdown(self, path: str | Path | None = None) -> str:

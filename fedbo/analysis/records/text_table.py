@@ -20,6 +20,7 @@ from fedbo.actors.storage import atomic
 
 _GAP, _EDGES = 3, 2  # places between two columns on a terminal, and at the two ends of a line
 _PRINTED = {letter: f"\\{letter}" for letter in "&%$#_{}"}
+_PAGE = 40  # rows of a table that certainly fit on a page: LaTeX ends with an error where one is much longer
 _LATEX = _PRINTED | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -94,12 +95,16 @@ class TextTable:
         return written.getvalue()
 
     def latex(self) -> str:
-        """Write a `table` with a `tabular`, with rules of the package booktabs."""
-        lines = [_latex_row(self.headings), r"\midrule", *(_latex_row(row) for row in self.rows)]
+        """Return a `table` with rules of the package booktabs, or a `longtable` where the rows need more than a page."""
+        headings, rows = _latex_row(self.headings), [_latex_row(row) for row in self.rows]
         columns = "l" + ("r" if self.numbers else "l") * (len(self.headings) - 1)
-        head = [r"\begin{table}", r"\centering", rf"\caption{{{latex(self.caption)}}}", rf"\label{{tab:{self.name}}}"]
-        body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-        return "\n".join([*head, *body, ""])
+        caption, label = rf"\caption{{{latex(self.caption)}}}", rf"\label{{tab:{self.name}}}"
+        if len(rows) > _PAGE:
+            head = [r"\toprule", headings, r"\midrule"]
+            begin = [rf"\begin{{longtable}}{{{columns}}}", rf"{caption}{label} \\", *head, r"\endfirsthead", *head, r"\endhead"]
+            return "\n".join([*begin, *rows, r"\bottomrule", r"\end{longtable}", ""])
+        begin = [r"\begin{table}", r"\centering", caption, label, rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
+        return "\n".join([*begin, headings, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
     def markdown(self) -> str:
         """Write a table as GitHub and most other readers of Markdown know it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -205,6 +207,17 @@ def test_latex_prints_words_as_they_are() -> None:
     table = TextTable("t", "100 % & more", ("a_b", "c"), [("x{y}", "1 ± 2")])
     assert r"$\geq$ 3 $\infty$ a b\textbar{}c" in TextTable("t", "", ("≥ 3 ∞ a\nb|c",), []).latex()
     assert r"100 \% \& more" in table.latex() and r"x\{y\} & 1 $\pm$ 2 \\" in table.latex()
+
+
+@pytest.mark.parametrize("rows", [1, 300])
+def test_latex_of_any_length_is_compiled(rows: int, tmp_path: Path) -> None:
+    table = TextTable("t", "100 % & more", ("a_b", "c ± d"), [("x{y} ≥ 3", "1 ± 2")] * rows)
+    assert (r"\begin{longtable}" in table.latex()) == (rows > 40)
+    if shutil.which("pdflatex") is None:
+        pytest.skip("needs pdflatex, of Debian's texlive-latex-recommended")
+    words = rf"\documentclass{{article}}\usepackage{{booktabs,longtable}}\begin{{document}}{table.latex()}\end{{document}}"
+    (tmp_path / "t.tex").write_text(words)
+    subprocess.run(["pdflatex", "-interaction=batchmode", "-halt-on-error", "t.tex"], cwd=tmp_path, check=True, timeout=60)
 
 
 def test_the_figure_has_a_line_for_each_method(runs: list[Result]) -> None:

@@ -107,10 +107,14 @@ def _check_callback(name: str) -> None:
     from fedbo.execution.notices import CallbackCalls, Evaluation, LoggedEvent
 
     calls = CallbackCalls([callback(name)], strict=True)
-    calls.evaluation(Evaluation(0, 0, {"x": 0.5}, 1.0, None, 0.0, 1.0, {"loss": 0.1}, ((1.0, 0.5),)))
-    calls.evaluation(Evaluation(0, 1, {"x": 0.5}, None, "ValueError: no", 1.0, 2.0))
+    calls.evaluation(
+        Evaluation(
+            0, 0, {"x": 0.5}, value=1.0, error=None, started=0.0, finished=1.0, metrics={"loss": 0.1}, reports=((1.0, 0.5),)
+        )
+    )
+    calls.evaluation(Evaluation(0, 1, {"x": 0.5}, value=None, error="ValueError: no", started=1.0, finished=2.0))
     for kind in ("arrived", "round"):
-        calls.event(LoggedEvent(0, "random", 0, 0, 2.0, kind, 0, 1, 8, ""))
+        calls.event(LoggedEvent(0, "random", 0, sequence=0, time=2.0, kind=kind, agent=0, step=1, bytes=8, detail=""))
     calls.end()
 
 

@@ -241,6 +241,7 @@ def test_a_class_name_means_one_thing() -> None:
 
 
 MOST_BY_POSITION = 3  # fields of a record that may be taken apart, or made of an unpacked sequence
+MOST_ARGUMENTS = 5  # that a record is made of without their names
 # Files that may, each with the reason.
 BY_POSITION = {
     "fedbo/actors/storage/record_types.py": "makes any named tuple of a checkpoint without a call of its class",
@@ -316,7 +317,8 @@ def _by_position(root: Path, place: str, node: ast.AST) -> str:
         return "makes a tuple without its class" if ast.unparse(node.value) in {"tuple", *_records(root)} else ""
     if isinstance(node, ast.Call):
         unpacks = any(isinstance(part, ast.Starred) for part in node.args)
-        return f"makes {_called(node)} by position" if unpacks and _called(node) in _records(root) else ""
+        unnamed = unpacks or (len(node.args) > MOST_ARGUMENTS and not place.startswith(COMPILED))
+        return f"makes {_called(node)} by position" if unnamed and _called(node) in _records(root) else ""
     held = (ast.Name, ast.Attribute, ast.Subscript)
     apart = [] if place.startswith(COMPILED) else [*_taken_apart(node)]
     wrong = any(isinstance(value, held) or _called(value) in _makers(root) for value in apart)
@@ -343,10 +345,11 @@ def test_what_is_taken_apart_or_made_by_position_is_seen(tmp_path: Path) -> None
         "made = tuple.__new__(Long, record)\n"
         "for a, b, c, d in made.rows:\n    pass\n"
         "a, b = Short(*(1, 2))\n"
-        "a, b, c, d = zip(*[])\n",
+        "a, b, c, d = zip(*[])\n"
+        "made = Long(1, 2, 3, 4, 5, 6)\n",
         encoding="utf-8",
     )
-    assert {line.split(" ")[0].split(":")[1] for line in by_position(tmp_path)} == {"13", "14", "15", "16", "17"}
+    assert {line.split(" ")[0].split(":")[1] for line in by_position(tmp_path)} == {"13", "14", "15", "16", "17", "21"}
 
 
 def test_only_the_shells_import_ray() -> None:

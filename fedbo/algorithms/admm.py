@@ -57,7 +57,9 @@ class ADMMServer(NamedTuple):
 def _empty_server(penalty: PenaltySchedule, n: int, m: int) -> ADMMServer:
     first, second, before = np.zeros((3, n, m))
     nobody = np.zeros(n, dtype=bool)
-    return ADMMServer(penalty, first, second, before, np.full(n, -1), nobody, np.full(m, np.nan), np.zeros(m))
+    return ADMMServer(
+        penalty, first, second, before=before, step=np.full(n, -1), fresh=nobody, centre=np.full(m, np.nan), price=np.zeros(m)
+    )
 
 
 def _store_newest(state: ADMMServer, message: Inbound, first: str, second: str) -> ADMMServer:

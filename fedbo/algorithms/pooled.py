@@ -111,7 +111,12 @@ class Pooled:
         y = problem.history_y if problem.history_y is not None else np.empty(0)
         history = (to_coordinates(x, self.coordinates), y)
         return PooledState(
-            self._model.begin(problem), problem.agent, _capacity(problem), history, np.empty((n, 0, d)), np.empty((n, 0))
+            self._model.begin(problem),
+            problem.agent,
+            _capacity(problem),
+            history=history,
+            others=np.empty((n, 0, d)),
+            values=np.empty((n, 0)),
         )
 
     def ask(self, state: PooledState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, PooledState]:

@@ -179,7 +179,7 @@ def curve(found: Sequence[IncumbentTrace], axis: Axis, x: Array, metric: Metric,
     """
     means = replicate_means(found, axis, x, early)
     mean, error = mean_and_error(metric.native(np.stack(list(means.values()))))
-    return Curve(found[0].cell, found[0].algorithm, axis, x, mean, error, metric == REGRET)
+    return Curve(found[0].cell, found[0].algorithm, axis, x=x, mean=mean, error=error, regret=metric == REGRET)
 
 
 def replicate_means(found: Sequence[IncumbentTrace], axis: Axis, grid: Array, early: bool = False) -> dict[int, Array]:

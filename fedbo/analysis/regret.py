@@ -165,7 +165,15 @@ def _curve(cell: int, label: str, mine: Sequence[RegretTrace], points: int) -> R
     groups = by_replicate(mine).values()
     sums = np.stack([_mean_of([t.cumulative(rounds) for t in group]) for group in groups])
     single = np.stack([_mean_of([_each(t, rounds) for t in group]) for group in groups])
-    return RegretCurve(cell, label, rounds, _mean_of(sums), _deviation(sums), _mean_of(single), _deviation(single))
+    return RegretCurve(
+        cell,
+        label,
+        rounds,
+        mean=_mean_of(sums),
+        deviation=_deviation(sums),
+        instant=_mean_of(single),
+        instant_deviation=_deviation(single),
+    )
 
 
 def _each(trace: RegretTrace, rounds: Array) -> Array:

@@ -58,7 +58,9 @@ def bench(
     chosen = [word for one in (algorithms or "").split(",") if (word := one.strip())]
     if len(chosen) == 1:
         raise typer.BadParameter(f"--algorithms {chosen[0]}: names one algorithm; name two or more to compare")
-    request = BenchmarkRequest(suite, folder, chosen, replicates, seed, quick, hosting_sets(workers, address))
+    request = BenchmarkRequest(
+        suite, folder, chosen, replicates=replicates, seed=seed, quick=quick, hosting=hosting_sets(workers, address)
+    )
 
     def notify(line: str) -> None:
         if not quiet:

@@ -118,7 +118,9 @@ class TableParts:
     def _told(self, row: Row) -> Evaluation:
         number = self._numbers[row.agent]
         self._numbers[row.agent] += 1
-        found = EvaluationRecord(row.agent, number, row.x, row.outcome, row.started, row.finished, row.error)
+        found = EvaluationRecord(
+            row.agent, number, row.x, outcome=row.outcome, started=row.started, finished=row.finished, error=row.error
+        )
         return _evaluation(self._federation, found, self._folder.key)
 
 

@@ -104,7 +104,9 @@ class CallbackCalls:
             arrived = self._open.pop(key, [])
             senders = tuple(each.agent for each in arrived)
             up = sum(each.bytes for each in arrived)
-            self._call("on_round", ClosedRound(key, found.step, found.time, senders, up, found.bytes))
+            self._call(
+                "on_round", ClosedRound(key, found.step, found.time, arrived=senders, bytes_up=up, bytes_down=found.bytes)
+            )
 
     def end(self) -> None:
         """Tell that the study has ended, or is interrupted."""

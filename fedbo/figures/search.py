@@ -97,7 +97,15 @@ def _trials(result: Result, cell: int) -> SearchTrials:
     who = {name: table[name].to_pylist() for name in ("algorithm", "replicate", "agent")}
     # What never changes, such as a constant of a typed space, has nothing to show.
     varied = [one for one in parameters if len(np.unique(one.values[np.isfinite(one.values)])) > 1] or parameters[:1]
-    return SearchTrials(varied, value, who["algorithm"], who["replicate"], np.array(who["agent"]), metric.name, metric.sign)
+    return SearchTrials(
+        varied,
+        value,
+        who["algorithm"],
+        replicate=who["replicate"],
+        agent=np.array(who["agent"]),
+        name=metric.name,
+        sign=metric.sign,
+    )
 
 
 def _column(name: str, table: Any, log: bool) -> ParameterColumn:

@@ -60,7 +60,9 @@ def sweep_panels(result: Result, target: TargetValue) -> tuple[list[FigurePanel]
     first = result.study.labels[0]
     there = first != target.algorithm and any(trace.algorithm == first for trace in result.traces)
     levels = {one.cell: one.level for one, _ in found}
-    shared = SweepCurves(result, target, _target_words(result, target), levels, chosen, first if there else None)
+    shared = SweepCurves(
+        result, target, _target_words(result, target), levels=levels, chosen=chosen, baseline=first if there else None
+    )
     panels = [FigurePanel(axis, partial(_draw, axis=axis, shared=shared), shown=place < SHOWN) for place, axis in enumerate(BY)]
     title = f"Time for {target.algorithm} to reach {shared.words}"
     draw = partial(draw_time_to_target, table=(found, chosen, title), unit=time_label(result))

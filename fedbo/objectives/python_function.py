@@ -138,7 +138,7 @@ class PythonFunction:
         sign = self.metric.sign
         best = None if self.best is None else sign * self.best
         costs = None if self.cost is None else load(self.cost, "cost")
-        return CalledFunction(load(self.function), agent, sign, self.parameters, best, costs)
+        return CalledFunction(load(self.function), agent, sign, parameters=self.parameters, best_value=best, costs=costs)
 
 
 def load(function: str | Callable[..., float], setting: str = "function") -> Callable[..., float]:

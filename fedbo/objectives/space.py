@@ -112,7 +112,9 @@ def _made(parameters: tuple[Parameter, ...]) -> _Box:
     linear = not any(parameter.log or parameter.whole for parameter in parameters)
     ranges = tuple(zip(low.tolist(), high.tolist(), strict=True))
     curved, whole = (tuple(i for i, each in enumerate(parameters) if getattr(each, kind)) for kind in ("log", "whole"))
-    return _Box(low, high, curved, ranges if linear else (), ((0.0, 1.0),) * len(parameters), ranges, whole)
+    return _Box(
+        low, high, curved, ends=ranges if linear else (), unit=((0.0, 1.0),) * len(parameters), ranges=ranges, whole=whole
+    )
 
 
 def _rows(points: Array) -> list[list[float]]:

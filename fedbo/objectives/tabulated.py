@@ -159,7 +159,9 @@ class Tabulated:
             surface, best = mean(points, _process(entry["gp"])), entry["gp"]["best_value"]
             costs = cost_mean(points, _process(entry["cost"])) if self.costly else None
         chosen = levels(self.fidelity) if self.fidelity else ()
-        return TabulatedAgent(surface, best, self.parameters, chosen, tuple(map(surface.through, curves(points))), costs)
+        return TabulatedAgent(
+            surface, best, self.parameters, levels=chosen, curve=tuple(map(surface.through, curves(points))), log_cost=costs
+        )
 
     def _facts(self) -> dict[str, Any]:
         folder = Path(self.table)

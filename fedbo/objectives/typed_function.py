@@ -168,7 +168,9 @@ class TypedFunction:
         require_agent(agent, self.agents)
         best = None if self.best is None else self.metric.sign * self.best
         function = PickledFunction(self._callable)
-        return TypedCall(function, agent, self.metric.sign, self.metric_name, self.lattice, self.space, best)
+        return TypedCall(
+            function, agent, self.metric.sign, metric=self.metric_name, space=self.lattice, written=self.space, best_value=best
+        )
 
 
 # Functions that were handed over in Python, by the name under which a study knows them; see `fedbo.tune`.

@@ -182,7 +182,9 @@ def _fit_space(settings: GPSettings, dim: int) -> _FitSpace:
     bounds = np.log([(p.start, p.start) if p.fixed else p.bounds for p in parameters])
     centre = np.log([p.prior[0] if p.prior else p.start for p in parameters])
     width = np.array([p.prior[1] if p.prior else settings.spread for p in parameters])
-    return _FitSpace(usual, bounds, _priors(settings, dim), centre, width, all(p.fixed for p in parameters))
+    return _FitSpace(
+        usual, bounds, _priors(settings, dim), centre=centre, width=width, is_fixed=all(p.fixed for p in parameters)
+    )
 
 
 def _starts(settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyperparameters | None) -> tuple[Array, Array]:
@@ -216,7 +218,7 @@ def _pack(hyper: Hyperparameters, settings: GPSettings, dim: int) -> Array:
 def _unpack(theta: Array, settings: GPSettings, offset: float, scale: float) -> Hyperparameters:
     values = [float(v) for v in np.exp(theta)]
     length_scale = tuple(values[:-2]) if settings.ard else values[0]
-    return Hyperparameters(length_scale, values[-2], values[-1], settings.kernel, offset, scale)
+    return Hyperparameters(length_scale, values[-2], values[-1], family=settings.kernel, offset=offset, scale=scale)
 
 
 def _priors(settings: GPSettings, dim: int) -> Array:

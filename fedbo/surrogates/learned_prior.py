@@ -130,7 +130,9 @@ def learned_prior(design: Array, moments: Moments, length_scale: float) -> Learn
     centre = float(mean.mean())
     scale = float(np.sqrt(mean.var() + (directions**2).sum() / len(mean) + residual)) or 1.0
     coefficients = _interpolated(design, np.column_stack([mean - centre, directions.T]) / scale, length_scale)
-    return LearnedPrior(design, length_scale, centre, scale, coefficients, max(residual / scale**2, LEAST_RESIDUAL))
+    return LearnedPrior(
+        design, length_scale, centre, scale=scale, coefficients=coefficients, residual=max(residual / scale**2, LEAST_RESIDUAL)
+    )
 
 
 def for_own_level(prior: LearnedPrior, x: Array, y: Array, factor: float) -> LearnedPrior:
@@ -252,7 +254,14 @@ def believe(prior: LearnedPrior, parameters: PriorParameters, x: Array, y: Array
     matrix.flat[:: len(x) + 1] += parameters.noise_variance
     factor, _ = factorise(matrix) if len(x) else (matrix, 0.0)
     target = (y - prior.centre) / prior.scale - rows[:, 0]
-    return Belief(prior, parameters, x, rows, factor, scipy.linalg.cho_solve((factor, True), target) if len(x) else target)
+    return Belief(
+        prior,
+        parameters,
+        x,
+        rows=rows,
+        factor=factor,
+        alpha=scipy.linalg.cho_solve((factor, True), target) if len(x) else target,
+    )
 
 
 def _residual(prior: LearnedPrior, parameters: PriorParameters) -> Matern:

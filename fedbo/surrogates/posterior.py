@@ -77,7 +77,7 @@ def condition(hyper: Hyperparameters, x: Array, y: Array) -> Posterior:
     covariance = hyper.kernel(x, x)
     covariance.flat[:: len(x) + 1] += hyper.noise_variance
     factor, jitter = factorise(covariance)
-    return Posterior(hyper, x, y, factor, _solve(factor, _standard(hyper, y)), jitter)
+    return Posterior(hyper, x, y, factor=factor, alpha=_solve(factor, _standard(hyper, y)), jitter=jitter)
 
 
 def predict(posterior: Posterior, x: Array) -> tuple[Array, Array]:

@@ -45,7 +45,21 @@ def draw_earlier_run(draws: Draws, folder: Path, agents: list[int], parameters: 
         for t_n in range(1, draws.whole(1, 6) + 1):
             u = draws.rng.random(len(parameters))
             x, value, time = from_unit(parameters, u).tolist(), float(draws.rng.normal()), float(t_n)
-            rows.append(Row(agent, "search", t_n, 0, "own", x, u.tolist(), Outcome(value), time - 1.0, time, t_n))
+            rows.append(
+                Row(
+                    agent,
+                    "search",
+                    t_n,
+                    query=0,
+                    origin="own",
+                    x=x,
+                    u=u.tolist(),
+                    outcome=Outcome(value),
+                    started=time - 1.0,
+                    finished=time,
+                    t_n=t_n,
+                )
+            )
     directory = folder / f"earlier-{len(list(folder.iterdir()))}"
     directory.mkdir()
     digest = write_rows(rows, RunKey(0, "random", 0), directory / "observations.parquet")

@@ -88,7 +88,9 @@ class Agent:
         self._algorithm: Any = terms.make()
         targets = tuple(range(terms.agents))
         dim = len(self._space.parameters)
-        self._problem = Problem(dim, terms.agents, targets, terms.initial, 10**6, number, rounds=False, lattice=self._space)
+        self._problem = Problem(
+            dim, terms.agents, targets, initial=terms.initial, iterations=10**6, agent=number, rounds=False, lattice=self._space
+        )
         self._streams = Streams(terms.seed).of(number)
         shared = {name: value for name, value in asdict(terms).items() if name != "repeats"}  # which changes no message
         self._digest = hashlib.sha256(json.dumps([shared, written], sort_keys=True).encode()).hexdigest()

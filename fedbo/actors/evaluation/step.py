@@ -92,8 +92,8 @@ def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int
     phase, origin, note = _phase(task, step), checked(decision.origin), decision.note
     queries = []
     for point, (x, u, times) in enumerate(zip(natives, units, pulls, strict=True)):
-        query = Query(agent, first + point, point, x, u, phase, step)
-        query.origin, query.note, query.pulls = origin, note, times
+        query = Query(agent, first + point, point, x, u)
+        query.phase, query.step, query.origin, query.note, query.pulls = phase, step, origin, note, times
         queries.append(query)
     return queries
 

@@ -32,7 +32,7 @@ PRINTED = schema_of(RunKey, PrintedText)
 
 def keep_printed(folder: Path, query: Query, text: str) -> None:
     """Append what an evaluation printed to the file of this process; nothing where the folder cannot be written to."""
-    kept = PrintedText(query.agent, query.number, query.step, query.point, query.x.tolist(), text)
+    kept = PrintedText(query.agent, query.number, query.step, query=query.point, x=query.x.tolist(), text=text)
     try:
         file = atomic.open_log(folder / f"printed-{os.uname().nodename}-{os.getpid()}.jsonl")
         try:

@@ -107,7 +107,9 @@ class BLiN(LocalOnly):
         """Begin with the whole cube, as if it had been a batch."""
         one, whole = np.ones(1, dtype=np.int64), np.zeros((1, problem.dim), dtype=np.int64)
         x = np.full((1, problem.dim), 0.5)
-        return BLiNState(horizon(problem), 0, 0, False, 0, whole, x, one, np.zeros(1), one)
+        return BLiNState(
+            horizon(problem), 0, 0, rest=False, halvings=0, cubes=whole, x=x, pulls=one, mean=np.zeros(1), told=one
+        )
 
     def ask(self, state: BLiNState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, BLiNState]:
         """Ask for the next batch, or for the same one again while none of its values is known."""
@@ -149,7 +151,18 @@ class BLiN(LocalOnly):
         if self.point == "uniform":
             drawn = (cubes + streams.rng("points of cubes").random((n, dim))) * 0.5**finer
             x = np.minimum(drawn, np.nextafter((cubes + 1) * 0.5**finer, 0.0))
-        return BLiNState(state.rounds, state.spent, state.batch + 1, False, finer, cubes, x, pulls, np.zeros(n), none)
+        return BLiNState(
+            state.rounds,
+            state.spent,
+            state.batch + 1,
+            rest=False,
+            halvings=finer,
+            cubes=cubes,
+            x=x,
+            pulls=pulls,
+            mean=np.zeros(n),
+            told=none,
+        )
 
     def _next(self, state: BLiNState) -> int | None:
         """Return the halvings of the next batch, or None when no batch fits into the rest of T."""

@@ -188,7 +188,7 @@ class Fed1UCB:
         n, k = problem.n_agents, len(grid(problem.dim, self.arms))
         needed = np.isin(np.arange(n), problem.targets)
         mean, pulls = np.zeros((n, k)), np.zeros((n, k), np.int64)
-        return Fed1Server(mean, pulls, np.full(n, -1), np.ones(k, bool), needed, horizon(problem))
+        return Fed1Server(mean, pulls, np.full(n, -1), active=np.ones(k, bool), needed=needed, rounds=horizon(problem))
 
     def receive(self, state: Fed1Server, message: Inbound, now: float) -> Fed1Server:
         """Store an agent's newest message; ignore an older one."""

@@ -98,7 +98,9 @@ class FedPNE:
         rounds, clients = horizon(problem), len(problem.targets)
         confidence = log(max(self.c1 * rounds / (self.delta or 1.0 / clients), 2.0))
         partition = Partition(problem.dim, self.branching, self.split, self.cuts, self.point)
-        return Elimination(partition, self.nu, self.rho, self.c, confidence, clients, rounds, self.epsilon)
+        return Elimination(
+            partition, self.nu, self.rho, c=self.c, log=confidence, clients=clients, rounds=rounds, epsilon=self.epsilon
+        )
 
     def phases(self, problem: Problem) -> int:
         """Bound the number of phases, the one that is cut short included."""
@@ -193,7 +195,18 @@ class FedPNE:
         means, clients = np.full((n, len(nodes)), np.nan), np.array(problem.targets)
         there = np.zeros(n, dtype=bool)
         gone = np.zeros(n, dtype=bool)
-        return FedPNEServer(rule, problem.rounds, 1, depth, nodes, means, there, clients, gone, (depth,))
+        return FedPNEServer(
+            rule,
+            problem.rounds,
+            1,
+            depth=depth,
+            nodes=nodes,
+            means=means,
+            there=there,
+            clients=clients,
+            gone=gone,
+            depths=(depth,),
+        )
 
     def receive(self, state: FedPNEServer, message: Inbound, now: float) -> FedPNEServer:
         """Keep means of the open phase, once; those of a phase that has closed come too late."""

@@ -159,7 +159,18 @@ class FNUCB:
         initial = streams.shared("first weights").standard_normal(p)
         square, row = np.zeros((p, p)), np.zeros(p)
         own, sample = ridge(square, self.ridge), empty(problem.dim)
-        return FNState(initial, initial, square, row, own, row, own, initial, own.inverse, sample)
+        return FNState(
+            initial,
+            initial,
+            square,
+            moment=row,
+            local=own,
+            others=row,
+            team=own,
+            network=initial,
+            spread=own.inverse,
+            sample=sample,
+        )
 
     def ask(self, state: FNState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FNState]:
         """Play the arm with the largest bound."""
@@ -244,7 +255,14 @@ class FNUCB:
         """Begin without messages."""
         n, p = problem.n_agents, parameters(problem.dim, self.width)
         nobody = np.full(n, -1)
-        return FNServer(np.zeros((n, p, p)), np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p)), nobody, nobody.copy())
+        return FNServer(
+            np.zeros((n, p, p)),
+            np.zeros((n, p)),
+            np.zeros((n, p, p)),
+            weights=np.zeros((n, p)),
+            step=nobody,
+            came=nobody.copy(),
+        )
 
     def receive(self, state: FNServer, message: Inbound, now: float) -> FNServer:
         """Store an agent's newest message; ignore an older one."""

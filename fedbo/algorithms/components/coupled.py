@@ -184,7 +184,15 @@ class Coupled(Surrogate, ABC):
         """Return the schedule of rho: grown for the share `rho_until` of the iterations, balanced for half of the rest."""
         reached = self.rho_until * problem.iterations if self.rho_start < 1 else 0.0
         balanced = (reached + problem.iterations) / 2
-        return PenaltySchedule(self.rho, self.rho_start, reached, self.balance, balanced, self.tolerance, self.patience)
+        return PenaltySchedule(
+            self.rho,
+            self.rho_start,
+            reached,
+            balance=self.balance,
+            balanced=balanced,
+            tolerance=self.tolerance,
+            patience=self.patience,
+        )
 
     def agent_init(self, problem: Problem, streams: Streams) -> ADMMAgent:
         """Start without observations: those of an earlier task are not used."""
@@ -194,7 +202,17 @@ class Coupled(Surrogate, ABC):
         zeros = np.zeros(len(matrix))
         scaling = self._scaling(problem)
         middle = 0.5 * (scaling.start + scaling.end)
-        return ADMMAgent(self.begin(problem), scaling, matrix, rounds, problem.iterations, middle, zeros, zeros, zeros)
+        return ADMMAgent(
+            self.begin(problem),
+            scaling,
+            matrix,
+            rounds=rounds,
+            last=problem.iterations,
+            z=middle,
+            relaxed=zeros,
+            multiplier=zeros,
+            target=zeros,
+        )
 
     def ask(self, state: ADMMAgent, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, ADMMAgent]:
         """Choose the next point by the federated acquisition, or the agreed point when it is due; no point when it is over."""

@@ -72,7 +72,7 @@ class PenaltySchedule:
         limit = self.tolerance * math.sqrt(count)
         settled = progress.settled + share if primal <= limit and dual <= self.at(progress) * limit else 0.0
         done = progress.done or (self.tolerance > 0 and settled >= self.patience - 1e-9)
-        return PenaltyState(progress.rounds + share, factor, primal, dual, settled, done)
+        return PenaltyState(progress.rounds + share, factor, primal, dual=dual, settled=settled, done=done)
 
 
 def penalty_payload(penalty: PenaltySchedule, progress: PenaltyState, used: float) -> dict[str, Array]:

@@ -208,7 +208,9 @@ class Surrogate:
         if kind == "fixed":
             y = self.clipped(state.y)
             offset, scale = (float(y.mean()), float(y.std()) or 1.0) if self.standardise else (0.0, 1.0)
-            return changed(state, hyper=Hyperparameters(self.length_scale, 1.0, self.noise, "se", offset, scale))
+            return changed(
+                state, hyper=Hyperparameters(self.length_scale, 1.0, self.noise, family="se", offset=offset, scale=scale)
+            )
         if state.hyper is not None and len(state.u) - state.fitted < self.refit:
             return state
         rng, n = streams.rng("restarts"), len(state.u)

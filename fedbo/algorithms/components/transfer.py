@@ -138,7 +138,15 @@ class Transfer(ABC):
         rows = phi(features, to_coordinates(known, self.own.coordinates))
         own, nobody = self.own.begin(problem), np.empty(0)
         return TransferState(
-            own, features, rows, values, np.empty((0, m)), np.empty((0, m)), np.empty((0, m, m)), nobody, nobody
+            own,
+            features,
+            rows,
+            history_y=values,
+            phi=np.empty((0, m)),
+            nu=np.empty((0, m)),
+            inverse=np.empty((0, m, m)),
+            best=nobody,
+            weight=nobody,
         )
 
     def ask(self, state: TransferState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, TransferState]:

@@ -56,7 +56,7 @@ def estimate_gain(study: Study, points: int) -> Gain:
     found = [_of_replicate(study, replicate, points) for replicate in range(replicates)]
     random, common, own, alike = (float(mean) for mean in np.mean([each[:4] for each in found], axis=0))
     least, most = min(each[4] for each in found), max(each[5] for each in found)
-    return Gain(random, common, own, alike, least, most, len(study.targets), int(found[0][6]))
+    return Gain(random, common, own, alike=alike, least=least, most=most, targets=len(study.targets), points=int(found[0][6]))
 
 
 def _of_replicate(study: Study, replicate: int, points: int) -> tuple[float, ...]:

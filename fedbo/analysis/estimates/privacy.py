@@ -108,7 +108,9 @@ def _estimate(study: Study, cell: str, label: str, algorithm: Private) -> Privac
     if most is not None and mechanism.noise and found and (max(found) > most or bound in ("at least", "about")):
         # It binds at the smallest delta, where epsilon is largest.
         found, bound = tuple(min(epsilon, most) if max(found) > most else most for epsilon in found), "at most"
-    return PrivacyEstimate(cell, label, deltas, found, _whole(study, algorithm), bound, times_follow_points(study))
+    return PrivacyEstimate(
+        cell, label, deltas, epsilon=found, whole=_whole(study, algorithm), bound=bound, times=times_follow_points(study)
+    )
 
 
 def _whole(study: Study, algorithm: Private) -> str:

@@ -50,10 +50,18 @@ def pair_tests(found: Comparable) -> list[PairTest]:
         difference = normalised[:, one] - normalised[:, other]
         tests.append(
             PairTest(
-                found.labels[one], found.labels[other], int((gaps > 0).sum()), int((gaps == 0).sum()), int((gaps < 0).sum()),
-                clear.count(1), clear.count(-1), float(difference.mean()), signed_ranks(difference), student(difference),
+                found.labels[one],
+                found.labels[other],
+                int((gaps > 0).sum()),
+                tied=int((gaps == 0).sum()),
+                lost=int((gaps < 0).sum()),
+                clearly_won=clear.count(1),
+                clearly_lost=clear.count(-1),
+                gap=float(difference.mean()),
+                wilcoxon=signed_ranks(difference),
+                t=student(difference),
             )
-        )  # fmt: skip
+        )
     corrected = zip(tests, holm([test.wilcoxon for test in tests]), holm([test.t for test in tests]), strict=True)
     return [replace(test, wilcoxon_holm=by_ranks, t_holm=by_t) for test, by_ranks, by_t in corrected]
 

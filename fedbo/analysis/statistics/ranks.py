@@ -65,4 +65,4 @@ def ranking(labels: Sequence[str], scores: Array) -> Ranking:
     chance = float(fisher.sf(statistic, methods - 1, (methods - 1) * (count - 1))) if count > 1 else float("nan")
     quantile = float(studentized_range.ppf(0.95, methods, np.inf)) / np.sqrt(2)
     critical = quantile * float(np.sqrt(methods * (methods + 1) / (6 * count)))
-    return Ranking(tuple(labels), np.asarray(mean), count, float(chi2), float(statistic), chance, critical)
+    return Ranking(tuple(labels), np.asarray(mean), count, chi2=float(chi2), f=float(statistic), p=chance, critical=critical)

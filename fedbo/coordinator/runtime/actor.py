@@ -212,10 +212,10 @@ class Coordinator:
             event_log.extend,
             lambda: self._stopped,
             lambda: self._note_progress(run, core, hosts),
-            lambda events: snapshots.tick(events, parts),
-            event_log.record,
-            lambda: self._stopped_early,
-            _die,
+            keep=lambda events: snapshots.tick(events, parts),
+            record=event_log.record,
+            enough=lambda: self._stopped_early,
+            die=_die,
         )
         if not run.environment.is_real_time:
             run_virtual(core, hosts, hooks, queue, run.until)

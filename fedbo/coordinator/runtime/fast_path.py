@@ -90,7 +90,7 @@ class FastPath:
         log.append((moment, "finished", number, ended, 0, ""))
         message = None
         if payload is not None:
-            message = Message(number, number, ended, agent.base, moment, payload)
+            message = Message(number, number, ended, agent.base, moment, payload=payload)
             agent.unacknowledged[ended] = message
             if bytes_ := size(payload):
                 log.append((moment, "sent", number, ended, bytes_, ""))

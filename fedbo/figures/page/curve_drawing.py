@@ -61,7 +61,7 @@ def draw_panel(panel: Panel) -> CurveDrawing:
     (least, most), (lowest, highest) = panel.x_range, panel.y_range
     x, y = LinearAxis(least, most, LEFT, RIGHT), LinearAxis(lowest, highest, BOTTOM, TOP)
     strokes = [_stroke(one, x, y) for one in panel.series if len(one.x)]
-    return CurveDrawing(panel, x, y, ticks_of(x, 5), ticks_of(y, 8), strokes)
+    return CurveDrawing(panel, x, y, x_ticks=ticks_of(x, 5), y_ticks=ticks_of(y, 8), strokes=strokes)
 
 
 def ticks_of(axis: LinearAxis, count: int) -> list[tuple[float, str]]:

@@ -63,21 +63,23 @@ def curve_panels(result: Result, cell: int) -> list[Panel]:
         return []
     y_name, y_range = f"best {metric.name}, mean over agents", _value_range(counted)
     panels = [Panel("evaluations", "evaluations of each agent, initial points included", y_name,
-                    _place_range(counted), y_range, counted)]  # fmt: skip
+                    x_range=_place_range(counted), y_range=y_range, series=counted)]  # fmt: skip
     timed = [_thinned(result, one) for one in against("time")]
     last = horizon([float(trace.finished[-1]) for mine in groups.values() for trace in mine])
-    panels.append(Panel("time", time_label(result), y_name, (0.0, last or 1.0), y_range, timed))
+    panels.append(Panel("time", time_label(result), y_name, x_range=(0.0, last or 1.0), y_range=y_range, series=timed))
     moved = [_thinned(result, one) for one in against("bytes")]
     if any(len(one.x) > 1 for one in moved):
         unit, size = _unit(_place_range(moved)[1])
         moved = [replace(one, x=[_rounded(place / size) for place in one.x]) for one in moved]
         name = f"{unit} transmitted both ways, for each agent"
-        panels.append(Panel("communication", name, y_name, (0.0, _place_range(moved)[1]), y_range, moved))
+        panels.append(
+            Panel("communication", name, y_name, x_range=(0.0, _place_range(moved)[1]), y_range=y_range, series=moved)
+        )
     spent = [_thinned(result, one) for one in against("epsilon")]
     if any(len(one.x) > 1 for one in spent):
         delta = next(row.deltas[0] for row in result.spending() if row.cell == cell)
         name = f"epsilon spent at delta = {delta:.3g}"
-        panels.append(Panel("epsilon", name, y_name, (0.0, _place_range(spent)[1]), y_range, spent))
+        panels.append(Panel("epsilon", name, y_name, x_range=(0.0, _place_range(spent)[1]), y_range=y_range, series=spent))
     return panels
 
 
@@ -90,7 +92,7 @@ def _thinned(result: Result, found: Curve, first: int = 0) -> Series:
         keep = keep[np.unique(np.linspace(0, len(keep) - 1, POINTS).round().astype(int))]
     x, mean, error = ([_rounded(value) for value in column[keep].tolist()] for column in (found.x, found.mean, found.error))
     steps = found.axis not in ("evaluations", "iteration")
-    return Series(found.algorithm, colour_of(result, found.algorithm), x, mean, error, steps)
+    return Series(found.algorithm, colour_of(result, found.algorithm), x, mean=mean, error=error, steps=steps)
 
 
 def _value_range(found: Iterable[Series]) -> tuple[float, float]:

@@ -46,9 +46,9 @@ class _SpanKind(NamedTuple):
 
 
 _SPANS = (
-    _SpanKind("away", ("absent", "returned"), AWAY, -0.36, 0.36, "hatch-away"),
-    _SpanKind("down after a crash", ("crashed", "restarted"), CRASH, -0.36, 0.36, "hatch-crash"),
-    _SpanKind("hanging", ("hung", "woke"), HANG, -0.36, 0.36, "hatch-hang"),
+    _SpanKind("away", ("absent", "returned"), AWAY, top=-0.36, bottom=0.36, pattern="hatch-away"),
+    _SpanKind("down after a crash", ("crashed", "restarted"), CRASH, top=-0.36, bottom=0.36, pattern="hatch-crash"),
+    _SpanKind("hanging", ("hung", "woke"), HANG, top=-0.36, bottom=0.36, pattern="hatch-hang"),
     _SpanKind("slowed", ("slowed", "recovered"), SLOW, -0.46, -0.36),
     _SpanKind("cut off", ("cut", "joined"), CUT, 0.36, 0.46),
 )
@@ -153,12 +153,12 @@ def draw_timeline(result: Result, cell: int, label: str) -> TimelineDrawing:
     kinds, lanes = evaluation_bars(observations, events, place)
     for kind, bars in kinds.items():
         half = HALF / lanes if kind in EVALUATION_KINDS else HALF
-        layers.append(Layer(kind, EVALUATING[kind], "", -half, half, _rounded(bars, digits)))
+        layers.append(Layer(kind, EVALUATING[kind], "", top=-half, bottom=half, bars=_rounded(bars, digits)))
     for span in _SPANS:
         bars = _rounded(during(events, span.events, place, ends), digits)
-        layers.append(Layer(span.name, span.colour, span.pattern, span.top, span.bottom, bars))
+        layers.append(Layer(span.name, span.colour, span.pattern, top=span.top, bottom=span.bottom, bars=bars))
     down: Bars = [(row, one.begin, one.end) for one in event_intervals(events, "down", "up") for row in place.values()]
-    layers.append(Layer("coordinator down", OUTAGE, "veil", -0.5, 0.5, _rounded(down, digits)))
+    layers.append(Layer("coordinator down", OUTAGE, "veil", top=-0.5, bottom=0.5, bars=_rounded(down, digits)))
     crashed, lost = ([(row, round(time, digits)) for row, time in found] for found in crashes(events, place, ends))
     return TimelineDrawing(
         title=f"{label}, replicate {replicate}",

@@ -59,7 +59,15 @@ def best_configurations(result: Result, algorithm: str | None = None) -> list[Be
             continue
         found += [
             BestConfiguration(
-                key.cell, key.algorithm, key.replicate, one["agent"], one["value"], None, EVALUATED, 1, one["point"]
+                key.cell,
+                key.algorithm,
+                key.replicate,
+                agent=one["agent"],
+                value=one["value"],
+                error=None,
+                known=EVALUATED,
+                evaluated=1,
+                configuration=one["point"],
             )
             for one in mine
         ]
@@ -106,28 +114,58 @@ def _recommended(result: Result, key: Any, agents: Sequence[int], good: Sequence
             key.cell,
             key.algorithm,
             key.replicate,
-            None,
-            value,
-            None,
-            EVALUATED,
-            len(agents),
-            configurations.declared(list(chosen)),
+            agent=None,
+            value=value,
+            error=None,
+            known=EVALUATED,
+            evaluated=len(agents),
+            configuration=configurations.declared(list(chosen)),
         )
     mine = grouped(good, lambda row: row["agent"])
     if poor := [agent for agent in agents if len(mine.get(agent, ())) < _FEWEST]:
         why = f"no configuration was evaluated by all agents, and agent {poor[0]} has fewer than {_FEWEST} good evaluations"
-        return BestConfiguration(key.cell, key.algorithm, key.replicate, None, None, None, UNKNOWN, 0, {}, why)
+        return BestConfiguration(
+            key.cell,
+            key.algorithm,
+            key.replicate,
+            agent=None,
+            value=None,
+            error=None,
+            known=UNKNOWN,
+            evaluated=0,
+            configuration={},
+            why=why,
+        )
     best = (sorted(rows, key=lambda row: -row["value"])[:_MOST] for rows in mine.values())
     candidates = list(dict.fromkeys(tuple(row["x"]) for rows in best for row in rows))
     try:
         mean, variance = _estimates([mine[agent] for agent in agents], np.array([points[x][0]["u"] for x in candidates]))
     except NotPositiveDefinite:
         why = "no configuration was evaluated by all agents, and no estimate could be computed"
-        return BestConfiguration(key.cell, key.algorithm, key.replicate, None, None, None, UNKNOWN, 0, {}, why)
+        return BestConfiguration(
+            key.cell,
+            key.algorithm,
+            key.replicate,
+            agent=None,
+            value=None,
+            error=None,
+            known=UNKNOWN,
+            evaluated=0,
+            configuration={},
+            why=why,
+        )
     place = int(mean.argmax())
     x, value, error = candidates[place], float(metric.native(mean[place])), float(np.sqrt(variance[place]))
     return BestConfiguration(
-        key.cell, key.algorithm, key.replicate, None, value, error, ESTIMATED, len(tried[x]), configurations.declared(list(x))
+        key.cell,
+        key.algorithm,
+        key.replicate,
+        agent=None,
+        value=value,
+        error=error,
+        known=ESTIMATED,
+        evaluated=len(tried[x]),
+        configuration=configurations.declared(list(x)),
     )
 
 

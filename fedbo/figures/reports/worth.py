@@ -122,7 +122,9 @@ def verdict(result: Result, gain: Gain) -> WorthReport:
         hardest = max(mine, key=lambda found: float(_mean(found)[-1]), default=None)
         told = (None,) * len(places) if hardest is None else _gaps(means[label], hardest, compared)
         values = tuple(float(value) for value in metric.native(_mean(means[label])))
-        rows.append(Worth(label, roles[label], values, gains, told, sent[label], spent.get(label, 0.0)))
+        rows.append(
+            Worth(label, roles[label], values, gains=gains, told=told, bytes=sent[label], epsilon=spent.get(label, 0.0))
+        )
     enough = _enough(traces[local], gain.common, last)
     return WorthReport(tuple(rows), gain, local, enough, tuple(_words(rows, gain, local, (enough, last), metric)))
 

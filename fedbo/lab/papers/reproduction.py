@@ -203,7 +203,16 @@ def _outcome(
         data = replace(data, times=_measured(plan.study, file, notify))
     image = draw_paper(data, request.out / "figures" / f"{plan.figure.id}.png")
     where = "times" if data.result is None else f"studies/{name}"
-    return FigureOutcome(plan.figure, "", data, image, where, False, algorithm_rows(data), compare_published(data))
+    return FigureOutcome(
+        plan.figure,
+        "",
+        data,
+        image=image,
+        folder=where,
+        failed=False,
+        algorithms=algorithm_rows(data),
+        published=compare_published(data),
+    )
 
 
 def _measured(study: Study, file: Path, notify: Callable[[str], None]) -> Times:

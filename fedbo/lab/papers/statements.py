@@ -117,7 +117,9 @@ def compare_published(data: FigureData) -> list[PublishedComparison]:
         reason = _incomparable(data, each.at)
         mine = {} if reason or data.result is None else replicate_scores(data, (each.algorithm,), each.at)
         if not mine:
-            rows.append(PublishedComparison(each.algorithm, each.at, each.value, None, None, reason or "no runs"))
+            rows.append(
+                PublishedComparison(each.algorithm, each.at, each.value, ours=None, gap=None, reason=reason or "no runs")
+            )
             continue
         ours = native_mean(mine, data.metric)
         gap = Difference(*(end - each.value for end in (ours.mean, ours.low, ours.high)))

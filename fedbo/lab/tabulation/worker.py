@@ -211,7 +211,17 @@ class Tabulator:
             if (wrong := next((value for value in curve if not np.isfinite(value)), None)) is not None:
                 error = f"the objective gave {wrong}, not a finite number"
         value = float("nan") if error else curve[-1]
-        return TableRow(job.agent, job.kind, index, x.tolist(), u.tolist(), value, error, cost, None if error else curve[:-1])
+        return TableRow(
+            job.agent,
+            job.kind,
+            index,
+            x=x.tolist(),
+            u=u.tolist(),
+            value=value,
+            error=error,
+            cost=cost,
+            curve=None if error else curve[:-1],
+        )
 
     def _evaluated(self, job: TableJob, index: int, x: Array) -> tuple[list[float], float | None]:
         """Give the noise-free values at all levels of the fidelity axis, and the cost where it is reported."""

@@ -150,13 +150,15 @@ def _durations(
             "slopes": slopes,
             "sigma": _rounded(dependence.sigma),
         }
-        return DurationFit(table, tried, factors, dependence, spread, len(values))
+        return DurationFit(table, tried, factors, dependence=dependence, spread=spread, count=len(values))
     chosen = None if resampled else best(tried)
     if chosen is None and file is not None:
-        return DurationFit(_measured(file, mean, factors), tried, {}, dependence, spread, len(values))
+        return DurationFit(_measured(file, mean, factors), tried, {}, dependence=dependence, spread=spread, count=len(values))
     chosen = chosen or tried[0]
     settings = {name: _rounded(value) for name, value in chosen.settings.items()}
-    return DurationFit({"model": chosen.model, **settings}, tried, factors, dependence, spread, len(values))
+    return DurationFit(
+        {"model": chosen.model, **settings}, tried, factors, dependence=dependence, spread=spread, count=len(values)
+    )
 
 
 def _measured(file: str | None, mean: float, factors: Mapping[int, float]) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def _forecast(run: Run, allowed: float, folder: Path, again: bool) -> RunForecas
             begun = time.process_time()
             Coordinator().run(replace(run, folder=folder / "again"))
             seconds = min(spent, time.process_time() - begun)
-        return RunForecast(run.key.cell, run.key.algorithm, summary.time, seconds, 1.0, spent - seconds)
+        return RunForecast(run.key.cell, run.key.algorithm, summary.time, seconds=seconds, share=1.0, once=spent - seconds)
     share = min(max(coordinator.progress().share, _SHARES[0]), _SHARES[1])
     seconds = _extrapolated(seen, spent, share)
     return RunForecast(run.key.cell, run.key.algorithm, _virtual(run, summary, share, folder), seconds, share)

@@ -126,7 +126,9 @@ def _row(data_set: DataSet) -> InventoryRow:
     except DataDamaged:
         where, state = None, "damaged"
     names, size = tuple(file.name for file in data_set.files), sum(file.size for file in data_set.files)
-    return InventoryRow(data_set.name, names, size, where, state, data_set.licence, data_set.citation)
+    return InventoryRow(
+        data_set.name, names, size, where=where, state=state, licence=data_set.licence, citation=data_set.citation
+    )
 
 
 def _named(name: str) -> DataSet:

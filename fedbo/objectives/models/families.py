@@ -155,7 +155,7 @@ def _scale(formula: Formula, noise: Noise) -> tuple[float, float]:
 
 
 def _moved(agent: FormulaAgent, transforms: tuple[Transform, ...], weights: Array | None = None) -> FormulaAgent:
-    return FormulaAgent(agent.formula, agent.noise, transforms, weights, agent.factor, agent.offset)
+    return FormulaAgent(agent.formula, agent.noise, transforms, weights=weights, factor=agent.factor, offset=agent.offset)
 
 
 def _turn(formula: Formula, scale: float, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Transform:

@@ -54,7 +54,9 @@ def garland() -> Formula:
     """
     box, top = (Parameter("x", 0.0, 1.0),), np.pi / 6.0
     cusps = tuple(np.pi * k / 60.0 for k in range(20))
-    return Formula(_garland, box, 4.0 * top * (1.0 - top), 0.0, np.array([[top]]), Metric("value"), cusps)
+    return Formula(
+        _garland, box, 4.0 * top * (1.0 - top), worst=0.0, maximisers=np.array([[top]]), metric=Metric("value"), cusps=cusps
+    )
 
 
 def _garland(x: Array) -> Array:
@@ -71,7 +73,15 @@ def double_sine(rho1: float, rho2: float, tmax: float) -> Formula:
     far = 2.0 * max(tmax, 1.0 - tmax)
     worst = -max(far**-power for power in np.log2([rho1, rho2]))
     function = partial(_double_sine, rho1=rho1, rho2=rho2, tmax=tmax)
-    return Formula(function, (Parameter("x", 0.0, 1.0),), 0.0, float(worst), np.array([[tmax]]), Metric("value"), (tmax,))
+    return Formula(
+        function,
+        (Parameter("x", 0.0, 1.0),),
+        0.0,
+        worst=float(worst),
+        maximisers=np.array([[tmax]]),
+        metric=Metric("value"),
+        cusps=(tmax,),
+    )
 
 
 def _double_sine(x: Array, rho1: float, rho2: float, tmax: float) -> Array:

@@ -69,10 +69,10 @@ def _read(written: Written, text: str) -> Space:
         tuple(axes.parameters),
         tuple(axes.choices),
         tuple(axes.defaults),
-        tuple((axes.place(name), rule) for name, rule in rules.items() if name not in axes.fixed),
-        tuple(_forbidden(axes, each) for each in written.get("forbiddens") or ()),
-        tuple(Fixed(name, value, rules.get(name, TRUE)) for name, value in axes.fixed.items()),
-        tuple(axes.unordered),
+        conditions=tuple((axes.place(name), rule) for name, rule in rules.items() if name not in axes.fixed),
+        forbidden=tuple(_forbidden(axes, each) for each in written.get("forbiddens") or ()),
+        fixed=tuple(Fixed(name, value, rules.get(name, TRUE)) for name, value in axes.fixed.items()),
+        unordered=tuple(axes.unordered),
     )
 
 

@@ -40,7 +40,9 @@ class WorkerTable(Table):
         """Build the class."""
         resources = Resources(self.cpus, self.gpus, self.memory)
         leaves = math.inf if self.leaves is None else self.leaves
-        return WorkerClass(self.name, self.count, self.speed, resources, self.startup, self.joins, leaves)
+        return WorkerClass(
+            self.name, self.count, self.speed, resources=resources, startup=self.startup, joins=self.joins, leaves=leaves
+        )
 
 
 class ClusterTable(Table):

@@ -14,9 +14,12 @@ _HEADINGS = ("algorithm", "at", "what", "as it was ± se", "changed ± se", "eff
 
 
 def fork_table(fork: Fork) -> RenderableType:
-    """Write the effect of a change on each algorithm, a table for each cell of a sweep; costs only where they change."""
+    """Write the effect of a change on each algorithm, a table for each cell of a sweep; only what has changed."""
     tables, effects = list[RenderableType](), fork.effects()
-    changing = {one.fact for one in effects if one.original != one.changed} | {BEST}
+    moved = [one for one in effects if one.original != one.changed]
+    changing = {one.fact for one in moved} | {BEST}
+    labels = dict.fromkeys(one.algorithm for one in effects)  # in their order
+    shown = {one.algorithm for one in moved} or set(labels)
     for cell, title in enumerate(fork.original.study.titles()):
         metric = fork.original.metric(cell)
         lines = [
@@ -29,12 +32,14 @@ def fork_table(fork: Fork) -> RenderableType:
                 gap_in_words(one.difference, metric.sign if one.fact == BEST else -1),
             )
             for one in effects
-            if one.cell == cell and one.fact in changing
+            if one.cell == cell and one.fact in changing and one.algorithm in shown
         ]
         tables.append(table_of(title, _HEADINGS, lines))
     changed = f"changed: {', '.join(fork.changes) or 'nothing'}; differences are paired by replicate, on the same draws"
     if same := [COSTS[fact] for fact in COSTS if fact in {one.fact for one in effects} - changing]:
         changed += f"; the same as before: {', '.join(same)}"
+    if unchanged := [label for label in labels if label not in shown]:
+        changed += f"; no effect on: {', '.join(unchanged)}"
     if fork.original.privacy.num_rows:
         changed += ". With agents of real data a fork is a second spending: add its epsilon to that of the run"
     return Group(*tables, Text(changed, style="dim"))

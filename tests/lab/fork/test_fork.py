@@ -186,6 +186,16 @@ def test_a_fork_tells_what_changes_in_time_and_cost(run: Path, tmp_path: Path, c
     assert "end of the run" in told and "the same as before: bytes transmitted, evaluations" in told
 
 
+def test_a_fork_shows_the_algorithms_that_a_change_has_an_effect_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    algorithms = [{"name": "random"}, {"name": "fts"}]
+    fedbo.run({**STUDY, "algorithm": algorithms}, out=tmp_path / "run")
+    change = ["--at", "1", "--set", "algorithm.fts.every=3", "--out", str(tmp_path / "fork"), "--quiet"]
+    assert main(["fork", str(tmp_path / "run"), *change]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "no effect on: random" in told
+    assert told.count("random") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

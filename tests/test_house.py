@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "figures": CORE | {"study", "analysis"},
     "tuning": CORE | {"study", "analysis", "execution", "callbacks"},
     "lab": CORE | {"study", "analysis", "execution", "figures"},
-    "testing": CORE | {"study", TOP},
+    "testing": CORE | {"study", "execution", TOP},
     "commands": CORE | {"study", "analysis", "execution", "figures", "tuning", "lab", "callbacks"},
     TOP: CORE | {"study", "analysis", "execution", "figures", "tuning", "lab", "testing", "commands"},
 }

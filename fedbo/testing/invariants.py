@@ -10,11 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from fedbo.algorithms.base import ORIGINS
+from fedbo.coordinator.environment.availability import Trace, Within
 from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication, Lie
 from fedbo.coordinator.exchange import Exchange
-from fedbo.study.agents.budgets import budgets_of, common_budget
-from fedbo.study.environment.models import members_in
-from fedbo.study.stopping import stopping_of
 from fedbo.study.study import Study
 from fedbo.testing.laws.ledger import ledger
 from fedbo.testing.laws.placements import placements
@@ -46,7 +44,7 @@ def violations(study: Study, directory: Path) -> list[str]:
     )
     for run in runs_of(study, directory):
         for law in laws:
-            found += [f"{run.table.title}: {law.__name__.strip('_')}: {words}" for words in law(run)]
+            found += [f"{run.job.key.algorithm}: {law.__name__.strip('_')}: {words}" for words in law(run)]
     return found
 
 
@@ -60,11 +58,11 @@ def _times(run: RunTables) -> Iterator[str]:
         yield "the time of events goes back"
     if [event["sequence"] for event in run.events] != list(range(len(run.events))):
         yield "the events are not numbered one after the other"
-    end = run.study.budget.time
-    if run.study.timing.clock == "wall":
-        if end is not None and any(event["time"] > end for event in run.of("started")):
+    end = run.job.until
+    if run.environment.is_real_time:
+        if any(event["time"] > end for event in run.of("started")):
             yield f"a step began after [budget] time = {end}"
-    elif end is not None and (times and times[-1] > end or any(row["finished"] > end + NEAR for row in run.rows)):
+    elif times and times[-1] > end or any(row["finished"] > end + NEAR for row in run.rows):
         yield f"something happened after [budget] time = {end}"
 
 
@@ -109,25 +107,20 @@ def _messages(run: RunTables) -> Iterator[str]:
         if len(kinds) > 1 and not run.suffers(Duplication) and not run.suffers(Corruption):
             yield f"message {key} had the fates {kinds}"
     for key, events in sent.items():
-        if len(events) > run.study.network.attempts:
+        if len(events) > run.environment.attempts:
             yield f"message {key} was transmitted {len(events)} times"
-        if key not in fates and not _may_end_early(run) and not _lost_for_good(run, key[0]):
+        if key not in fates and not run.ends_early and not _lost_for_good(run, key[0]):
             yield f"nothing became of message {key}"
 
 
 def _lies(run: RunTables) -> Iterator[str]:
     """What is falsified is the next message of an agent that lies then, before its first transmission."""
-    groups, count = members_in(run.study, run.replicate), run.federation.n_agents
-    lies = [] if run.table.centralised else [one for table in run.study.fault if isinstance(one := table.make(), Lie)]
-    who = {"all": range(count), **groups}
-    told = [(lie, frozenset(who[lie.agents] if isinstance(lie.agents, str) else lie.agents)) for lie in lies]
+    lies = [fault for fault in run.environment.plan if isinstance(fault, Lie)]
     for place, event in enumerate(run.events):
         if event["kind"] != "falsified":
             continue
         agent, time = event["agent"], event["time"]
-        then = [
-            lie for lie, agents in told if agent in agents and lie.start <= time < (math.inf if lie.end is None else lie.end)
-        ]
+        then = [lie for lie in lies if agent in lie.agents and lie.start <= time < (math.inf if lie.end is None else lie.end)]
         if len(event["detail"].split("; ")) > len(then):
             yield f"agent {agent} told {event['detail']} at {time}, its lies then are {then}"
         after = run.events[place + 1] if place + 1 < len(run.events) else {}
@@ -135,25 +128,18 @@ def _lies(run: RunTables) -> Iterator[str]:
             yield f"what agent {agent} falsified at {time} was not sent"
 
 
-def _may_end_early(run: RunTables) -> bool:
-    """Say whether a study may end before its agents have used their budgets."""
-    budget = run.study.budget
-    return any(limit is not None for limit in (budget.time, budget.target, budget.evaluations))
-
-
 def _lost_for_good(run: RunTables, agent: int) -> bool:
     ended = [e for e in run.events if e["agent"] == agent and (e["kind"], e["detail"]) == ("crashed", "for good")]
-    leaves = any(
-        table.until is not None and agent in members_in(run.study, run.replicate)[table.name] for table in run.study.group
-    )
-    return bool(ended) or leaves or run.study.availability.model == "trace"
+    model = run.environment.of(agent).availability
+    leaves = isinstance(model, Within) and model.end < math.inf
+    return bool(ended) or leaves or isinstance(model.model if isinstance(model, Within) else model, Trace)
 
 
 def _answers(run: RunTables) -> Iterator[str]:
     """Rounds close in their order, and an answer reaches an agent once, after its round has closed."""
     closed = 0
     heard: set[tuple[int, int]] = set()
-    waits = run.study.exchange.make().is_synchronous
+    waits = run.exchange.is_synchronous
     for event in run.of("round", "delivered"):
         if event["kind"] == "round":
             if event["step"] != closed or not waits:
@@ -170,8 +156,8 @@ def _answers(run: RunTables) -> Iterator[str]:
 
 def _observations(run: RunTables) -> Iterator[str]:
     """Points lie in the box, values are finite where nothing failed, and t_n counts the observations of each agent."""
-    low = np.array([parameter.low for parameter in run.federation.parameters])
-    high = np.array([parameter.high for parameter in run.federation.parameters])
+    low = np.array([parameter.low for parameter in run.task.federation.parameters])
+    high = np.array([parameter.high for parameter in run.task.federation.parameters])
     counted: Counter[int] = Counter()
     for row in sorted(run.rows, key=lambda row: (row["agent"], row["t_n"], row["error"] is None)):
         x, u = np.array(row["x"]), np.array(row["u"])
@@ -193,10 +179,10 @@ def _evaluations(run: RunTables) -> Iterator[str]:
 
     Where evaluations overlap, those that have ended count at the end, although their step may not.
     """
-    policy = run.study.evaluation.make()
+    policy = run.task.policy
     ended = {(event["agent"], event["step"]) for event in run.of("started" if policy.overlaps else "finished")}
     ends: dict[int, list[float]] = defaultdict(list)
-    near = NEAR if run.study.timing.clock == "virtual" else _CLOCKS
+    near = NEAR if not run.environment.is_real_time else _CLOCKS
     for row in sorted(run.rows, key=lambda row: (row["agent"], row["started"], row["finished"])):
         agent = row["agent"]
         if (agent, row["step"]) not in ended:
@@ -212,10 +198,9 @@ def _evaluations(run: RunTables) -> Iterator[str]:
 
 def _workers(run: RunTables) -> Iterator[str]:
     """No worker of a cluster has more to do at once than it holds, and what is done there was begun there."""
-    study, used = run.study, defaultdict[int, dict[tuple[int, int, int], float]](dict)
-    if study.cluster is None:
+    model, used = run.environment.cluster, defaultdict[int, dict[tuple[int, int, int], float]](dict)
+    if model is None:
         return
-    model = study.cluster.make(study.evaluation.make().resources)
     holds = [one.resources.cpus for one in model.classes for _ in range(one.count)]
     for event in run.of("placed", "released", "preempted"):
         point, worker = (int(word) for word in event["detail"].split()[:2])
@@ -230,31 +215,29 @@ def _workers(run: RunTables) -> Iterator[str]:
 
 def _budget(run: RunTables) -> Iterator[str]:
     """No agent exceeds its budget; who was there to the end has used it, or has been waiting."""
-    study = run.study
-    targets = (0,) if run.table.centralised else study.targets
-    idle = study.exchange.make().selection.idles  # rounds count then, of which an agent may miss any
+    task, targets = run.task, run.task.problem.targets
+    idle = run.exchange.selection.idles  # rounds count then, of which an agent may miss any
     done = Counter(event["agent"] for event in run.of("done"))
     steps = {agent: max((row["step"] for row in run.rows if row["agent"] == agent), default=0) for agent in targets}
-    budgets = {} if run.table.centralised else budgets_of(study)
     for agent in targets:
-        _, most, most_pulls = budgets.get(agent, common_budget(study))
+        _, most, most_pulls = task.budget_of(agent)
         rows = [row for row in run.rows if row["agent"] == agent and "forgotten" not in (row["error"] or "")]
-        if (stopping := stopping_of(study)) is not None:
+        if (stopping := task.stopping) is not None:
             rows = [row for row in rows if not is_resumed(run, stopping, row)]
         pulls = sum(row["pulls"] for row in rows)
         if not most_pulls and steps[agent] > most:
             yield f"agent {agent} made step {steps[agent]} of {most}"
-        if most_pulls and pulls > most_pulls and not study.evaluation.make().retries:
+        if most_pulls and pulls > most_pulls and not task.policy.retries:
             yield f"agent {agent} made {pulls} evaluations of {most_pulls}"
         if done[agent] > 1:
             yield f"agent {agent} was done {done[agent]} times"
         over = next((event["step"] for event in run.of("done") if event["agent"] == agent), None)
         if not idle and not most_pulls and over not in (None, most):
             yield f"agent {agent} was done with step {over} of {most}"
-        if not idle and not done[agent] and not _may_end_early(run) and not _lost_for_good(run, agent):
+        if not idle and not done[agent] and not run.ends_early and not _lost_for_good(run, agent):
             yield f"agent {agent} was never done, and nothing tells why"
-    rounds, largest = len(run.of("round")), study.problem_of(run.table).iterations
-    if idle and not study.budget.pulls and rounds > largest + 1:
+    rounds, largest = len(run.of("round")), task.problem.iterations
+    if idle and not task.problem.pulls and rounds > largest + 1:
         yield f"{rounds} rounds closed, with {largest} iterations"
 
 
@@ -278,7 +261,7 @@ def _interruptions(run: RunTables) -> Iterator[str]:
 
 def _staleness(run: RunTables) -> Iterator[str]:
     """No message takes effect that is older than the mode and its bound allow, and no round closes that has had nothing."""
-    exchange: Exchange = run.study.exchange.make()
+    exchange: Exchange = run.exchange
     bound, closed, base = exchange.staleness.bound, 0, dict[tuple[int, int], int]()
     for event in run.of("started", "arrived", "round"):
         key = (event["agent"], event["step"])

@@ -1,4 +1,4 @@
-"""The tables of one run as rows, beside the part of the study that it carried out."""
+"""The tables of one run as rows, beside what the run was made of."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Federation
+from fedbo.actors.task import Task
+from fedbo.coordinator.environment.environment import Environment
+from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.runtime.actor import Run
+from fedbo.execution import jobs
 from fedbo.study.study import Study
-from fedbo.study.tables import AlgorithmTable
 
 Row = Mapping[str, Any]
 NEAR = 1e-6
@@ -21,29 +23,42 @@ NEAR = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class RunTables:
-    """The tables of one run: one cell, one algorithm, one replicate; `study` is the cell's own."""
+    """The tables of one run beside what the run was made of.
 
-    study: Study
-    federation: Federation
-    table: AlgorithmTable
-    replicate: int
+    job: its task, exchange mode and environment.
+    ends_early: whether it may end before its agents have used their budgets.
+    rows, events, releases, spent: rows of the tables.
+    """
+
+    job: Run
+    ends_early: bool
     rows: Sequence[Row]
     events: Sequence[Row]
-    releases: Sequence[Row]
-    spent: Sequence[Row]
+    releases: Sequence[Row] = ()
+    spent: Sequence[Row] = ()
 
     @property
-    def streams(self) -> Streams:
-        """Give the random streams of the run."""
-        return Streams(self.study.study.seed, self.replicate)
+    def task(self) -> Task:
+        """Return what the agents of the run are made from."""
+        return self.job.task
+
+    @property
+    def exchange(self) -> Exchange:
+        """Return the exchange mode."""
+        return self.job.exchange
+
+    @property
+    def environment(self) -> Environment:
+        """Return the models and the fault plan."""
+        return self.job.environment
 
     def of(self, *kinds: str) -> list[Row]:
         """List the events of some kinds, in their order."""
         return [event for event in self.events if event["kind"] in kinds]
 
     def suffers(self, kind: type[Any]) -> bool:
-        """Say whether the fault plan has a fault of this kind."""
-        return any(isinstance(fault.make(), kind) for fault in self.study.fault) and not self.table.centralised
+        """Return whether the fault plan has a fault of this kind."""
+        return any(isinstance(fault, kind) for fault in self.environment.plan)
 
 
 def runs_of(study: Study, directory: Path) -> Iterator[RunTables]:
@@ -53,18 +68,16 @@ def runs_of(study: Study, directory: Path) -> Iterator[RunTables]:
         path, found = directory / f"{name}.parquet", read.setdefault(name, defaultdict(list))
         for row in pq.read_table(path).to_pylist() if path.exists() else ():
             found[row["cell"], row["algorithm"], row["replicate"]].append(row)
-    for cell in study.cells():
-        federation = cell.study.federation()
-        for table in cell.study.algorithm:
-            for replicate in range(cell.study.study.replicates):
-                key = (cell.number, table.title, replicate)
-                yield RunTables(
-                    study=cell.study,
-                    federation=federation,
-                    table=table,
-                    replicate=replicate,
-                    rows=read["observations"][key],
-                    events=read["events"][key],
-                    releases=read["privacy"][key],
-                    spent=read["privacy_agents"][key],
-                )
+    budgets = {cell.number: cell.study.budget for cell in study.cells()}
+    for run in jobs.runs(study, directory / "parts"):
+        budget = budgets[run.key.cell]
+        ends_early = any(limit is not None for limit in (budget.time, budget.target, budget.evaluations))
+        key = (run.key.cell, run.key.algorithm, run.key.replicate)
+        yield RunTables(
+            job=run,
+            ends_early=ends_early,
+            rows=read["observations"][key],
+            events=read["events"][key],
+            releases=read["privacy"][key],
+            spent=read["privacy_agents"][key],
+        )

@@ -14,7 +14,7 @@ from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.settings.plugins import GROUPS
 from tests import test_house
 
-ROOMS = "actors|algorithms|benchmarks|coordinator|examples|fedbo|interface|objectives|surrogates|tests"
+ROOMS = "actors|algorithms|benchmarks|coordinator|examples|fedbo|objectives|surrogates|tests"
 
 
 @pytest.mark.parametrize("name", [*pages.NAMES, *pages.RECORDS])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import shutil
 import subprocess
@@ -11,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import fedbo
 
 PROGRAM = """
 import sys
@@ -41,15 +42,7 @@ def test_tables_are_the_same_from_another_folder(tmp_path: Path) -> None:
     found = []
     for name in ("one", "another/and-deeper"):
         home = tmp_path / name
-        home.mkdir(parents=True)
-        for package in ("actors", "algorithms", "coordinator", "objectives", "settings", "surrogates"):
-            place = Path(importlib.import_module(f"fedbo.{package}").__file__ or "").parent
-            shutil.copytree(place, home / "fedbo" / package, ignore=shutil.ignore_patterns("__pycache__"))
-        root = Path(importlib.import_module("fedbo").__file__ or "").parent
-        names = [path.name for path in root.iterdir() if path.name not in ("__pycache__", "fedbo")]
-        for entry in names:
-            copy = shutil.copytree if (root / entry).is_dir() else shutil.copy
-            copy(root / entry, home / "fedbo" / entry)
+        shutil.copytree(Path(fedbo.__file__).parent, home / "fedbo", ignore=shutil.ignore_patterns("__pycache__"))
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(home), str(tmp_path)])}
         out = home / "run"
         subprocess.run([sys.executable, "-S", "-c", SITE + PROGRAM, str(home), str(out)], env=env, check=True, cwd=tmp_path)

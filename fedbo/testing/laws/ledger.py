@@ -16,7 +16,7 @@ from fedbo.testing.run_tables import NEAR, Row, RunTables
 
 def ledger(run: RunTables) -> Iterator[str]:
     """Every message that arrived is in the next release, each release is entered, and epsilon never falls."""
-    made = run.table.make()
+    made = run.task.algorithm
     if isinstance(made, LocallyPrivate) and made.hides:
         yield from _local(run)
         return
@@ -37,7 +37,7 @@ def ledger(run: RunTables) -> Iterator[str]:
 
 def _within_budget(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
     """What is released keeps the budget at every delta."""
-    most = run.study.privacy.epsilon_max
+    most = run.job.budget.epsilon_max
     for row in central:
         if most is not None and not row["refused"] and max(row["epsilon"]) > most * (1 + NEAR):
             yield f"release {row['release']} brings epsilon to {row['epsilon']}, epsilon_max is {most}"
@@ -66,9 +66,9 @@ def _released(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
 
 def _charged(run: RunTables, made: Private, central: Sequence[Row]) -> Iterator[str]:
     """An agent is charged its weights over the noise: sqrt(mean_p (phi_pn / phi_max)^2) / z (Dai et al. 2021, Prop. 1)."""
-    problem = run.study.problem_of(run.table)
+    problem = run.task.problem
     mechanism = made.mechanism(problem)
-    if not mechanism.noise or mechanism.quantile is not None or not run.study.exchange.make().staleness.is_constant:
+    if not mechanism.noise or mechanism.quantile is not None or not run.exchange.staleness.is_constant:
         return
     for row in central:
         weights = made.weights(problem, row["release"])

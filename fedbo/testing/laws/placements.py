@@ -13,10 +13,10 @@ Job = tuple[int, int, int]  # agent, step, point
 
 def placements(run: RunTables) -> Iterator[str]:
     """Nothing is placed on a worker that goes at the same instant, or preempted twice then, and priorities hold."""
-    model = None if run.study.cluster is None else run.study.cluster.make(run.study.evaluation.make().resources)
+    model = run.environment.cluster
     if model is None:
         return
-    waits = _waits(run) if model.rule == "priority" and run.study.stopping is None else []
+    waits = _waits(run) if model.rule == "priority" and run.task.stopping is None else []
     for time, events in groupby(run.of("placed", "preempted"), key=lambda event: event["time"]):
         placed, preempted = set[tuple[Job, str]](), set[Job]()
         for event in events:

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import mean, median
 
+from fedbo.actors.stopping.stoppers import Halving, Median
 from fedbo.actors.stopping.stopping import Stopping
 from fedbo.coordinator.environment.faults import Crash
-from fedbo.study.stopping import stopping_of
 from fedbo.testing.run_tables import Row, RunTables
 
 Key = tuple[int, int]  # step and point
@@ -17,16 +17,16 @@ Place = tuple[int, int]  # a bracket and a fidelity
 
 def is_resumed(run: RunTables, stopping: Stopping, row: Row) -> bool:
     """Say whether a row is of an evaluation that went on from a pause, which its budget has counted before."""
-    first = stopping.first(run.streams.of(row["agent"]), row["step"], row["query"])
+    first = stopping.first(run.task.streams.of(row["agent"]), row["step"], row["query"])
     levels = [level for level in stopping.brackets[first.bracket] if level <= row["fidelity"]]
     return row["rungs"] is not None and len(row["rungs"]) < len(levels)
 
 
 def stopping_early(run: RunTables) -> Iterator[str]:
     """Every verdict at a rung and every promotion follows from what was there before, where no crash made an agent forget."""
-    stopping = stopping_of(run.study)
-    forgets = run.suffers(Crash) or "lost" in repr(run.study.availability) + repr(run.study.group)
-    if stopping is None or forgets or run.study.evaluation.make().retries:
+    stopping = run.task.stopping
+    forgets = run.suffers(Crash) or any(models.leaving == "lost" for models in run.environment.groups())
+    if stopping is None or forgets or run.task.policy.retries:
         return
     values = _in_rows(run, stopping)
     events = defaultdict[int, list[Row]](list)
@@ -42,7 +42,7 @@ def _in_rows(run: RunTables, stopping: Stopping) -> dict[int, dict[tuple[Key, in
     for row in run.rows:
         if row["rungs"] is not None:
             key = row["step"], row["query"]
-            bracket = stopping.first(run.streams.of(row["agent"]), *key).bracket
+            bracket = stopping.first(run.task.streams.of(row["agent"]), *key).bracket
             levels = [level for level in stopping.brackets[bracket] if level <= row["fidelity"]]
             found[row["agent"]] |= {(key, level): value for level, value in zip(levels[::-1], row["rungs"][::-1], strict=False)}
     return found
@@ -52,8 +52,8 @@ class _RungReplay:
     """The rungs of one agent, built line by line."""
 
     def __init__(self, run: RunTables, stopping: Stopping, agent: int, values: Mapping[tuple[Key, int], float]) -> None:
-        self._stopping, self._agent, self._stopper = stopping, agent, run.study.stopping
-        self._streams, self._values = run.streams.of(agent), values
+        self._stopping, self._agent, self._stopper = stopping, agent, stopping.stopper
+        self._streams, self._values = run.task.streams.of(agent), values
         self._rungs: dict[Place, dict[Key, float]] = defaultdict(dict)
         self._paused: dict[Key, Place] = {}
 
@@ -90,15 +90,15 @@ class _RungReplay:
         self._rungs[place][key] = value
         if fidelity == self._stopping.largest:
             return {"end"}
-        assert self._stopper is not None
-        settings = self._stopper.settings
-        if self._stopper.kind == "median":
-            return {self._median(place, key, settings["others"])}
-        if settings["variant"] == "promote":
+        stopper = self._stopper
+        if isinstance(stopper, Median):
+            return {self._median(place, key, stopper.others)}
+        assert isinstance(stopper, Halving)
+        if stopper.variant == "promote":
             self._paused[key] = place
             return {"pause"}
         better = sum(other > value for other in self._rungs[place].values())
-        return {"go" if not better or better < len(self._rungs[place]) // settings["reduction"] else "stop"}
+        return {"go" if not better or better < len(self._rungs[place]) // stopper.reduction else "stop"}
 
     def _median(self, place: Place, key: Key, least: int) -> str:
         """Compare the best of an evaluation with the median of the others' means."""
@@ -111,16 +111,15 @@ class _RungReplay:
 
     def _due(self) -> set[Key | None]:
         """Give the promotion that is due: the first, from the top, with fewer better than a share of its rung (Alg. 2)."""
-        assert self._stopper is not None
-        if self._stopper.settings.get("variant") != "promote":
+        stopper = self._stopper
+        if not isinstance(stopper, Halving) or stopper.variant != "promote":
             return {None}
-        reduction = self._stopper.settings["reduction"]
         for place in sorted(self._rungs, key=lambda one: (-one[1], one[0])):
             values = list(self._rungs[place].items())
             fit = []
             for number, (key, value) in enumerate(values):
                 before = sum(other > value or (other == value and turn < number) for turn, (_, other) in enumerate(values))
-                if before < len(values) // reduction and self._paused.get(key) == place:
+                if before < len(values) // stopper.reduction and self._paused.get(key) == place:
                     fit.append((before, key))
             if fit:
                 return {min(fit)[1]}

@@ -51,7 +51,7 @@ def _shares(view: RunView, spare: int, kind: str = "unmasked") -> bool:
 
 
 def _all(view: RunView) -> int:
-    return max(2, len(view.run.study.targets))  # one agent alone is no situation
+    return max(2, len(view.run.task.problem.targets))  # one agent alone is no situation
 
 
 def _down(view: RunView) -> int:

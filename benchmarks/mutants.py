@@ -83,7 +83,7 @@ def forgets(*names: str) -> Callable[[Any], Any]:
                 getattr(found.state.rounds, name).clear()
                 continue
             for agent in found.state.agents.every():
-                setattr(agent, name, False)
+                setattr(agent, name, None if name == "faults" else False)
         return found
 
     return change
@@ -234,7 +234,7 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "resume: order of equal times": ("kills", (EventQueue, "become", lambda _: _become)),
     "resume: the buffer is forgotten": ("kills", restored(forgets("buffer", "reported"))),
     "resume: who waits is forgotten": ("kills", restored(forgets("waiting"))),
-    "resume: crashed states are forgotten": ("kills", restored(forgets("needs_restore", "ready", "known_offline"))),
+    "resume: crashed states are forgotten": ("kills", restored(forgets("faults", "ready", "known_offline"))),
     "resume: the length of the log": ("kills", restored(lambda found: found._replace(lines=0))),
     "resume: an order is not given again": ("kills", (Core, "orders", _late_orders)),
     "resume: rows are written twice": ("laws", (HostedAgent, "take", _take_again)),

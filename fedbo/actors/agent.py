@@ -47,12 +47,13 @@ class HostedAgent:
         evaluator = evaluator or Evaluator(task.policy, real=False)
         self._evaluate = StepEvaluator(task, number, self.objective, evaluator, clock or time.monotonic)
         self._scheduled = ScheduledEvaluations(task, number, self._evaluate.single)
-        x, y = read_history(task.histories, number, task.problem.dim)
+        history = task.history
+        x, y = (None, None) if history is None else read_history(history.folder, number, task.problem.dim)
         self._budget = task.budget_of(number)
         self._message_streams = self.streams
         if isinstance(task.algorithm, LocallyPrivate) and task.algorithm.hides:
             self._message_streams = self.streams.within(self.streams.scope + task.noise_scope)
-        warm = number in task.warm and number in task.problem.targets
+        warm = history is not None and number in history.warm and number in task.problem.targets
         history_x, history_y = (None, None) if warm else (x, y)
         self._problem = replace(task.problem, agent=number, history_x=history_x, history_y=history_y)
         own = task.algorithm.agent_init(self._problem, self.streams.at(0))
@@ -198,8 +199,8 @@ class HostedAgent:
 
     def _reached(self, result: StepResult) -> bool:
         """Say whether a value is as good as the target of the study."""
-        target = self.task.target
-        return target is not None and result.reaches(target)
+        end = self.task.early_end
+        return end is not None and end.target is not None and result.reaches(end.target)
 
     def commit(self, times: Sequence[float]) -> None:
         """Let the step that was done last count, if there is one; `times` are when its evaluations began and ended."""

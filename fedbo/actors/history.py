@@ -16,8 +16,8 @@ from fedbo.actors.task import StepRequest, Task
 def history_task(task: Task) -> Task:
     """Turn a task into an earlier one: every agent optimises, alone, with draws of its own."""
     problem = replace(task.problem, targets=range(task.problem.n_agents))
-    task = replace(task, target=None, evaluations=None, stopping=None, budgets={})
-    return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", histories=None)
+    task = replace(task, early_end=None, stopping=None, budgets={})
+    return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", history=None)
 
 
 def learn(

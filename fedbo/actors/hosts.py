@@ -83,7 +83,7 @@ class InlineHosts:
         self.host.load(task, numbers, config)
         self._requests: dict[int, StepRequest] = {}
         self._reports: dict[int, StepReport] = {}
-        is_whole = task.target is None and task.evaluations is None
+        is_whole = task.early_end is None
         self._most = _MOST if serves_blocks(type(task.algorithm)) and is_whole and self.host.in_virtual_time else 1
         self._together = 1
         self._written: dict[str, str] = {}

@@ -104,19 +104,35 @@ class AgentBudget(NamedTuple):
     pulls: int = 0
 
 
+class EarlyEnd(NamedTuple):
+    """When a run in virtual time ends early: at a value of `target`, or after successful `evaluations` of all agents."""
+
+    target: float | None = None
+    evaluations: int | None = None
+
+
+class HistoryFiles(NamedTuple):
+    """The folder where agents keep what they learned in an earlier task; `warm` ones learned it in this very task."""
+
+    folder: Path
+    warm: frozenset[int] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """Everything that the agents of one run are made from; it is the same in every process.
 
-    `initial` maps an agent to its points `(n, d)` before the first decision; for one that it does not name uniform ones are
-    drawn. `histories` is the folder where agents keep what they learned in an earlier task; for `warm` ones that was this very
-    task, and counts as learned in it. Every `checkpoint` steps an agent
-    makes a checkpoint, to which a crash may take it back. `budgets` has those of all agents that optimise, where these are
-    unequal. In virtual time the run ends when a value reaches `target`, or after so many successful `evaluations` of all
-    agents. `stopping` says which evaluations stop early, and in real time `reported`, by what they report. With `slopes` an
-    evaluation costs exp(slopes . (u - 1/2)) at the point u, whatever the objective reports. `noise_scope` names the run within
-    its study: private noise is drawn from streams of this scope, so that no two runs share it. `code` are the places of Python
-    code that its processes may import.
+    - `noise`: variance of the noise that is added to evaluations.
+    - `initial`: points `(n, d)` before the first decision by agent; uniform ones for an agent that it does not name.
+    - `history`: what agents learned in an earlier task, None where there was none.
+    - `checkpoint`: steps between two checkpoints of an agent, to which a crash may take it back.
+    - `budgets`: budgets of all agents that optimise, where these are unequal.
+    - `early_end`: when a run in virtual time ends before its budget.
+    - `stopping`: which evaluations stop early; in real time `reported`, by what they report.
+    - `slopes`: an evaluation at the point u costs exp(slopes . (u - 1/2)), whatever the objective reports.
+    - `noise_scope`: the run's name within its study. Private noise is drawn from streams of this scope, so that no two runs
+      share it.
+    - `code`: places of Python code that its processes may import.
     """
 
     federation: Federation
@@ -125,14 +141,12 @@ class Task:
     streams: Streams
     noise: float = 0.0
     initial: dict[int, Array] = field(default_factory=dict)
-    histories: Path | None = None
-    warm: frozenset[int] = frozenset()
+    history: HistoryFiles | None = None
     phase: str = "search"
     policy: Policy = Policy()
     checkpoint: int = 1
     budgets: Mapping[int, AgentBudget] = field(default_factory=dict)
-    target: float | None = None
-    evaluations: int | None = None
+    early_end: EarlyEnd | None = None
     stopping: Stopping | None = None
     reported: Stopping | None = None
     slopes: tuple[float, ...] = ()

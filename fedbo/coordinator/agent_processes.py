@@ -69,7 +69,9 @@ class AgentProcesses:
     def _end_step(self, state: CoreState, agent: AgentRecord, step: AgentStep, report: StepReport, now: float) -> None:
         """Note what came of a step."""
         self._note_early_end(state, agent, report)
-        agent.current, agent.needs_restore = None, False
+        agent.current = None
+        if agent.faults is not None:
+            agent.faults.needs_restore = False
         agent.last_duration = now - step.begun
         agent.t_n, agent.pulled = report.t_n, report.pulled
         number = report.step
@@ -85,11 +87,11 @@ class AgentProcesses:
 
     def _note_early_end(self, state: CoreState, agent: AgentRecord, report: StepReport) -> None:
         """Note whether the study ends with a step, because it has reached its target or made its evaluations."""
-        progress, task = state.progress, self._rules.task
+        progress, end = state.progress, self._rules.task.early_end
         progress.is_enough |= report.reached
-        if task.evaluations is not None:
+        if end is not None and end.evaluations is not None:
             progress.evaluations += report.t_n - agent.t_n
-            progress.is_enough |= progress.evaluations >= task.evaluations
+            progress.is_enough |= progress.evaluations >= end.evaluations
 
     def _send(self, state: CoreState, agent: AgentRecord, report: StepReport, asked: bool, now: float) -> list[Effect]:
         """Send the message of a finished step, and go on or wait."""

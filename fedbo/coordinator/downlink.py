@@ -35,8 +35,8 @@ class Downlink:
             self._log.append((now, "rejected", agent.number, number, 0, "duplicate: the agent has had this answer"))
             return []
         enter(agent.received_answers, number)
-        if agent.retransmissions:
-            agent.retransmissions.pop(number, None)  # what was received is not sent again
+        if agent.faults is not None:
+            agent.faults.retransmissions.pop(number, None)  # what was received is not sent again
         if inbound is not None:
             agent.inbox.append(inbound)
             self._log.append((now, "delivered", agent.number, number, self._bytes(inbound.payload), ""))
@@ -48,9 +48,10 @@ class Downlink:
     def timed_out(self, state: CoreState, answer: Answer, now: float) -> list[Effect]:
         """Send an answer again, or give it up; once, however many copies of a transmission were lost."""
         agent, number = state.agents[answer.agent], answer.number
-        if agent.ended or has(agent.received_answers, number) or agent.retransmissions.get(number, 0) > answer.attempt:
+        retransmissions = agent.own_faults().retransmissions
+        if agent.ended or has(agent.received_answers, number) or retransmissions.get(number, 0) > answer.attempt:
             return []
-        again = agent.retransmissions[number] = answer.attempt + 1
+        again = retransmissions[number] = answer.attempt + 1
         if again < self._attempts:
             return self._network.send_down(state, changed(answer, attempt=again), self._weigh(answer), now)
         self._log.append((now, "missed", agent.number, number, 0, f"given up after {again} transmissions"))

@@ -99,7 +99,7 @@ class FaultInjector:
             self._log.append((now, "slowed", agent.number, agent.step, 0, f"{fault.factor:g} times"))
             return effects + self._interruptions.slow(agent, fault.factor, now)
         self._log.append((now, "cut", agent.number, agent.step, 0, ""))
-        agent.partitions += 1
+        agent.own_faults().partitions += 1
         return effects
 
     def _crash(self, state: CoreState, fault: Crash, agent: AgentRecord, end: FaultEnded, now: float) -> list[Effect]:
@@ -109,7 +109,7 @@ class FaultInjector:
             return effects + self._interruptions.lose(state, agent, now)
         self._log.append((now, "crashed", agent.number, agent.step, 0, fault.state))
         if fault.state == "lost":
-            agent.needs_restore = True
+            agent.own_faults().needs_restore = True
             agent.t_n = agent.saved_t_n
         effects.append(After(fault.restart, end))
         return effects + self._interruptions.interrupt(state, agent, now, known=True, void=True)
@@ -129,7 +129,7 @@ class FaultInjector:
             return self._server.settle(state, now)
         agent = state.agents[event.agent]
         if isinstance(fault, NetworkPartition):
-            agent.partitions -= 1
+            agent.own_faults().partitions -= 1
         if not _is_struck(fault, agent):
             return []
         word = {Crash: "restarted", Hang: "woke", Slow: "recovered", NetworkPartition: "joined"}[type(fault)]

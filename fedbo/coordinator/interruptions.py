@@ -74,7 +74,7 @@ class Interruptions:
     def slow(self, agent: AgentRecord, factor: float, now: float) -> list[Effect]:
         """Let an agent work so many times slower."""
         before = agent.pace
-        agent.pace = before / factor
+        agent.own_faults().pace = before / factor
         if self._real_time:
             return [ProcessControl(agent.number, "slow", 1 / agent.pace)]
         if self._scheduler.evaluations is not None:

@@ -95,7 +95,7 @@ class Network:
         if self.is_plain:
             assert self.latency is not None
             return [After(self.latency, MessageReceived(message))]
-        if agent.partitions:
+        if agent.is_cut_off:
             return self._lost(message, bytes_, now, CUT)
         key = Transmission(sender, step, attempt, way="up")
         delay = self._delay(key, bytes_ or self._message_bytes)
@@ -106,8 +106,8 @@ class Network:
             if isinstance(fault, Loss):
                 return self._lost(message, bytes_, now, fault_at(place))
             if isinstance(fault, Corruption) and fault.how == "replay":
-                if agent.previous_message is not None:  # in place of this message, which is not acknowledged then
-                    carried = agent.previous_message
+                if (previous := agent.own_faults().previous_message) is not None:  # in place of this message
+                    carried = previous  # which is not acknowledged then
                     effects = [After(self._retry, AckTimeout(message))]
             elif isinstance(fault, Corruption) and self._declared is not None:
                 rng = self._rng(place, key, "damage")
@@ -115,7 +115,7 @@ class Network:
             else:
                 delay, copies = self._disturbed(place, fault, key, delay, copies)
         if self._replays:
-            agent.previous_message = message
+            agent.own_faults().previous_message = message
         return [After(delay + later, self._arrival(carried)) for later in copies] + effects
 
     def send_down(self, state: CoreState, answer: Answer, bytes_: int, now: float) -> list[Effect]:
@@ -123,7 +123,7 @@ class Network:
         if self.is_plain:
             assert self.latency is not None
             return [After(self.latency, AnswerReceived(answer))]
-        if state.outages or state.agents[answer.agent].partitions:
+        if state.outages or state.agents[answer.agent].is_cut_off:
             return self._lost(answer, bytes_, now, DOWN if state.outages else CUT)
         key = Transmission(answer.agent, answer.number, answer.attempt, way="down")
         delay = self._delay(key, bytes_)
@@ -148,7 +148,7 @@ class Network:
         """Lose a transmission that arrives while its way is cut off; no effects when it is not."""
         agent = sent.sender if isinstance(sent, Message) else sent.agent
         is_down = bool(state.outages) and isinstance(sent, Message)  # agents hear what left before the coordinator went down
-        if not 0 <= agent < self._n_agents or not (is_down or state.agents[agent].partitions):
+        if not 0 <= agent < self._n_agents or not (is_down or state.agents[agent].is_cut_off):
             return []
         return self._lost(sent, bytes_, now, DOWN if is_down else CUT)
 

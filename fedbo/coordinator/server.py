@@ -241,7 +241,7 @@ class Server:
 
 def _is_there(agent: AgentRecord) -> bool:
     """Say whether an agent that has sent a message answers now."""
-    return not (agent.interruptions or agent.partitions or agent.lost)
+    return not (agent.interruptions or agent.is_cut_off or agent.lost)
 
 
 def _recipients(rounds: Rounds, synchronous: bool) -> list[int]:

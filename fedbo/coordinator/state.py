@@ -84,6 +84,34 @@ def _time_of(pace_history: list[tuple[float, float, float]], done: float) -> flo
 
 
 @dataclass(slots=True)
+class AgentFaults:
+    """What faults have done to one agent.
+
+    - `pace` is how fast it works.
+    - `needs_restore` says that it has lost what it learned since its checkpoint, and has not begun again.
+    - `partitions` counts the network partitions that cut it off.
+    - `previous_message` is the last one that it sent, where a fault may replay it.
+    - `retransmissions` counts how often an answer was sent again, by its number.
+    """
+
+    pace: float = 1.0
+    needs_restore: bool = False
+    partitions: int = 0
+    previous_message: Message | None = None
+    retransmissions: dict[int, int] = field(default_factory=dict)
+
+
+FAULT_FIELDS = ("pace", "needs_restore", "partitions", "previous_message", "retransmissions")
+# The fields of an `AgentRecord` in snapshots of earlier versions.
+EARLIER = (
+    *("number", "step", "current", "lease", "next_evaluation", "next_repetition", "t_n", "saved_t_n", "pulled"),
+    *("last_duration", "pace", "interruptions", "needs_restore", "evaluations", "absent", "ready", "ended", "lost"),
+    *("known_offline", "unheard", "asked", "base", "newest_base", "partitions", "inbox", "unacknowledged"),
+    *("previous_message", "steps_accepted", "received_answers", "retransmissions"),
+)
+
+
+@dataclass(slots=True)
 class AgentRecord:
     """What the coordinator keeps of one agent.
 
@@ -94,9 +122,8 @@ class AgentRecord:
     - `next_evaluation` numbers its evaluations, `next_repetition` those that are made again after a crash or a failure.
     - `t_n` counts its observations, `saved_t_n` those of its last checkpoint, `pulled` its evaluations that the budget counts.
     - `last_duration` is how long its last step took.
-    - `pace` is how fast it works, 1 but for a fault.
     - `interruptions` counts what keeps it from working: absences, crashes and hangs.
-    - `needs_restore` says that it has lost what it learned since its checkpoint, and has not begun again.
+    - `faults` are what faults have done to it, None before the first one.
     - `evaluations` are those that are scheduled one by one.
 
     Its part in the study
@@ -107,14 +134,11 @@ class AgentRecord:
     Its messages
     - `asked`: it was asked to send in its present round.
     - `base` is the age of the exchange when its step began, `newest_base` that of its newest message, or -1.
-    - `partitions` counts the network partitions that cut it off.
     - `inbox` are answers that wait for its next step.
     - `unacknowledged` are its messages under way by step, as they were sent last.
     - `unheard`: its last message was given up, or refused.
-    - `previous_message` is the last one that it sent, where a fault may replay it.
     - `steps_accepted` are the steps whose message took effect, `received_answers` the numbers of the answers that it has had,
       in ascending order: of twenty numbers a set takes eight times as much.
-    - `retransmissions` counts how often an answer was sent again, by its number.
     """
 
     number: int
@@ -127,9 +151,8 @@ class AgentRecord:
     saved_t_n: int = 0
     pulled: int = 0
     last_duration: float | None = None
-    pace: float = 1.0
     interruptions: int = 0
-    needs_restore: bool = False
+    faults: AgentFaults | None = None
     evaluations: AgentEvaluations | None = None
     absent: bool = False
     ready: bool = False
@@ -140,13 +163,42 @@ class AgentRecord:
     asked: bool = False
     base: int = 0
     newest_base: int = -1
-    partitions: int = 0
     inbox: list[Inbound] = field(default_factory=list)
     unacknowledged: dict[int, Message] = field(default_factory=dict)
-    previous_message: Message | None = None
     steps_accepted: list[int] = field(default_factory=list)
     received_answers: list[int] = field(default_factory=list)
-    retransmissions: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def pace(self) -> float:
+        """Return how fast it works."""
+        return 1.0 if self.faults is None else self.faults.pace
+
+    @property
+    def needs_restore(self) -> bool:
+        """Return whether it has lost what it learned since its checkpoint, and has not begun again."""
+        return self.faults is not None and self.faults.needs_restore
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Return whether a network partition cuts it off."""
+        return self.faults is not None and self.faults.partitions > 0
+
+    def own_faults(self) -> AgentFaults:
+        """Return what faults have done to it, to be changed."""
+        if self.faults is None:
+            self.faults = AgentFaults()
+        return self.faults
+
+    @classmethod
+    def earlier_fields(cls) -> tuple[str, ...]:
+        """List its fields in snapshots of earlier versions."""
+        return EARLIER
+
+    @classmethod
+    def of_earlier(cls, values: dict[str, Any]) -> AgentRecord:
+        """Make a record of the fields of earlier versions."""
+        faults = AgentFaults(**{name: values.pop(name) for name in FAULT_FIELDS})
+        return cls(faults=None if faults == AgentFaults() else faults, **values)
 
 
 def has(numbers: list[int], number: int) -> bool:

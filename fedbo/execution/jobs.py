@@ -14,7 +14,7 @@ from typing import Any
 from fedbo.actors.history import history_task
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
-from fedbo.actors.task import Task
+from fedbo.actors.task import EarlyEnd, HistoryFiles, Task
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
@@ -107,7 +107,7 @@ def _earlier_task(study: Study, table: HistoryTable, replicate: int, parts: Path
 
 def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> Task:
     problem, federation = study.problem_of(table), study.federation()
-    given = study.initial_points() if problem.initial else None
+    given, folder = study.initial_points() if problem.initial else None, _history_folder(study, replicate, parts)
     task = Task(
         federation=federation,
         algorithm=table.make(),
@@ -115,8 +115,7 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         streams=Streams(study.study.seed, replicate),
         noise=study.objective.noise,
         initial={agent: points for (agent, number), points in (given or {}).items() if number == replicate},
-        histories=_history_folder(study, replicate, parts),
-        warm=warm_agents(study),
+        history=None if folder is None else HistoryFiles(folder, warm_agents(study)),
         policy=study.evaluation.make(),
         checkpoint=study.agents.checkpoint,
         budgets={agent: own if problem.initial else own._replace(initial=0) for agent, own in budgets_of(study).items()},
@@ -124,21 +123,21 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         stopping=stopping_of(study),
         reported=reported_stopping_of(study),
         code=admitted(),
-        **_early_end(study, federation),
+        early_end=_early_end(study, federation),
     )
     if not table.centralised:
         return task
     # The one agent begins where the first target does.
     initial = {0: task.initial[study.targets[0]]} if task.initial else {}
-    return replace(task, federation=Centralised(federation), initial=initial, histories=None, budgets={})
+    return replace(task, federation=Centralised(federation), initial=initial, history=None, budgets={})
 
 
-def _early_end(study: Study, federation: Federation) -> dict[str, Any]:
+def _early_end(study: Study, federation: Federation) -> EarlyEnd | None:
     """Say when a run in virtual time ends early; in real time the monitor of all runs looks after it."""
     target, count, metric = study.budget.target, study.budget.evaluations, federation.metric
-    if study.timing.clock == "wall":
-        return {}
-    return {"target": None if target is None else metric.sign * (target - metric.offset), "evaluations": count}
+    if study.timing.clock == "wall" or (target is None and count is None):
+        return None
+    return EarlyEnd(None if target is None else metric.sign * (target - metric.offset), count)
 
 
 def _budget(study: Study) -> PrivacyBudget:

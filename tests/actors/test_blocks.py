@@ -14,7 +14,7 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.host import Host
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.checkpoint import pack
-from fedbo.actors.task import StepReport, StepRequest, Task
+from fedbo.actors.task import EarlyEnd, StepReport, StepRequest, Task
 from fedbo.algorithms.base import Blockwise, Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.fts import FTS
@@ -181,7 +181,7 @@ def test_in_one_process_steps_that_take_little_are_computed_together_unless_the_
     function = PythonFunction(function="test_blocks:counted", agents=AGENTS, low=(0.0, 0.0), high=(1.0, 1.0))
     task = replace(task_of(*SETTINGS["one model"], initial=1), federation=function, policy=Policy(failure="stop"))
     for target, together in ((None, True), (0.5, False)):
-        hosts = InlineHosts(replace(task, target=target), range(AGENTS))
+        hosts = InlineHosts(replace(task, early_end=target and EarlyEnd(target)), range(AGENTS))
         CALLS.clear()
         for agent in range(AGENTS):
             hosts.submit(StepRequest(agent, 0))

@@ -276,4 +276,4 @@ def test_histories_are_learned_under_the_policy_of_their_cell(tmp_path: Path) ->
     study = load_study(tables(agents={"history": {"algorithm": "random", "observations": 4}}, sweep=sweep))
     jobs = learnings(study, tmp_path)
     assert sorted(retries for _, retries in {(job.folder, job.task.policy.retries) for job in jobs}) == [0, 1]
-    assert {job.folder for job in jobs} == {run.task.histories for run in runs(study, tmp_path)}
+    assert {job.folder for job in jobs} == {run.task.history.folder for run in runs(study, tmp_path)}

@@ -140,6 +140,13 @@ class EvaluationRecord:
         """Make a record of the entries of its columns."""
         return cls(**with_outcome(values, cls.COLUMNS))
 
+    @classmethod
+    def earlier_fields(cls) -> tuple[str, ...]:
+        """List its fields in checkpoints of earlier versions."""
+        return cls.COLUMNS
+
+    of_earlier = of_columns
+
 
 def with_outcome(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return the fields of a record whose columns have these names: entries of columns, those of its outcome as one."""

@@ -41,10 +41,8 @@ def check_history(path: Path) -> None:
         raise Damaged(path, why, remedy) from None
 
 
-def read_history(folder: Path | None, number: int, dim: int) -> tuple[Array | None, Array | None]:
-    """Give what an agent learned in an earlier task: its points `(t_n, d)` and values `(t_n,)`, or None twice."""
-    if folder is None:
-        return None, None
+def read_history(folder: Path, number: int, dim: int) -> tuple[Array, Array]:
+    """Return what an agent learned in an earlier task: its points `(t_n, d)` and values `(t_n,)`."""
     table = read_history_table(history_file(folder, number)).select(["u", "value", "error"])
     table = table.filter(table["error"].is_null())
     x = np.array(table["u"].to_pylist(), dtype=np.float64).reshape(len(table), dim)

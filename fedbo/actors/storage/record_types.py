@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class CheckpointError(FedboError, ValueError):
 class RecordType(NamedTuple):
     """A named tuple class or a dataclass: the class, its fields, the bytes that name both in a checkpoint.
 
-    `read` gives what the fields of an instance hold. `of_columns`, where the fields are those of an earlier version, makes an
+    `read` gives what the fields of an instance hold. `of_earlier`, where the fields are those of an earlier version, makes an
     instance of them by name.
     """
 
@@ -28,7 +28,7 @@ class RecordType(NamedTuple):
     names: tuple[str, ...]
     head: bytes
     read: Callable[[Any], Sequence[Any]]
-    of_columns: Callable[[Mapping[str, Any]], Any] | None = None
+    of_earlier: Callable[[dict[str, Any]], Any] | None = None
 
     def values(self, value: Any) -> Sequence[Any]:
         """List what the fields of an instance hold; CheckpointError when it holds something else besides, or not all."""
@@ -42,8 +42,8 @@ class RecordType(NamedTuple):
 
     def make(self, values: Sequence[Any]) -> Any:
         """Make an instance without a call of its class, so that nothing runs but this, or its conversion of earlier fields."""
-        if self.of_columns is not None:
-            return self.of_columns(dict(zip(self.names, values, strict=True)))
+        if self.of_earlier is not None:
+            return self.of_earlier(dict(zip(self.names, values, strict=True)))
         if issubclass(self.kind, tuple):
             return tuple.__new__(self.kind, values)
         value = _empty(self.kind)
@@ -85,11 +85,11 @@ def head_of(kind: type, names: Sequence[str]) -> bytes:
 
 
 def earlier_record_of(kind: type) -> RecordType | None:
-    """Describe a record class whose fields were its columns in an earlier version; None for any other."""
-    names: tuple[str, ...] | None = getattr(kind, "COLUMNS", None)
-    if names is None or not kind.__module__.startswith("fedbo."):
+    """Describe a record class of ours by its `earlier_fields`; None for any other."""
+    if not kind.__module__.startswith("fedbo.") or not hasattr(kind, "earlier_fields"):
         return None
-    return RecordType(kind, names, head_of(kind, names), tuple, kind.of_columns)  # type: ignore[attr-defined]
+    names: tuple[str, ...] = kind.earlier_fields()
+    return RecordType(kind, names, head_of(kind, names), tuple, kind.of_earlier)  # type: ignore[attr-defined]
 
 
 def _empty(kind: type) -> Any:

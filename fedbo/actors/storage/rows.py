@@ -146,6 +146,13 @@ class Row:
         """Make a row of the entries of its columns."""
         return cls(**with_outcome(values, cls.COLUMNS))
 
+    @classmethod
+    def earlier_fields(cls) -> tuple[str, ...]:
+        """List its fields in checkpoints of earlier versions."""
+        return cls.COLUMNS
+
+    of_earlier = of_columns
+
 
 class Batch(Row):
     """The rows of points that were evaluated at once: entries are arrays `(q, d)` and `(q,)`, or one value for all.

@@ -32,7 +32,7 @@ def has_fast_path(core: Core) -> bool:
     return (
         not rules.environment.plan
         and core.scheduler.evaluations is None
-        and (rules.task.target is None and rules.task.evaluations is None)
+        and rules.task.early_end is None
         and core.network.is_plain
         and all(never_before_steps(models.availability) for models in rules.environment.groups())
         and not any(leaves(models.availability) for models in rules.environment.groups())

@@ -138,7 +138,8 @@ def _count_age(after: Core, queue: EventQueue) -> None:
     for agent in state.agents.every():
         agent.base, agent.newest_base = base(agent.base), base(agent.newest_base)
         agent.unacknowledged = {step: sent(message) for step, message in agent.unacknowledged.items()}
-        agent.previous_message = sent(agent.previous_message)
+        if agent.faults is not None:
+            agent.faults.previous_message = sent(agent.faults.previous_message)
     queue.heap = [(time, number, _with(event, sent)) for time, number, event in queue.heap]
 
 

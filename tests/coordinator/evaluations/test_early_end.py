@@ -8,7 +8,7 @@ import pytest
 from small_runs import BOTH_MODES, Setting, fts
 
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.task import Task
+from fedbo.actors.task import EarlyEnd, Task
 from fedbo.coordinator.exchange import Exchange
 
 
@@ -20,7 +20,7 @@ class Ending(Setting):
     evaluations: int | None = None
 
     def task(self) -> Task:
-        return replace(super().task(), target=self.target, evaluations=self.evaluations)
+        return replace(super().task(), early_end=EarlyEnd(self.target, self.evaluations))
 
 
 both = pytest.mark.parametrize("exchange", BOTH_MODES, ids=lambda mode: mode.mode)

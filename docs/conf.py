@@ -36,7 +36,7 @@ default_role = "code"  # docstrings have Markdown's single backquotes
 FIELD = re.compile(r"(\w+( `[^`]*`)?(, )?)+: ")  # of a docstring, such as "x `(n, d)`: points"
 
 CONTENTS = {
-    "Begin": ("docs/index", "docs/coming_from", "docs/comparison"),
+    "Begin": ("docs/index", "docs/coming_from", "docs/comparison", "docs/gallery"),
     "Tutorials": (
         "docs/tutorials/first_study",
         "docs/tutorials/stragglers",

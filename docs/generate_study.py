@@ -196,7 +196,7 @@ def _world(name: str) -> Row:
 
     declared = catalogue()[name]
     if any(base.__name__ == "_Tasks" for base in declared.__mro__):  # their data tell
-        return "see [objectives](../objectives.md)", "", "the same functions"
+        return "see [tuning tasks](../objectives.md#tuning-tasks)", "", "the same functions"
     try:
         made = declared()
     except TypeError:  # it needs a function or a table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from fedbo.coordinator.environment.availability import Trace, Within
 from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication, Lie
 from fedbo.coordinator.exchange import Exchange
 from fedbo.study.study import Study
+from fedbo.testing.laws.causes import causes
 from fedbo.testing.laws.ledger import ledger
 from fedbo.testing.laws.placements import placements
 from fedbo.testing.laws.stopping import is_resumed, stopping_early
@@ -26,26 +27,14 @@ PAIRS = {"absent": "returned", "hung": "woke", "crashed": "restarted", "slowed":
 def violations(study: Study, directory: Path) -> list[str]:
     """List every law that the tables of a complete run break; empty when all of them hold."""
     found: list[str] = []
-    laws = (
-        _times,
-        _steps,
-        _messages,
-        _lies,
-        _answers,
-        _observations,
-        _evaluations,
-        _workers,
-        placements,
-        _budget,
-        _interruptions,
-        _staleness,
-        ledger,
-        stopping_early,
-    )
     for run in runs_of(study, directory):
-        for law in laws:
-            found += [f"{run.job.key.algorithm}: {law.__name__.strip('_')}: {words}" for words in law(run)]
+        found += [f"{run.job.key.algorithm}: {words}" for words in violations_of(run)]
     return found
+
+
+def violations_of(run: RunTables) -> list[str]:
+    """List every law that the tables of one run break."""
+    return [f"{law.__name__.strip('_')}: {words}" for law in LAWS for words in law(run)]
 
 
 def _times(run: RunTables) -> Iterator[str]:
@@ -277,3 +266,22 @@ def _staleness(run: RunTables) -> Iterator[str]:
                 yield f"message {key} is said to be {stale} rounds old, and is {closed - base.get(key, closed)}"
             if exchange.is_synchronous and stale and not exchange.accepts_late:
                 yield f"message {key} took effect {stale} rounds late"
+
+
+LAWS: tuple[Callable[[RunTables], Iterator[str]], ...] = (
+    _times,
+    _steps,
+    _messages,
+    _lies,
+    _answers,
+    _observations,
+    _evaluations,
+    _workers,
+    placements,
+    _budget,
+    _interruptions,
+    _staleness,
+    ledger,
+    stopping_early,
+    causes,
+)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations, product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.hosts import InlineHosts
-from fedbo.actors.storage.rows import single_rows
+from fedbo.actors.storage.evaluations import reader
+from fedbo.actors.storage.rows import RunKey, single_rows
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.catalog import entry
@@ -22,9 +24,11 @@ from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant, Lognormal, Timing
 from fedbo.coordinator.events import EventRecord
 from fedbo.coordinator.exchange import LATE, MODES, Barrier, Exchange, Immediate
+from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.objectives.functions import Quadratic
+from fedbo.testing.run_tables import RunTables
 
 FTS = {"own": None, "every": 1, "length_scale": 0.3, "noise": 0.01, "features": 20, "p": 0.5}
 
@@ -55,9 +59,12 @@ class Setting:
         made = Task(Quadratic(agents=self.agents), self.algorithm, problem, Streams(self.seed))
         return replace(made, policy=self.policy, checkpoint=self.checkpoint)
 
-    def core(self) -> Core:
+    def environment(self) -> Environment:
         common = AgentModels(evaluation=self.evaluation, latency=self.latency, availability=self.availability, **self.models)
-        return Core(self.task(), self.exchange, Environment(common, **self.world))
+        return Environment(common, **self.world)
+
+    def core(self) -> Core:
+        return Core(self.task(), self.exchange, self.environment())
 
     def run(self, **changes: Any) -> Ran:
         setting = replace(self, **changes)
@@ -80,6 +87,15 @@ class Ran:
     def rows(self) -> list[Any]:
         agents = self.hosts.host.agents
         return [row for number in sorted(agents) for row in single_rows(agents[number].state.rows)]
+
+    def tables(self, setting: Setting) -> RunTables:
+        """Return what the run would leave on disk, beside what it was made of."""
+        job = Run(RunKey(0, "small", 0), setting.task(), setting.exchange, setting.environment(), Path(), until=setting.until)
+        following = self.outcome.next_time()
+        ends_early = following is not None and following > setting.until
+        events = [{**record._asdict(), "sequence": place} for place, record in enumerate(self.records)]
+        rows = [{name: reader(name)(row) for name in row.COLUMNS} for row in self.rows]
+        return RunTables(job, ends_early, rows, events)
 
     def of(self, kind: str) -> list[EventRecord]:
         return [record for record in self.records if record.kind == kind]

@@ -1,0 +1,95 @@
+"""When rounds may close, and when they must, where everybody is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedbo.algorithms.base import Private
+from fedbo.coordinator.exchange import InRounds
+from fedbo.coordinator.messages import declared_size, varies
+from fedbo.testing.contract import need
+from fedbo.testing.laws.troubles import Troubles
+from fedbo.testing.run_tables import NEAR, RunTables
+
+
+class RoundCauses:
+    """When rounds may close, and when they must, where everybody is asked."""
+
+    def __init__(self, run: RunTables, troubles: Troubles) -> None:
+        self.run, self.troubles, self.exchange = run, troubles, run.exchange
+        problem, algorithm = run.task.problem, run.task.algorithm
+        self.everybody = set(range(problem.n_agents)) if algorithm.upload(problem) else set(problem.targets)
+        self.targets, download = set(problem.targets), algorithm.download(problem)
+        masked = run.job.budget.secure_aggregation is not None
+        self.down = 0 if masked or varies(download) else declared_size(download)
+        self.closed, self.opened, self.came = 0, 0.0, 0
+        self.committed: set[int] = set()
+        self.quiet: set[int] = set()
+        self.sending: dict[int, int] = {}
+        self.k = getattr(self.exchange, "k", None)
+        asks_all = self.exchange.selection.who == "all" and not isinstance(algorithm, Private)
+        self.follows = isinstance(self.exchange, InRounds) and self.exchange.oldest is None and asks_all
+
+    def line(self, record: Any) -> None:
+        """Take in an event."""
+        kind, agent = record.kind, record.agent
+        if kind == "round":
+            need(not self._down, f"round {self.closed} closed while the coordinator was down")
+            most = self.run.task.problem.n_agents * self.down
+            fits = not self.down or (record.bytes % self.down == 0 and record.bytes <= most)
+            need(fits, f"round {record.step} sent {record.bytes} bytes")
+            if self.follows:
+                need(self._may(record.time), f"round {self.closed} closed too early, or with nobody")
+            self.closed, self.opened, self.came = self.closed + 1, record.time, 0
+            self.committed.clear()
+            self.quiet.clear()
+        elif kind == "started":
+            self.sending.pop(agent, None)
+        elif kind == "finished" and self.run.task.algorithm.sends(record.step):
+            self.quiet.add(agent)  # until it turns out that it has sent something
+        elif kind == "sent":
+            self.quiet.discard(agent)
+            self.sending[agent] = record.step
+        elif kind in ("arrived", "late", "rejected"):
+            self.came += kind == "arrived"
+            duplicate = record.detail.startswith("duplicate")
+            if self.sending.get(agent) == record.step and not duplicate:
+                del self.sending[agent]
+                self.committed.add(agent)
+
+    @property
+    def _down(self) -> bool:
+        return self.troubles.is_down
+
+    def _present(self) -> set[int]:
+        over = self.troubles.done.keys() | self.troubles.gone.keys() | self.troubles.off
+        return {agent for agent in self.everybody - over if agent in self.targets or not self.closed}
+
+    def _may(self, now: float) -> bool:
+        everybody = self._present() <= self.committed | self.quiet
+        limit = self.exchange.deadline
+        enough = self.k is not None and self.came >= self.k
+        return everybody or enough or (limit is not None and now >= self.opened + limit - NEAR)
+
+    def _must(self, now: float) -> bool:
+        """Return whether the round should have closed before now; those whose last message is under way count as missing."""
+        if self._down or not self.committed - self.troubles.done.keys() - self.troubles.gone.keys():
+            return False
+        under_way = {agent for agent in self.sending if agent not in self.troubles.gone}
+        # Who sits a round out under a Bernoulli model is back with the answer, which the log does not show.
+        sits_out = any(hasattr(self.run.environment.of(agent).availability, "probability") for agent in self.troubles.absent)
+        everybody = self._present() <= self.committed and not under_way and not sits_out
+        limit = self.exchange.deadline
+        enough = self.k is not None and self.came >= self.k
+        return everybody or enough or (limit is not None and now > self.opened + limit + NEAR)
+
+    def rest(self, now: float) -> None:
+        """Check that nothing was left to be done before the time moved on to now."""
+        if self.follows:
+            need(not self._must(now), f"round {self.closed} should have closed before {now}")
+
+    def end(self) -> None:
+        """Check that no round was left open that could close."""
+        if not self.run.ends_early and self.follows:
+            left = self.committed - self.troubles.done.keys() - self.troubles.gone.keys()
+            need(not left, f"round {self.closed} never closed, to which agents {sorted(left)} had reported")

@@ -49,7 +49,8 @@ def test_csv_has_every_digit_of_every_row(capsys: pytest.CaptureFixture[str], ru
 def test_latex_and_markdown_have_what_is_printed(capsys: pytest.CaptureFixture[str], run: str, view: str) -> None:
     forms = ("text", "latex", "markdown")
     text, tex, marked = (printed(capsys, "show", run, *view.split(), "--format", form) for form in forms)
-    assert tex.count(r"\toprule") == tex.count(r"\end{tabular}") == marked.count("\n| --- |") > 0
+    ends = tex.count(r"\end{tabular}") + tex.count(r"\end{longtable}")
+    assert tex.count(r"\bottomrule") == ends == marked.count("\n| --- |") > 0
     for line in marked.splitlines():
         if line.startswith("|") and "| --- |" not in line:
             for cell in line.strip("|").split(" | "):

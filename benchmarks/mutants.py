@@ -33,6 +33,7 @@ from fedbo.actors.remote import RayHosts, RemoteHost, got
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.lies import Lies
 from fedbo.coordinator.evaluations.worker_events import WorkerEvents
+from fedbo.coordinator.network import Network
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.local import DisclosureLog
@@ -259,6 +260,10 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "exchange: messages are thought younger": ("laws", (Rules, "staleness", _younger)),
     "exchange: late messages take effect": ("laws", (Uplink, "__init__", _accepts_late)),
     "exchange: copies take effect": ("laws", (Uplink, "_refusal", _accepts_copies)),
+    "network: messages take half of their time": (
+        "laws",
+        (Network, "_delay", lambda before: lambda self, *given: 0.5 * before(self, *given)),
+    ),
     "cluster: placements come in between": ("laws", (fedbo.coordinator.runtime.event_queue, "_LAST", lambda _: 0)),
     "cluster: workers go one after the other": ("laws", (WorkerEvents, "preempted", _places_at_once)),
     "exchange: [budget] time is passed": ("laws", (fedbo.coordinator.runtime.actor, "run_virtual", _no_end)),

@@ -26,7 +26,7 @@ run: $(VENV)/compiled  ## run the main job: thirty agents tune a classifier toge
 test: $(VENV)/compiled  ## pass the tests, in three minutes on two cores
 	$(MAKE) --no-print-directory --jobs 2 with-ray without-ray
 
-test-long: $(VENV)/compiled  ## pass those that are left out otherwise, in some hours: more worlds, kills and seeds, and an hour of random studies
+test-long: $(VENV)/compiled $(VENV)/docs  ## pass those that are left out otherwise, in some hours: more worlds, kills and seeds, and an hour of random studies
 	$(BIN)/python -m pytest -m "ray and long"
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "long and not ray"
 
@@ -52,7 +52,7 @@ site: $(VENV)/docs  ## build the documentation into build/site; a link that lead
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html --conf-dir docs . build/site
 	@echo "open build/site/index.html"
 
-reference: setup  ## write the pages of docs/cli.md and docs/reference from the code that they describe
+reference: setup  ## write docs/cli.md and docs/reference from the code, and the notebooks from the tutorials
 	$(BIN)/python docs/generate.py
 
 release-check:  ## build the wheel and the source distribution, install the wheel into an empty environment, and use it
@@ -82,7 +82,7 @@ $(VENV)/compiled: $(VENV)/ready  # beside which types are checked
 	$(BIN)/python -m fedbo.surrogates.compiled
 	touch $@
 
-$(VENV)/docs: $(VENV)/ready
+$(VENV)/docs: $(VENV)/ready  # and what runs the notebooks
 	$(BIN)/python -m pip install $(PIP) --constraint constraints.txt --editable ".[docs]"
 	touch $@
 

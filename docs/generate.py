@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from generate_markdown import clause, code, page, table
+from generate_notebooks import NAMES, notebook_of
 from generate_study import algorithms, keys, objectives
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -155,9 +156,11 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def main() -> None:
-    """Write all pages."""
+    """Write all pages and notebooks."""
     for name, written in PAGES.items():
         (ROOT / name).write_text(written(), encoding="utf-8")
+    for name in NAMES:
+        (ROOT / "docs" / "tutorials" / f"{name}.ipynb").write_text(notebook_of(name), encoding="utf-8")
 
 
 if __name__ == "__main__":

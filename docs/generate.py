@@ -136,7 +136,7 @@ def _one_command(name: str, sub: Any, context: Any, example: str, shared: Sequen
     yield from (f"### `fedbo {name}`", "")
     yield from (*_options_as_code(inspect.cleandoc(sub.help or "")).replace("\b\n", "").splitlines(), "")
     if example.startswith(f"fedbo {name}"):
-        yield from (f"Example: `{example}`", "")
+        yield f"- example: `{example}`"
     for record in records:
         if record not in shared:
             yield f"- `{record[0]}`: {clause(record[1])}."

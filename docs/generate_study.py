@@ -57,7 +57,7 @@ class Keys:
         if (low, above) != (None, None) and (high, below) != (None, None):
             opening, closing = "(["[above is None], ")]"[below is None]
             lower, upper = above if low is None else low, below if high is None else high
-            return f"in {opening}{lower:.9g}, {upper:.9g}{closing}"
+            return f"in {opening}{lower:.9g}, {'2^63' if upper == 2**63 else f'{upper:.9g}'}{closing}"
         words = {"≥": low, ">": above, "≤": high, "<": below}
         return " ".join(f"{sign} {bound:.9g}" for sign, bound in words.items() if bound is not None)
 

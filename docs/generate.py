@@ -13,6 +13,7 @@ from typing import Any
 
 from generate_markdown import clause, code, page, table
 from generate_notebooks import NAMES, notebook_of
+from generate_rows import trouble
 from generate_study import algorithms, keys, objectives
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -152,6 +153,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/algorithms.md": algorithms,
     "docs/reference/columns.md": columns,
     "docs/reference/entry_points.md": entry_points,
+    "docs/reference/trouble.md": trouble,
 }
 
 

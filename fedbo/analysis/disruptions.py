@@ -26,7 +26,9 @@ _NO_REFUSALS = ("duplicate: this message", "duplicate: the agent", "given up")
 @dataclass(frozen=True)
 class _Who:
     cell: int
+    """Cell of the sweep, from 0."""
     algorithm: str
+    """Label of the algorithm."""
 
 
 @dataclass(frozen=True)
@@ -46,25 +48,45 @@ class Messages:
     """
 
     sent: float
+    """Transmissions to the coordinator, repeated ones included."""
     arrived: float
+    """Messages that took effect."""
     late: float
+    """Messages dropped because their round had closed."""
     lost: float
+    """Lost transmissions to the coordinator."""
     rejected: float
+    """Messages refused for another reason."""
     stale: float
+    """Refused messages that were older than the bound of staleness."""
     duplicates: float
+    """Second copies of messages, which were refused."""
     given_up: float
+    """Messages that were not repeated after their last transmission."""
     falsified: float
+    """Messages of agents that lied."""
     lies: float
+    """Falsified messages that took effect."""
     answers: float
+    """Answers that reached an agent."""
     answers_lost: float
+    """Lost transmissions of answers."""
     answer_copies: float
+    """Second copies of answers, which were refused."""
     lost_to: Mapping[str, float]
+    """Losses both ways by cause: a fault, `partition`, or `coordinator down`."""
     bytes_up: float
+    """Bytes transmitted to the coordinator."""
     bytes_arrived: float
+    """Bytes of messages that took effect."""
     bytes_down: float
+    """Bytes transmitted to agents."""
     bytes_delivered: float
+    """Bytes of answers that reached an agent."""
     staleness: float | None
+    """Mean staleness of messages that took effect [rounds]."""
     max_staleness: float | None
+    """Largest staleness of them in any replicate [rounds]."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +98,17 @@ class LifeTimes:
     """
 
     utilisation: float
+    """Share of `evaluating` in the sum of all five times."""
     evaluating: float
+    """Time of work on steps, deciding included, without pauses."""
     queueing: float
+    """Time in which all evaluations of a step waited for workers."""
     waiting: float
+    """Time without work, though present."""
     away: float
+    """Time from `absent` to `returned`."""
     down: float
+    """Time from `crashed` to `restarted`, and from `hung` to `woke`."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +121,19 @@ class Disruptions(Messages, LifeTimes, _Who):
     """
 
     replicates: int
+    """Number of replicates."""
     rounds: float
+    """Rounds that closed."""
     round_length: float | None
+    """Mean time between the ends of two rounds."""
     crashes: float
+    """Crashes of all agents."""
     failed: float
+    """Evaluations without a value."""
     forgotten: float
+    """Evaluations lost by a crash, or too late to count."""
     barren: float
+    """Targets without any good observation."""
 
 
 @dataclass(frozen=True)

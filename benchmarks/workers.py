@@ -38,11 +38,11 @@ def main() -> None:
         begun, used = time.monotonic(), time.process_time()
         fedbo.run(fedbo.load_study(study), out=Path(folder) / "run")
         took, cpu = time.monotonic() - begun, time.process_time() - used
-        events = pq.read_table(Path(folder) / "run" / "events.parquet", columns=["kind", "time", "detail"]).to_pydict()
+        events = pq.read_table(Path(folder) / "run" / "events.parquet", columns=["kind", "time", "queued_at"]).to_pydict()
     placed = [
-        (when, what) for kind, when, what in zip(*map(events.get, ("kind", "time", "detail")), strict=True) if kind == "placed"
+        (at, since) for kind, at, since in zip(*map(events.get, ("kind", "time", "queued_at")), strict=True) if kind == "placed"
     ]
-    waited = sum(when > float(what.split()[2]) for when, what in placed)
+    waited = sum(at > since for at, since in placed)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{given.workers} workers, {len(placed)} evaluations, {waited} waited, {given.rule}: ", end="")
     print(f"{took:.1f} s, {cpu:.1f} s of CPU, {1e6 * cpu / len(placed):.0f} us each, {peak:.0f} MiB at most")

@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from generate_markdown import clause, code, page, table
 from generate_notebooks import NAMES, notebook_of
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def columns() -> str:
     """Return the page of the columns of a run's tables."""
     from fedbo.actors.storage.rows import OBSERVATIONS, Row, RunKey
+    from fedbo.coordinator.logged.table import EVENTS, LoggedEvent
     from fedbo.coordinator.privacy.ledger import RELEASES, LedgerEntry
     from fedbo.objectives.outcome import Outcome
 
@@ -30,6 +31,8 @@ def columns() -> str:
         "Columns",
         intro,
         _columns("`observations.parquet` and `histories.parquet`", OBSERVATIONS, RunKey, Row, Outcome),
+        _columns("`events.parquet`", EVENTS, RunKey, LoggedEvent),
+        _kinds(),
         _columns("`privacy.parquet`", RELEASES, RunKey, LedgerEntry),
     )
 
@@ -44,6 +47,28 @@ def _columns(title: str, schema: Any, *kinds: type) -> Iterator[str]:
         for each in schema
     ]
     yield from table(("column", "type", "meaning"), rows)
+
+
+def _kinds() -> Iterator[str]:
+    """Yield the kinds of events with the columns that each fills, and the reasons in these columns."""
+    from fedbo.coordinator.logged.kinds import KINDS
+    from fedbo.coordinator.logged.messages import REASONS, LossReason, MissReason, RefusalReason
+
+    yield from ("### Kinds of events", "", "All other columns are null; `time` and `agent` are always known.", "")
+    rows = []
+    for kind, record in KINDS.items():
+        names = (f"`{name}`" for name in record._fields if name not in ("time", "agent"))
+        rows.append((f"`{kind}`", clause(record.__doc__ or ""), ", ".join(names)))
+    yield from table(("kind", "columns", "meaning"), [(kind, columns or "–", meaning) for kind, meaning, columns in rows])
+    yield from ("### Reasons", "")
+    of = {"lost": get_args(LossReason), "missed": get_args(MissReason), "rejected": get_args(RefusalReason)}
+    yield from table(
+        ("reason", "of", "meaning"),
+        [
+            (f"`{reason}`", ", ".join(f"`{kind}`" for kind, known in of.items() if reason in known), clause(meaning))
+            for reason, meaning in REASONS.items()
+        ],
+    )
 
 
 def entry_points() -> str:

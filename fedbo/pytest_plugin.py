@@ -103,6 +103,7 @@ def _check_exchange(name: str) -> None:
 
 
 def _check_callback(name: str) -> None:
+    from fedbo.algorithms.streams import COORDINATOR
     from fedbo.callbacks import callback
     from fedbo.execution.notices import CallbackCalls, Evaluation, LoggedEvent
 
@@ -113,8 +114,8 @@ def _check_callback(name: str) -> None:
         )
     )
     calls.evaluation(Evaluation(0, 1, {"x": 0.5}, value=None, error="ValueError: no", started=1.0, finished=2.0))
-    for kind in ("arrived", "round"):
-        calls.event(LoggedEvent(0, "random", 0, sequence=0, time=2.0, kind=kind, agent=0, step=1, bytes=8, detail=""))
+    calls.event(LoggedEvent(0, "random", 0, sequence=0, time=2.0, kind="arrived", agent=0, step=1, bytes=8, staleness=0))
+    calls.event(LoggedEvent(0, "random", 0, sequence=1, time=2.0, kind="round", agent=COORDINATOR, round=0, bytes=8))
     calls.end()
 
 

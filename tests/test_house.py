@@ -64,11 +64,12 @@ WITHIN: dict[str, dict[str, str]] = {
     },
     "coordinator": {
         "environment": "",
-        "privacy": "errors events exchange state",
+        "logged": "",
+        "privacy": "errors events exchange logged state",
         "cluster": "environment",
-        "evaluations": "cluster environment events state",
-        ".": "cluster environment evaluations privacy",
-        "runtime": ". environment evaluations privacy",
+        "evaluations": "cluster environment events logged state",
+        ".": "cluster environment evaluations logged privacy",
+        "runtime": ". environment evaluations logged privacy",
     },
     "study": {"agents": ". environment", "environment": ". agents", ".": "agents environment"},
     "analysis": {"estimates": "", "records": "", "statistics": ". records", ".": "records"},
@@ -246,6 +247,8 @@ MOST_ARGUMENTS = 5  # that a record is made of without their names
 BY_POSITION = {
     "fedbo/actors/storage/record_types.py": "makes any named tuple of a checkpoint without a call of its class",
     "fedbo/algorithms/components/trees/box_tree.py": "a node is a plain tuple, of which a tree has a hundred thousand",
+    "fedbo/coordinator/logged/earlier.py": "the text of an event of an earlier version has its facts in their order",
+    "fedbo/coordinator/logged/kinds.py": "makes lines of the event log, five for each step, without a call of their class",
     "fedbo/algorithms/streams.py": "the counter of Philox is four words",
 }
 COMPILED = "fedbo/surrogates/compiled/"  # numba passes tuples of arrays between functions

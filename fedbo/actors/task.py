@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class RungVerdict(NamedTuple):
     end: int
     step: int
     point: int
-    what: str
+    what: Literal["go", "stop", "pause", "promote"]
     fidelity: int = 0
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from fedbo.analysis.grouping import column_of, of_kinds, starts
 
@@ -55,9 +56,10 @@ def state_intervals(events: Any) -> StateIntervals:
     A life ends with `done`, with a crash for good, or else with the agent's last event of its own.
     """
     happened = of_kinds(events, *OWN_EVENTS)
-    agent, time, kind, detail = (column_of(happened, name) for name in ("agent", "time", "kind", "detail"))
+    agent, time, kind = (column_of(happened, name) for name in ("agent", "time", "kind"))
+    is_over = np.asarray(ends_life(happened))
     order = np.argsort(agent, kind="stable")
-    order = order[_alive(agent[order], kind[order], detail[order])]
+    order = order[_alive(agent[order], is_over[order])]
     agent, time = agent[order].astype(np.int64), time[order].astype(np.float64)
     state = _states(agent, kind[order])
     first = starts(agent)
@@ -69,8 +71,14 @@ def state_intervals(events: Any) -> StateIntervals:
     return _joined(who, begin, np.concatenate([time[first], end[~last]]), what)
 
 
+def ends_life(events: Any) -> Any:
+    """Return for each event whether its agent does nothing after it: it is done, or has crashed for good."""
+    permanent = pc.fill_null(events["permanent"], False)
+    return pc.or_(pc.equal(events["kind"], "done"), pc.and_(pc.equal(events["kind"], "crashed"), permanent))
+
+
 class EventInterval(NamedTuple):
-    """The interval between two events of an agent: when it began and ended, and the detail of the first event.
+    """The interval between two events of an agent: when it began and ended, and the first event as a row.
 
     `ends` says whether its end was seen, and not only that of the agent's life or of the run.
     """
@@ -78,7 +86,7 @@ class EventInterval(NamedTuple):
     agent: int
     begin: float
     end: float
-    detail: str
+    first: Mapping[str, Any]
     ends: bool
 
 
@@ -87,30 +95,30 @@ def event_intervals(events: Any, begins: str, ends: str) -> list[EventInterval]:
 
     Intervals of an agent that overlap are one. One without an end lasts until the end of the agent, or of the run.
     """
-    found, since, depth = list[EventInterval](), dict[int, tuple[float, str]](), Counter[int]()
-    for event in of_kinds(events, begins, ends).select(["kind", "agent", "time", "detail"]).to_pylist():
+    found, since, depth = list[EventInterval](), dict[int, dict[str, Any]](), Counter[int]()
+    for event in of_kinds(events, begins, ends).to_pylist():
         agent, opened = event["agent"], event["kind"] == begins
         depth[agent] = max(0, depth[agent] + (1 if opened else -1))
         if opened:
-            since.setdefault(agent, (event["time"], event["detail"]))
+            since.setdefault(agent, event)
         elif agent in since and not depth[agent]:
-            begin, detail = since.pop(agent)
-            found.append(EventInterval(agent, begin, event["time"], detail, True))
+            first = since.pop(agent)
+            found.append(EventInterval(agent, first["time"], event["time"], first, True))
     over = _deaths(events) if since else {}
     last = float(np.max(column_of(events, "time"))) if since else 0.0
-    for agent, (begin, detail) in since.items():
-        found.append(EventInterval(agent, begin, max(begin, over.get(agent, last)), detail, False))
+    for agent, first in since.items():
+        end = max(first["time"], over.get(agent, last))
+        found.append(EventInterval(agent, first["time"], end, first, False))
     return found
 
 
 def _deaths(events: Any) -> Mapping[int, float]:
-    rows = of_kinds(events, "done", "crashed").select(["kind", "agent", "time", "detail"]).to_pylist()
-    return {row["agent"]: row["time"] for row in reversed(rows) if row["kind"] == "done" or row["detail"] == "for good"}
+    rows = events.filter(ends_life(events)).select(["agent", "time"]).to_pylist()
+    return {row["agent"]: row["time"] for row in reversed(rows)}
 
 
-def _alive(agent: Integers, kind: npt.NDArray[Any], detail: npt.NDArray[Any]) -> Flags:
+def _alive(agent: Integers, over: Flags) -> Flags:
     """Keep what happened up to the end of each agent's life."""
-    over = (kind == "done") | ((kind == "crashed") & (detail == "for good"))
     first = starts(agent)
     gone = _since(over, np.zeros_like(over), first)
     return ~np.append(False, gone[:-1]) | first if len(gone) else gone

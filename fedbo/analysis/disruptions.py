@@ -16,11 +16,9 @@ from fedbo.analysis.agent_states import STATES, state_intervals
 from fedbo.analysis.curves import targets_of
 from fedbo.analysis.grouping import by_run, bytes_of, column_of, of_kinds, runs_by_algorithm, sent_down, sent_up
 from fedbo.analysis.queueing import placements, queued_time
+from fedbo.coordinator.logged.messages import LossReason
 
 Array = npt.NDArray[np.float64]
-
-# What is logged as rejected, but is a second copy of a message or of an answer, or no arrival at all.
-_NO_REFUSALS = ("duplicate: this message", "duplicate: the agent", "given up")
 
 
 @dataclass(frozen=True)
@@ -181,8 +179,7 @@ def trouble_by_agent(events: Any, faults: Sequence[str] = ()) -> list[AgentTroub
 
 def staleness_of(events: Any) -> Array:
     """List how many rounds old each message was that took effect, `(s,)`, where that is known."""
-    details = [detail for detail in of_kinds(events, "arrived")["detail"].to_pylist() if detail]
-    return np.array(details, dtype=np.float64)
+    return column_of(of_kinds(events, "arrived").filter(pc.is_valid(pc.field("staleness"))), "staleness").astype(np.float64)
 
 
 def falsified_arrivals(events: Any) -> int:
@@ -223,18 +220,20 @@ def _averaged(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _messages(events: Any, faults: Sequence[str]) -> dict[str, Any]:
     counts = {item["values"]: item["counts"] for item in pc.value_counts(events["kind"]).to_pylist()}
-    refused = of_kinds(events, "rejected")["detail"].to_pylist()
-    copies, answered, given_up = (sum(detail.startswith(words) for detail in refused) for words in _NO_REFUSALS)
-    astray = [detail.partition(": ") for detail in of_kinds(events, "lost")["detail"].to_pylist()]
-    down = sum(way == "down" for way, _, _ in astray)
+    refused = of_kinds(events, "rejected").select(["reason", "answer"]).to_pylist()
+    reasons = Counter(row["reason"] for row in refused)
+    answered = sum(row["answer"] is not None for row in refused)
+    copies, given_up = reasons["duplicate"] - answered, reasons["given_up"]
+    lost = of_kinds(events, "lost").select(["direction", "reason", "fault"]).to_pylist()
+    down = sum(row["direction"] == "down" for row in lost)
     came = of_kinds(events, "arrived")
     return {
         "sent": counts.get("sent", 0),
         "arrived": counts.get("arrived", 0),
         "late": counts.get("late", 0),
-        "lost": len(astray) - down,
+        "lost": len(lost) - down,
         "rejected": len(refused) - copies - answered - given_up,
-        "stale": sum(detail.startswith("stale") for detail in refused),
+        "stale": reasons["stale"],
         "duplicates": copies,
         "given_up": given_up,
         "falsified": counts.get("falsified", 0),
@@ -242,7 +241,7 @@ def _messages(events: Any, faults: Sequence[str]) -> dict[str, Any]:
         "answers": counts.get("delivered", 0),
         "answers_lost": down,
         "answer_copies": answered,
-        "lost_to": Counter(_cause(why, faults) for _, _, why in astray),
+        "lost_to": Counter(_cause(row["reason"], row["fault"], faults) for row in lost),
         "bytes_up": bytes_of(sent_up(events)),
         "bytes_arrived": bytes_of(came),
         "bytes_down": bytes_of(sent_down(events)),
@@ -252,12 +251,11 @@ def _messages(events: Any, faults: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _cause(why: str, faults: Sequence[str]) -> str:
+def _cause(reason: LossReason | None, fault: int | None, faults: Sequence[str]) -> str:
     """Name why a transmission was lost; runs of earlier versions have not recorded it."""
-    word, _, place = why.partition(" ")
-    if word == "fault" and int(place) < len(faults):
-        return faults[int(place)]
-    return why or "not recorded"
+    if fault is not None:
+        return faults[fault] if fault < len(faults) else f"fault {fault}"
+    return "not recorded" if reason is None else reason.replace("_", " ")
 
 
 class _Lives:

@@ -96,8 +96,7 @@ def sent_down(events: Any) -> Any:
 
     The log has no line when an answer leaves. It has one for each that arrives, is lost, or finds that its agent has ended.
     """
-    lost = pc.and_(pc.equal(events["kind"], "lost"), pc.starts_with(events["detail"], "down"))
-    return events.filter(pc.or_(pc.is_in(events["kind"], value_set=pa.array(["delivered", "missed"])), lost))
+    return of_kinds(events, "delivered", "missed", "lost").filter(pc.is_valid(pc.field("answer")))
 
 
 def bytes_of(events: Any) -> int:

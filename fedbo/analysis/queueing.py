@@ -32,17 +32,16 @@ def placements(events: Any) -> Any:
     """
     rows: list[tuple[Any, ...]] = []
     for key, own in by_run(events):
-        begun: dict[tuple[int, int, str], tuple[int, float, float]] = {}
+        begun: dict[tuple[int, int, int], tuple[int, float, float]] = {}
         happened = of_kinds(own, "placed", "released", "preempted")
-        for time, kind, agent, step, detail in _listed(happened):
-            point, worker, *queued = detail.split()
+        for time, kind, *job, worker, queued in _listed(happened):
             if kind == "placed":
-                begun[agent, step, point] = int(worker), float(queued[0]), time
+                begun[tuple(job)] = worker, queued, time
             else:
-                found = begun.pop((agent, step, point))
-                rows.append((*key, agent, step, int(point), *found, time, kind == "preempted"))
+                found = begun.pop(tuple(job))
+                rows.append((*key, *job, *found, time, kind == "preempted"))
         end = float(column_of(own, "time").max())
-        rows += [(*key, agent, step, int(point), *found, end, False) for (agent, step, point), found in begun.items()]
+        rows += [(*key, *job, *found, end, False) for job, found in begun.items()]
     columns = zip(*rows, strict=True) if rows else [()] * len(PLACEMENTS)
     return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, PLACEMENTS, strict=True)], schema=PLACEMENTS)
 
@@ -64,7 +63,9 @@ def queued_time(placed: Any, lived: StateIntervals, agent: int) -> float:
 
 
 def _listed(events: Any) -> Any:
-    return zip(*(events[name].to_pylist() for name in ("time", "kind", "agent", "step", "detail")), strict=True)
+    """Yield time, kind, agent, step, query, worker and the start of queueing of each event."""
+    names = ("time", "kind", "agent", "step", "query", "worker", "queued_at")
+    return zip(*(events[name].to_pylist() for name in names), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +105,11 @@ def _facts(events: Any, model: ClusterModel) -> dict[str, float]:
     """Return the numbers of one run by the names of their fields."""
     end = float(column_of(events, "time").max())
     own = of_kinds(events, "placed", "released", "preempted")
-    begun, waits, counts, used = dict[tuple[int, int, str], float](), list[float](), {"preempted": 0}, 0.0
-    for time, kind, agent, step, detail in _listed(own):
-        point, _, *queued = detail.split()
-        job = (agent, step, point)
+    begun, waits, counts, used = dict[tuple[int, int, int], float](), list[float](), {"preempted": 0}, 0.0
+    for time, kind, agent, step, query, _, queued in _listed(own):
+        job = (agent, step, query)
         if kind == "placed":
-            waits.append(time - float(queued[0]))
+            waits.append(time - queued)
             begun[job] = time
             continue
         used += (time - begun.pop(job)) * model.need(agent).cpus

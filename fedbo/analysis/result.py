@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ from fedbo.analysis.remote import open_copy
 from fedbo.analysis.schemas import OBSERVATIONS, PRINTED, PRIVACY, SPENT
 from fedbo.analysis.summary import SummaryRow, difference, summary_row
 from fedbo.analysis.trials import trials
+from fedbo.coordinator.logged.earlier import read_events
 from fedbo.objectives.base import Metric
 from fedbo.objectives.typed_spaces.nesting import in_words
 from fedbo.settings import arguments
@@ -136,7 +137,7 @@ class Result:
     @cached_property
     def events(self) -> Any:
         """Give everything that happened as an Arrow table, in the columns of `fedbo.analysis.schemas.EVENTS`."""
-        return self._table("events")
+        return self._table("events", read=read_events)
 
     @cached_property
     def placements(self) -> Any:
@@ -158,14 +159,14 @@ class Result:
         """Give what each agent has spent, in the columns of `fedbo.analysis.schemas.SPENT`; empty if nothing is private."""
         return self._table("privacy_agents", SPENT)
 
-    def _table(self, name: str, schema: Any = None) -> Any:
+    def _table(self, name: str, schema: Any = None, read: Callable[[Path], Any] = read_table) -> Any:
         """Read a table, or give an empty one where there is none but a schema; Damaged when it is not as it was written."""
         path = self.directory / f"{name}.parquet"
         check_tables(self.directory, self.manifest, [path.name])
         if schema is not None and not path.is_file():
             return schema.empty_table()
         try:
-            return read_table(path)
+            return read(path)
         except Damaged as error:
             raise Damaged(path, error.why, back(path)) from None
 

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from fedbo.actors.storage.printed import PRINTED as PRINTED
 from fedbo.actors.storage.rows import OBSERVATIONS as OBSERVATIONS
+from fedbo.coordinator.logged.table import EVENTS as EVENTS
 from fedbo.coordinator.privacy.ledger import PRIVACY as PRIVACY
 from fedbo.coordinator.privacy.ledger import SPENT as SPENT
-from fedbo.coordinator.runtime.event_log import EVENTS as EVENTS
 
 PHASES = ("history", "initial", "search")
 
@@ -35,7 +35,9 @@ def canonical(table: Any, labels: Sequence[str]) -> Any:
         keys[number] = table[number]
     order = ("cell", "algorithm", "replicate", "agent", "phase", "step", "query", "t_n", "number", "sequence", "release")
     indices = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in order if name in keys])
-    return table.take(indices)
+    # Nulls alone, of which most columns of events are, have no order.
+    columns = [column if column.null_count == len(column) else column.take(indices) for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def _ranks(column: Any, known: Sequence[str]) -> Any:

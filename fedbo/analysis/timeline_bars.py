@@ -197,7 +197,7 @@ def during(events: Any, pair: tuple[str, str], place: Mapping[int, int], ends: M
 
 def crashes(events: Any, place: Mapping[int, int], ends: Mapping[int, float]) -> tuple[list[tuple[int, float]], ...]:
     """Give row and time of the crashes from which an agent came back, and of those for good."""
-    rows = of_kinds(events, "crashed").select(["agent", "time", "detail"]).to_pylist()
+    rows = of_kinds(events, "crashed").select(["agent", "time", "permanent"]).to_pylist()
     rows = [row for row in rows if row["agent"] in place and row["time"] <= ends[row["agent"]]]
-    gone, back = ([row for row in rows if (row["detail"] == "for good") is final] for final in (True, False))
+    gone, back = ([row for row in rows if row["permanent"] is final] for final in (True, False))
     return [(place[row["agent"]], row["time"]) for row in back], [(place[row["agent"]], row["time"]) for row in gone]

@@ -8,6 +8,9 @@ from fedbo.coordinator.environment.availability import absences, never_before_st
 from fedbo.coordinator.environment.lies import Lies, SentMessage
 from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import After, AgentAvailable, Commit, Effect, Finished, Message
+from fedbo.coordinator.logged.agents import AgentAbsent, AgentDone, AgentReturned, EvaluationFailed, StepFinished
+from fedbo.coordinator.logged.kinds import make
+from fedbo.coordinator.logged.messages import MessageFalsified, ReportDiscarded
 from fedbo.coordinator.messages import DUMMY
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.privacy.local import DisclosureLog
@@ -48,7 +51,7 @@ class AgentProcesses:
         agent = state.agents[number]
         step = agent.current
         if agent.lease != event.lease or step is None:
-            self._log.append((now, "discarded", agent.number, report.step, 0, "its lease had expired"))
+            self._log.append(ReportDiscarded(now, agent.number, report.step))
             return []
         effects: list[Effect] = []
         if self._evaluations is not None:
@@ -82,8 +85,8 @@ class AgentProcesses:
         if number > agent.step:  # it went on while the coordinator's snapshot grew old
             agent.step = number
         for words in report.failed:
-            self._log.append((now, "failed", agent.number, number, 0, words))
-        self._log.append((now, "finished", agent.number, number, 0, ""))
+            self._log.append(EvaluationFailed(now, agent.number, number, words))
+        self._log.append(make(StepFinished, (now, agent.number, number)))
 
     def _note_early_end(self, state: CoreState, agent: AgentRecord, report: StepReport) -> None:
         """Note whether the study ends with a step, because it has reached its target or made its evaluations."""
@@ -130,7 +133,9 @@ class AgentProcesses:
         number, step = agent.number, agent.step
         told, lies = self._lies.falsified(SentMessage(number, step, payload), state.copied, now)
         if lies:
-            self._log.append((now, "falsified", number, step, 0, lies))
+            copied = state.copied if "copy" in lies else None
+            line = MessageFalsified(now, number, step, lies)
+            self._log.append(line if copied is None else line._replace(copied_agent=copied.sender, copied_step=copied.step))
         if self._lies.may_be_copied(number):
             state.copied = SentMessage(number, step, told)
         return told
@@ -153,7 +158,7 @@ class AgentProcesses:
 
     def _end(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """End an agent's work; it takes part until its last message has arrived."""
-        self._log.append((now, "done", agent.number, agent.step, 0, ""))
+        self._log.append(AgentDone(now, agent.number, agent.step))
         agent.ended = True
         effects = [] if self._evaluations is None else self._evaluations.give_up(state, agent, now)
         return effects if agent.unacknowledged else effects + self._server.leave(state, agent, now)
@@ -166,7 +171,7 @@ class AgentProcesses:
         absence = 0.0 if self._always_there else self._absence(agent.number, step)
         if not absence:
             return self.request_step(state, agent, step, now)
-        self._log.append((now, "absent", agent.number, step, 0, ""))
+        self._log.append(AgentAbsent(now, agent.number, step))
         agent.absent = True
         if not self._synchronous:
             return [After(absence, AgentAvailable(agent.number))]
@@ -186,5 +191,5 @@ class AgentProcesses:
             return []  # lost for good meanwhile
         agent.absent = False
         step = agent.step + (0 if self._synchronous else 1)
-        self._log.append((now, "returned", agent.number, step, 0, ""))
+        self._log.append(AgentReturned(now, agent.number, step))
         return self.advance(state, agent, now) if self._synchronous else self.request_step(state, agent, step, now)

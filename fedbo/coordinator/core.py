@@ -40,7 +40,6 @@ from fedbo.coordinator.events import (
     Effect,
     EvaluationEnded,
     Event,
-    EventLine,
     FaultEnded,
     FaultStarted,
     Finished,
@@ -60,6 +59,7 @@ from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.fault_injection import FaultInjector
 from fedbo.coordinator.interruptions import Interruptions
 from fedbo.coordinator.log import Log
+from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.presence import Presence
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator, why_not_amplified

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from fedbo.coordinator.agent_processes import AgentProcesses
 from fedbo.coordinator.events import Answer, AnswerReceived, Effect
+from fedbo.coordinator.logged.agents import AgentReturned
+from fedbo.coordinator.logged.kinds import make
+from fedbo.coordinator.logged.messages import AnswerDelivered, AnswerMissed, TransmissionRejected
 from fedbo.coordinator.messages import sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
@@ -27,19 +30,19 @@ class Downlink:
         if agent.ended:
             if inbound is not None and not has(agent.received_answers, number):  # it was transmitted all the same, once
                 enter(agent.received_answers, number)
-                self._log.append((now, "missed", agent.number, number, self._bytes(inbound.payload), "the agent had ended"))
+                self._log.append(AnswerMissed(now, agent.number, number, "agent_ended", self._bytes(inbound.payload)))
             return []
         if network.has_outages and (lost := network.dropped_on_arrival(state, answer, self._weigh(answer), now)):
             return lost
         if has(agent.received_answers, number):
-            self._log.append((now, "rejected", agent.number, number, 0, "duplicate: the agent has had this answer"))
+            self._log.append(TransmissionRejected(now, agent.number, "duplicate", answer=number))
             return []
         enter(agent.received_answers, number)
         if agent.faults is not None:
             agent.faults.retransmissions.pop(number, None)  # what was received is not sent again
         if inbound is not None:
             agent.inbox.append(inbound)
-            self._log.append((now, "delivered", agent.number, number, self._bytes(inbound.payload), ""))
+            self._log.append(make(AnswerDelivered, (now, agent.number, number, self._bytes(inbound.payload))))
             if not self._synchronous and agent.number in state.rounds.waiting:
                 # Written before the agent began to wait, and what it waits for all the same.
                 state.rounds.waiting[agent.number] = number
@@ -54,7 +57,7 @@ class Downlink:
         again = retransmissions[number] = answer.attempt + 1
         if again < self._attempts:
             return self._network.send_down(state, changed(answer, attempt=again), self._weigh(answer), now)
-        self._log.append((now, "missed", agent.number, number, 0, f"given up after {again} transmissions"))
+        self._log.append(AnswerMissed(now, agent.number, number, "given_up", attempts=again))
         return self._release(state, agent, number, now)
 
     def _release(self, state: CoreState, agent: AgentRecord, number: int, now: float) -> list[Effect]:
@@ -67,7 +70,7 @@ class Downlink:
         state.progress.note(now)
         if agent.absent:
             agent.absent = False
-            self._log.append((now, "returned", agent.number, agent.step, 0, ""))
+            self._log.append(AgentReturned(now, agent.number, agent.step))
         return self._processes.advance(state, agent, now)
 
     def _weigh(self, answer: Answer) -> int:

@@ -1,4 +1,4 @@
-"""What the core is told and what it wants done: events, effects, and the lines of the event log."""
+"""What the core is told and what it wants done: events and effects."""
 
 from __future__ import annotations
 
@@ -229,20 +229,3 @@ class After:
 
 
 Effect = StepRequest | Ask | Commit | ProcessControl | After
-EventLine = tuple[float, str, int, int, int, str]
-
-
-class EventRecord(NamedTuple):
-    """A line of the event log with its names; the core itself writes plain tuples, for speed.
-
-    `step` numbers what the line is about, which `kind` says: an agent's step; with "round", "down" and "up" of the coordinator
-    a round; an answer with "delivered", with "lost" where `detail` begins with "down", and with "rejected"
-    where it was a copy.
-    """
-
-    time: float
-    kind: str
-    agent: int
-    step: int
-    bytes: int
-    detail: str

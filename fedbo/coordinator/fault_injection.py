@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Set
+from collections.abc import Callable, Mapping, Set
 
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.environment.availability import Ascending
@@ -19,9 +19,20 @@ from fedbo.coordinator.environment.faults import (
 )
 from fedbo.coordinator.events import After, Effect, FaultEnded, FaultStarted, ProcessControl
 from fedbo.coordinator.interruptions import Interruptions
+from fedbo.coordinator.logged.agents import AgentCrashed, AgentHung, AgentRecovered, AgentRestarted, AgentSlowed, AgentWoke
+from fedbo.coordinator.logged.kinds import EventLine
+from fedbo.coordinator.logged.messages import CoordinatorDown, CoordinatorUp, LinkCut, LinkJoined
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, CoreState
+
+# How the end of a fault of an agent is logged.
+_ENDS: Mapping[type[ProcessFault], Callable[[float, int, int], EventLine]] = {
+    Crash: AgentRestarted,
+    Hang: AgentWoke,
+    Slow: AgentRecovered,
+    NetworkPartition: LinkJoined,
+}
 
 
 class FaultInjector:
@@ -91,23 +102,23 @@ class FaultInjector:
         assert not isinstance(fault, Restart)
         effects: list[Effect] = [After(fault.duration, end)]
         if isinstance(fault, Hang):
-            self._log.append((now, "hung", agent.number, agent.step, 0, ""))
+            self._log.append(AgentHung(now, agent.number, agent.step))
             if self._real_time:
                 effects.append(ProcessControl(agent.number, "hold", now + fault.duration))
             return effects + self._interruptions.interrupt(state, agent, now, known=False, void=False)
         if isinstance(fault, Slow):
-            self._log.append((now, "slowed", agent.number, agent.step, 0, f"{fault.factor:g} times"))
+            self._log.append(AgentSlowed(now, agent.number, agent.step, fault.factor))
             return effects + self._interruptions.slow(agent, fault.factor, now)
-        self._log.append((now, "cut", agent.number, agent.step, 0, ""))
+        self._log.append(LinkCut(now, agent.number, agent.step))
         agent.own_faults().partitions += 1
         return effects
 
     def _crash(self, state: CoreState, fault: Crash, agent: AgentRecord, end: FaultEnded, now: float) -> list[Effect]:
         effects: list[Effect] = [ProcessControl(agent.number, "kill")] if self._real_time else []
         if fault.restart is None:
-            self._log.append((now, "crashed", agent.number, agent.step, 0, "for good"))
+            self._log.append(AgentCrashed(now, agent.number, agent.step, permanent=True))
             return effects + self._interruptions.lose(state, agent, now)
-        self._log.append((now, "crashed", agent.number, agent.step, 0, fault.state))
+        self._log.append(AgentCrashed(now, agent.number, agent.step, permanent=False, state=fault.state))
         if fault.state == "lost":
             agent.own_faults().needs_restore = True
             agent.t_n = agent.saved_t_n
@@ -115,7 +126,7 @@ class FaultInjector:
         return effects + self._interruptions.interrupt(state, agent, now, known=True, void=True)
 
     def _stop_coordinator(self, state: CoreState, place: int, fault: Restart, now: float) -> list[Effect]:
-        self._log.append((now, "down", COORDINATOR, state.rounds.number, 0, ""))
+        self._log.append(CoordinatorDown(now, state.rounds.number))
         state.outages += 1
         effects: list[Effect] = [After(fault.duration, FaultEnded(place, COORDINATOR))]
         return [*effects, ProcessControl(COORDINATOR, "kill")] if self._real_time else effects
@@ -124,7 +135,7 @@ class FaultInjector:
         """End a fault."""
         fault = self._faults[event.fault]
         if isinstance(fault, Restart):
-            self._log.append((now, "up", COORDINATOR, state.rounds.number, 0, ""))
+            self._log.append(CoordinatorUp(now, state.rounds.number))
             state.outages -= 1
             return self._server.settle(state, now)
         agent = state.agents[event.agent]
@@ -132,8 +143,7 @@ class FaultInjector:
             agent.own_faults().partitions -= 1
         if not _is_struck(fault, agent):
             return []
-        word = {Crash: "restarted", Hang: "woke", Slow: "recovered", NetworkPartition: "joined"}[type(fault)]
-        self._log.append((now, word, agent.number, agent.step, 0, ""))
+        self._log.append(_ENDS[type(fault)](now, agent.number, agent.step))
         if isinstance(fault, Slow):
             return self._interruptions.slow(agent, 1 / fault.factor, now)
         if isinstance(fault, NetworkPartition):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedbo.coordinator.events import Effect, ProcessControl, ProcessDied
+from fedbo.coordinator.logged.agents import AgentCrashed, AgentRestarted, StepStarted
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, CoreState
@@ -64,7 +65,7 @@ class Interruptions:
             step.void, step.segments, step.report = False, (), None
             restarts = state.progress.restarts
             restarts[agent.number] = restarts.get(agent.number, 0) + 1
-            self._log.append((now, "started", agent.number, agent.step, 0, "again"))
+            self._log.append(StepStarted(now, agent.number, agent.step, again=True))
             return self._scheduler.dispatch(state, agent, now, restore)
         if self._real_time or self._scheduler.evaluations is not None:
             return []
@@ -107,9 +108,9 @@ class Interruptions:
         agent = state.agents[event.agent]
         if agent.ended or agent.interruptions:
             return []
-        self._log.append((now, "crashed", agent.number, agent.step, 0, "unplanned"))
-        self._log.append((now, "restarted", agent.number, agent.step, 0, ""))
+        self._log.append(AgentCrashed(now, agent.number, agent.step, permanent=False))
+        self._log.append(AgentRestarted(now, agent.number, agent.step))
         if agent.current is None:
             return []
-        self._log.append((now, "started", agent.number, agent.step, 0, "again"))
+        self._log.append(StepStarted(now, agent.number, agent.step, again=True))
         return self._scheduler.dispatch(state, agent, now)

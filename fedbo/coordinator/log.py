@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from fedbo.coordinator.events import EventLine
+from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.privacy.ledger import LedgerEntry
 
 

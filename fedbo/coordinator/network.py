@@ -32,6 +32,8 @@ from fedbo.coordinator.events import (
     MessageAtLink,
     MessageReceived,
 )
+from fedbo.coordinator.logged.kinds import make
+from fedbo.coordinator.logged.messages import LossReason, MessageSent, TransmissionLost
 from fedbo.coordinator.messages import declared_size, decode, encode, size, varies
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import CoreState
@@ -46,14 +48,6 @@ class Transmission(NamedTuple):
     number: int
     attempt: int
     way: str
-
-
-CUT, DOWN = "partition", "coordinator down"  # why a transmission was lost, beside a fault of the plan
-
-
-def fault_at(place: int) -> str:
-    """Return how the log names a fault of the plan that made a transmission vanish: by its place there, from 0."""
-    return f"fault {place}"
 
 
 class Network:
@@ -91,12 +85,12 @@ class Network:
         agent, bytes_ = state.agents[sender], size(message.payload)
         if bytes_:
             bytes_ += self._more_up
-            self._log.append((now, "sent", sender, step, bytes_, "again" if attempt else ""))
+            self._log.append(make(MessageSent, (now, sender, step, bytes_, attempt > 0)))
         if self.is_plain:
             assert self.latency is not None
             return [After(self.latency, MessageReceived(message))]
         if agent.is_cut_off:
-            return self._lost(message, bytes_, now, CUT)
+            return self._lost(message, bytes_, now, "partition")
         key = Transmission(sender, step, attempt, way="up")
         delay = self._delay(key, bytes_ or self._message_bytes)
         if not self._faults:
@@ -104,7 +98,7 @@ class Network:
         copies, carried, effects = [0.0], message, list[Effect]()
         for place, fault in self._faults_of(key, now):
             if isinstance(fault, Loss):
-                return self._lost(message, bytes_, now, fault_at(place))
+                return self._lost(message, bytes_, now, "fault", place)
             if isinstance(fault, Corruption) and fault.how == "replay":
                 if (previous := agent.own_faults().previous_message) is not None:  # in place of this message
                     carried = previous  # which is not acknowledged then
@@ -124,7 +118,7 @@ class Network:
             assert self.latency is not None
             return [After(self.latency, AnswerReceived(answer))]
         if state.outages or state.agents[answer.agent].is_cut_off:
-            return self._lost(answer, bytes_, now, DOWN if state.outages else CUT)
+            return self._lost(answer, bytes_, now, "coordinator_down" if state.outages else "partition")
         key = Transmission(answer.agent, answer.number, answer.attempt, way="down")
         delay = self._delay(key, bytes_)
         if not self._faults:
@@ -132,7 +126,7 @@ class Network:
         copies = [0.0]
         for place, fault in self._faults_of(key, now):
             if isinstance(fault, Loss):
-                return self._lost(answer, bytes_, now, fault_at(place))
+                return self._lost(answer, bytes_, now, "fault", place)
             delay, copies = self._disturbed(place, fault, key, delay, copies)
         return [After(delay + later, AnswerReceived(answer)) for later in copies]
 
@@ -150,7 +144,7 @@ class Network:
         is_down = bool(state.outages) and isinstance(sent, Message)  # agents hear what left before the coordinator went down
         if not 0 <= agent < self._n_agents or not (is_down or state.agents[agent].is_cut_off):
             return []
-        return self._lost(sent, bytes_, now, DOWN if is_down else CUT)
+        return self._lost(sent, bytes_, now, "coordinator_down" if is_down else "partition")
 
     def round_trip(self, agents: Collection[int], number: int, bytes_: int) -> float:
         """Give how long it takes until the last of some agents has answered a question of round `number` with so many bytes."""
@@ -176,11 +170,14 @@ class Network:
     def _arrival(self, message: Message) -> MessageReceived | MessageAtLink:
         return MessageAtLink(message) if self._link else MessageReceived(message)
 
-    def _lost(self, sent: Message | Answer, bytes_: int, now: float, why: str) -> list[Effect]:
+    def _lost(
+        self, sent: Message | Answer, bytes_: int, now: float, reason: LossReason, fault: int | None = None
+    ) -> list[Effect]:
+        """Lose a transmission; `fault` is the place in the plan of the one that is the reason."""
         if isinstance(sent, Answer):
-            self._log.append((now, "lost", sent.agent, sent.number, bytes_, f"down: {why}"))
+            self._log.append(TransmissionLost(now, sent.agent, "down", reason, bytes_, answer=sent.number, fault=fault))
         elif bytes_:
-            self._log.append((now, "lost", sent.sender, sent.step, bytes_, f"up: {why}"))
+            self._log.append(TransmissionLost(now, sent.sender, "up", reason, bytes_, step=sent.step, fault=fault))
         return [After(self._retry, AckTimeout(sent))]
 
     def _faults_of(self, key: Transmission, now: float) -> list[tuple[int, TransmissionFault]]:

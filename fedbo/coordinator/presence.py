@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from fedbo.coordinator.environment.availability import Changes, leaves
 from fedbo.coordinator.events import After, AvailabilityChanged, Effect
 from fedbo.coordinator.interruptions import Interruptions
+from fedbo.coordinator.logged.agents import AgentAbsent, AgentReturned
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import AgentRecord, CoreState
 
@@ -52,10 +53,10 @@ class Presence:
         if agent.ended:
             return []
         if number % 2:
-            self._log.append((now, "returned", agent.number, agent.step, 0, ""))
+            self._log.append(AgentReturned(now, agent.number, agent.step))
             effects = self._interruptions.resume(state, agent, now, restore="before")
             return effects + self._next_change(agent, number + 1, now)
-        self._log.append((now, "absent", agent.number, agent.step, 0, ""))
+        self._log.append(AgentAbsent(now, agent.number, agent.step))
         void = self._environment.of(agent.number).leaving == "lost"
         effects = self._interruptions.interrupt(state, agent, now, known=True, void=void)
         if self._changes(agent.number, number + 1) == math.inf:

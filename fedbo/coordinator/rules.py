@@ -7,8 +7,8 @@ from collections.abc import Collection
 from fedbo.actors.task import Task
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.environment.environment import Environment
-from fedbo.coordinator.events import EventLine
 from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.rounds import Rounds
 

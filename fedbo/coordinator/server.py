@@ -11,6 +11,7 @@ from fedbo.algorithms.base import Array, Inbound, Waiting
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import After, Answer, Effect, RoundDeadline
+from fedbo.coordinator.logged.messages import RoundClosed, SumAborted, SumUnmasked
 from fedbo.coordinator.messages import checker, sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.privacy.secure_aggregation import SHARE, Unmasking
@@ -129,7 +130,7 @@ class Server:
             if list(payloads) != recipients:
                 recipients = sorted({*recipients, *(payloads.keys() & rounds.active)})
         else:
-            self._log.append((now, "round", COORDINATOR, number, sum(map(self._bytes, payloads.values())), ""))
+            self._log.append(RoundClosed(now, number, sum(map(self._bytes, payloads.values()))))
         rounds.close(now, by=1 if synchronous else len(recipients))
         effects: list[Effect] = []
         for agent in recipients:
@@ -193,8 +194,9 @@ class Server:
         state.rounds.unmasking = 0.0
         unmasking = self._aggregator.unmasking(state.privacy, lambda agent: _is_there(state.agents[agent]))
         if unmasking is not None:
-            kind, number = "aborted" if unmasking.has_failed else "unmasked", state.rounds.number
-            self._log.append((now, kind, COORDINATOR, number, unmasking.bytes, unmasking.detail))
+            record, number = SumAborted if unmasking.has_failed else SumUnmasked, state.rounds.number
+            answering, cohort = len(unmasking.answering), len(unmasking.cohort)
+            self._log.append(record(now, number, unmasking.bytes, answering, cohort, unmasking.needed))
             state.rounds.unmasking = self._network.round_trip(unmasking.answering, number, SHARE * len(unmasking.cohort))
         return unmasking
 

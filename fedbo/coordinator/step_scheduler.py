@@ -7,6 +7,8 @@ from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
 from fedbo.coordinator.evaluations.scheduler import EvaluationScheduler
 from fedbo.coordinator.events import After, Ask, DecisionMade, Effect, Finished
+from fedbo.coordinator.logged.agents import StepStarted
+from fedbo.coordinator.logged.kinds import make
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, AgentStep, CoreState
@@ -31,7 +33,7 @@ class StepScheduler:
         """Begin an agent's step now."""
         inbox, agent.inbox = tuple(agent.inbox), []
         agent.base = state.rounds.age
-        self._log.append((now, "started", agent.number, agent.step, 0, ""))
+        self._log.append(make(StepStarted, (now, agent.number, agent.step, False)))
         agent.current = AgentStep(inbox, self._shall_send(state, agent), now)
         if self._rules.is_synchronous:
             self._server.expect(state, agent)

@@ -8,6 +8,8 @@ from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.agent_processes import AgentProcesses
 from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived
 from fedbo.coordinator.exchange import revealed
+from fedbo.coordinator.logged.kinds import make
+from fedbo.coordinator.logged.messages import MessageArrived, MessageLate, TransmissionRejected
 from fedbo.coordinator.messages import DUMMY, LARGEST, checker, named, sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
@@ -61,45 +63,45 @@ class Uplink:
         base, payload = message.base, message.payload
         if self._rules.sends_dummies and payload == DUMMY:
             return False
-        wrong = self._refusal(state, message)
-        if wrong:
-            self._log.append((now, "rejected", sender, step, 0, wrong))
+        if refused := self._refusal(state, message, now):
+            self._log.append(refused)
             return False
         agent = state.agents[claimed]
         enter(agent.steps_accepted, step)
         if self._drops_late and base < state.rounds.age:
-            self._log.append((now, "late", sender, step, self._weigh(message), f"round {base} had closed"))
+            self._log.append(MessageLate(now, sender, step, self._weigh(message), base))
             return False
         stale, bound = self._rules.staleness(state.rounds, base), self._bound
         if bound is not None and stale > bound:
-            self._log.append((now, "rejected", sender, step, 0, f"stale: {stale} rounds old, the bound is {bound}"))
+            self._log.append(TransmissionRejected(now, sender, "stale", step, staleness=stale, bound=bound))
             return False
         if self._aggregator is None:
             try:
                 inbound = Inbound(claimed, step=step, sent=message.sent, payload=payload)
                 state.server = self._receive(state.server, inbound, now)
             except Exception as error:  # noqa: BLE001 -- one agent's message must not end the study of all
-                self._log.append((now, "rejected", sender, step, 0, f"the algorithm cannot use it: {named(error)}"))
+                self._log.append(TransmissionRejected(now, sender, "unusable", step, message=named(error)))
                 return False
-        elif wrong := self._aggregator.accept(state.privacy, message, not self._exchange.is_synchronous or agent.asked):
-            self._log.append((now, "rejected", sender, step, 0, wrong))
+        elif reason := self._aggregator.accept(state.privacy, message, not self._exchange.is_synchronous or agent.asked):
+            self._log.append(TransmissionRejected(now, sender, reason, step))
             return False
         agent.newest_base = base
-        self._log.append((now, "arrived", claimed, step, self._bytes(payload), str(stale)))
+        self._log.append(make(MessageArrived, (now, claimed, step, self._bytes(payload), stale)))
         return True
 
-    def _refusal(self, state: CoreState, message: Message) -> str | None:
-        """Say what is wrong with a message, if anything is."""
-        claimed = message.claimed_sender
-        if claimed != message.sender:
-            return f"sent by agent {message.sender} in the name of agent {claimed}"
+    def _refusal(self, state: CoreState, message: Message, now: float) -> TransmissionRejected | None:
+        """Return the line of the log that refuses a message, if anything is wrong with it."""
+        sender, claimed, step = message.sender, message.claimed_sender, message.step
+        if claimed != sender:
+            return TransmissionRejected(now, sender, "forged", step, claimed_agent=claimed)
         if not 0 <= claimed < self._n_agents:
-            return f"there is no agent {claimed}"
+            return TransmissionRejected(now, sender, "unknown_agent", step)
         if self._rules.upload is None:
-            return "this algorithm declares no messages"
-        if has(state.agents[claimed].steps_accepted, message.step):
-            return "duplicate: this message has already taken effect"
-        return self._fault(message.payload)
+            return TransmissionRejected(now, sender, "undeclared", step)
+        if has(state.agents[claimed].steps_accepted, step):
+            return TransmissionRejected(now, sender, "duplicate", step)
+        wrong = self._fault(message.payload)
+        return TransmissionRejected(now, sender, "malformed", step, message=wrong) if wrong else None
 
     def timed_out(self, state: CoreState, message: Message, now: float) -> list[Effect]:
         """Send a message again, or give it up; once, however many copies of a transmission were lost."""
@@ -114,7 +116,7 @@ class Uplink:
         del sender.unacknowledged[step]
         sender.unheard = message.payload != DUMMY
         if sender.unheard:
-            self._log.append((now, "rejected", sender.number, step, 0, f"given up after {attempts} transmissions"))
+            self._log.append(TransmissionRejected(now, sender.number, "given_up", step, attempts=attempts))
         effects = self._server.given_up(state, sender, now)
         if not self._waits_for_answer(state, sender, step):
             return effects

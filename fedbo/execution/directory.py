@@ -24,8 +24,10 @@ from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, sha256
 from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.analysis.schemas import canonical
+from fedbo.coordinator.logged.earlier import converted
+from fedbo.coordinator.logged.table import EVENTS
 from fedbo.coordinator.privacy.ledger import PRIVACY, RELEASES, SPENT, accounted
-from fedbo.coordinator.runtime.event_log import EVENTS, MOMENTS
+from fedbo.coordinator.runtime.event_log import MOMENTS
 from fedbo.objectives.base import described
 from fedbo.settings.shown import quoted
 from fedbo.study.check_privacy import revealed
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from fedbo.coordinator.runtime.actor import RunSummary
 
 KEPT = "kept"  # the folder among the parts with what a run was before it was extended
+_CONVERT = {"events": converted}  # tables of earlier versions
 _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 
 
@@ -198,7 +201,7 @@ def _parts(folders: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[p
         for path in SnapshotStore(folder).tables(kind):
             try:
                 check_file(path, noted.get(path.name, ""))
-                found.append(read_table(path, schema))
+                found.append(read_table(path, schema, convert=_CONVERT.get(kind)))
             except Damaged as error:
                 raise Damaged(path, error.why, folder.remedy) from None
     return found
@@ -213,7 +216,7 @@ def kept_rows(parts: Path, which: tuple[str, pa.Schema], keys: Collection[RunKey
     path = parts / KEPT / f"{name}.parquet"
     if not keys or not path.is_file():
         return []
-    table = read_table(path, schema)
+    table = read_table(path, schema, convert=_CONVERT.get(name))
     columns = (table[column].to_pylist() for column in RunKey._fields)
     return [table.filter(pa.array([key in keys for key in zip(*columns, strict=True)], pa.bool_()))]
 

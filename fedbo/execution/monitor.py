@@ -17,6 +17,7 @@ from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import EVALUATIONS, Row, RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.snapshot_store import SnapshotStore
+from fedbo.coordinator.logged.earlier import converted
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.execution.notices import NO_RUN, Callback, CallbackCalls, Evaluation, LoggedEvent
 from fedbo.objectives.base import Federation
@@ -113,7 +114,8 @@ class TableParts:
     def _lines(self, names: Sequence[str], kind: str) -> Iterator[dict[str, Any]]:
         for name in names:
             if name.startswith(f"{kind}-"):
-                yield from read_table(self._folder.path / name).to_pylist()
+                convert = converted if kind == "events" else None
+                yield from read_table(self._folder.path / name, convert=convert).to_pylist()
 
     def _told(self, row: Row) -> Evaluation:
         number = self._numbers[row.agent]

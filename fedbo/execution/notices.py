@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fedbo.actors.storage.evaluations import reason_of
 from fedbo.actors.storage.rows import RunKey
+from fedbo.coordinator.logged.table import LoggedEvent as LoggedEvent
 from fedbo.objectives.typed_spaces.nesting import in_words
 from fedbo.settings.errors import EvaluationWarning, warn_caller
 from fedbo.settings.exits import ends_process
@@ -36,21 +37,6 @@ class Evaluation:
     metrics: dict[str, float] = field(default_factory=dict)
     reports: tuple[tuple[float, float], ...] = ()
     run: RunKey = NO_RUN
-
-
-class LoggedEvent(NamedTuple):
-    """A row of `events.parquet`."""
-
-    cell: int
-    algorithm: str
-    replicate: int
-    sequence: int
-    time: float
-    kind: str
-    agent: int
-    step: int
-    bytes: int
-    detail: str
 
 
 class ClosedRound(NamedTuple):
@@ -103,10 +89,9 @@ class CallbackCalls:
         elif found.kind == "round":
             arrived = self._open.pop(key, [])
             senders = tuple(each.agent for each in arrived)
-            up = sum(each.bytes for each in arrived)
-            self._call(
-                "on_round", ClosedRound(key, found.step, found.time, arrived=senders, bytes_up=up, bytes_down=found.bytes)
-            )
+            up, down = sum(each.bytes or 0 for each in arrived), found.bytes or 0
+            closed = ClosedRound(key, found.round or 0, found.time, arrived=senders, bytes_up=up, bytes_down=down)
+            self._call("on_round", closed)
 
     def end(self) -> None:
         """Tell that the study has ended, or is interrupted."""

@@ -16,6 +16,7 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.analysis.manifest import STUDY, back, check_tables, read_manifest, write_manifest
+from fedbo.coordinator.logged.earlier import read_events
 from fedbo.coordinator.runtime.actor import Coordinator
 from fedbo.coordinator.runtime.replaying import replay_run
 from fedbo.execution.directory import discard_parts, gather, new_directory, new_manifest
@@ -128,7 +129,7 @@ def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:
 
 def _table(path: Path) -> pa.Table:
     try:
-        return read_table(path)
+        return read_events(path) if path.stem == "events" else read_table(path)
     except FileNotFoundError:
         raise Damaged(path, "it is missing", back(path)) from None
     except Damaged as error:

@@ -59,8 +59,8 @@ def draw_growth(axes: Axes, result: Result, cell: int, label: str) -> Sequence[A
     handles: list[Artist] = (
         [Line2D([], [], color=shade, linewidth=2, label=word) for word, shade in ends] if len(mine) > 1 else []
     )
-    gone = of_kinds(one_run(result.events, cell, label, replicate), "crashed").select(["agent", "time", "detail"]).to_pylist()
-    lost = [(row["time"], last[row["agent"]]) for row in gone if row["detail"] == "for good" and row["agent"] in last]
+    gone = of_kinds(one_run(result.events, cell, label, replicate), "crashed").to_pylist()
+    lost = [(row["time"], last[row["agent"]]) for row in gone if row["permanent"] and row["agent"] in last]
     if lost:
         axes.plot(*zip(*lost, strict=True), "X", color=CRASH, markersize=8.5, markeredgecolor="white")
         handles.append(

@@ -98,7 +98,7 @@ def _away(events: Any, place: dict[int, int], last: float, study: Any) -> Bars:
 
 
 def _rows(events: Any) -> Iterable[tuple[float, str, int]]:
-    return zip(*(events[name].to_pylist() for name in ("time", "kind", "step")), strict=True)
+    return zip(*(events[name].to_pylist() for name in ("time", "kind", "worker")), strict=True)
 
 
 def _label(axes: Axes, names: list[str], title: str, unit: str) -> None:

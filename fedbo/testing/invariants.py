@@ -61,7 +61,7 @@ def _steps(run: RunTables) -> Iterator[str]:
     open_: set[int] = set()
     for event in run.of("started", "finished"):
         agent, step = event["agent"], event["step"]
-        if event["kind"] == "started" and event["detail"] != "again":
+        if event["kind"] == "started" and not event["again"]:
             if agent in open_ or step <= at.get(agent, -1):
                 yield f"agent {agent} began step {step} after step {at.get(agent)}"
             at[agent] = step
@@ -81,9 +81,9 @@ def _messages(run: RunTables) -> Iterator[str]:
         if kind == "sent":
             sent[key].append(event)
         elif kind == "lost":
-            if event["detail"].startswith("up") and key not in sent:
+            if event["direction"] == "up" and key not in sent:
                 yield f"message {key} was lost before it was sent"
-        elif not event["detail"].startswith("duplicate: the agent"):
+        elif event["answer"] is None:
             if key not in sent:
                 yield f"message {key} {kind} without having been sent"
             elif kind == "arrived" and event["bytes"] != sent[key][0]["bytes"] and not run.suffers(Corruption):
@@ -110,15 +110,15 @@ def _lies(run: RunTables) -> Iterator[str]:
             continue
         agent, time = event["agent"], event["time"]
         then = [lie for lie in lies if agent in lie.agents and lie.start <= time < (math.inf if lie.end is None else lie.end)]
-        if len(event["detail"].split("; ")) > len(then):
-            yield f"agent {agent} told {event['detail']} at {time}, its lies then are {then}"
+        if len(event["lies"]) > len(then):
+            yield f"agent {agent} told {event['lies']} at {time}, its lies then are {then}"
         after = run.events[place + 1] if place + 1 < len(run.events) else {}
-        if (after.get("kind"), after.get("agent"), after.get("step")) != ("sent", agent, event["step"]) or after.get("detail"):
+        if (after.get("kind"), after.get("agent"), after.get("step")) != ("sent", agent, event["step"]) or after.get("again"):
             yield f"what agent {agent} falsified at {time} was not sent"
 
 
 def _lost_for_good(run: RunTables, agent: int) -> bool:
-    ended = [e for e in run.events if e["agent"] == agent and (e["kind"], e["detail"]) == ("crashed", "for good")]
+    ended = [e for e in run.events if e["agent"] == agent and e["permanent"]]
     model = run.environment.of(agent).availability
     leaves = isinstance(model, Within) and model.end < math.inf
     return bool(ended) or leaves or isinstance(model.model if isinstance(model, Within) else model, Trace)
@@ -131,14 +131,14 @@ def _answers(run: RunTables) -> Iterator[str]:
     waits = run.exchange.is_synchronous
     for event in run.of("round", "delivered"):
         if event["kind"] == "round":
-            if event["step"] != closed or not waits:
-                yield f"round {event['step']} closed after {closed} rounds"
+            if event["round"] != closed or not waits:
+                yield f"round {event['round']} closed after {closed} rounds"
             closed += 1
             continue
-        key = (event["agent"], event["step"])
+        key = (event["agent"], event["answer"])
         if key in heard:
             yield f"agent {key[0]} had answer {key[1]} twice"
-        if waits and event["step"] >= closed:
+        if waits and event["answer"] >= closed:
             yield f"agent {key[0]} had answer {key[1]} before the round had closed"
         heard.add(key)
 
@@ -192,8 +192,8 @@ def _workers(run: RunTables) -> Iterator[str]:
         return
     holds = [one.resources.cpus for one in model.classes for _ in range(one.count)]
     for event in run.of("placed", "released", "preempted"):
-        point, worker = (int(word) for word in event["detail"].split()[:2])
-        job, jobs = (event["agent"], event["step"], point), used[worker]
+        worker = event["worker"]
+        job, jobs = (event["agent"], event["step"], event["query"]), used[worker]
         if event["kind"] == "placed":
             jobs[job] = model.need(event["agent"]).cpus
         elif jobs.pop(job, None) is None:
@@ -239,7 +239,7 @@ def _interruptions(run: RunTables) -> Iterator[str]:
         # A partition also cuts off the last messages of an agent that has ended.
         if agent in over and agent >= 0 and kind in (*PAIRS, *PAIRS.values()) and kind not in ("cut", "joined"):
             yield f"{kind} happened to agent {agent}, which had ended"
-        if kind == "done" or (kind, event["detail"]) == ("crashed", "for good"):
+        if kind == "done" or event["permanent"]:
             over.add(agent)
         for first, last in PAIRS.items():
             begun[first, agent] += (kind == first) - (kind == last)
@@ -259,7 +259,7 @@ def _staleness(run: RunTables) -> Iterator[str]:
         elif event["kind"] == "started":
             base.setdefault(key, closed)
         else:
-            stale = int(event["detail"])
+            stale = event["staleness"]
             if bound is not None and stale > bound:
                 yield f"message {key} took effect {stale} rounds old, the bound is {bound}"
             if exchange.is_synchronous and stale != closed - base.get(key, closed):

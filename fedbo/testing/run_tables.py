@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
+from fedbo.actors.storage.rows import read_table
 from fedbo.actors.task import Task
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.logged.earlier import converted
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.execution import jobs
 from fedbo.study.study import Study
@@ -66,7 +66,8 @@ def runs_of(study: Study, directory: Path) -> Iterator[RunTables]:
     read: dict[str, dict[tuple[Any, ...], list[Row]]] = {}
     for name in ("observations", "events", "privacy", "privacy_agents"):
         path, found = directory / f"{name}.parquet", read.setdefault(name, defaultdict(list))
-        for row in pq.read_table(path).to_pylist() if path.exists() else ():
+        table = read_table(path, convert=converted if name == "events" else None) if path.exists() else None
+        for row in () if table is None else table.to_pylist():
             found[row["cell"], row["algorithm"], row["replicate"]].append(row)
     budgets = {cell.number: cell.study.budget for cell in study.cells()}
     for run in jobs.runs(study, directory / "parts"):

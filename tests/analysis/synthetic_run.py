@@ -87,8 +87,8 @@ def _live(rng: np.random.Generator, who: tuple[str, int, int], iterations: int, 
     key = {"cell": 0, "algorithm": label, "replicate": replicate, "agent": agent}
     pace, now, federated = float(np.exp(0.5 * rng.standard_normal())), 0.0, label == "Together"
 
-    def tell(kind: str, step: int, size: int = 0) -> None:
-        into[1].append({**key, "time": now, "kind": kind, "step": step, "bytes": size, "detail": ""})
+    def tell(kind: str, step: int, size: int | None = None) -> None:
+        into[1].append({**key, "time": now, "kind": kind, "step": step, "bytes": size})
 
     for number in range(INITIAL + iterations):
         step = max(0, number - INITIAL + 1)

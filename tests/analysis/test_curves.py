@@ -150,11 +150,12 @@ def test_what_a_crash_made_an_agent_forget_counts_as_evaluations_and_time_only()
 
 
 def test_bytes_are_those_of_everybody_before_an_evaluation_ended_for_each_target() -> None:
-    blank = {"cell": 0, "algorithm": "A", "step": 0, "detail": ""}
+    blank = {"cell": 0, "algorithm": "A"}
     happened = [(0, 0.5, "sent", 7, 80), (0, 1.0, "delivered", 0, 40), (0, 1.0, "arrived", 7, 80), (0, 1.5, "lost", 1, 80),
                 (0, 1.5, "sent", 1, 80), (1, 0.1, "sent", 0, 6)]  # fmt: skip
     lines = [
         {**blank, "replicate": r, "sequence": n, "time": t, "kind": kind, "agent": agent, "bytes": size}
+        | {"answer" if kind == "delivered" else "step": 0}
         for n, (r, t, kind, agent, size) in enumerate(happened)
     ]
     first, second, third = traces(TWO, pa.Table.from_pylist(lines, schema=EVENTS))
@@ -191,7 +192,7 @@ def test_regret_is_the_distance_from_the_best_point_so_far_to_each_agents_own_be
 
 
 def test_a_summary_counts_bytes_of_messages_that_left_for_each_agent() -> None:
-    blank = {"cell": 0, "algorithm": "A", "replicate": 0, "time": 0.0, "agent": 0, "step": 0, "detail": ""}
+    blank = {"cell": 0, "algorithm": "A", "replicate": 0, "time": 0.0, "agent": 0, "step": 0}
     happened = [("sent", 80), ("sent", 20), ("delivered", 500)]
     events = pa.Table.from_pylist(
         [{**blank, "sequence": n, "kind": kind, "bytes": size} for n, (kind, size) in enumerate(happened)],

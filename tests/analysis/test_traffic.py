@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedbo
-from fedbo.analysis.grouping import sent_down, sent_up
+from fedbo.analysis.grouping import bytes_of, sent_down, sent_up
 from fedbo.analysis.result import Result
 from fedbo.lab.twins.measurements import Measurements, _messages
 
@@ -64,24 +64,25 @@ def test_every_table_and_the_axis_charge_the_same_bytes(runs: dict[str, Result],
     result = runs[name]
     events = result.events.to_pylist()
     up = sum(one["bytes"] for one in events if one["kind"] == "sent")
-    answers = [one for one in events if one["kind"] in ("delivered", "missed") or one["detail"].startswith("down")]
-    down = sum(one["bytes"] for one in answers)
-    assert (up, down) == tuple(sum(part["bytes"].to_pylist()) for part in (sent_up(result.events), sent_down(result.events)))
+    answers = [one for one in events if one["kind"] in ("delivered", "missed") or one["direction"] == "down"]
+    down = sum(one["bytes"] or 0 for one in answers)
+    assert (up, down) == tuple(map(bytes_of, (sent_up(result.events), sent_down(result.events))))
     trouble, summary = result.trouble()[1], result.summary()[1]
     assert (trouble.bytes_up, trouble.bytes_down) == (up, down)
     assert (3 * summary.bytes_up, 3 * summary.bytes_down) == (pytest.approx(up), pytest.approx(down))
     last = max(trace.finished[-1] for trace in result.traces if trace.algorithm == "fts")
-    before = sum(one["bytes"] for one in events if one["time"] < last and (one["kind"] == "sent" or one in answers))
+    before = sum(one["bytes"] or 0 for one in events if one["time"] < last and (one["kind"] == "sent" or one in answers))
     assert moved(result) == pytest.approx(before / 3)
 
 
 def test_losses_have_their_causes_and_their_agents(runs: dict[str, Result]) -> None:
     result = runs["lossy"]
-    causes = Counter(one["detail"].partition(": ")[2] for one in result.events.to_pylist() if one["kind"] == "lost")
+    causes = Counter((one["reason"], one["fault"]) for one in result.events.to_pylist() if one["kind"] == "lost")
     row = result.trouble()[1]
     assert row.lost_to == {
-        name: causes[why]
-        for name, why in (("bad line", "fault 0"), ("coordinator down", "coordinator down"), ("partition", "partition"))
+        "bad line": causes["fault", 0],
+        "coordinator down": causes["coordinator_down", None],
+        "partition": causes["partition", None],
     }
     assert all(row.lost_to.values()) and sum(row.lost_to.values()) == row.lost + row.answers_lost
     own = [one for one in result.trouble_by_agent() if one.algorithm == "fts"]

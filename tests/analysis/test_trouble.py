@@ -17,7 +17,7 @@ from fedbo.analysis.grouping import by_run
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS
 
-Mark = tuple[float, str, str]
+Mark = tuple[float, str] | tuple[float, str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,12 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 
 def log(*lives: Sequence[Mark]) -> Any:
-    """Make the events of one run from each agent's (time, kind, detail)."""
-    lines = sorted((time, agent, kind, detail) for agent, life in enumerate(lives) for time, kind, detail in life)
-    blank = {"cell": 0, "algorithm": "A", "replicate": 0, "step": 0, "bytes": 0}
+    """Return the events of one run from each agent's time, kind and other facts."""
+    lines = sorted(((agent, *mark) for agent, life in enumerate(lives) for mark in life), key=lambda line: (line[1], line[0]))
+    blank = {"cell": 0, "algorithm": "A", "replicate": 0}
     rows = [
-        {**blank, "sequence": number, "time": time, "agent": agent, "kind": kind, "detail": detail}
-        for number, (time, agent, kind, detail) in enumerate(lines)
+        {**blank, "sequence": number, "time": time, "agent": agent, "kind": kind, **dict(*facts)}
+        for number, (agent, time, kind, *facts) in enumerate(lines)
     ]
     return pa.Table.from_pylist(rows, schema=EVENTS)
 
@@ -46,8 +46,8 @@ def listed(events: Any) -> list[tuple[int, float, float, str]]:
 
 
 def test_pauses_in_the_middle_of_a_step_are_not_spent_evaluating() -> None:
-    life = [(1.0, "started", ""), (2.0, "absent", ""), (4.0, "returned", ""), (5.0, "hung", ""), (5.5, "woke", ""),
-            (7.0, "finished", ""), (8.0, "done", ""), (9.0, "arrived", "0"), (9.0, "absent", "")]  # fmt: skip
+    life = [(1.0, "started"), (2.0, "absent"), (4.0, "returned"), (5.0, "hung"), (5.5, "woke"),
+            (7.0, "finished"), (8.0, "done"), (9.0, "arrived", {"staleness": 0}), (9.0, "absent")]  # fmt: skip
     assert listed(log(life)) == [
         (0, 0.0, 1.0, "waiting"),
         (0, 1.0, 2.0, "evaluating"),
@@ -60,9 +60,9 @@ def test_pauses_in_the_middle_of_a_step_are_not_spent_evaluating() -> None:
 
 
 def test_after_a_crash_a_step_is_begun_again_and_a_crash_for_good_ends_a_life() -> None:
-    life = [(0.0, "started", ""), (1.0, "crashed", "kept"), (3.0, "restarted", ""), (3.5, "started", "again"),
-            (5.0, "crashed", "for good"), (6.0, "arrived", "2"), (7.0, "delivered", "")]  # fmt: skip
-    other = [(0.0, "started", ""), (4.0, "finished", "")]
+    life = [(0.0, "started"), (1.0, "crashed", {"state": "kept"}), (3.0, "restarted"), (3.5, "started", {"again": True}),
+            (5.0, "crashed", {"permanent": True}), (6.0, "arrived", {"staleness": 2}), (7.0, "delivered")]  # fmt: skip
+    other = [(0.0, "started"), (4.0, "finished")]
     assert listed(log(life, other)) == [
         (0, 0.0, 1.0, "evaluating"),
         (0, 1.0, 3.0, "down"),
@@ -73,40 +73,45 @@ def test_after_a_crash_a_step_is_begun_again_and_a_crash_for_good_ends_a_life() 
 
 
 def test_being_down_comes_before_being_away() -> None:
-    life = [(0.0, "absent", ""), (1.0, "crashed", "lost"), (2.0, "returned", ""), (3.0, "restarted", ""), (4.0, "done", "")]
+    life = [(0.0, "absent"), (1.0, "crashed", {"state": "lost"}), (2.0, "returned"), (3.0, "restarted"), (4.0, "done")]
     assert [(begin, state) for _, begin, _, state in listed(log(life))] == [(0, "away"), (1, "down"), (3, "waiting")]
 
 
 def test_faults_that_overlap_are_over_when_the_last_one_is() -> None:
-    life = [(0.0, "started", ""), (1.0, "hung", "a"), (2.0, "hung", "b"), (3.0, "woke", ""), (5.0, "woke", ""),
-            (6.0, "finished", "")]  # fmt: skip
+    life = [(0.0, "started"), (1.0, "hung", {"step": 1}), (2.0, "hung", {"step": 2}), (3.0, "woke"), (5.0, "woke"),
+            (6.0, "finished")]  # fmt: skip
     assert [(begin, state) for _, begin, _, state in listed(log(life))] == [(0, "evaluating"), (1, "down"), (5, "evaluating")]
-    assert event_intervals(log(life), "hung", "woke") == [EventInterval(0, 1, 5, "a", True)]
+    (one,) = event_intervals(log(life), "hung", "woke")
+    assert (one.agent, one.begin, one.end, one.ends, one.first["step"]) == (0, 1, 5, True, 1)
 
 
 def test_copies_and_messages_that_were_given_up_are_no_refusals(tmp_path: Path) -> None:
     result = Result.open(write_run(tmp_path / "run", document(agents=1, iterations=1, replicates=1)))
-    details = ("omega: not finite", "duplicate: this message has already taken effect",
-               "duplicate: the agent has had this answer", "given up after 3 transmissions")  # fmt: skip
-    (row,) = disruptions(result.observations, log([(float(n), "rejected", detail) for n, detail in enumerate(details)]))
+    refusals: list[dict[str, Any]] = [{"reason": "malformed"}, {"reason": "duplicate"}, {"reason": "duplicate", "answer": 3},
+                                      {"reason": "given_up", "attempts": 3}]  # fmt: skip
+    (row,) = disruptions(result.observations, log([(float(n), "rejected", facts) for n, facts in enumerate(refusals)]))
     assert (row.rejected, row.duplicates, row.answer_copies, row.given_up) == (1, 1, 1, 1)
 
 
 def test_messages_of_agents_that_lie_are_counted_and_told(tmp_path: Path) -> None:
     result = Result.open(write_run(tmp_path / "run", document(agents=2, iterations=1, replicates=1)))
-    marks = [(1.0, "falsified", "inverted"), (1.0, "sent", ""), (2.0, "falsified", "constant"), (2.0, "sent", "")]
-    (row,) = disruptions(result.observations, log(marks, [(1.0, "sent", "")]))
+    marks = [
+        (1.0, "falsified", {"lies": ["inverted"]}),
+        (1.0, "sent"),
+        (2.0, "falsified", {"lies": ["constant"]}),
+        (2.0, "sent"),
+    ]
+    (row,) = disruptions(result.observations, log(marks, [(1.0, "sent")]))
     assert (row.falsified, row.sent) == (2, 3)
 
 
 def test_what_nobody_ended_lasts_until_the_life_or_the_run_is_over() -> None:
-    first = [(1.0, "absent", ""), (2.0, "done", "")]
-    second = [(1.0, "crashed", "lost"), (2.5, "restarted", ""), (3.0, "absent", ""), (9.0, "arrived", "")]
-    assert event_intervals(log(first, second), "absent", "returned") == [
-        EventInterval(0, 1, 2, "", False),
-        EventInterval(1, 3, 9, "", False),
-    ]
-    assert event_intervals(log(first, second), "crashed", "restarted") == [EventInterval(1, 1, 2.5, "lost", True)]
+    first = [(1.0, "absent"), (2.0, "done")]
+    second = [(1.0, "crashed", {"state": "lost"}), (2.5, "restarted"), (3.0, "absent"), (9.0, "arrived")]
+    found = [one._replace(first={}) for one in event_intervals(log(first, second), "absent", "returned")]
+    assert found == [EventInterval(0, 1, 2, {}, False), EventInterval(1, 3, 9, {}, False)]
+    (crash,) = event_intervals(log(first, second), "crashed", "restarted")
+    assert (crash.agent, crash.begin, crash.end, crash.ends, crash.first["state"]) == (1, 1, 2.5, True, "lost")
     assert event_intervals(log(), "down", "up") == [] and listed(log()) == []
 
 
@@ -129,7 +134,7 @@ def by_brute_force(rows: Sequence[dict[str, Any]], agent: int) -> dict[str, floa
             state[name] = value
         if row["kind"] == "crashed":
             state["step"] = False
-        if row["kind"] == "done" or row["detail"] == "for good":
+        if row["kind"] == "done" or row["permanent"]:
             break
     return spent
 
@@ -151,18 +156,18 @@ def test_times_and_utilisation_are_those_of_walking_through_the_log(troubled: Re
 def test_messages_are_counted_by_their_fate(troubled: Result) -> None:
     rows = [row for row in troubled.events.to_pylist() if row["algorithm"] == "Together"]
 
-    def count(kind: str, detail: str = "") -> float:
-        return sum(row["kind"] == kind and row["detail"].startswith(detail) for row in rows) / 3
+    def count(kind: str, **facts: str) -> float:
+        return sum(row["kind"] == kind and all(row[name] == fact for name, fact in facts.items()) for row in rows) / 3
 
     _, together = troubled.trouble()
     assert (together.sent, together.arrived, together.late) == (count("sent"), count("arrived"), count("late"))
-    assert (together.lost, together.answers_lost) == (count("lost", "up"), count("lost", "down"))
-    assert together.duplicates == count("rejected", "duplicate") > 0
+    assert (together.lost, together.answers_lost) == (count("lost", direction="up"), count("lost", direction="down"))
+    assert together.duplicates == count("rejected", reason="duplicate") > 0
     assert together.rejected == pytest.approx(count("rejected") - together.duplicates) and together.rejected > 0
     assert together.sent + together.duplicates == pytest.approx(
         together.arrived + together.late + together.lost + together.rejected + together.duplicates
     )
-    stale = [float(row["detail"]) for row in rows if row["kind"] == "arrived"]
+    stale = [row["staleness"] for row in rows if row["kind"] == "arrived"]
     assert (together.staleness, together.max_staleness) == (pytest.approx(np.mean(stale)), max(stale))
     assert (together.rounds, together.round_length) == (count("round"), pytest.approx(2.5))
 

@@ -23,10 +23,10 @@ class Life:
         self.pace = float(np.exp(0.5 * self.rng.standard_normal()))
         self.now, self.good, self.mine = 0.0, 0, list[dict[str, Any]]()
 
-    def tell(self, kind: str, step: int, size: int = 0, detail: str = "", after: float = 0.0) -> None:
+    def tell(self, kind: str, step: int | None, size: int | None = None, after: float = 0.0, **facts: Any) -> None:
         """Note an event, now or later."""
         who = {**self.key._asdict(), "agent": self.agent, "step": step}
-        self.events.append({**who, "time": self.now + after, "kind": kind, "bytes": size, "detail": detail})
+        self.events.append({**who, "time": self.now + after, "kind": kind, "bytes": size, **facts})
 
     def live(self, iterations: int) -> None:
         """Live from the first point to the last, or to a crash for good."""
@@ -40,7 +40,7 @@ class Life:
             self.evaluate(number, step)
             if step == last < iterations:
                 self.now += 0.3
-                return self.tell("crashed", step, detail="for good")
+                return self.tell("crashed", step, permanent=True)
             if self.federated and step:
                 self.send(step)
         return self.tell("done", iterations)
@@ -61,7 +61,7 @@ class Life:
             begun = self.interrupted(float(fate[0]), step, length)
         self.now += length * (1 - 0.4 * (self.now > begun))
         if self.troubled and fate[1] < 0.07 and step:
-            self.tell("failed", step, detail="ValueError: no")
+            self.tell("failed", step, message="ValueError: no")
         self.tell("finished", step)
         error = "ValueError: no" if self.troubled and fate[1] < 0.07 and step else None
         self.good += error is None
@@ -100,33 +100,33 @@ class Life:
 
     def crash(self, state: str, step: int) -> None:
         """Crash, perhaps forget the last observation, and begin the step again."""
-        self.tell("crashed", step, detail=state)
+        self.tell("crashed", step, permanent=False, state=state)
         if state == "lost" and self.mine[-1]["error"] is None:
             self.mine[-1]["error"] = "forgotten in a crash"
             self.good -= 1
         self.now += 1.2
         self.tell("restarted", step)
-        self.tell("started", step, detail="again")
+        self.tell("started", step, again=True)
 
     def send(self, step: int) -> None:
         """Send a message, which has a fate of its own."""
         fate = self.rng.random()
         self.tell("sent", step, SIZE_UP)
         if not self.troubled or fate < 0.7:
-            self.tell("arrived", step, SIZE_UP, str(int(10 * fate**2)), 0.05)
-            self.tell("delivered", step, SIZE_DOWN, after=0.1)
+            self.tell("arrived", step, SIZE_UP, 0.05, staleness=int(10 * fate**2))
+            self.tell("delivered", None, SIZE_DOWN, 0.1, answer=step)
         elif fate < 0.8:
-            self.tell("lost", step, SIZE_UP, "up: partition", 0.01)
+            self.tell("lost", step, SIZE_UP, 0.01, direction="up", reason="partition")
             self.tell("sent", step, SIZE_UP, after=0.2)
-            self.tell("arrived", step, SIZE_UP, "1", 0.25)
-            self.tell("lost", step, SIZE_DOWN, "down: coordinator down", 0.3)
+            self.tell("arrived", step, SIZE_UP, 0.25, staleness=1)
+            self.tell("lost", None, SIZE_DOWN, 0.3, direction="down", reason="coordinator_down", answer=step)
         elif fate < 0.9:
-            self.tell("late", step, SIZE_UP, "its round had closed", 0.4)
+            self.tell("late", step, SIZE_UP, 0.4, round=step)
         elif fate < 0.95:
-            self.tell("rejected", step, 0, "omega: not finite", 0.05)
+            self.tell("rejected", step, after=0.05, reason="malformed", message="omega: not finite")
         else:
-            self.tell("arrived", step, SIZE_UP, "0", 0.05)
-            self.tell("rejected", step, 0, "duplicate: this message has already taken effect", 0.06)
+            self.tell("arrived", step, SIZE_UP, 0.05, staleness=0)
+            self.tell("rejected", step, after=0.06, reason="duplicate")
 
 
 def coordinate(events: list[dict[str, Any]]) -> None:
@@ -135,8 +135,8 @@ def coordinate(events: list[dict[str, Any]]) -> None:
         return
     key = {name: events[0][name] for name in ("cell", "algorithm", "replicate")}
     end = max(event["time"] for event in events)
-    blank = {**key, "agent": -2, "bytes": 0, "detail": ""}
+    blank = {**key, "agent": -2}
     for number in range(1, int(end / 2.5)):
-        events.append({**blank, "kind": "round", "time": 2.5 * number, "step": number, "bytes": 6 * SIZE_DOWN})
-    events.append({**blank, "kind": "down", "time": 0.4 * end, "step": 0})
-    events.append({**blank, "kind": "up", "time": 0.45 * end, "step": 0})
+        events.append({**blank, "kind": "round", "time": 2.5 * number, "round": number, "bytes": 6 * SIZE_DOWN})
+    events.append({**blank, "kind": "down", "time": 0.4 * end, "round": 0})
+    events.append({**blank, "kind": "up", "time": 0.45 * end, "round": 0})

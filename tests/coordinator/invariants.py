@@ -18,24 +18,22 @@ def check(setting: Setting) -> Ran:
     closed = len(ran.of("round"))
     assert ran.core.state.rounds.number == closed or not setting.exchange.is_synchronous
     if setting.exchange.selection.idles and not tables.ends_early:
-        over = {record.agent for record in ran.records if record.kind == "done" or record.detail == "for good"}
+        over = {record.agent for record in ran.records if record.kind == "done" or record.permanent}
         assert not ran.core.state.rounds.active & {*ran.core.rules.problem.targets} - over
     return ran
 
 
 def events_of(ran: Ran) -> set[tuple[str, str]]:
-    """Name the kinds of events that occurred in a run, with what tells them apart."""
+    """Return the kinds of events that occurred in a run, with what tells them apart."""
     found = set()
     for record in ran.records:
-        word = record.detail
-        if record.kind == "arrived":
-            word = "stale" if int(record.detail) else ""
+        word = record.state or record.direction or ("again" if record.again else "")
+        if record.permanent:
+            word = "for good"
+        elif record.kind == "arrived":
+            word = "stale" if record.staleness else ""
         elif record.kind == "rejected":
-            reasons = ("duplicate: this message", "duplicate: the agent", "stale", "not finite", "given up", "payload is")
-            word = next((reason for reason in reasons if reason in record.detail), record.detail)
-        elif record.kind in ("slowed", "late", "failed", "falsified", "missed"):
-            word = ""
-        elif record.kind == "lost":
-            word = record.detail.partition(":")[0]  # the cause follows
+            word = record.reason if record.answer is None else "duplicate answer"
+            word += next((f" {words}" for words in ("not finite", "payload is") if words in (record.message or "")), "")
         found.add((record.kind, word))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations, product
 from pathlib import Path
@@ -22,8 +22,9 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Availability, Bernoulli
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant, Lognormal, Timing
-from fedbo.coordinator.events import EventRecord
 from fedbo.coordinator.exchange import LATE, MODES, Barrier, Exchange, Immediate
+from fedbo.coordinator.logged.kinds import KINDS, EventLine
+from fedbo.coordinator.logged.table import LoggedEvent
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
@@ -31,6 +32,12 @@ from fedbo.objectives.functions import Quadratic
 from fedbo.testing.run_tables import RunTables
 
 FTS = {"own": None, "every": 1, "length_scale": 0.3, "noise": 0.01, "features": 20, "p": 0.5}
+
+
+def logged(lines: Iterable[EventLine]) -> list[LoggedEvent]:
+    """Return the lines of a log as rows of `events.parquet`, without numbers: logs with and without some lines are compared."""
+    kinds = {record: kind for kind, record in KINDS.items()}
+    return [LoggedEvent(0, "", 0, 0, kind=kinds[type(line)], **line._asdict()) for line in lines]
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ class Setting:
         core, records, agenda = setting.core(), list[Any](), EventQueue()
         hosts = InlineHosts(setting.task(), range(setting.agents))
         run_virtual(core, hosts, RunHooks(records.extend), agenda, setting.until)
-        return Ran(core, hosts, [EventRecord(*line) for line in records], agenda)
+        return Ran(core, hosts, logged(records), agenda)
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ class Ran:
 
     core: Core
     hosts: InlineHosts
-    records: list[EventRecord]
+    records: list[LoggedEvent]
     outcome: EventQueue
 
     @property
@@ -97,7 +104,7 @@ class Ran:
         rows = [{name: reader(name)(row) for name in row.COLUMNS} for row in self.rows]
         return RunTables(job, ends_early, rows, events)
 
-    def of(self, kind: str) -> list[EventRecord]:
+    def of(self, kind: str) -> list[LoggedEvent]:
         return [record for record in self.records if record.kind == kind]
 
 

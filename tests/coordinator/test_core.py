@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_runs import Setting, fts
+from small_runs import Setting, fts, logged
 
 from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.actors.task import StepReport
@@ -20,14 +20,14 @@ from fedbo.coordinator.state import ProgressCounter
 
 GOOD = {"omega": np.arange(20.0)}
 BAD = {
-    "an undeclared field": (Message(1, 1, 3, 0, 0.5, {**GOOD, "y": np.ones(1)}), "undeclared field 'y'"),
-    "a wrong shape": (Message(1, 1, 3, 0, 0.5, {"omega": np.ones(21)}), "shape (21,), declared (20,)"),
-    "a NaN": (Message(1, 1, 3, 0, 0.5, {"omega": np.full(20, np.nan)}), "not finite"),
-    "a wrong sender": (Message(2, 1, 3, 0, 0.5, GOOD), "sent by agent 2 in the name of agent 1"),
-    "a sender who does not exist": (Message(77, 77, 3, 0, 0.5, GOOD), "there is no agent 77"),
-    "a list for an array": (Message(1, 1, 3, 0, 0.5, {"omega": [1.0] * 20}), "is a list, not an array"),
-    "nothing for an array": (Message(1, 1, 3, 0, 0.5, {"omega": None}), "is a NoneType, not an array"),
-    "something that is no message": (Message(1, 1, 3, 0, 0.5, b"\x80\x04."), "payload is a bytes"),  # type: ignore[arg-type]
+    "an undeclared field": (Message(1, 1, 3, 0, 0.5, {**GOOD, "y": np.ones(1)}), "malformed", "undeclared field 'y'"),
+    "a wrong shape": (Message(1, 1, 3, 0, 0.5, {"omega": np.ones(21)}), "malformed", "shape (21,), declared (20,)"),
+    "a NaN": (Message(1, 1, 3, 0, 0.5, {"omega": np.full(20, np.nan)}), "malformed", "not finite"),
+    "a wrong sender": (Message(2, 1, 3, 0, 0.5, GOOD), "forged", ""),
+    "a sender who does not exist": (Message(77, 77, 3, 0, 0.5, GOOD), "unknown_agent", ""),
+    "a list for an array": (Message(1, 1, 3, 0, 0.5, {"omega": [1.0] * 20}), "malformed", "is a list, not an array"),
+    "nothing for an array": (Message(1, 1, 3, 0, 0.5, {"omega": None}), "malformed", "is a NoneType, not an array"),
+    "something that is no message": (Message(1, 1, 3, 0, 0.5, b"\x80\x04."), "malformed", "payload is a bytes"),  # type: ignore[arg-type]
 }
 
 
@@ -41,11 +41,12 @@ def test_a_bad_message_becomes_an_event_and_changes_nothing(kind: str) -> None:
     core.handle(StudyStarted(), 0.0)
     before = _everything(core)
     core.rules.log.clear()
-    message, reason = BAD[kind]
+    message, reason, words = BAD[kind]
     assert core.handle(MessageReceived(message), 1.0) == []
     assert _everything(core) == before
-    (record,) = core.rules.log
-    assert record[1] == "rejected" and reason in record[-1]
+    (record,) = logged(core.rules.log)
+    assert (record.kind, record.reason) == ("rejected", reason) and words in (record.message or "")
+    assert record.claimed_agent == (message.claimed_sender if reason == "forged" else None)
 
 
 def test_a_second_copy_of_a_message_becomes_an_event_and_changes_nothing() -> None:
@@ -58,7 +59,7 @@ def test_a_second_copy_of_a_message_becomes_an_event_and_changes_nothing() -> No
     core.rules.log.clear()
     assert core.handle(arrived, 2.0) == []
     assert _everything(core) == before
-    assert "duplicate" in core.rules.log[0][-1]
+    assert [line.reason for line in logged(core.rules.log)] == ["duplicate"]
 
 
 def test_a_round_does_not_hang_on_an_agent_whose_message_was_refused() -> None:

@@ -48,7 +48,7 @@ def untimed(rows: Any) -> list[Any]:
 )
 def test_with_its_state_kept_a_crash_costs_time_and_changes_nothing_else(algorithm: Any) -> None:
     crashed, plain = crashing(algorithm, "kept"), crashing(algorithm, "kept", world={})
-    assert len(crashed.of("crashed")) > 10 and [r for r in crashed.of("started") if r.detail == "again"]
+    assert len(crashed.of("crashed")) > 10 and [r for r in crashed.of("started") if r.again]
     assert untimed(crashed.rows) == untimed(plain.rows)
 
 
@@ -164,7 +164,7 @@ def test_a_decision_after_a_loss_takes_as_long_as_what_is_left_to_know() -> None
 def test_nobody_waits_for_an_agent_that_is_gone_for_good(exchange) -> None:
     plan = (Crash((1, 3), at=2.5),)
     ran = Setting(Talk(), exchange=exchange, availability=Always(), iterations=12, world={"plan": plan}).run()
-    assert {r.agent for r in ran.of("crashed")} == {1, 3} and {r.detail for r in ran.of("crashed")} == {"for good"}
+    assert {r.agent for r in ran.of("crashed")} == {1, 3} and all(r.permanent for r in ran.of("crashed"))
     assert {r.agent for r in ran.of("done")} == {0, 2, 4}
     assert not [r for r in ran.records if r.agent in (1, 3) and r.time > 2.5 and r.kind in ("started", "finished", "sent")]
     assert Counter(row.agent for row in ran.rows)[0] == 2 + 12

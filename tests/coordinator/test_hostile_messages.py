@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_runs import Ran, Setting
+from small_runs import Ran, Setting, logged
 
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.task import Task
@@ -20,7 +20,6 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant
-from fedbo.coordinator.events import EventRecord
 from fedbo.coordinator.exchange import Barrier
 from fedbo.coordinator.messages import LARGEST, checker, fault
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
@@ -157,8 +156,8 @@ def run(name: str, message: str, preset: str | None = None) -> tuple[Ran, list[s
     records, hosts, agenda = list[Any](), InlineHosts(task, range(AGENTS)), EventQueue()
     with np.errstate(all="ignore"):
         run_virtual(core, hosts, RunHooks(records.extend), agenda, 1e6)
-    lines = [EventRecord(*line) for line in records]
-    return Ran(core, hosts, lines, agenda), [line.detail for line in lines if line.kind == "rejected"]
+    lines = logged(records)
+    return Ran(core, hosts, lines, agenda), [line.message or line.reason for line in lines if line.kind == "rejected"]
 
 
 def check(name: str, message: str, preset: str | None = None) -> None:

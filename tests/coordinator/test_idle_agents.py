@@ -61,11 +61,11 @@ def test_an_agent_goes_on_with_its_own_next_step_and_is_told_the_newest_answer()
     for record in ran.of("finished"):
         steps[record.agent].append(record.step)
     assert all(own == list(range(len(own))) for own in steps.values()) and max(map(len, steps.values())) > 3
-    answers = [(record.agent, record.step) for record in ran.of("delivered")]
+    answers = [(record.agent, record.answer) for record in ran.of("delivered")]
     assert len(set(answers)) == len(answers)
     rounds = [record.time for record in ran.of("round")]
     for record in ran.of("delivered"):
-        assert record.time == pytest.approx(rounds[record.step] + 0.1)  # as soon as it is asked, and no sooner
+        assert record.time == pytest.approx(rounds[record.answer] + 0.1)  # as soon as it is asked, and no sooner
         assert record.agent in {row.agent for row in ran.rows if row.step == 0}  # never before its initial points
 
 
@@ -130,7 +130,7 @@ def test_who_reports_after_the_last_round_closes_no_other() -> None:
         ran = world(exchange=deadline, agents=4, iterations=3, latency=Lognormal(4.0, 1.2), seed=seed).run()
         last = max(record.time for record in ran.of("round"))
         late += sum(record.time > last for record in ran.of("late"))
-        assert max(record.step for record in ran.of("round")) <= 3
+        assert max(record.round for record in ran.of("round")) <= 3
     assert late
 
 

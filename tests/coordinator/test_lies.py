@@ -92,10 +92,10 @@ def test_lies_are_told_in_their_span_at_their_rate_and_in_the_order_of_the_plan(
     words = [
         [lies.falsified(SentMessage(1, step, HONEST), None, now)[1] for step in range(2000)] for now in (0.9, 1.0, 2.9, 3.0)
     ]
-    assert {*words[0], *words[3]} == {"", "flattery"} and {*words[1], *words[2]} == {"inverted", "inverted; flattery"}
+    assert {*words[0], *words[3]} == {(), ("flattery",)} and {*words[1], *words[2]} == {("inverted",), ("inverted", "flattery")}
     assert words[0] == words[3] and words[1] == words[2]
-    assert abs(words[0].count("flattery") - 600) < 100  # 4.9 standard deviations
-    assert lies.falsified(SentMessage(2, 1, HONEST), None, 2.0) == (HONEST, "")
+    assert abs(words[0].count(("flattery",)) - 600) < 100  # 4.9 standard deviations
+    assert lies.falsified(SentMessage(2, 1, HONEST), None, 2.0) == (HONEST, ())
 
 
 @pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.accepts_late and m.is_synchronous))
@@ -110,7 +110,7 @@ def test_a_lie_changes_nothing_but_the_message(exchange: Any, how: str) -> None:
     assert lied.rows == ran.rows
     falsified = {(record.agent, record.step) for record in lied.of("falsified")}
     assert falsified and {agent for agent, _ in falsified} <= {1, 3}
-    first = [record for record in lied.of("sent") if record.detail != "again"]
+    first = [record for record in lied.of("sent") if not record.again]
     assert {(record.agent, record.step) for record in first if (record.agent, record.step) in falsified} == falsified
     differing = {(sender, step) for sender, step, number in loud.received if number != step}
     assert differing <= falsified and (differing or how == "copy")
@@ -122,7 +122,7 @@ def test_a_copy_is_the_newest_message_of_one_who_does_not_copy() -> None:
     newest, copies = None, 0
     for record in ran.records:
         if record.kind == "falsified":
-            assert record.detail == f"copy of agent {newest.agent}, step {newest.step}"
+            assert (record.lies, record.copied_agent, record.copied_step) == (("copy",), newest.agent, newest.step)
             copies += 1
         elif record.kind == "sent" and record.agent not in (1, 3):
             newest = record

@@ -24,7 +24,7 @@ WORDS = {
     "lost": ("up", "down"),
     "arrived": ("", "stale"),
     "crashed": ("kept", "lost", "for good"),
-    "rejected": ("duplicate: this message", "duplicate: the agent", "stale", "not finite", "given up", "payload is"),
+    "rejected": ("duplicate", "duplicate answer", "stale", "malformed not finite", "given_up", "malformed payload is"),
 }
 PLAIN = "finished failed falsified late delivered round absent returned restarted hung woke slowed recovered cut joined".split()
 PLAIN += ["down", "up", "done", "missed"]

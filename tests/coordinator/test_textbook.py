@@ -229,7 +229,7 @@ def test_a_message_is_given_up_after_so_many_transmissions() -> None:
     """The share p**3 of 2,020 messages; exact binomial tail, seed 11: false alarm below 1e-4."""
     plan = (Loss(tuple(range(20)), 0.6, direction="up"),)
     ran = tidy(agents=20, iterations=100, world={"attempts": 3, "plan": plan}, seed=11).run()
-    given_up = [record for record in ran.of("rejected") if "given up after 3" in record.detail]
+    given_up = [record for record in ran.of("rejected") if (record.reason, record.attempts) == ("given_up", 3)]
     assert len(given_up) + len(ran.of("arrived")) == 20 * 101
     assert 5e-5 < stats.binom(20 * 101, 0.6**3).cdf(len(given_up)) < 1 - 5e-5
 

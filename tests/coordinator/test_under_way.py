@@ -35,7 +35,7 @@ def test_a_partition_cuts_off_the_last_message_whenever_it_begins(at: float) -> 
     ran, _ = talk(Immediate(), (cut,), agents=1, iterations=3)
     assert times(ran, "done") == [4.0] and times(ran, "cut") == [at]
     assert [r.step for r in ran.of("arrived")] == [0, 1, 2] if at > 4.0 else [0, 1]
-    assert [r.detail for r in ran.of("rejected") if r.step == 3] == ["given up after 2 transmissions"]
+    assert [(r.reason, r.attempts) for r in ran.of("rejected") if r.step == 3] == [("given_up", 2)]
     assert times(ran, "joined") == []  # by then nothing of it is under way
 
 
@@ -75,7 +75,7 @@ def test_an_outage_loses_what_reaches_the_coordinator_and_nothing_else() -> None
     ran, _ = talk(Immediate(), (Restart(at=2.9, duration=0.2),), agents=1, iterations=4)
     assert times(ran, "lost") == [3.0], "the message of 2.0; the answer that left at 2.0 arrives at 3.0"
     assert times(ran, "delivered")[:1] == [3.0]
-    assert [r.time for r in ran.of("sent") if r.detail == "again"] == [3.5]
+    assert [r.time for r in ran.of("sent") if r.again] == [3.5]
 
 
 def test_an_agent_that_is_done_takes_part_until_its_last_message_has_arrived() -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 from killing import SHORT, End, Forks, tables, write_study
 
+from fedbo.actors.storage.sealed import FORMAT
 from fedbo.cli import main
+
+LATER = FORMAT + 1
 
 
 def _flipped(path: Path) -> None:
@@ -160,19 +163,22 @@ def test_what_a_later_format_wrote_is_refused_with_the_version_that_wrote_it(
     shutil.copytree(alone / "run", directory)
     manifest = read_manifest(directory)
     with monkeypatch.context() as later:
-        later.setattr(rows, "FORMAT", 3)
+        later.setattr(rows, "FORMAT", LATER)
         later.setattr(rows, "installed", lambda: "9.1")
         rows.write_table(rows.read_table(directory / "events.parquet"), directory / "events.parquet")
     write_manifest(directory, {key: value for key, value in manifest.items() if key != "files"})
     assert main(["show", str(directory)]) == 2
-    line = f"'{directory / 'events.parquet'}': was written in format 3, this is format 2; open it with fedbo 9.1\n"
+    line = f"'{directory / 'events.parquet'}': was written in format {LATER}, this is format {FORMAT}; open it with fedbo 9.1\n"
     assert capsys.readouterr().err == line
     with monkeypatch.context() as later:
-        later.setattr(sealed, "FORMAT", 3)
+        later.setattr(sealed, "FORMAT", LATER)
         later.setattr(sealed, "installed", lambda: "9.1")
         write_manifest(directory, manifest)
     assert main(["show", str(directory)]) == 2
-    assert "manifest.json': was written in format 3, this is format 2; open it with fedbo 9.1" in capsys.readouterr().err
+    assert (
+        f"manifest.json': was written in format {LATER}, this is format {FORMAT}; open it with fedbo 9.1"
+        in capsys.readouterr().err
+    )
 
 
 def test_results_of_the_first_format_which_says_nothing_of_itself_are_read(alone: Path, tmp_path: Path) -> None:

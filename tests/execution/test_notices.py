@@ -62,7 +62,7 @@ class Seen:
 
 def check_all_was_told(seen: Seen, result: fedbo.Result) -> None:
     """Each row of the tables once, those of a run in their order."""
-    assert sorted(seen.events) == sorted(LoggedEvent(**row) for row in result.events.to_pylist())
+    assert sorted(seen.events, key=repr) == sorted((LoggedEvent(**row) for row in result.events.to_pylist()), key=repr)
     for key in {event[:3] for event in seen.events}:
         numbers = [event.sequence for event in seen.events if event[:3] == key]
         assert numbers == sorted(numbers)
@@ -74,7 +74,7 @@ def check_all_was_told(seen: Seen, result: fedbo.Result) -> None:
     assert sorted(map(str, told)) == sorted(map(str, expected))
     assert len({(each.run, each.agent, each.number) for each in seen.evaluations}) == len(rows)
     closed = [event for event in seen.events if event.kind == "round"]
-    assert [(each.run, each.number, each.bytes_down) for each in seen.rounds] == [(e[:3], e.step, e.bytes) for e in closed]
+    assert [(each.run, each.number, each.bytes_down) for each in seen.rounds] == [(e[:3], e.round, e.bytes) for e in closed]
     assert seen.ends == 1
 
 

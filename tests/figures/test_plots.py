@@ -93,7 +93,7 @@ def test_bars_of_evaluations_cover_no_pause(make: Make) -> None:
     place = {int(label.get_text()): number for number, label in enumerate(axes.get_yticklabels())}
     pauses, since = [], dict[int, float]()
     for row in rows:
-        if row["kind"] in ("absent", "crashed", "hung") and row["detail"] != "for good":
+        if row["kind"] in ("absent", "crashed", "hung") and not row["permanent"]:
             since[row["agent"]] = row["time"]
         elif row["kind"] in ("returned", "restarted", "woke"):
             pauses.append((place[row["agent"]], since.pop(row["agent"]), row["time"]))

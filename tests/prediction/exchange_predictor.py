@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 World = dict[str, Any]
-Line = tuple[float, str, int, int, str]  # time, kind, agent, step, detail
+# Time, kind, agent, the number of its step, of a round or of an answer, and what else is told.
+Line = tuple[float, str, int, int, str | int]
 DONE = math.inf
 
 
@@ -44,7 +45,7 @@ class Prediction:
         self.count += 1
         heapq.heappush(self.heap, (self.now + delay, self.count, counts, happens))
 
-    def say(self, kind: str, agent: int, step: int, detail: str = "") -> None:
+    def say(self, kind: str, agent: int, step: int, detail: str | int = "") -> None:
         self.lines.append((self.now, kind, agent, step, detail))
 
     def run(self) -> list[Line]:
@@ -150,7 +151,7 @@ class Prediction:
             agent.under_way[step] = attempt + 1
             return self.transmit(agent, step, attempt + 1)
         del agent.under_way[step]
-        self.say("rejected", agent.number, step, f"given up after {attempt + 1} transmissions")
+        self.say("rejected", agent.number, step, "given_up")
         if self.waits or agent.ended:
             self.report(agent, counted=False)
 
@@ -162,7 +163,7 @@ class Prediction:
 
     def arrive(self, agent: Agent, step: int, attempt: int) -> None:
         if self.down or agent.cuts:
-            return self.lose_up(agent, step, attempt, "coordinator down" if self.down else "partition")
+            return self.lose_up(agent, step, attempt, "coordinator_down" if self.down else "partition")
         counted, world = False, self.world
         stale = self.age - agent.base[step]
         stale = stale if self.waits else stale // world["agents"]
@@ -173,7 +174,7 @@ class Prediction:
         elif world["bound"] is not None and stale > world["bound"]:
             self.say("rejected", agent.number, step, "stale")
         else:
-            self.say("arrived", agent.number, step, str(stale))
+            self.say("arrived", agent.number, step, stale)
             counted = True
         agent.taken.add(step)
         if agent.under_way.pop(step, None) is not None:
@@ -234,7 +235,7 @@ class Prediction:
         self.after(self.world["length"], up, counts=False)
 
     def answer(self, agent: Agent, number: int, attempt: int) -> None:
-        way = "coordinator down" if self.down else self.journey(agent, "down")
+        way = "coordinator_down" if self.down else self.journey(agent, "down")
         if isinstance(way, str):
             return self.lose_down(agent, number, attempt, way)
         for later in way[1]:
@@ -250,14 +251,14 @@ class Prediction:
         agent.tries[number] = attempt + 1
         if attempt + 1 < self.world["attempts"]:
             return self.answer(agent, number, attempt + 1)
-        self.say("missed", agent.number, number, f"given up after {attempt + 1} transmissions")
+        self.say("missed", agent.number, number, attempt + 1)
         if agent.waiting:
             self.go_on(agent)
 
     def deliver(self, agent: Agent, number: int, attempt: int) -> None:
         if agent.ended:
             if number not in agent.heard:
-                self.say("missed", agent.number, number, "the agent had ended")
+                self.say("missed", agent.number, number, "agent_ended")
             return agent.heard.add(number)
         if agent.cuts:
             return self.lose_down(agent, number, attempt, "partition")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from cluster_predictor import Queue
 from exchange_predictor import predicted
-from worlds import cluster_run, draw_cluster, draw_exchange, exchange_lines, exchange_run
+from worlds import cluster_run, draw_cluster, draw_exchange, exchange_lines, exchange_run, told
 
 from fedbo.coordinator import fault_injection
 from fedbo.coordinator.evaluations.worker_events import WorkerEvents
-from fedbo.coordinator.network import DOWN, Network
+from fedbo.coordinator.network import Network
 from fedbo.coordinator.runtime import event_queue
 from fedbo.coordinator.server import Server
 
@@ -23,7 +23,7 @@ LONG = pytest.param(1000, marks=pytest.mark.long)
 def exchange_differences(seed: int) -> Any:
     """Compare the log of a world with its prediction; return what is in one alone, in the order of time."""
     world = draw_exchange(seed)
-    carried_out = exchange_lines([(r.time, r.kind, r.agent, r.step, r.detail) for r in exchange_run(world)])
+    carried_out = exchange_lines([told(record) for record in exchange_run(world)])
     foreseen = exchange_lines(predicted(world))
     return sorted((carried_out - foreseen).elements()), sorted((foreseen - carried_out).elements())
 
@@ -37,9 +37,8 @@ def cluster_differences(seed: int) -> Any:
             return None, 0
     for record in records:
         if record.kind == "placed":
-            point, worker, _ = record.detail.split()
-            index = int(point) if record.step == 0 else world["evaluations"] - 1  # the last one is the only decision
-            found.append((round(record.time, 7), record.agent, index, int(worker)))
+            index = record.query if record.step == 0 else world["evaluations"] - 1  # the last one is the only decision
+            found.append((round(record.time, 7), record.agent, index, record.worker))
     rounded = [(round(time, 7), agent, index, worker) for time, agent, index, worker in foreseen]
     return sorted(set(found) ^ set(rounded)), len(found) - len(rounded)
 
@@ -86,7 +85,7 @@ DEFECTS = {
         "dropped_on_arrival",
         lambda before: (
             lambda self, state, sent, bytes_, now: (
-                self._lost(sent, bytes_, now, DOWN) if state.outages else before(self, state, sent, bytes_, now)
+                self._lost(sent, bytes_, now, "coordinator_down") if state.outages else before(self, state, sent, bytes_, now)
             )
         ),
     ),

@@ -7,7 +7,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from small_runs import Setting
+from exchange_predictor import Line
+from small_runs import Setting, logged
 from talking import Talk
 
 from fedbo.actors.evaluation.policy import Policy
@@ -19,8 +20,8 @@ from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.environment.worker_models import ClusterModel, Resources, WorkerClass
-from fedbo.coordinator.events import EventRecord
 from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
+from fedbo.coordinator.logged.table import LoggedEvent
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
 
@@ -74,7 +75,7 @@ def draw_exchange(seed: int) -> World:
     }
 
 
-def exchange_run(world: World) -> list[EventRecord]:
+def exchange_run(world: World) -> list[LoggedEvent]:
     """Carry a world of messages out; return the log."""
     staleness = Staleness(bound=world["bound"])
     late = {"late": world["late"], "staleness": staleness}
@@ -104,24 +105,35 @@ def certain(fault: dict[str, Any]) -> dict[str, float]:
     return {"probability": 1.0} if fault["kind"] in WINDOWS else {}
 
 
-def _log(setting: Setting, core: Core) -> list[EventRecord]:
+def _log(setting: Setting, core: Core) -> list[LoggedEvent]:
     records, hosts = list[Any](), InlineHosts(setting.task(), range(setting.agents))
     run_virtual(core, hosts, RunHooks(records.extend), EventQueue())
-    return [EventRecord(*record) for record in records]
+    return logged(records)
 
 
-def exchange_lines(lines: list[tuple[float, str, int, int, str]]) -> Counter[Any]:
+def told(event: LoggedEvent) -> Line:
+    """Return what is predicted of an event."""
+    number = next(one for one in (event.step, event.answer, event.round) if one is not None)
+    said: str | int = {
+        "sent": "again" if event.again else "",
+        "lost": f"{event.direction}: {event.reason if event.fault is None else f'fault {event.fault}'}",
+        "arrived": event.staleness or 0,
+        "missed": event.attempts or event.reason or "",
+        "rejected": event.reason or "",
+    }.get(event.kind, "")
+    return event.time, event.kind, event.agent, number, said
+
+
+def exchange_lines(lines: list[Line]) -> Counter[Any]:
     """Reduce a log to what is predicted: times to seven digits, faults without steps and up to the last other line."""
     last = max((time for time, kind, *_ in lines if kind not in FAULT_KINDS), default=0.0)
     found = Counter[Any]()
-    for time, kind, agent, step, detail in lines:
+    for time, kind, agent, *facts in lines:
         if kind in FAULT_KINDS:
             if time <= last:
                 found[round(time, 7), kind, agent] += 1
             continue
-        words = {"rejected": ("duplicate", "stale", "given up")}.get(kind, ())
-        said = next((word for word in words if word in detail), detail if kind in ("sent", "lost", "arrived", "missed") else "")
-        found[round(time, 7), kind, agent, step, said] += 1
+        found[round(time, 7), kind, agent, *facts] += 1
     return found
 
 
@@ -167,7 +179,7 @@ def draw_cluster(seed: int) -> World:
     }
 
 
-def cluster_run(world: World) -> list[EventRecord]:
+def cluster_run(world: World) -> list[LoggedEvent]:
     """Carry a world of workers out; return the log."""
     classes = tuple(
         WorkerClass(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_runs import logged
 
 import fedbo.actors.agent
 from fedbo.actors.evaluation.evaluator import EvaluationError
@@ -19,6 +20,7 @@ from fedbo.algorithms.base import Private
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.lies import Lies
 from fedbo.coordinator.errors import EndlessError
+from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.coordinator.runtime.actor import Coordinator, Run
@@ -28,7 +30,7 @@ from fedbo.execution.jobs import learnings, runs
 from fedbo.study.study import Study
 
 Array = np.ndarray[Any, Any]
-Seen = tuple[Any, ...]  # of an event: its time, kind, agent, step and bytes
+Seen = tuple[Any, ...]  # of an event: its time, kind, agent and bytes, and the numbers of its step, answer, round or worker
 
 
 @dataclass
@@ -118,10 +120,11 @@ def _lived(run: Run, patch: pytest.MonkeyPatch, mirrored: Sequence[int], make: A
     patch.setattr(Lies, "falsified", lying)
     patch.setattr(PrivateAggregator, "release", releasing)
 
-    def sink(records: Sequence[Any]) -> None:
-        for record in records:
-            lived.seen.append(record[:5])
-            lived.failed |= record[1] in ("failed", "retried", "rejected")
+    def sink(lines: Sequence[EventLine]) -> None:
+        for event in logged(lines):
+            numbers = (event.step, event.answer, event.round, event.worker)
+            lived.seen.append((event.time, event.kind, event.agent, event.bytes, *numbers))
+            lived.failed |= event.kind in ("failed", "rejected")
 
     core = Core(run.task, run.exchange, run.environment, run.budget)
     hosts = InlineHosts(run.task, range(run.task.problem.n_agents))

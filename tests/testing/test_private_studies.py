@@ -152,7 +152,7 @@ def test_early_stopping_would_show_private_values_in_the_times(tmp_path: Path, m
 
     (one,), (other,) = live(study, tmp_path / "one"), live(study, tmp_path / "other", [0], other_optimum)
     assert one.seen != other.seen, "agent 0 sends at other times"
-    times = [[event[0] for event in lived.seen if event[1] == "sent" and event[2] == 0] for lived in (one, other)]
+    times = [[event[0] for event in lived.seen if event[1:3] == ("sent", 0)] for lived in (one, other)]
     assert times[0] != times[1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -29,6 +29,8 @@ from fedbo.actors.storage.sealed import FORMAT, Damaged, OtherFormat, check_form
 from fedbo.algorithms.base import ORIGINS
 from fedbo.objectives.outcome import Outcome
 from fedbo.settings.errors import FedboError
+
+Convert = Callable[[pa.Table], pa.Table]
 
 
 def schema_of(*kinds: type) -> pa.Schema:
@@ -270,8 +272,10 @@ def _check_size(rows: int, columns: int, path: Path) -> None:
         raise TooLargeError(f"'{path}': {words}; read it on a larger machine, if it should have so many")
 
 
-def read_table(path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a Parquet file that `write_table` wrote, by this or an earlier version.
+def read_table(
+    path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None, convert: Convert | None = None
+) -> pa.Table:
+    """Read a Parquet file that `write_table` wrote, by this or an earlier version, whose tables `convert` brings up to date.
 
     FileNotFoundError when there is none, Damaged when it cannot be read, OtherFormat when a later version wrote it.
     """
@@ -280,7 +284,10 @@ def read_table(path: Path, schema: pa.Schema | None = None, columns: Sequence[st
             noted = file.schema_arrow.metadata or {}
             check_format(path, int(noted.get(_FORMAT, b"1")), noted.get(_BY, b"").decode())
             _check_size(file.metadata.num_rows, len(columns or file.schema_arrow), path)
-            table = file.read(columns=None if columns is None else list(columns))
+            wanted = _with_values(file.metadata, schema) if columns is None and schema is not None else columns
+            table = file.read(columns=None if wanted is None else list(wanted))
+        if convert is not None:
+            table = convert(table)
         return (table if schema is None else _as_declared(table, schema)).replace_schema_metadata(None)
     except (OtherFormat, FileNotFoundError, TooLargeError):
         raise
@@ -290,9 +297,22 @@ def read_table(path: Path, schema: pa.Schema | None = None, columns: Sequence[st
         raise Damaged(path, f"it cannot be read as a table: {error}".splitlines()[0]) from None
 
 
+def _with_values(file: Any, schema: pa.Schema) -> list[str]:
+    """Return the columns of a file to read: those of nulls alone, which take memory, are added as others that it lacks."""
+    empty = {field.name for field in schema if field.nullable and not pa.types.is_nested(field.type)}
+    for group in range(file.num_row_groups):
+        for place in range(file.num_columns):
+            chunk = file.row_group(group).column(place)
+            known = chunk.statistics
+            if known is None or not known.has_null_count or known.null_count < chunk.num_values:
+                empty.discard(chunk.path_in_schema)
+    return [name for name in file.schema.to_arrow_schema().names if name not in empty]
+
+
 def _as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the columns of a schema; a run of an earlier version lacks columns that were added since, which are null there."""
-    for field in schema:
-        if field.nullable and field.name not in table.column_names:
-            table = table.append_column(field, pa.nulls(len(table), field.type))
+    missing = [field for field in schema if field.nullable and field.name not in table.column_names]
+    nulls = {kind: pa.nulls(len(table), kind) for kind in {field.type for field in missing}}  # shared between columns
+    for field in missing:
+        table = table.append_column(field, nulls[field.type])
     return table.select(schema.names).cast(schema)

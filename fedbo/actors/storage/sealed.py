@@ -12,7 +12,8 @@ from typing import Any
 
 from fedbo.settings.errors import FedboError
 
-FORMAT = 2  # of tables, manifests and indices of snapshots; format 1 is what says no format
+# Of tables, manifests and indices of snapshots. Format 1 is what says no format; up to 2 events had their facts in one text.
+FORMAT = 3
 
 
 class Damaged(FedboError, ValueError):

@@ -38,7 +38,7 @@ class Lies:
         self._copiers = frozenset[Any]().union(*(agents for _, fault, agents in self._lies if fault.how == "copy"))
         self.are_told = bool(self._lies)
 
-    def falsified(self, message: SentMessage, newest: SentMessage | None, now: float) -> tuple[Payload, str]:
+    def falsified(self, message: SentMessage, newest: SentMessage | None, now: float) -> tuple[Payload, tuple[str, ...]]:
         """Give what is sent in place of an honest message, and which lies it has; none where it is sent as it is.
 
         `newest` is the message that may be copied.
@@ -53,14 +53,14 @@ class Lies:
             other = payload
             if lie.how != "copy":
                 changed = {name: self._numbers(place, lie, agent, name, payload[name], now) for name in self._fields}
-                other, words = {**payload, **changed}, lie.how
+                other = {**payload, **changed}
             elif newest is not None:
-                other, words = newest.payload, f"copy of agent {newest.sender}, step {newest.step}"
+                other = newest.payload
             if any(
                 not np.array_equal(other[name], array, equal_nan=array.dtype.kind == "f") for name, array in payload.items()
             ):
-                payload, told = other, [*told, words]
-        return payload, "; ".join(told)
+                payload, told = other, [*told, lie.how]
+        return payload, tuple(told)
 
     def may_be_copied(self, agent: int) -> bool:
         """Say whether others may copy an agent: nobody copies who copies at any time."""

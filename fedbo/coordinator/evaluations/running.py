@@ -8,7 +8,9 @@ from fedbo.actors.task import Task
 from fedbo.coordinator.cluster.placement import Job, WorkerPool
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
 from fedbo.coordinator.evaluations.pending import EvaluationRequest, PendingEvaluation
-from fedbo.coordinator.events import After, Effect, EvaluationEnded, EventLine, PlacementDue
+from fedbo.coordinator.events import After, Effect, EvaluationEnded, PlacementDue
+from fedbo.coordinator.logged.agents import EvaluationPlaced, EvaluationPreempted, EvaluationReleased
+from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.state import AgentRecord, CoreState
 
 
@@ -77,7 +79,7 @@ class RunningEvaluations:
             assert agent.evaluations is not None
             one = agent.evaluations.running[key]
             one.worker = worker
-            self._log.append((now, "placed", number, key[0], 0, f"{key[1]} {worker} {one.queued!r}"))
+            self._log.append(EvaluationPlaced(now, number, step=key[0], query=key[1], worker=worker, queued_at=one.queued))
             effects += self._start(agent, one, now)
         return effects
 
@@ -138,7 +140,7 @@ class RunningEvaluations:
                 self.pool.withdraw(state.cluster, number, one.key)
         for number, one in ended:
             if one.worker >= 0:
-                self._log.append((now, "released", number, one.key[0], 0, f"{one.key[1]} {one.worker}"))
+                self._log.append(EvaluationReleased(now, number, step=one.key[0], query=one.key[1], worker=one.worker))
                 self.pool.release(state.cluster, one.worker, (number, *one.key))
                 one.worker = -1
         return self._serve_later(state)
@@ -153,7 +155,7 @@ class RunningEvaluations:
             agent = state.agents[number]
             assert agent.evaluations is not None
             one, worker = agent.evaluations.running[step, point], agent.evaluations.running[step, point].worker
-            self._log.append((now, "preempted", number, step, 0, f"{point} {worker}"))
+            self._log.append(EvaluationPreempted(now, number, step, point, worker))
             if one.held:
                 one.worker = -1
                 continue

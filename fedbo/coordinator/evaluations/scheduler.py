@@ -16,7 +16,9 @@ from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.evaluations.pending import DECISION, AgentEvaluations, EvaluationRequest, PendingEvaluation
 from fedbo.coordinator.evaluations.running import RunningEvaluations
-from fedbo.coordinator.events import After, Effect, EvaluationEnded, EventLine, Finished, StepDue
+from fedbo.coordinator.events import After, Effect, EvaluationEnded, Finished, StepDue
+from fedbo.coordinator.logged.agents import EvaluationPromoted, RungReached, Verdict
+from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.state import AgentRecord, CoreState
 from fedbo.settings.records import changed
 
@@ -49,8 +51,9 @@ class RungVerdicts:
         """Let an evaluation go on from its rung, or give its place to others."""
         found, (step, point) = agent.evaluations, one.key
         assert found is not None
-        words = verdict.what if verdict is not None else "failed" if one.held else "end"
-        self._log.append((now, "rung", agent.number, step, 0, f"{point} {one.request.fidelity} {words}"))
+        ended: Verdict = "failed" if one.held else "end"
+        what = ended if verdict is None or verdict.what == "promote" else verdict.what
+        self._log.append(RungReached(now, agent.number, step, query=point, fidelity=one.request.fidelity, verdict=what))
         if not one.held:
             return []
         if verdict is not None and verdict.what == "go":
@@ -67,7 +70,7 @@ class RungVerdicts:
         one = found.paused.pop((verdict.step, verdict.point))
         request = one.request._replace(since=one.request.fidelity, fidelity=verdict.fidelity)
         found.waiting[one.key] = self._running.segment(request, one.length, resumed=True)
-        self._log.append((now, "promoted", agent.number, verdict.step, 0, f"{verdict.point} {verdict.fidelity}"))
+        self._log.append(EvaluationPromoted(now, agent.number, verdict.step, verdict.point, verdict.fidelity))
 
 
 class EvaluationScheduler:

@@ -8,7 +8,9 @@ from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.environment.availability import Ascending
 from fedbo.coordinator.environment.faults import Plan, Preemption, fault_times
 from fedbo.coordinator.evaluations.running import RunningEvaluations
-from fedbo.coordinator.events import After, Effect, EventLine, WorkerPreempted, WorkerReturned, WorkersChanged
+from fedbo.coordinator.events import After, Effect, WorkerPreempted, WorkerReturned, WorkersChanged
+from fedbo.coordinator.logged.agents import ClassJoined, ClassLeft, WorkerRestored, WorkerTaken
+from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.state import CoreState
 
 
@@ -45,7 +47,7 @@ class WorkerEvents:
         """Let the workers of a class join, or leave for good."""
         name = self._pool.model.classes[event.group].name
         workers = self._pool.workers_of(name)
-        self._log.append((now, "workers_joined" if event.joins else "workers_left", COORDINATOR, event.group, 0, name))
+        self._log.append(ClassJoined(now, name) if event.joins else ClassLeft(now, name))
         effects: list[Effect] = []
         for worker in workers:
             effects += self._evaluations.joined(state, worker) if event.joins else self._leave(state, worker, None, now)
@@ -55,7 +57,7 @@ class WorkerEvents:
         """Take a worker away, for a while or for good, and schedule its next preemption."""
         place, worker, number = event
         fault = self._faults[place]
-        self._log.append((now, "worker_preempted", COORDINATOR, worker, 0, self._pool.class_of(worker).name))
+        self._log.append(WorkerTaken(now, worker, self._pool.class_of(worker).name))
         effects = self._leave(state, worker, fault.checkpoint, now)
         if fault.duration is None:
             return effects
@@ -64,7 +66,7 @@ class WorkerEvents:
 
     def returned(self, state: CoreState, event: WorkerReturned, now: float) -> list[Effect]:
         """Let a worker that was preempted serve again."""
-        self._log.append((now, "worker_returned", COORDINATOR, event.worker, 0, self._pool.class_of(event.worker).name))
+        self._log.append(WorkerRestored(now, event.worker, self._pool.class_of(event.worker).name))
         return self._evaluations.joined(state, event.worker)
 
     def _leave(self, state: CoreState, worker: int, checkpoint: float | None, now: float) -> list[Effect]:

@@ -26,6 +26,7 @@ from fedbo.algorithms.base import Array, Mechanism, Private, Problem
 from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Exchange, revealed
+from fedbo.coordinator.logged.messages import RefusalReason
 from fedbo.coordinator.privacy.budget import AggregatorState, PrivacyBudget, PrivacyFilter
 from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure
@@ -70,14 +71,14 @@ class PrivateAggregator:
         count = max(1, round(mechanism.share * len(state.eligible)))
         return sorted(sorted(state.eligible, key=lambda agent: (coins[agent], agent))[:count])
 
-    def accept(self, state: AggregatorState, message: Message, asked: bool) -> str | None:
-        """Hold a message for the open release; say why it is refused. A newer one takes the place of an older one."""
+    def accept(self, state: AggregatorState, message: Message, asked: bool) -> RefusalReason | None:
+        """Hold a message for the open release, in place of an older one, or return why it is refused."""
         if state.budget_exhausted:
-            return "the privacy budget is spent"
+            return "budget_spent"
         if not asked:
-            return "not sampled: this agent was not asked"
+            return "not_sampled"
         if message.base < state.bases[message.claimed_sender]:
-            return "a newer message of this agent is held"
+            return "superseded"
         (state.held[message.claimed_sender],) = message.payload.values()
         # Measured here, where the message is in the cache: a release then reads all of them once.
         with np.errstate(over="ignore"):  # beyond 1e154 a message is clipped to nothing

@@ -110,11 +110,6 @@ class Unmasking(NamedTuple):
         """Count the bytes of the shares: each gives one for each of the cohort."""
         return SHARE * len(self.answering) * len(self.cohort)
 
-    @property
-    def detail(self) -> str:
-        """Say who answers and who is needed."""
-        return f"{len(self.answering)} of {len(self.cohort)} give shares, {self.needed} are needed"
-
 
 class Secrets(NamedTuple):
     """The secrets of a cohort, `keys` and `seeds`, each `(n, LIMBS)` in its order."""

@@ -25,10 +25,10 @@ from fedbo.coordinator.events import (
     DecisionMade,
     Effect,
     Event,
-    EventLine,
     Finished,
     Message,
 )
+from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.runtime.event_queue import EventQueue, arrival
 from fedbo.coordinator.runtime.fast_path import FastPath, has_fast_path
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,32 +13,18 @@ import pyarrow as pa
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.checkpoint import FRAME, MAGIC, CheckpointError, pack, unpack
 from fedbo.actors.storage.evaluations import column
-from fedbo.actors.storage.rows import write_table
+from fedbo.actors.storage.rows import RunKey, schema_of, write_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.actors.task import StepReport
-from fedbo.coordinator.events import EventLine
+from fedbo.coordinator.logged.kinds import EventLine
+from fedbo.coordinator.logged.table import events_table
 from fedbo.coordinator.privacy.ledger import LedgerEntry, table_of
 from fedbo.coordinator.runtime.engine import RecordedEvent
 
-EVENTS = pa.schema(
-    [
-        column("cell", pa.int32()),
-        column("algorithm", pa.string()),
-        column("replicate", pa.int32()),
-        column("sequence", pa.int64()),
-        column("time", pa.float64()),
-        column("kind", pa.string()),
-        column("agent", pa.int32()),
-        column("step", pa.int32()),
-        column("bytes", pa.int64()),
-        column("detail", pa.string()),
-    ]
-)
-
 MOMENTS = pa.schema(
     [
-        *list(EVENTS)[:3],
+        *list(schema_of(RunKey)),
         column("sequence", pa.int64()),
         column("time", pa.float64()),
         column("number", pa.int64()),
@@ -50,7 +35,6 @@ MOMENTS = pa.schema(
 
 
 _LENGTH = struct.Struct("<Q")
-_AT_ONCE = 1000  # lines that are turned into columns at once
 
 
 def read_moments(path: Path) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
@@ -138,7 +122,7 @@ class EventLog:
         """Write what came since the last time as one part of each kind; give names and SHA-256 of those that have anything."""
         self._pack()
         table, self._tables = pa.concat_tables(self._tables), []
-        moments, self._moments = self._table(self._moments, self.moments, MOMENTS), []
+        moments, self._moments = self._moments_table(), []
         self.moments += len(moments)
         releases, self._entries = table_of(self._entries, self.home.key), []
         names = dict[str, str]()
@@ -149,17 +133,15 @@ class EventLog:
         return names
 
     def _pack(self) -> None:
-        self._tables.append(self._table(self._records, self.count, EVENTS))
+        self._tables.append(events_table(self._records, self.home.key, self.count))
         self._records, self.count = [], self.count + len(self._records)
 
-    def _table(self, lines: Sequence[tuple[Any, ...]], first: int, schema: pa.Schema) -> pa.Table:
-        """Make a table of lines, numbered on from `first`."""
-        key, fields = self.home.key, list(schema)
-        head = [pa.repeat(pa.scalar(value, field.type), len(lines)) for value, field in zip(key, fields, strict=False)]
-        head.append(pa.array(np.arange(first, first + len(lines))))
-        columns: list[list[Any]] = [[] for _ in fields[len(head) :]]
-        for place in range(0, len(lines), _AT_ONCE):  # what is made of all at once would not fit into the processor's cache
-            for values, more in zip(columns, zip(*lines[place : place + _AT_ONCE], strict=True), strict=True):
-                values.extend(more)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, fields[len(head) :], strict=True)]
-        return pa.Table.from_arrays([*head, *arrays], schema=schema)
+    def _moments_table(self) -> pa.Table:
+        """Return the events of a run in real time since the last time as a table."""
+        count = len(self._moments)
+        head = [pa.repeat(pa.scalar(value, field.type), count) for value, field in zip(self.home.key, MOMENTS, strict=False)]
+        numbers = np.arange(self.moments, self.moments + count)
+        columns = list(zip(*self._moments, strict=True)) or [()] * len(RecordedEvent._fields)
+        fields = list(MOMENTS)[len(head) + 1 :]
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
+        return pa.Table.from_arrays([*head, pa.array(numbers), *arrays], schema=MOMENTS)

@@ -3,7 +3,8 @@
 Agents are always there, messages take one constant time and meet no fault, a step is one evaluation, and every message is
 answered at once. A step that ends, sends its message and is followed by the next, a message that takes effect and is
 answered to its sender alone, and such an answer do here what the parts of the core would do, to the same state and the same
-queue. All else, such as a failed evaluation, a message that is refused or an agent's last step, is left to the core.
+queue. All else, such as a failed evaluation, a message that is refused or overtakes another, or an agent's last
+step, is left to the core.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import leaves, never_before_steps
 from fedbo.coordinator.events import After, Answer, AnswerReceived, Event, Finished, Message
 from fedbo.coordinator.exchange import Immediate
+from fedbo.coordinator.logged.agents import StepFinished, StepStarted
+from fedbo.coordinator.logged.kinds import make
+from fedbo.coordinator.logged.messages import AnswerDelivered, MessageArrived, MessageSent
 from fedbo.coordinator.messages import LARGEST, checker, size, sizer
 from fedbo.coordinator.runtime.event_queue import EventQueue
-from fedbo.coordinator.state import enter, has
 
 
 def has_fast_path(core: Core) -> bool:
@@ -87,19 +90,19 @@ class FastPath:
         agent.last_duration, agent.t_n, agent.pulled = now - step.begun, t_n, report.pulled
         if ended % self._checkpoint == 0:
             agent.saved_t_n = t_n
-        log.append((moment, "finished", number, ended, 0, ""))
+        log.append(make(StepFinished, (moment, number, ended)))
         message = None
         if payload is not None:
             message = Message(number, number, ended, agent.base, moment, payload=payload)
             agent.unacknowledged[ended] = message
             if bytes_ := size(payload):
-                log.append((moment, "sent", number, ended, bytes_, ""))
+                log.append(make(MessageSent, (moment, number, ended, bytes_, False)))
         inbox = tuple(agent.inbox)
         agent.inbox.clear()
         following: Any = ended + 1
         lease: Any = agent.lease + 1
         agent.step, agent.base, agent.lease = following, state.rounds.age, lease
-        log.append((moment, "started", number, following, 0, ""))
+        log.append(make(StepStarted, (moment, number, following, False)))
         # One record stands for all steps of an agent here: what is not set is as in a new one.
         begun, step.begun, step.inbox, step.speaks = step.begun, now, inbox, self._sends(following)
         step.order = order = StepRequest(number, following, lease, inbox, step.speaks)
@@ -120,19 +123,20 @@ class FastPath:
         base, payload = message.base, message.payload
         state = self._state
         agent, rounds = state.agents[number], state.rounds
+        accepted = agent.steps_accepted
         if message.claimed_sender != number or agent.ended:
             return False
-        if step not in agent.unacknowledged or has(agent.steps_accepted, step):
+        if step not in agent.unacknowledged or (accepted and step <= accepted[-1]):
             return False
         if rounds.waiting or rounds.buffer or self._wrong(payload):
             return False
         state.progress.events += 1
         state.progress.note(now)
-        enter(agent.steps_accepted, step)
+        accepted.append(step)
         state.server = self._receive(state.server, Inbound(number, step, message.sent, payload), now)
         agent.newest_base = base
         stale = (rounds.age - base) // len(self._targets)
-        self._log.append((now, "arrived", number, step, self._bytes(payload), str(stale)))
+        self._log.append(make(MessageArrived, (now, number, step, self._bytes(payload), stale)))
         del agent.unacknowledged[step]
         agent.unheard = False
         streams = self._streams.at(rounds.number)
@@ -155,10 +159,11 @@ class FastPath:
         place: Any = answer.number
         inbound = answer.inbound
         agent = self._state.agents[number]
-        if agent.ended or inbound is None or has(agent.received_answers, place) or self._state.rounds.waiting:
+        received = agent.received_answers
+        if agent.ended or inbound is None or (received and place <= received[-1]) or self._state.rounds.waiting:
             return False
         self._state.progress.events += 1
-        enter(agent.received_answers, place)
+        received.append(place)
         agent.inbox.append(inbound)
-        self._log.append((now, "delivered", number, place, self._answer_bytes(inbound.payload), ""))
+        self._log.append(make(AnswerDelivered, (now, number, place, self._answer_bytes(inbound.payload))))
         return True

@@ -15,6 +15,7 @@ from fedbo.analysis.finished_run import ResultError, check_label
 from fedbo.analysis.grouping import by_run, of_kinds
 from fedbo.analysis.queueing import placements
 from fedbo.analysis.result import Result
+from fedbo.analysis.schemas import EVENTS
 from fedbo.analysis.timeline_bars import EVALUATION_KINDS, evaluation_bars, kind_of, lanes_of
 
 Event = dict[str, Any]
@@ -26,6 +27,7 @@ PAUSES = (
     *(("absent", "returned", "away"), ("crashed", "restarted", "down after a crash"), ("hung", "woke", "hanging")),
     *(("slowed", "recovered", "slowed"), ("cut", "joined", "cut off")),
 )
+EVENT_FACTS = EVENTS.names[EVENTS.names.index("agent") + 1 :]
 MESSAGES = ("sent", "lost", "arrived", "late", "rejected", "delivered", "missed", "falsified")
 
 
@@ -61,7 +63,7 @@ def _agents(process: int, words: str, tables: tuple[Any, Any], metric: Any) -> I
     for one in event_intervals(events, "down", "up"):
         yield _slice("down", "coordinator", (process, COORDINATOR), (one.begin, one.end))
     for row in of_kinds(events, "round").to_pylist():
-        yield _instant("round", (process, COORDINATOR), row["time"], {"round": row["step"], "bytes": row["bytes"]})
+        yield _instant("round", (process, COORDINATOR), row["time"], {"round": row["round"], "bytes": row["bytes"]})
     rows = [row for row in observations.to_pylist() if row["phase"] != "history"]
     agents = sorted({row["agent"] for row in rows})
     place = {agent: number for number, agent in enumerate(agents)}
@@ -101,16 +103,19 @@ def _befallen(process: int, events: Any, agents: Sequence[int]) -> Iterator[Even
                 if thread not in faults:
                     faults.add(thread)
                     yield from _thread(process, thread, f"agent {one.agent}, {word}")
-                yield _slice(word, "fault", (process, thread), (one.begin, one.end), {"detail": one.detail})
+                yield _slice(word, "fault", (process, thread), (one.begin, one.end), _known(one.first))
     for row in of_kinds(events, *MESSAGES).to_pylist():
         if row["agent"] in known:
             thread = _first(row["agent"]) + LANES - 1
             if thread not in messages:
                 messages.add(thread)
                 yield from _thread(process, thread, f"agent {row['agent']}, messages")
-            yield _instant(
-                row["kind"], (process, thread), row["time"], {name: row[name] for name in ("step", "bytes", "detail")}
-            )
+            yield _instant(row["kind"], (process, thread), row["time"], _known(row))
+
+
+def _known(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a click on an event shows: the facts that its kind has."""
+    return {name: event[name] for name in EVENT_FACTS if event[name] is not None}
 
 
 def _workers(process: int, words: str, events: Any) -> Iterator[Event]:

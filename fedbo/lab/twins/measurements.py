@@ -227,15 +227,15 @@ def _messages(into: Measurements, events: Any) -> None:
     sent: dict[tuple[int, int], float] = {}
     answered = 0.0
     kinds = of_kinds(events, "sent", "arrived", "late", "round", "delivered", "lost", "missed")
-    for kind, agent, step, time, detail in _listed(kinds, "kind", "agent", "step", "time", "detail"):
+    for kind, agent, step, answer, time, reason in _listed(kinds, "kind", "agent", "step", "answer", "time", "reason"):
         if kind == "sent":
             sent[agent, step] = time
             into.sent += 1
         elif kind == "lost":
             into.lost += 1
-            into.sent += detail.startswith("down")  # an answer has no line when it leaves
+            into.sent += answer is not None  # an answer has no line when it leaves
         elif kind == "missed":
-            into.sent += detail == "the agent had ended"
+            into.sent += reason == "agent_ended"
         elif kind in ("arrived", "late") and (agent, step) in sent:
             into.latencies.append(time - sent.pop((agent, step)))
             answered = time

@@ -18,6 +18,7 @@ from fedbo.algorithms.base import Algorithm, Decision, Declaration, Inbound, Ove
 from fedbo.algorithms.streams import Streams
 from fedbo.analysis.grouping import by_run
 from fedbo.analysis.manifest import STUDY
+from fedbo.coordinator.logged.earlier import read_events
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.execution.directory import gather
 from fedbo.execution.jobs import runs
@@ -105,7 +106,7 @@ def dry_runs(study: Study, folder: Path, pool: Array) -> Iterator[tuple[Any, Any
         coordinator.run(run)
     (folder / STUDY).write_text(study.to_toml(), encoding="utf-8")
     gather(study, folder, [run.key for run in work])
-    observations, events = (read_table(folder / f"{name}.parquet") for name in ("observations", "events"))
+    observations, events = read_table(folder / "observations.parquet"), read_events(folder / "events.parquet")
     evaluated = dict(by_run(observations))
     for key, happened in by_run(events):
         yield evaluated.get(key, observations.slice(0, 0)), happened

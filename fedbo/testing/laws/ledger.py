@@ -45,7 +45,7 @@ def _within_budget(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
 
 def _local(run: RunTables) -> Iterator[str]:
     """A message that its sender hid has left it once it was sent, whether it arrives or not."""
-    sent = Counter(event["agent"] for event in run.of("sent") if event["detail"] != "again")
+    sent = Counter(event["agent"] for event in run.of("sent") if not event["again"])
     entered = Counter(row["arrived"][0] for row in run.releases)
     if sent != entered or any(row["sampling"] != LOCAL for row in run.releases):
         yield f"{dict(sent)} messages were sent, {dict(entered)} are in the ledger"

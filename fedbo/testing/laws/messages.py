@@ -45,12 +45,12 @@ class MessageCauses:
 
     def line(self, record: Any) -> None:
         """Take in an event."""
-        kind, key = record.kind, (record.agent, record.step)
+        kind, key = record.kind, (record.agent, record.step if record.answer is None else record.answer)
         if self.must_be_lost is not None:
             need((record.time, *key) == self.must_be_lost and kind == "lost", "a message passed where its way was cut")
         self.must_be_lost = None
         self.rounds += kind == "round"
-        if kind == "started" and record.detail != "again":
+        if kind == "started" and not record.again:
             self.base[key] = self.rounds
         elif kind == "falsified":
             lies = any(isinstance(fault, Lie) and key[0] in fault.agents for fault in self.plan)
@@ -61,7 +61,7 @@ class MessageCauses:
 
     def _sent(self, record: Any, key: tuple[int, int]) -> None:
         need(self.up in (record.bytes, None), f"message {key} has {record.bytes} bytes, {self.up} are declared")
-        if record.detail == "again":
+        if record.again:
             causes = self.lost[key] + (self.sent[key] if self.replays(key[0]) else [])
             need(any(abs(record.time - time - self.world.retry) < NEAR for time in causes), "sent again for no reason")
         else:
@@ -75,15 +75,15 @@ class MessageCauses:
         return any(isinstance(f, Corruption) and f.how == "replay" and agent in f.agents for f in self.plan)
 
     def _lost(self, record: Any, key: tuple[int, int]) -> None:
-        way, why = record.detail.split(": ")
+        way, why = record.direction, record.reason
         fits = self.up in (record.bytes, None) if way == "up" else record.bytes == 0 or self.down in (record.bytes, None)
         need(fits, f"message {key} was lost with {record.bytes} bytes")
-        if why.startswith("fault "):
-            fault = self.plan[int(why.removeprefix("fault "))]
+        if why == "fault":
+            fault = self.plan[record.fault]
             need(isinstance(fault, Loss) and key[0] in fault.agents and fault.direction in (way, "both"), "lost for no reason")
         else:
             is_cut = self.troubles.cut(key[0], record.time, surely=False)
-            need({"partition": is_cut, "coordinator down": self.troubles.is_down}[why], "lost for no reason")
+            need({"partition": is_cut, "coordinator_down": self.troubles.is_down}[why], "lost for no reason")
         if way == "up":
             need(key in self.sent, f"message {key} was lost before it was sent")
             self.lost[key].append(record.time)
@@ -121,21 +121,21 @@ class MessageCauses:
         self.fate[key].append("late")
 
     def _rejected(self, record: Any, key: tuple[int, int]) -> None:
-        why = record.detail
-        if why == "duplicate: the agent has had this answer":
+        why = record.reason
+        if record.answer is not None:
             need(self.run.suffers(Duplication), f"answer {key} came twice for no reason")
-        elif why.startswith("given up"):
+        elif why == "given_up":
             over = len(self.sent[key]) == self.world.attempts and not {"arrived", "late"} & {*self.fate[key]}
             need(over, f"message {key} was given up for no reason")
             self.fate[key].append("given up")
         else:
             self._passes(record, key)
-            if why.startswith("duplicate"):
+            if why == "duplicate":
                 doubled = self.run.suffers(Duplication) or self.run.suffers(Corruption)
                 before = {"arrived", "late", "refused"} & {*self.fate[key]}
                 need(doubled and bool(before), f"message {key} was taken for a duplicate")
             else:
-                need(why.startswith("stale") or self.run.suffers(Corruption), f"message {key} was refused: {why}")
+                need(why == "stale" or self.run.suffers(Corruption), f"message {key} was refused: {why}")
                 self.fate[key].append("refused")
 
     def _delivered(self, record: Any, key: tuple[int, int]) -> None:
@@ -147,10 +147,10 @@ class MessageCauses:
 
     def _missed(self, record: Any, key: tuple[int, int]) -> None:
         need(key not in self.heard, f"answer {key} arrived and was missed")
-        if record.detail == "the agent had ended":
+        if record.reason == "agent_ended":
             need(key[0] in self.troubles.done or key[0] in self.troubles.gone, f"agent {key[0]} had not ended")
             return
-        need(record.detail == f"given up after {self.world.attempts} transmissions", f"answer {key} was missed for no reason")
+        need(record.attempts == self.world.attempts, f"answer {key} was missed for no reason")
         losing = (fault for fault in self.plan if isinstance(fault, Loss | NetworkPartition | Restart))
         need(any(key[0] in getattr(fault, "agents", key) for fault in losing), f"answer {key} was lost for no reason")
 

@@ -18,10 +18,9 @@ def placements(run: RunTables) -> Iterator[str]:
         return
     waits = _waits(run) if model.rule == "priority" and run.task.stopping is None else []
     for time, events in groupby(run.of("placed", "preempted"), key=lambda event: event["time"]):
-        placed, preempted = set[tuple[Job, str]](), set[Job]()
+        placed, preempted = set[tuple[Job, int]](), set[Job]()
         for event in events:
-            point, worker = event["detail"].split()[:2]
-            job = (event["agent"], event["step"], int(point))
+            job, worker = (event["agent"], event["step"], event["query"]), event["worker"]
             if event["kind"] == "placed":
                 placed.add((job, worker))
             elif (job, worker) in placed:
@@ -46,10 +45,9 @@ def _waits(run: RunTables) -> list[tuple[Job, float, float]]:
     """List from when until when each evaluation waited that was placed in the end."""
     found, stopped = list[tuple[Job, float, float]](), defaultdict[Job, float](float)
     for event in run.of("placed", "preempted"):
-        words = event["detail"].split()
-        job = (event["agent"], event["step"], int(words[0]))
+        job = (event["agent"], event["step"], event["query"])
         if event["kind"] == "preempted":
             stopped[job] = event["time"]
         else:
-            found.append((job, max(float(words[2]), stopped[job]), event["time"]))
+            found.append((job, max(event["queued_at"], stopped[job]), event["time"]))
     return found

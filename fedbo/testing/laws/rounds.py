@@ -37,7 +37,7 @@ class RoundCauses:
             need(not self._down, f"round {self.closed} closed while the coordinator was down")
             most = self.run.task.problem.n_agents * self.down
             fits = not self.down or (record.bytes % self.down == 0 and record.bytes <= most)
-            need(fits, f"round {record.step} sent {record.bytes} bytes")
+            need(fits, f"round {record.round} sent {record.bytes} bytes")
             if self.follows:
                 need(self._may(record.time), f"round {self.closed} closed too early, or with nobody")
             self.closed, self.opened, self.came = self.closed + 1, record.time, 0
@@ -52,7 +52,7 @@ class RoundCauses:
             self.sending[agent] = record.step
         elif kind in ("arrived", "late", "rejected"):
             self.came += kind == "arrived"
-            duplicate = record.detail.startswith("duplicate")
+            duplicate = record.reason == "duplicate"
             if self.sending.get(agent) == record.step and not duplicate:
                 del self.sending[agent]
                 self.committed.add(agent)

@@ -50,7 +50,7 @@ class StepCauses:
             self.interrupted.setdefault(agent, record.time)
             if kind == "crashed" or (kind == "absent" and self.run.environment.of(agent).leaving == "lost"):
                 self.void.add(agent)
-        if kind == "crashed" and record.detail == "for good":
+        if record.permanent:
             self.busy.pop(agent, None)
 
     def sits_out(self, agent: int) -> bool:
@@ -61,7 +61,7 @@ class StepCauses:
         agent, step = record.agent, record.step
         need(not self.troubles.kept(agent), f"agent {agent} began while something was in its way")
         need(agent not in self.troubles.gone and agent not in self.troubles.done, f"agent {agent} began after its end")
-        if record.detail == "again":
+        if record.again:
             need(self.busy.get(agent) == step, f"agent {agent} began step {step} again, which it was not at")
             undecided = self.run.task.algorithm.queries is None and self.interrupted.get(agent) == self.begun.get((agent, step))
             need(agent in self.void or undecided, "a step was begun again for no reason")

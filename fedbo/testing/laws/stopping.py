@@ -64,8 +64,7 @@ class _RungReplay:
         """List what does not follow."""
         due: set[Key | None] = {None}
         for line in lines:
-            point, fidelity, *words = line["detail"].split()
-            key = (line["step"], int(point))
+            key, fidelity, verdict = (line["step"], line["query"]), line["fidelity"], line["verdict"]
             if line["kind"] == "promoted":
                 if key not in due:
                     yield f"agent {self._agent} promoted {key} at {line['time']}, due was {due}"
@@ -74,15 +73,15 @@ class _RungReplay:
                 continue
             if None not in due:
                 yield f"agent {self._agent} did not promote {due} before {line['time']}"
-            if words == ["failed"] or (key, int(fidelity)) not in self._values and words == ["end"]:
+            if verdict == "failed" or (key, fidelity) not in self._values and verdict == "end":
                 due = self._due()  # it failed
                 continue
-            if (key, int(fidelity)) not in self._values:
+            if (key, fidelity) not in self._values:
                 return  # under way when the run ended: no row has its values
-            wanted = self._reach(key, int(fidelity))
-            if words[0] not in wanted:
-                yield f"agent {self._agent}: {words[0]} of {key} at fidelity {fidelity}, where {wanted} follows"
-            due = {None} if words == ["go"] else self._due()
+            wanted = self._reach(key, fidelity)
+            if verdict not in wanted:
+                yield f"agent {self._agent}: {verdict} of {key} at fidelity {fidelity}, where {wanted} follows"
+            due = {None} if verdict == "go" else self._due()
 
     def _reach(self, key: Key, fidelity: int) -> set[str]:
         """Note a value at a rung and give the verdict, or both where it hangs on which of two equal values is the better."""

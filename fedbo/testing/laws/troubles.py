@@ -66,18 +66,18 @@ class Troubles:
         """Find the faults of the plan that may have caused this."""
         kind, agent = record.kind, record.agent
         self.struck.add((kind, agent, record.time))
-        if record.detail == "for good":
+        if record.permanent:
             self.gone[agent] = record.time
             return
-        if record.detail == "lost":
+        if record.state == "lost":
             self.lost_state[agent].append(record.time)
         if kind == "crashed":
             self.off.add(agent)
         fitting = [fault for fault in self.plan if type(fault) is BEGINS[kind] and (agent < 0 or agent in fault.agents)]
         if kind == "slowed":
-            fitting = [fault for fault in fitting if f"{fault.factor:g} times" == record.detail]
+            fitting = [fault for fault in fitting if fault.factor == record.factor]
         if kind == "crashed":
-            fitting = [fault for fault in fitting if fault.state == record.detail and fault.restart is not None]
+            fitting = [fault for fault in fitting if fault.state == record.state and fault.restart is not None]
         need(bool(fitting), f"{kind} at {record.time} without a cause")
         self.open[kind, agent].append((record.time, fitting))
 

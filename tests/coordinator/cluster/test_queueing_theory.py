@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_runs import Ran, Setting
+from small_runs import Ran, Setting, logged
 
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.task import Task
@@ -29,7 +29,6 @@ from fedbo.coordinator.environment.faults import Crash, Hang, Preemption
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, Timing
 from fedbo.coordinator.environment.worker_models import ClusterModel, Resources, WorkerClass
 from fedbo.coordinator.errors import EndlessError
-from fedbo.coordinator.events import EventRecord
 from fedbo.coordinator.exchange import Immediate
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
@@ -45,7 +44,7 @@ def equal(workers: int, rule: str = "first_come", **settings: Any) -> ClusterMod
 
 def waits(ran: Ran) -> np.ndarray:
     """Give how long each evaluation waited for a worker, in the order in which they came."""
-    placed = [(float(event.detail.split()[2]), event.time) for event in ran.of("placed")]
+    placed = [(event.queued_at, event.time) for event in ran.of("placed")]
     return np.array([begun - came for came, begun in sorted(placed)])
 
 
@@ -72,7 +71,7 @@ def one_each(tmp_path: Path, cluster: ClusterModel, rate: float, length: Timing,
     core, records, agenda = Core(task, Immediate(), Environment(common, cluster=cluster)), list[Any](), EventQueue()
     hosts = InlineHosts(task, range(count))
     run_virtual(core, hosts, RunHooks(records.extend), agenda)
-    return Ran(core, hosts, [EventRecord(*line) for line in records], agenda)
+    return Ran(core, hosts, logged(records), agenda)
 
 
 def erlang_c(workers: int, load: float) -> float:
@@ -110,7 +109,7 @@ def test_equal_workers_serve_in_the_order_of_list_scheduling(workers: int) -> No
     setting = Setting(RANDOM, agents=20, initial=3, iterations=1, seed=3, evaluation=Lognormal(1.0, 1.0), availability=Always())
     ran = setting.run(world={"cluster": equal(workers)})
     rows = {(row.agent, row.step, row.query): row for row in ran.rows}
-    queue = sorted((float(e.detail.split()[2]), e.time, e.agent, e.step, int(e.detail.split()[0])) for e in ran.of("placed"))
+    queue = sorted((e.queued_at, e.time, e.agent, e.step, e.query) for e in ran.of("placed"))
     free = [0.0] * workers
     for came, _, agent, step, point in queue:
         begins = max(came, heapq.heappop(free))
@@ -202,10 +201,10 @@ def test_a_host_that_is_lost_gives_its_work_to_others_and_workers_join_and_leave
     ran = setting.run(world={"cluster": ClusterModel(classes), "plan": (Preemption("host", at=2.5),)})
     assert len(ran.rows) == 12
     assert all(row.finished - row.started == pytest.approx(2.0) for row in ran.rows)
-    workers = {int(event.detail.split()[1]): event.time for event in ran.of("placed")}
+    workers = {event.worker: event.time for event in ran.of("placed")}
     assert workers[1] < 2.5 and workers[2] < 2.5 and workers[3] < 2.5 and 3.0 <= workers[4] < 4.0
     assert len(ran.of("preempted")) == 4
-    assert [event.detail for event in ran.of("workers_joined")] == ["host", "guest"]
+    assert [event.worker_class for event in ran.of("workers_joined")] == ["host", "guest"]
 
 
 def test_a_study_whose_workers_are_all_lost_says_so() -> None:

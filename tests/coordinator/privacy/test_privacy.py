@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from private_runs import NUMBERS, Discreet, SameNoise, Stand, Whisper, releases, said, uneven, with_law
 from scipy import stats
-from small_runs import Ran
+from small_runs import Ran, logged
 
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.checkpoint import pack, unpack
@@ -42,7 +42,7 @@ from fedbo.coordinator.environment.faults import (
     Slow,
 )
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, Pareto, Timing
-from fedbo.coordinator.events import EventRecord, Message, MessageReceived
+from fedbo.coordinator.events import Message, MessageReceived
 from fedbo.coordinator.exchange import (
     Barrier,
     Buffered,
@@ -110,9 +110,9 @@ def heard_by_release(ran: Ran) -> list[dict[int, tuple[int, int]]]:
         among = dict[int, tuple[int, int]]()
         while place < len(ran.records) and ran.records[place].time <= entry.time:
             record = ran.records[place]
-            if record.kind == "round" and record.step == number:
+            if record.kind == "round" and record.round == number:
                 break
-            if record.kind == "started" and record.detail != "again":
+            if record.kind == "started" and not record.again:
                 begun[record.agent, record.step] = number
             if record.kind == "arrived":
                 among[record.agent] = record.step, number - begun[record.agent, record.step]
@@ -409,7 +409,7 @@ def test_a_sender_that_was_not_asked_is_refused_and_changes_nothing() -> None:
     setting = Discreet(Whisper(replace(LAW, share=0.4)), latency=Constant(0.0))
     honest, core, records = setting.run(), setting.core(), list[Any]()
     run_virtual(core, Chatty(setting.task(), range(5)), RunHooks(records.extend), EventQueue())
-    refused = [EventRecord(*line) for line in records if "not sampled" in line[5]]
+    refused = [line for line in logged(records) if line.reason == "not_sampled"]
     assert len(refused) == 5 * 6 - len([r for r in honest.of("sent") if r.step < 6]) + 5 - len(
         [r for r in honest.of("sent") if r.step == 6]
     )
@@ -430,11 +430,11 @@ def test_what_is_refused_leaves_the_aggregator_as_it_was() -> None:
     good, age = {"vector": said(0, 0, 2.0)}, state.rounds.age
     bad_nan, bad_inf = ({"vector": np.full(NUMBERS, number)} for number in (np.nan, np.inf))
     wrong = {
-        "not sampled": Message(unasked, unasked, 99, age, 0.0, good),
+        "not_sampled": Message(unasked, unasked, 99, age, 0.0, good),
         "duplicate": Message(heard, heard, max(state.agents[heard].steps_accepted), age, 0.0, good),
-        "had closed": Message(asked, asked, 98, age - 1, 0.0, good),
-        "in the name of": Message(unasked, asked, 99, age, 0.0, good),
-        "there is no agent": Message(77, 77, 99, age, 0.0, good),
+        "late": Message(asked, asked, 98, age - 1, 0.0, good),
+        "forged": Message(unasked, asked, 99, age, 0.0, good),
+        "unknown_agent": Message(77, 77, 99, age, 0.0, good),
         "NaN": Message(asked, asked, 99, age, 0.0, bad_nan),
         "infinit": Message(asked, asked, 99, age, 0.0, bad_inf),
         "shape": Message(asked, asked, 99, age, 0.0, {"vector": np.zeros(NUMBERS + 1)}),
@@ -444,9 +444,9 @@ def test_what_is_refused_leaves_the_aggregator_as_it_was() -> None:
         core.rules.log.clear()
         core.handle(MessageReceived(message), 5.0)
         assert pack(state.privacy) == before, words
-        (line,) = core.rules.log
-        assert line[1] in ("rejected", "late")
-        assert words in line[5] or words in ("NaN", "infinit", "shape"), line
+        (line,) = logged(core.rules.log)
+        why = "malformed" if words in ("NaN", "infinit", "shape") else words
+        assert (line.kind, line.reason) == (("late", None) if why == "late" else ("rejected", why)), line
     core.handle(MessageReceived(Message(asked, asked, 99, age, 0.0, good)), 5.0)
     assert pack(state.privacy) != before
 
@@ -637,7 +637,7 @@ def test_under_a_mode_that_says_nothing_of_sampling_each_release_is_charged_whol
     assert {entry.share for entry in entries} == {1.0} and all("'half'" in entry.whole for entry in entries)
     assert all(entry.charged == entry.arrived for entry in entries)
     parts = Counter(agent for entry in entries for agent in entry.arrived)
-    assert any(record.detail != "0" for record in ran.of("arrived")), "nothing was carried over"
+    assert any(record.staleness for record in ran.of("arrived")), "nothing was carried over"
     found = epsilon_of_each(ran, (delta,))[:, 0]
     expected = [gaussian_by_bisection(math.sqrt(parts[agent]) / law.noise, delta) for agent in range(5)]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
@@ -673,13 +673,8 @@ def happened(setting: Discreet, coin: str, dummies: bool) -> list[Any]:
     core.rules.sends_dummies = dummies
     core.aggregator._source = Bent(core.aggregator._source, coin)
     run_virtual(core, InlineHosts(setting.task(), range(setting.agents)), RunHooks(lines.extend), EventQueue(), setting.until)
-    for line in lines:
-        record = EventRecord(*line)
-        own = (
-            record.agent == 0
-            and record.kind in ("sent", "arrived", "late", "lost", "rejected")
-            and not record.detail.startswith("down")
-        )
+    for record in logged(lines):
+        own = record.agent == 0 and record.kind in ("sent", "arrived", "late", "lost", "rejected") and record.answer is None
         if not own:
             found.append(record)
     for entry in core.aggregator.entries:
@@ -745,7 +740,7 @@ def test_a_dummy_message_that_is_lost_is_not_in_the_log_and_no_bytes_are_lost_wi
     ran = setting.run()
     sent = {(record.agent, record.step) for record in ran.of("sent")}
     dummies = {(record.agent, record.step) for record in ran.of("finished")} - sent
-    lost = [record for record in ran.of("lost") if record.detail.startswith("up")]
+    lost = [record for record in ran.of("lost") if record.direction == "up"]
     assert len(dummies) > 20 and len(lost) > 3 and len(ran.of("done")) == 5
     assert {record.bytes for record in lost} == {8 * NUMBERS}
     told = {(record.agent, record.step) for record in [*lost, *ran.of("arrived"), *ran.of("rejected"), *ran.of("late")]}
@@ -802,7 +797,7 @@ def test_each_agents_epsilon_is_that_of_the_releases_its_messages_are_in(mode: E
             place += 1
         assert entry.arrived == entry.charged == sorted(among)
         parts.update(among)
-    lost = Counter(record.agent for record in ran.of("rejected") if "given up" in record.detail)
+    lost = Counter(record.agent for record in ran.of("rejected") if record.reason == "given_up")
     assert (attempts == 1) == (sum(lost.values()) > 3) and ran.of("lost")
     found = epsilon_of_each(ran, deltas)
     for agent, column in product(range(5), range(2)):

@@ -138,11 +138,10 @@ def test_messages_carry_keys_and_shares_and_answers_wait_for_the_shares_that_unm
     up = 2 * KEY + 4 * (2 * SHARE + TAG) + 2 * NUMBERS * 40 // 8
     assert {record.bytes for record in ran.of("sent")} == {record.bytes for record in ran.of("arrived")} == {up}
     assert {record.bytes for record in ran.of("delivered")} == {16 + 5 * 2 * KEY + 4 * (2 * SHARE + TAG) + 1}
-    closed = {record.step: record.time for record in ran.of("round")}
-    assert all(record.time == pytest.approx(closed[record.step] + 0.75) for record in ran.of("delivered"))
-    assert [(record.bytes, record.detail) for record in ran.of("unmasked")] == [
-        (5 * 5 * SHARE, "5 of 5 give shares, 4 are needed")
-    ] * len(closed)
+    closed = {record.round: record.time for record in ran.of("round")}
+    assert all(record.time == pytest.approx(closed[record.answer] + 0.75) for record in ran.of("delivered"))
+    shares = [(record.bytes, record.answering, record.cohort, record.needed) for record in ran.of("unmasked")]
+    assert shares == [(5 * 5 * SHARE, 5, 5, 4)] * len(closed)
     assert not plain.of("unmasked") and len(plain.of("round")) == len(closed)
 
 
@@ -154,9 +153,9 @@ def test_who_has_sent_and_is_gone_gives_no_shares_and_below_the_threshold_nothin
         setting = replace(slow, world={"plan": plan}, terms=PrivacyBudget(secure_aggregation=SecureAggregation(threshold=0.8)))
         ran = setting.run()
         first = releases(ran)[0]
-        kind, detail = ("aborted", "3 of 5 give") if failed else ("unmasked", "4 of 5 give")
-        assert [record.detail for record in ran.records if record.kind in ("aborted", "unmasked")][0].startswith(detail)
-        assert ran.of(kind)[0].step == 0
+        first_sum = [record for record in ran.records if record.kind in ("aborted", "unmasked")][0]
+        assert (first_sum.kind, first_sum.answering) == (("aborted", 3) if failed else ("unmasked", 4))
+        assert (first_sum.cohort, first_sum.round) == (5, 0)
         assert first.arrived == ([] if failed else list(EVERYBODY)) and first.sampled == list(EVERYBODY)
         assert (ran.core.state.server.vectors[0] == 0).all() == failed and (first.signal == 0) == failed
         assert len(ran.of("done")) == 5, "the study goes on"
@@ -212,11 +211,11 @@ def test_masks_of_one_round_are_of_no_use_in_another(exchange: Any) -> None:
         world={"plan": plan},
         iterations=10,
     )
-    assert all(record.detail == "0" for record in ran.of("arrived"))
+    assert all(record.staleness == 0 for record in ran.of("arrived"))
     for one in releases(ran):
         assert set(one.arrived) <= set(one.sampled)
-    rounds = {record.step for record in ran.records if record.kind in ("unmasked", "aborted")}
-    assert rounds <= {record.step for record in ran.of("round")}
+    rounds = {record.round for record in ran.records if record.kind in ("unmasked", "aborted")}
+    assert rounds <= {record.round for record in ran.of("round")}
 
 
 # Who is refused.

@@ -75,7 +75,7 @@ def test_under_a_barrier_a_round_ends_with_its_slowest_agent() -> None:
     ran = Setting(fts(), exchange=Barrier(), availability=Always(), latency=Constant(0.25)).run()
     for number in range(1, 6):
         slowest = max(r.time for r in ran.of("finished") if r.step == number)
-        (closed,) = [r.time for r in ran.of("round") if r.step == number]
+        (closed,) = [r.time for r in ran.of("round") if r.round == number]
         assert closed == pytest.approx(slowest + 0.25)
         assert {r.time for r in ran.of("started") if r.step == number + 1} == {closed + 0.25}
 

@@ -75,7 +75,7 @@ def test_all_that_happened_before_is_the_same_and_the_rest_goes_by_the_new_rules
     )
     assert before[0] == after[0] and before[1] != after[1]
     crashed = [row for row in after[1] if row["kind"] == "crashed"]
-    assert [(row["time"], row["agent"], row["detail"]) for row in crashed] == [(3.0, 0, "for good")] * 2
+    assert [(row["time"], row["agent"], row["permanent"]) for row in crashed] == [(3.0, 0, True)] * 2
     effect = fork.effects()[0]
     assert (effect.algorithm, effect.at) == ("fts", "3") and effect.difference is not None
     assert effect.difference.mean == pytest.approx(effect.changed.mean - effect.original.mean)

@@ -30,7 +30,7 @@ KNOBS: dict[str, tuple[float, ...]] = {
     "fedbo.coordinator.runtime.engine.PROGRESS_INTERVAL": (0.0, 0.001, 1e9),
     "fedbo.coordinator.runtime.engine.PROGRESS_REST": (0.0, 1e9),
     "fedbo.coordinator.runtime.engine._IDLE": (50, 20_000),
-    "fedbo.coordinator.runtime.event_log._AT_ONCE": (1, 7),
+    "fedbo.coordinator.logged.table._AT_ONCE": (1, 7),
     "fedbo.coordinator.runtime.event_queue._ARRIVED": (1, 2, 30),
     "fedbo.coordinator.runtime.snapshots._CHECK": (0.0, 1.0),
     "fedbo.coordinator.runtime.snapshots._LINES": (1, 10, 100),

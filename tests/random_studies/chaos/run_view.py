@@ -18,13 +18,13 @@ class EventSpan(NamedTuple):
     agent: whom it concerns.
     begin: number of the first event.
     end: number of the last event; infinite where it lasted to the end of the run.
-    step: of the agent.
+    step: of the agent; None of the coordinator.
     """
 
     agent: int
     begin: int
     end: float
-    step: int
+    step: int | None
 
     def holds(self, event: Row) -> bool:
         """Return whether it lasts at an event."""
@@ -91,16 +91,16 @@ def _flights(run: RunTables) -> list[EventSpan]:
         key = (event["agent"], event["step"])
         if event["kind"] == "sent":
             sent.setdefault(key, event["sequence"])
-        elif key in sent and not event["detail"].startswith(("down", "duplicate: the agent")):
+        elif key in sent and event["answer"] is None:
             fate.setdefault(key, event["sequence"])
     return [EventSpan(agent, begin, fate.get((agent, step), math.inf), step) for (agent, step), begin in sent.items()]
 
 
 def _jobs(run: RunTables) -> list[EventSpan]:
     """Return each evaluation on a worker from its placement to its end there."""
-    begun, found = dict[tuple[int, int, str], int](), list[EventSpan]()
+    begun, found = dict[tuple[int, int, int], int](), list[EventSpan]()
     for event in run.of("placed", "released", "preempted"):
-        key = (event["agent"], event["step"], event["detail"].split()[0])
+        key = (event["agent"], event["step"], event["query"])
         if event["kind"] == "placed":
             begun[key] = event["sequence"]
         elif key in begun:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from fedbo.coordinator.logged.messages import RefusalReason
 from fedbo.study.study import Study
 from fedbo.testing.run_tables import runs_of
 from tests.random_studies.chaos.run_view import RunView, transmissions
@@ -18,8 +19,8 @@ from tests.random_studies.chaos.run_view import RunView, transmissions
 Found = Callable[[RunView], bool]
 
 
-def _rejected(view: RunView, *words: str) -> bool:
-    return any(any(word in event["detail"] for word in words) for event in view.of("rejected"))
+def _rejected(view: RunView, *reasons: RefusalReason) -> bool:
+    return any(event["reason"] in reasons for event in view.of("rejected"))
 
 
 def _overtakes(view: RunView) -> bool:
@@ -46,8 +47,7 @@ def _fewest(view: RunView) -> int:
 
 def _shares(view: RunView, spare: int, kind: str = "unmasked") -> bool:
     """Find a sum for which as many agents more than the threshold gave shares."""
-    numbers = [[int(number) for number in re.findall(r"\d+", event["detail"])] for event in view.of(kind)]
-    return any(len(found) >= 2 and found[0] - found[1] == spare for found in numbers)
+    return any(event["answering"] - event["needed"] == spare for event in view.of(kind))
 
 
 def _all(view: RunView) -> int:
@@ -60,18 +60,16 @@ def _down(view: RunView) -> int:
 
 SITUATIONS: dict[str, Found] = {
     # Messages.
-    "a message is lost on its way to the coordinator": lambda view: any(e["detail"].startswith("up") for e in view.of("lost")),
-    "an answer is lost on its way to an agent": lambda view: any(e["detail"].startswith("down") for e in view.of("lost")),
+    "a message is lost on its way to the coordinator": lambda view: any(e["direction"] == "up" for e in view.of("lost")),
+    "an answer is lost on its way to an agent": lambda view: any(e["direction"] == "down" for e in view.of("lost")),
     "a message arrives twice": lambda view: _rejected(view, "duplicate"),
-    "an answer arrives twice": lambda view: _rejected(view, "duplicate: the agent"),
+    "an answer arrives twice": lambda view: any(event["answer"] is not None for event in view.of("rejected")),
     "a message is sent three times": lambda view: any(count >= 3 for count in transmissions(view.run).values()),
-    "a message is given up after its last transmission": lambda view: _rejected(view, "given up"),
+    "a message is given up after its last transmission": lambda view: _rejected(view, "given_up"),
     "a message arrives after its round has closed": lambda view: bool(view.of("late")),
-    "a message that is a round old takes effect": lambda view: any(e["detail"] not in ("", "0") for e in view.of("arrived")),
-    "a message is refused since it is too old": lambda view: _rejected(view, "stale:"),
-    "a message is refused for its content": lambda view: any(
-        not re.match("stale:|given up|duplicate", event["detail"]) for event in view.of("rejected")
-    ),
+    "a message that is a round old takes effect": lambda view: any(event["staleness"] for event in view.of("arrived")),
+    "a message is refused since it is too old": lambda view: _rejected(view, "stale"),
+    "a message is refused for its content": lambda view: _rejected(view, "malformed", "unusable"),
     "a message overtakes an earlier one of its agent": _overtakes,
     "two messages of one agent are in flight": lambda view: any(
         one.meets(two) and one.agent == two.agent and one.begin != two.begin
@@ -92,7 +90,7 @@ SITUATIONS: dict[str, Found] = {
         event["sequence"] > down["sequence"]
         for down in view.of("down")
         for event in view.of("rejected")
-        if event["detail"].startswith("duplicate")
+        if event["reason"] == "duplicate"
     ),
     "the coordinator goes down twice": lambda view: _down(view) >= 2,
     "an agent crashes while the coordinator is down": lambda view: view.any_during(["crashed"], "down", own=False),
@@ -103,12 +101,12 @@ SITUATIONS: dict[str, Found] = {
     "all agents are away at once": lambda view: view.at_once("absent", _all(view)),
     "an agent leaves in the middle of a step": lambda view: view.any_during(["absent"], "working"),
     "an agent leaves with its message in flight": lambda view: view.any_during(["absent"], "in flight"),
-    "a step is begun again": lambda view: any(event["detail"] == "again" for event in view.of("started")),
+    "a step is begun again": lambda view: any(event["again"] for event in view.of("started")),
     "a round closes while an agent is away": lambda view: view.any_during(["round"], "absent", own=False),
     "an agent crashes in the middle of a step": lambda view: view.any_during(["crashed"], "working"),
     "an agent crashes with its message in flight": lambda view: view.any_during(["crashed"], "in flight"),
-    "an agent loses its state and restarts": lambda view: any(e["detail"] == "lost" for e in view.of("crashed", "restarted")),
-    "an agent is lost for good": lambda view: any(event["detail"] == "for good" for event in view.of("crashed")),
+    "an agent loses its state and restarts": lambda view: any(event["state"] == "lost" for event in view.of("crashed")),
+    "an agent is lost for good": lambda view: any(event["permanent"] for event in view.of("crashed")),
     "two agents are crashed at once": lambda view: view.at_once("crashed", 2),
     "all agents are crashed at once": lambda view: view.at_once("crashed", _all(view)),
     "an agent hangs with its message in flight": lambda view: view.any_during(["hung"], "in flight"),
@@ -122,7 +120,7 @@ SITUATIONS: dict[str, Found] = {
     # Evaluations and workers.
     "an evaluation fails": lambda view: bool(view.of("failed")),
     "two evaluations of an agent end in another order": _out_of_order,
-    "an evaluation stops at a rung": lambda view: any(" stop" in f" {event['detail']}" for event in view.of("rung")),
+    "an evaluation stops at a rung": lambda view: any(event["verdict"] == "stop" for event in view.of("rung")),
     "an evaluation that was paused is promoted": lambda view: bool(view.of("promoted")),
     "an evaluation is preempted": lambda view: bool(view.of("preempted")),
     "an evaluation is preempted with its agent's message in flight": lambda view: view.any_during(["preempted"], "in flight"),

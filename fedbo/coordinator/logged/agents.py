@@ -1,0 +1,196 @@
+"""Lines of the event log about agents, their evaluations, and the workers of a cluster."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from fedbo.algorithms.streams import COORDINATOR
+
+Verdict = Literal["go", "stop", "pause", "end", "failed"]
+
+
+class StepStarted(NamedTuple):
+    """A step of an agent starts, for the first time or `again`."""
+
+    time: float
+    agent: int
+    step: int
+    again: bool = False
+
+
+class StepFinished(NamedTuple):
+    """A step of an agent is over."""
+
+    time: float
+    agent: int
+    step: int
+
+
+class EvaluationFailed(NamedTuple):
+    """An evaluation of the step gave no value; `message` has the error."""
+
+    time: float
+    agent: int
+    step: int
+    message: str
+
+
+class RungReached(NamedTuple):
+    """An evaluation that may stop early has come to a rung, or to its end."""
+
+    time: float
+    agent: int
+    step: int
+    query: int
+    fidelity: int
+    verdict: Verdict
+
+
+class EvaluationPromoted(NamedTuple):
+    """A paused evaluation waits for a place to continue to its next rung, at `fidelity`."""
+
+    time: float
+    agent: int
+    step: int
+    query: int
+    fidelity: int
+
+
+class AgentDone(NamedTuple):
+    """An agent has used its budget."""
+
+    time: float
+    agent: int
+    step: int
+
+
+class AgentAbsent(NamedTuple):
+    """An agent leaves for a while."""
+
+    time: float
+    agent: int
+    step: int
+
+
+class AgentReturned(NamedTuple):
+    """An absent agent is back."""
+
+    time: float
+    agent: int
+    step: int
+
+
+class AgentCrashed(NamedTuple):
+    """An agent's process dies; `state` is null if that is permanent or unplanned."""
+
+    time: float
+    agent: int
+    step: int
+    permanent: bool
+    state: str | None = None
+
+
+class AgentRestarted(NamedTuple):
+    """A crashed process is back."""
+
+    time: float
+    agent: int
+    step: int
+
+
+class EvaluationPlaced(NamedTuple):
+    """An evaluation that waited in the queue since `queued_at` starts on a worker."""
+
+    time: float
+    agent: int
+    step: int
+    query: int
+    worker: int
+    queued_at: float
+
+
+class EvaluationReleased(NamedTuple):
+    """An evaluation leaves its worker at its end."""
+
+    time: float
+    agent: int
+    step: int
+    query: int
+    worker: int
+
+
+class EvaluationPreempted(NamedTuple):
+    """An evaluation leaves its worker before its end."""
+
+    time: float
+    agent: int
+    step: int
+    query: int
+    worker: int
+
+
+class ClassJoined(NamedTuple):
+    """All workers of a class join the cluster."""
+
+    time: float
+    worker_class: str
+    agent: int = COORDINATOR
+
+
+class ClassLeft(NamedTuple):
+    """All workers of a class leave the cluster for good."""
+
+    time: float
+    worker_class: str
+    agent: int = COORDINATOR
+
+
+class WorkerTaken(NamedTuple):
+    """A preemption takes a worker away."""
+
+    time: float
+    worker: int
+    worker_class: str
+    agent: int = COORDINATOR
+
+
+class WorkerRestored(NamedTuple):
+    """A worker that was taken away is back."""
+
+    time: float
+    worker: int
+    worker_class: str
+    agent: int = COORDINATOR
+
+
+class AgentHung(NamedTuple):
+    """An agent stops, unknown to the coordinator."""
+
+    time: float
+    agent: int
+    step: int
+
+
+class AgentWoke(NamedTuple):
+    """An agent that hung continues."""
+
+    time: float
+    agent: int
+    step: int
+
+
+class AgentSlowed(NamedTuple):
+    """An agent works `factor` times slower."""
+
+    time: float
+    agent: int
+    step: int
+    factor: float
+
+
+class AgentRecovered(NamedTuple):
+    """A slowed agent works at its earlier pace."""
+
+    time: float
+    agent: int
+    step: int

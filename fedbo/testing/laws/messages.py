@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from fedbo.algorithms.base import Private
 from fedbo.coordinator.environment.faults import (
     Corruption,
     Delay,
@@ -32,7 +33,7 @@ class MessageCauses:
         # None where messages differ in length, or masks come with them.
         masked = run.job.budget.secure_aggregation is not None
         self.up = None if masked or varies(algorithm.upload(problem)) else declared_size(algorithm.upload(problem))
-        self.down = None if varies(algorithm.download(problem)) else declared_size(algorithm.download(problem))
+        self.down = None if masked or varies(algorithm.download(problem)) else declared_size(algorithm.download(problem))
         self.sent: dict[tuple[int, int], list[float]] = defaultdict(list)
         self.lost: dict[tuple[int, int], list[float]] = defaultdict(list)
         self.alive: dict[tuple[int, int], list[float]] = defaultdict(list)
@@ -135,7 +136,8 @@ class MessageCauses:
                 before = {"arrived", "late", "refused"} & {*self.fate[key]}
                 need(doubled and bool(before), f"message {key} was taken for a duplicate")
             else:
-                need(why == "stale" or self.run.suffers(Corruption), f"message {key} was refused: {why}")
+                private = isinstance(self.run.task.algorithm, Private)  # whose held messages keep others out
+                need(why == "stale" or private or self.run.suffers(Corruption), f"message {key} was refused: {why}")
                 self.fate[key].append("refused")
 
     def _delivered(self, record: Any, key: tuple[int, int]) -> None:

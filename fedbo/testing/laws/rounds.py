@@ -18,7 +18,8 @@ class RoundCauses:
     def __init__(self, run: RunTables, troubles: Troubles) -> None:
         self.run, self.troubles, self.exchange = run, troubles, run.exchange
         problem, algorithm = run.task.problem, run.task.algorithm
-        self.everybody = set(range(problem.n_agents)) if algorithm.upload(problem) else set(problem.targets)
+        first = algorithm.upload(problem) is not None and algorithm.sends(0)  # where all agents take part, targets or not
+        self.everybody = set(range(problem.n_agents)) if first else set(problem.targets)
         self.targets, download = set(problem.targets), algorithm.download(problem)
         masked = run.job.budget.secure_aggregation is not None
         self.down = 0 if masked or varies(download) else declared_size(download)

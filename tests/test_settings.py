@@ -55,8 +55,8 @@ def test_a_range_is_written_in_words() -> None:
         ({"share": nan}, "share must be in (0, 1], not nan"),
         ({"width": inf}, "width must be at least 0 and finite, not inf"),
         ({"scale": -1.0}, "scale must be above 0, not -1.0; a millimetre is enough"),
-        ({"sides": 4}, "no sides '4'; there are: 3, 6"),
-        ({"kind": "lift"}, "no kind 'lift'; did you mean 'left'? there are: left, right"),
+        ({"sides": 4}, "no sides '4'; available: 3, 6"),
+        ({"kind": "lift"}, "no kind 'lift'; did you mean 'left'? available: left, right"),
     ],
 )
 def test_what_is_outside_is_refused_with_name_range_and_value(

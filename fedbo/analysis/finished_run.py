@@ -61,7 +61,7 @@ class FinishedRun(Protocol):
 def check_label(run: FinishedRun, algorithm: str) -> str:
     """Return a label unchanged; ResultError when no algorithm has it."""
     if algorithm not in run.study.labels:
-        raise ResultError(f"no algorithm '{algorithm}'; there are: {', '.join(run.study.labels)}")
+        raise ResultError(f"no algorithm '{algorithm}'; available: {', '.join(run.study.labels)}")
     return algorithm
 
 

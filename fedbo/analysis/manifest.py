@@ -30,14 +30,14 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     except FileNotFoundError:
         if copy.is_file():
             raise Damaged(path, "it is missing", back(path)) from None
-        remedy = remedy_of(directory, "give the directory of one")
-        raise DirectoryError(f"'{directory}': holds no run, it has no manifest.json; {remedy}") from None
+        remedy = remedy_of(directory, "pass the directory of a run")
+        raise DirectoryError(f"'{directory}': is not a run directory: it has no manifest.json; {remedy}") from None
     except NotADirectoryError:
-        raise DirectoryError(f"'{directory}': is a file; give the directory of a run") from None
+        raise DirectoryError(f"'{directory}': is a file; pass the directory of a run") from None
     except Damaged as error:
         raise Damaged(path, error.why, back(path)) from None
     except OSError as error:
-        raise DirectoryError(f"'{path}': cannot be read ({error.strerror}); give the directory of a run") from None
+        raise DirectoryError(f"'{path}': cannot be read ({error.strerror}); pass the directory of a run") from None
     return found
 
 

@@ -49,9 +49,9 @@ def new_directory(study: Study, out: Path | None) -> Path:
         name = f"{study.study.name}-{datetime.now():%Y%m%d-%H%M%S}"
         names = chain((name,), (f"{name}-{number}" for number in count(2)))  # several runs may begin within a second
         out = next(path for path in map(Path("runs").joinpath, names) if not path.exists())
-    with usable(out, "no folder can be made there"):
+    with usable(out, "cannot create a folder there"):
         if unfinished(out):
-            raise DirectoryError(f"'{out}' holds a run that has not ended; go on with it: fedbo resume {quoted(out)}")
+            raise DirectoryError(f"'{out}' holds a run that has not ended; resume it: fedbo resume {quoted(out)}")
         taken = out.exists() and (not out.is_dir() or not _untouched(out, study))
     if taken:
         raise DirectoryError(f"'{out}' exists and is not an empty directory; name a new one")

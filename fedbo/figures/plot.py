@@ -148,7 +148,7 @@ def _settled(result: Result, view: View) -> View:
 
 def _check(result: Result, view: View, cells: Sequence[int]) -> None:
     if view.kind not in KINDS:
-        raise PlotError(f"no figure '{view.kind}'; there are: {', '.join(KINDS)}")
+        raise PlotError(f"no figure '{view.kind}'; available: {', '.join(KINDS)}")
     if not cells or view.cell not in (*cells, None):
         raise PlotError(f"no observations in cell {view.cell or 0}; there are some in: {', '.join(map(str, cells)) or 'none'}")
     if view.kind == "sweep" and len(cells) < 2:
@@ -177,7 +177,7 @@ def part_of(result: Result, algorithms: Sequence[str] | None, replicate: int | N
         check_label(result, label)
     there = sorted({trace.replicate for trace in result.traces})
     if replicate is not None and replicate not in there:
-        raise PlotError(f"no replicate {replicate}; there are: {', '.join(map(str, there))}")
+        raise PlotError(f"no replicate {replicate}; available: {', '.join(map(str, there))}")
     if algorithms is None and replicate is None:
         return result
     part = Result(result.directory, result.study, result.manifest)

@@ -76,4 +76,4 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ";"
-    return f"no {kind} '{name}'{hint} there are: {', '.join(names) or 'none'}"
+    return f"no {kind} '{name}'{hint} available: {', '.join(names) or 'none'}"

@@ -34,7 +34,7 @@ class UntrustedError(FedboError):
 
     def __str__(self) -> str:
         """Return the place, the danger and the remedy."""
-        return f"the study names Python code ({self.place!r}), which would run; {REMEDY}"
+        return f"the study names Python code ({self.place!r}), which would be executed; {REMEDY}"
 
 
 def admit(places: Iterable[str]) -> None:

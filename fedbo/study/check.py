@@ -56,10 +56,10 @@ def _differences(study: StudyTables) -> Iterator[SettingError]:
         return
     world, loc, name = Streams(study.study.seed, 0), ("objective", "differences"), study.objective.name
     if not isinstance(objective_of(federation.federation, 0, world), BatchFunction):
-        yield SettingError(loc, f"'{name}' does not tell noise-free values at many points; take a synthetic objective")
+        yield SettingError(loc, f"'{name}' has no noise-free values at many points; use a synthetic objective")
     elif federation.differences.quantity and (study.objective.noise or not getattr(federation.federation, "noise", 0.0)):
-        remedy = f"divides the variance of the noise that '{name}' itself has, of which there is none"
-        yield SettingError((*loc, "quantity"), f"{remedy}; leave it out, or take an objective with a noise of its own")
+        remedy = f"divides the variance of the objective's noise, but '{name}' has no noise"
+        yield SettingError((*loc, "quantity"), f"{remedy}; remove it, or use an objective with noise")
 
 
 def _labels(study: StudyTables) -> Iterator[SettingError]:
@@ -67,13 +67,13 @@ def _labels(study: StudyTables) -> Iterator[SettingError]:
     for number, table in enumerate(study.algorithm):
         if table.title in first:
             key = "name" if table.label is None or table.label == table.name else "label"
-            remedy = f"label '{table.title}' belongs to [[algorithm]] {first[table.title] + 1}; give this one another label"
+            remedy = f"label '{table.title}' belongs to [[algorithm]] {first[table.title] + 1}; choose another label"
             yield SettingError(("algorithm", number, key), remedy)
         first.setdefault(table.title, number)
     labels = [fault.label for fault in study.fault]
     for number, label in enumerate(labels):
         if labels.index(label) < number:
-            remedy = f"label '{label}' belongs to [[fault]] {labels.index(label) + 1}; give this one another label"
+            remedy = f"label '{label}' belongs to [[fault]] {labels.index(label) + 1}; choose another label"
             yield SettingError(("fault", number, "label"), remedy)
 
 
@@ -98,14 +98,17 @@ def _hosting(study: StudyTables) -> Iterator[SettingError]:
     hosting = study.hosting
     if study.timing.clock == "wall" and hosting.kind == "inline":
         yield SettingError(
-            ("timing", "clock"), "needs agents in processes of their own; set [hosting] kind to dedicated or packed"
+            ("timing", "clock"), "requires one process per agent or host; set [hosting] kind to dedicated or packed"
         )
     if hosting.kind == "dedicated" and hosting.workers is not None:
-        yield SettingError(("hosting", "workers"), "dedicated hosting has one worker for each agent; leave it out")
+        yield SettingError(("hosting", "workers"), "has no effect: dedicated hosting has one worker per agent; remove it")
     if hosting.kind == "packed" and hosting.workers == 0:
         yield SettingError(("hosting", "workers"), "must be at least 1 for packed hosting")
     if hosting.kind == "inline" and not hosting.workers and hosting.address is not None:
-        yield SettingError(("hosting", "address"), "inline without workers starts no Ray; give workers or leave it out")
+        yield SettingError(
+            ("hosting", "address"),
+            "has no effect: inline hosting without workers does not start Ray; set workers, or remove it",
+        )
 
 
 def _overlapping(study: StudyTables) -> Iterator[SettingError]:
@@ -117,28 +120,26 @@ def _overlapping(study: StudyTables) -> Iterator[SettingError]:
     if study.timing.clock != "wall":
         if policy.resources and study.cluster is None:
             yield SettingError(
-                ("evaluation", "resources"), 'are of workers; give a [cluster], set [timing] clock = "wall", or leave them out'
+                ("evaluation", "resources"), 'require workers; add a [cluster], set [timing] clock = "wall", or remove them'
             )
         return
     if study.fault:
-        words = 'does not go with a fault plan in real time; leave one of the two out, or set [timing] clock = "virtual"'
+        words = 'cannot be combined with a fault plan in real time; remove one of them, or set [timing] clock = "virtual"'
         yield SettingError(("evaluation", key), words)
     if study.budget.pulls:
-        yield SettingError(
-            ("evaluation", key), "needs a budget that counts decisions; give [budget] iterations in place of pulls"
-        )
+        yield SettingError(("evaluation", key), "requires a budget of decisions; set [budget] iterations instead of pulls")
     if any(not source.table.warm_start for source in history_sources(study)):
-        yield SettingError(("evaluation", key), "does not go with [agents.history]; leave one of the two out")
+        yield SettingError(("evaluation", key), "cannot be combined with [agents.history]; remove one of them")
     if study.objective.noise:
-        yield SettingError(("evaluation", key), "does not go with added noise; leave noise out")
+        yield SettingError(("evaluation", key), "cannot be combined with added noise; remove noise")
     count = study.federation().n_agents
     if len(policy.resources) not in (0, 1, count):
-        yield SettingError(("evaluation", "resources"), f"must be one table for all agents, or one for each of {count}")
+        yield SettingError(("evaluation", "resources"), f"must be one table for all agents, or one table for each of {count}")
     for number, table in enumerate(study.algorithm):
         made = table.make()
         if policy.most_pending > 1 and not (isinstance(made, Overlapping) and made.queries == 1) or table.centralised:
             alone = f"[evaluation] {key} = {0 if key == 'prefetch' else 1}"
-            remedy = f"cannot decide while points are under way; set {alone}, or take ts, fts, gp_ei or gp_ucb"
+            remedy = f"cannot choose a point while others are pending; set {alone}, or use ts, fts, gp_ei or gp_ucb"
             yield SettingError(("algorithm", number, "name"), remedy)
 
 
@@ -160,7 +161,9 @@ def _centralised(study: StudyTables) -> Iterator[SettingError]:
     """Refuse a single agent where it would know what the agents learned each for itself."""
     for number, table in enumerate(study.algorithm):
         if table.centralised and has_history(study):
-            remedy = "has no history, since agents learned theirs on other functions than the mean; leave [agents.history] out"
+            remedy = (
+                "does not support a history, because agents observed other functions than the mean; remove [agents.history]"
+            )
             yield SettingError(("algorithm", number, "centralised"), remedy)
 
 
@@ -171,9 +174,9 @@ def _one_message(study: StudyTables) -> Iterator[SettingError]:
     for number, table in enumerate(study.algorithm):
         made = table.make()
         if sends_once(study, made):
-            remedy = f"sends one message, before the start; under '{study.exchange.mode}' hardly one is answered in time"
+            remedy = f"sends one message, before the start, and '{study.exchange.mode}' rarely answers it in time"
             yield SettingError(
-                ("algorithm", number, "name"), f'{remedy}: set [exchange] mode = "barrier", or let it send again'
+                ("algorithm", number, "name"), f'{remedy}; set [exchange] mode = "barrier", or make it send again'
             )
 
 
@@ -187,4 +190,6 @@ def _initial_file(study: StudyTables) -> Iterator[SettingError]:
         return
     count = len(next(iter(points.values())))
     if study.agents.initial != count:
-        yield SettingError(("agents", "initial"), f"initial_file has {count} points for each target; leave initial out")
+        yield SettingError(
+            ("agents", "initial"), f"does not match initial_file, which has {count} points for each target; remove initial"
+        )

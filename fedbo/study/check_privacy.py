@@ -29,18 +29,14 @@ def privacy_asked(study: StudyTables) -> Iterator[SettingError]:
     if asked and not mechanisms:
         asked.pop("secure_aggregation", None)  # told of each algorithm
         for key in asked:
-            yield SettingError(
-                ("privacy", key), "has no effect: no algorithm of this study passes its messages through a mechanism"
-            )
+            yield SettingError(("privacy", key), "has no effect: no algorithm of this study uses a privacy mechanism")
     elif "epsilon_max" in asked and not central:
-        yield SettingError(
-            ("privacy", "epsilon_max"), "has no effect: no algorithm of this study adds noise, so that none is private"
-        )
+        yield SettingError(("privacy", "epsilon_max"), "has no effect: no algorithm of this study adds noise")
     elif "epsilon_max" in asked and (least := min(study.privacy.deltas or (0.0,))) > WEAK_DELTA:
-        words = f"binds at the smallest of the deltas, {least:.3g}, where most releases cost nothing"
-        yield SettingError(("privacy", "epsilon_max"), f"{words}; set one of at most {WEAK_DELTA:g}")
+        words = f"applies at the smallest delta, {least:.3g}, where most releases cost nothing"
+        yield SettingError(("privacy", "epsilon_max"), f"{words}; add a delta of at most {WEAK_DELTA:g}")
     elif study.privacy.secure_noise and local:
-        words = f"does not reach the noise of '{local[0]}', which agents draw from the study's seed; leave one of them out"
+        words = f"does not apply to the noise of '{local[0]}', which agents draw from the study's seed; remove one of them"
         yield SettingError(("privacy", "secure_noise"), words)
     if central or local:
         yield from _seen_by_others(study, (central + local)[0])
@@ -56,10 +52,10 @@ def private_combinations(study: StudyTables, number: int, algorithm: Algorithm) 
     name, exchange = study.algorithm[number].name, study.exchange.make()
     mechanism = algorithm.mechanism(_problem(study))
     if exchange.selection.who != "all":
-        remedy = f"'{name}' draws by its own share whom to ask; leave the selection out, or set who = \"all\""
+        remedy = f"'{name}' selects agents by its own share; remove the selection, or set who = \"all\""
         yield SettingError(("exchange", "selection", "who"), remedy)
     if not exchange.is_synchronous and mechanism.share < 1:
-        remedy = f"has no rounds from which '{study.algorithm[number].title}' could draw its share of agents"
+        remedy = f"has no rounds in which '{study.algorithm[number].title}' could sample its share of agents"
         yield SettingError(("exchange", "mode"), f'{remedy}; set mode = "barrier", or share = 1 in that algorithm')
 
 
@@ -83,12 +79,12 @@ def _problem(study: StudyTables) -> Problem:
 
 def _seen_by_others(study: StudyTables, name: str) -> Iterator[SettingError]:
     """Refuse what lets the times of messages, or the end of the study, follow private values: no noise hides these."""
-    words = f"follows private values of '{name}', and others see it by the times of messages"
+    words = f"depends on private values of '{name}' and reveals them through the times of messages"
     if study.stopping is not None:
-        yield SettingError(("stopping", "kind"), f"{words}; leave [stopping] out, or run '{name}' in a study without it")
+        yield SettingError(("stopping", "kind"), f"{words}; remove [stopping], or run '{name}' in a study without it")
     # A budget that is not known to be blind is refused.
     for key in sorted(study.budget.model_dump(exclude_none=True).keys() - _BLIND_BUDGETS):
-        yield SettingError(("budget", key), f"{words}; leave it out, or run '{name}' in a study without it")
+        yield SettingError(("budget", key), f"{words}; remove it, or run '{name}' in a study without it")
 
 
 def times_follow_points(study: StudyTables) -> str:
@@ -98,7 +94,7 @@ def times_follow_points(study: StudyTables) -> str:
     tables = [study.timing.evaluation, *(group.evaluation for group in study.group if group.evaluation is not None)]
     # A model that does not declare whether it follows costs is taken to follow them.
     names = [table.model for table in tables if getattr(table.make(), "costs", True)]
-    return f"evaluations last by their points ('{names[0]}')" if names else ""
+    return f"the duration of an evaluation depends on its point ('{names[0]}')" if names else ""
 
 
 def weak_deltas(deltas: Iterable[float]) -> str:
@@ -106,7 +102,9 @@ def weak_deltas(deltas: Iterable[float]) -> str:
     weak = sorted({delta for delta in deltas if delta > WEAK_DELTA}, reverse=True)
     if not weak:
         return ""
-    return f"epsilon at delta {weak[0]:.3g} says little: to publish one agent's data with this probability costs epsilon 0"
+    return (
+        f"epsilon at delta {weak[0]:.3g} is a weak guarantee: publishing one agent's data with this probability costs epsilon 0"
+    )
 
 
 def _copies(study: StudyTables, name: str) -> Iterator[SettingError]:
@@ -114,7 +112,7 @@ def _copies(study: StudyTables, name: str) -> Iterator[SettingError]:
     for number, table in enumerate(study.fault):
         fault = table.make()
         if isinstance(fault, Lie) and not fault.is_own:
-            words = f"sends another agent's message, and '{name}' charges that agent once; take \"inverted\""
+            words = f"sends another agent's message, but '{name}' charges that agent once; use \"inverted\""
             yield SettingError(("fault", number, "how"), words)
 
 
@@ -124,7 +122,7 @@ def _masked(study: StudyTables, number: int, algorithm: Algorithm) -> Iterator[S
     if study.privacy.secure_aggregation is None:
         return
     if why := why_not_masked(algorithm, problem_of(study, table), study.exchange.make()):
-        yield SettingError(("privacy", "secure_aggregation"), f"cannot serve '{table.title}', which {why}")
+        yield SettingError(("privacy", "secure_aggregation"), f"does not support '{table.title}', which {why}")
 
 
 def revealed(cells: Iterable[StudyTables]) -> dict[str, Reveals]:

@@ -17,7 +17,7 @@ Loc = tuple[str | int, ...]
 
 MAX_BYTES = 16 * 2**20  # bytes of a study file
 MAX_DEPTH = 16  # tables and lists in each other
-_TOO_DEEP = f"tables and lists lie in each other more than {MAX_DEPTH} deep; no study needs that"
+_TOO_DEEP = f"tables and lists are nested more than {MAX_DEPTH} deep; reduce the nesting"
 
 _WORKERS = "cluster.worker."
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -58,7 +58,7 @@ def read(path: Path) -> Document:
     """Read a TOML file; StudyError when there is none, or when it cannot be read as one."""
     try:
         if path.is_dir():
-            raise StudyError(f"{path}: is a directory; give the study file in it")
+            raise StudyError(f"{path}: is a directory; pass the study file in it")
         text = _text(path)
     except FileNotFoundError:
         raise StudyError(f"{path}: no such file; {_beside(path)}") from None
@@ -86,7 +86,7 @@ def _text(path: Path) -> str:
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise StudyError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB; give a study file")
+        raise StudyError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB; pass a study file")
     return data.decode("utf-8")
 
 
@@ -125,7 +125,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         if too_deep(found):
             raise StudyError(f"--set {said}: {_TOO_DEEP}")
         return key, found
-    raise StudyError(f"--set {said}: {shorten(value) or 'nothing'} is no TOML value; put quotes round a string")
+    raise StudyError(f"--set {said}: {shorten(value) or 'nothing'} is not a TOML value; put strings in quotes")
 
 
 def locate(document: Mapping[str, Any], key: str) -> Loc:
@@ -152,7 +152,8 @@ def _among(titles: list[str], rest: str, key: str, head: str) -> Loc:
         if rest.startswith(f"{title}."):
             return (number, *rest.removeprefix(f"{title}.").split("."))
     word = "name" if head in ("group", "worker") else "label"
-    raise KeyError(f"{key}: begins with no {head}'s {word} and a dot; {word}s are: {', '.join(titles) or 'none'}")
+    kind = "an algorithm" if head == "algorithm" else f"a {head}"
+    raise KeyError(f"{key}: must start with the {word} of {kind} and a dot; {word}s: {', '.join(titles) or 'none'}")
 
 
 def _tables(document: Mapping[str, Any], head: str) -> list[Document]:
@@ -236,7 +237,7 @@ def as_document(value: Any) -> Any:
     if callable(value) and "<" not in name and "." not in name:
         admit([place := f"{value.__module__}:{name}"])  # the caller has it already
         return place
-    raise StudyError(f"study: {value!r} cannot stand in a study; give numbers, strings, or a function of a module")
+    raise StudyError(f"study: {value!r} cannot be written to a study; use numbers, strings, or a function of a module")
 
 
 def one_line(value: Any, width: int = 60) -> str:
@@ -295,11 +296,11 @@ def inline(value: Any) -> str:
 
 def _beside(path: Path) -> str:
     near = sorted(p.name for p in path.parent.glob("*.toml")) if path.parent.is_dir() else []
-    return f"in that folder there are: {', '.join(near[:8])}" if near else "give the path of a study file"
+    return f"that folder contains: {', '.join(near[:8])}" if near else "pass the path of a study file"
 
 
 def _syntax(message: str) -> str:
     match = _AT.fullmatch(message)
     what, where = match.groups() if match else (message, "somewhere")
     what = what[0].lower() + what[1:]
-    return f"{where}: not TOML ({what}); strings stand in quotes, tables in [brackets]"
+    return f"{where}: not TOML ({what}); write strings in quotes and tables in [brackets]"

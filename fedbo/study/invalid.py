@@ -75,7 +75,7 @@ def no_such_key(name: str, known: Iterable[str], kind: str = "key") -> str:
     """Say that there is no such key, what was probably meant, and else what there is."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
-    return f"no such {kind}; " + (f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(names) or 'none'}")
+    return f"no such {kind}; " + (f"did you mean '{near[0]}'?" if near else f"available: {', '.join(names) or 'none'}")
 
 
 def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) -> StudyError:
@@ -106,12 +106,12 @@ def remedy_of(item: Mapping[str, Any], loc: Loc, known: Mapping[Loc, Iterable[st
         return no_such_key(str(loc[-1]), known.get(table, ()), "key" if table else "table")
     bare = tuple(step for step in loc if isinstance(step, str))
     if kind == "missing":
-        return f"is missing; give {EXAMPLES.get(bare, f'{loc[-1]} = …')}"
+        return f"is missing; add {EXAMPLES.get(bare, f'{loc[-1]} = …')}"
     if kind == "value_error":
         return str(context["error"])
     template = _REMEDIES.get(kind)
     if template == _TABLE and bare in EXAMPLES:
-        return f"{_TABLE}, such as {EXAMPLES[bare]}"
+        return f"{_TABLE}, for example {EXAMPLES[bare]}"
     return template.format(**context) if template else str(item["msg"])[0].lower() + str(item["msg"])[1:]
 
 

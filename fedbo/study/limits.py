@@ -57,10 +57,10 @@ def numbers(study: StudyTables) -> Iterator[SettingError]:
     cells = math.prod(len(values) for values in study.sweep.values())
     runs = cells * study.study.replicates * len(study.algorithm)
     if cells > CELLS:
-        yield SettingError(("sweep",), f"has {cells:,} cells; name fewer values, for at most {CELLS:,}")
+        yield SettingError(("sweep",), f"has {cells:,} cells; use fewer values, for at most {CELLS:,} cells")
     elif runs > RUNS:
         yield SettingError(
-            ("study", "replicates"), f"makes {runs:,} runs of all cells and algorithms; take fewer, at most {RUNS:,}"
+            ("study", "replicates"), f"makes {runs:,} runs of all cells and algorithms; lower it, for at most {RUNS:,} runs"
         )
 
 
@@ -68,7 +68,7 @@ def memory(study: StudyTables) -> Iterator[SettingError]:
     """Say that the observations of a study cannot be held by this machine, which puts them together in the end."""
     need, have = needed(study), machine_memory()
     if need > have:
-        words = f"asks for at least {need / 2**30:,.0f} GiB of memory, and this machine has {have / 2**30:,.0f} GiB"
+        words = f"needs at least {need / 2**30:,.0f} GiB of memory, but this machine has {have / 2**30:,.0f} GiB"
         key = "iterations" if study.budget.iterations else "pulls"
         yield SettingError(("budget", key), f"{words}; lower it, [agents] initial, replicates, or the number of agents")
     for number, table in enumerate(study.algorithm):

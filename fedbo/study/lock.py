@@ -52,7 +52,7 @@ def _acquire(directory: Path, path: Path) -> int:
         except OSError as error:
             if out_of_space(error):
                 raise
-            words = f"cannot be written to ({error.strerror}); change its permissions, or copy it to a folder that can be"
+            words = f"is not writable ({error.strerror}); change its permissions, or copy it to a writable folder"
             raise DirectoryError(f"'{directory}': {words}") from None
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +69,7 @@ def _acquire(directory: Path, path: Path) -> int:
 
 
 def _in_use(directory: Path, owner: str) -> DirectoryError:
-    return DirectoryError(f"'{directory}': is being run by {owner}; wait for it, or end it")
+    return DirectoryError(f"'{directory}': is in use by {owner}; wait for that process, or end it")
 
 
 def _owner(noted: str) -> str:
@@ -82,7 +82,7 @@ def _owner(noted: str) -> str:
     try:
         os.kill(int(number), 0)
     except ProcessLookupError:
-        return "another process, which has just begun"
+        return "another process, which has just started"
     except OSError:
         pass  # it runs under another user
     return f"process {number}"

@@ -16,10 +16,10 @@ def _fit(name: str) -> str:
     if not name.strip():
         raise ValueError("must not be empty")
     if (letter := unfit(name)) is not None:
-        raise ValueError(f"holds the control character U+{ord(letter):04X}; give a name that stands on one line")
+        raise ValueError(f"contains the control character U+{ord(letter):04X}; use a name on one line")
     size = len(name.encode())
     if size > MAX_BYTES:
-        raise ValueError(f"has {size} bytes; give a name of at most {MAX_BYTES}")
+        raise ValueError(f"has {size} bytes; use a name of at most {MAX_BYTES} bytes")
     return name
 
 
@@ -27,7 +27,7 @@ def _of_folder(name: str) -> str:
     """Give a name back that a folder can have; ValueError says the remedy."""
     slash = next((letter for letter in name if letter in "/\\"), None)
     if slash is not None:
-        raise ValueError(f"holds '{slash}', and a folder is called after it; write '-' in its place")
+        raise ValueError(f"holds '{slash}', but a folder is named after it; use '-' instead")
     return name
 
 

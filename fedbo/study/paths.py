@@ -32,7 +32,7 @@ def address_of(folder: str | Path) -> str | None:
 def refuse_address(folder: Path) -> None:
     """DirectoryError where a folder is on storage that is not a disk of this machine, which only a few can read."""
     if (address := address_of(folder)) is not None:
-        words = "runs on storage are read by `fedbo show` and `fedbo plot` alone; give a folder of this machine, and copy it"
+        words = "only `fedbo show` and `fedbo plot` read runs on remote storage; copy the run to a folder of this machine"
         raise DirectoryError(f"'{address}': {words}")
 
 
@@ -42,10 +42,10 @@ PRIVATE = 0o700  # the mode of folders with what agents observed: only their own
 def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Make a folder and those above it; DirectoryError where none may be made, or where it may not be written to."""
     refuse_address(folder)
-    with usable(folder, "no folder can be made there"):
+    with usable(folder, "cannot create a folder there"):
         atomic.make_folder(folder, mode)
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise DirectoryError(f"'{folder}': may not be written to; name another one, or change its permissions")
+        raise DirectoryError(f"'{folder}': is not writable; use another one, or change its permissions")
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def usable(path: Path, what: str) -> Iterator[None]:
     except OSError as error:
         if out_of_space(error):
             raise
-        raise DirectoryError(f"'{path}': {what} ({error.strerror or error}); name another one") from None
+        raise DirectoryError(f"'{path}': {what} ({error.strerror or error}); use another one") from None
 
 
 def out_of_space(error: BaseException) -> bool:

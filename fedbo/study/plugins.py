@@ -47,7 +47,9 @@ def code_in(document: Any, refused: UntrustedError) -> str:
     """Return one line with the keys of a document that name Python code, the refused place among them, and a remedy."""
     found = {f"{key} = {shorten(place, _LONGEST)!r}": None for key, place in places_of_code(document)}
     listed = [*found][:_MOST] + ["…"] * (len(found) > _MOST)
-    return f"names Python code ({', '.join(listed) or repr(shorten(refused.place, _LONGEST))}), which would run; {REMEDY}"
+    return (
+        f"names Python code ({', '.join(listed) or repr(shorten(refused.place, _LONGEST))}), which would be executed; {REMEDY}"
+    )
 
 
 def places_of_code(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

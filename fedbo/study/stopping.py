@@ -39,13 +39,13 @@ def invalid_rungs(stopper: Any, fidelity: Fidelity) -> Iterator[SettingError]:
         words = f"must be at least {fidelity.smallest} and below {fidelity.largest}, the {fidelity.name}s of the objectives"
         yield SettingError((key,), words)
     elif isinstance(stopper, Median) and (fidelity.largest - 1) // stopper.interval > _RUNGS:
-        yield SettingError(("interval",), f"would have more than {_RUNGS:,} rungs; raise it")
+        yield SettingError(("interval",), f"makes more than {_RUNGS:,} rungs; raise it")
 
 
 def not_in_real_time(stopper: Any) -> Iterator[SettingError]:
     """List the settings of a stopper that only virtual time has."""
     if getattr(stopper, "variant", "stop") == "promote":
-        yield SettingError(("variant",), 'must be "stop" in real time, where no evaluation can pause')
+        yield SettingError(("variant",), 'must be "stop" in real time, where evaluations cannot pause')
 
 
 def stopping_combinations(study: StudyTables) -> Iterator[SettingError]:
@@ -55,26 +55,22 @@ def stopping_combinations(study: StudyTables) -> Iterator[SettingError]:
     real, stopper = study.timing.clock == "wall", study.stopping.make()
     fidelity = (reported_fidelity_of if real else fidelity_of)(study.federation())
     if fidelity is None:
-        words = f"needs objectives with a fidelity axis, and '{study.objective.name}' has none; leave the table out"
+        words = f"requires objectives with a fidelity axis, but '{study.objective.name}' has none; remove the table"
         if real:
-            words = "needs evaluations that report, in real time; leave it out, or take typed_function and say how many steps"
-        yield SettingError(("stopping",), words if real else f"{words}, or take learning_curves")
+            words = "requires evaluations that report, in real time; remove it, or use typed_function and set its steps"
+        yield SettingError(("stopping",), words if real else f"{words}, or use learning_curves")
         return
     yield from (SettingError(("stopping", *found.path), found.remedy) for found in invalid_rungs(stopper, fidelity))
     if real and not getattr(study.federation(), "takes_report", True):
-        words = (
-            "has no effect: the objective takes no 'report'; leave it out, or add that parameter and call report(value, step)"
-        )
+        words = "has no effect: the objective has no parameter 'report'; remove it, or add the parameter and call it"
         yield SettingError(("stopping", "kind"), words)
     if real:
         yield from (SettingError(("stopping", *found.path), found.remedy) for found in not_in_real_time(stopper))
     for number, table in enumerate(study.algorithm):
         made = table.make()
         if not (real or (isinstance(made, Overlapping) and made.queries == 1)):
-            words = "cannot be told of points one by one, as [stopping] needs"
-            yield SettingError(
-                ("algorithm", number, "name"), f"{words}; leave [stopping] out, or take ts, fts, gp_ei or gp_ucb"
-            )
+            words = "cannot receive points one by one, which [stopping] requires"
+            yield SettingError(("algorithm", number, "name"), f"{words}; remove [stopping], or use ts, fts, gp_ei or gp_ucb")
         elif table.centralised:
-            remedy = "evaluates a mean, which does not stop early; leave [stopping] or centralised out"
+            remedy = "evaluates a mean, which cannot stop early; remove [stopping] or centralised"
             yield SettingError(("algorithm", number, "centralised"), remedy)

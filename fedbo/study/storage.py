@@ -21,11 +21,11 @@ def reached(folder: str | Path, filesystem: FileSystem | None = None) -> tuple[F
         return LocalFileSystem(), str(Path(folder).absolute())
     try:
         found, path = FileSystem.from_uri(address)
-        why = "" if path else "names no folder"
+        why = "" if path else "contains no folder"
     except ValueError as error:
         why = " ".join(str(error).split())[:200]
     if why:
-        words = "an address such as s3://bucket/folder, gs://, abfss:// or hdfs:// would do, or a folder of this machine"
+        words = "use an address such as s3://bucket/folder, gs://, abfss:// or hdfs://, or a folder of this machine"
         raise ValueError(f"'{address}': {why}; {words}")
     return found, path
 

@@ -213,7 +213,7 @@ def _checked_alone(document: Document, tables: Mapping[str, Any] | None = None) 
     try:
         study = Study.model_validate(tables or document)
     except ValidationError:
-        as_lists = [SettingError((key,), f"there may be several, so it is a list; write [[{key}]]") for key in single]
+        as_lists = [SettingError((key,), f"is an array of tables; write [[{key}]]") for key in single]
         listed = {**document, **{key: [document[key]] for key in single}}
         raise StudyError.of([*as_lists, *_table_by_table(listed)]) from None
     check_values(study.sweep)

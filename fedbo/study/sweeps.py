@@ -18,7 +18,7 @@ def swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
     """List what is swept; StudyError for keys that change no result and for those that lead nowhere."""
     fixed = [key for key in sweep if _is_fixed(key)]
     if fixed:
-        remedy = "changes no result, so it cannot be swept; leave it out"
+        remedy = "does not change results, so it cannot be swept; remove it"
         raise StudyError.of(SettingError(("sweep", key), remedy) for key in fixed)
     try:
         return {locate(document, key) for key in sweep}
@@ -45,8 +45,7 @@ def check_values(sweep: Mapping[str, Sequence[Any]]) -> None:
     faults = [(key, twice) for key, values in sweep.items() if (twice := _twice(values)) is not None]
     if faults:
         raise StudyError.of(
-            SettingError(("sweep", key), f"{one_line(twice[0])} stands there twice; name each value once")
-            for key, twice in faults
+            SettingError(("sweep", key), f"{one_line(twice[0])} is listed twice; list each value once") for key, twice in faults
         )
 
 

@@ -212,7 +212,7 @@ class AlgorithmTable(Named):
             raise StudyError.of([SettingError(("preset",), unknown("preset", self.preset, entry.presets))])
         fixed = [name for name in self.settings if name in entry.fixed]
         if fixed:
-            raise StudyError.of(SettingError((name,), f"is fixed in '{self.name}'; leave it out") for name in fixed)
+            raise StudyError.of(SettingError((name,), f"is fixed in '{self.name}'; remove it") for name in fixed)
         preset = self.preset
         made: Algorithm = build(
             entry.settings,
@@ -274,7 +274,7 @@ class BudgetTable(Table):
         if value is None and pulls is None:
             raise PydanticCustomError("missing", "iterations or pulls")
         if value is not None and pulls:
-            raise ValueError("stands beside pulls, which count evaluations; give one of the two")
+            raise ValueError("cannot be combined with `pulls`; set one of them")
         return value
 
     @property

@@ -42,7 +42,7 @@ def draw_features(
     kernel is none of "se", "matern32", "matern52".
     """
     if kernel not in KERNELS:
-        raise ValueError(f"no features for kernel {kernel!r}; there are: {', '.join(KERNELS)}")
+        raise ValueError(f"no features for kernel {kernel!r}; available: {', '.join(KERNELS)}")
     unit = rng.standard_normal((count, dim))
     phases = rng.uniform(0.0, 2.0 * np.pi, count)
     if kernel != "se":

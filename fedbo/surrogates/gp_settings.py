@@ -60,7 +60,7 @@ class GPSettings:
 
     def __post_init__(self) -> None:
         if self.kernel not in FAMILIES:
-            raise ValueError(f"no kernel {self.kernel!r}; there are: {', '.join(FAMILIES)}")
+            raise ValueError(f"no kernel {self.kernel!r}; available: {', '.join(FAMILIES)}")
 
     def parameters(self, dim: int) -> list[FittedParameter]:
         """The parameters of a problem with `dim` inputs, in the order of the log hyperparameters."""

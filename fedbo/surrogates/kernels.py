@@ -84,7 +84,7 @@ class Matern(_Stationary):
 
     def __post_init__(self) -> None:
         if self.nu not in (1.5, 2.5):
-            raise ValueError(f"no Matern kernel with nu = {self.nu}; there are: 1.5, 2.5")
+            raise ValueError(f"no Matern kernel with nu = {self.nu}; available: 1.5, 2.5")
 
     @property
     def number(self) -> int:
@@ -114,7 +114,7 @@ FAMILIES: dict[str, Kernel] = {"se": SE(), "matern32": Matern(nu=1.5), "matern52
 def make_kernel(family: str, length_scale: Any, variance: float) -> Kernel:
     """Kernel of a family by name, "se", "matern32" or "matern52"; raises ValueError for another name."""
     if family not in FAMILIES:
-        raise ValueError(f"no kernel {family!r}; there are: {', '.join(FAMILIES)}")
+        raise ValueError(f"no kernel {family!r}; available: {', '.join(FAMILIES)}")
     scales = np.atleast_1d(np.asarray(length_scale, dtype=np.float64))
     scale: LengthScale = float(scales[0]) if scales.size == 1 else tuple(float(s) for s in scales)
     return replace(FAMILIES[family], length_scale=scale, variance=float(variance))

@@ -62,7 +62,7 @@ def _in_parquet(path: Path, space: Any, value: str) -> list[Evaluated]:
     table, read = read_table(path), _read(space)
     if value not in table.column_names:
         there = ", ".join(table.column_names)
-        raise ArgumentError(f"'{path}': has no column '{value}'; there are: {there}; say which one has the value")
+        raise ArgumentError(f"'{path}': has no column '{value}'; available: {there}; say which one has the value")
     found = []
     for number, row in enumerate(table.to_pylist(), 1):
         configuration = {name: row[name] for name in _names(read) if row.get(name) is not None}
@@ -126,7 +126,7 @@ def evaluated_in_csv(path: str | Path, space: Any, value: str = "value") -> list
         columns = list(rows.fieldnames or ())
         if value not in columns:
             raise ArgumentError(
-                f"'{place}': has no column '{value}'; there are: {', '.join(columns)}; say which one has the value"
+                f"'{place}': has no column '{value}'; available: {', '.join(columns)}; say which one has the value"
             )
         found = []
         for number, row in enumerate(rows, start=2):

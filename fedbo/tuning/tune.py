@@ -104,7 +104,7 @@ def _given_options(options: Options) -> Options:
     """Return the options without those that are None, which stand for the default; TypeError where one is unknown."""
     if unknown := sorted(set(options) - set(Options.__annotations__)):
         near = difflib.get_close_matches(unknown[0], Options.__annotations__, n=1)
-        words = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(Options.__annotations__))}"
+        words = f"did you mean '{near[0]}'?" if near else f"available: {', '.join(sorted(Options.__annotations__))}"
         raise ArgumentError(f"tune(): takes no argument '{unknown[0]}'; {words}")
     return cast(Options, {name: value for name, value in options.items() if value is not None})
 

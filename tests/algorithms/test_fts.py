@@ -230,7 +230,7 @@ def test_a_point_that_was_evaluated_already_gives_way_to_a_uniform_one() -> None
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"query": "mode"}, "no query 'mode'; there are: draw, mean"),
+        ({"query": "mode"}, "no query 'mode'; available: draw, mean"),
         ({"relay": "none"}, "no relay 'none'"),
         ({"kernel": "rbf"}, "no kernel 'rbf'"),
         ({"features": 0}, "features must be at least 1, not 0"),

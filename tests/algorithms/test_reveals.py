@@ -38,7 +38,7 @@ def test_a_method_that_declares_nothing_counts_as_revealing_observations() -> No
     class Wrong:
         reveals = "little"
 
-    with pytest.raises(ValueError, match="reveals = 'little': no choice 'little'; there are: computable, draws, noisy sums"):
+    with pytest.raises(ValueError, match="reveals = 'little': no choice 'little'; available: computable, draws, noisy sums"):
         revealed_by(Wrong())
 
 

@@ -123,7 +123,7 @@ def test_a_cell_does_not_differ_from_itself(swept: Result) -> None:
 def test_cells_that_cannot_be_compared_are_refused(swept: Result) -> None:
     with pytest.raises(ResultError, match=r"no runs of 'Alone' in cell 7; there are some in: 0, 1, 2"):
         swept.compare((0, 7), "Alone")
-    with pytest.raises(ResultError, match="no algorithm 'Both'; there are: Alone, Together"):
+    with pytest.raises(ResultError, match="no algorithm 'Both'; available: Alone, Together"):
         swept.compare((0, 1), "Both")
     metric = [{"name": name, "sign": -1, "offset": 0.0} for name in ("error", "loss", "error")]
     mixed = Result(swept.directory, swept.study, {**swept.manifest, "metric": metric})

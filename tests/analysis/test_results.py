@@ -48,7 +48,7 @@ def test_differences_are_to_the_first_algorithm_or_to_the_one_that_is_named(resu
     assert other.difference is not None
     assert other.difference.mean == pytest.approx(-together.difference.mean)
     assert together.federated > 0.3 and together.messages == 8.0 and together.bytes_up == 6400.0
-    with pytest.raises(ResultError, match="no algorithm 'Both'; there are: Alone, Together"):
+    with pytest.raises(ResultError, match="no algorithm 'Both'; available: Alone, Together"):
         result.summary(baseline="Both")
 
 
@@ -88,7 +88,7 @@ def test_a_figure_goes_into_the_run_directory_unless_told_otherwise(result: Resu
 
 
 def test_a_figure_that_cannot_be_drawn_is_refused(result: Result, tmp_path: Path) -> None:
-    with pytest.raises(PlotError, match="no figure 'pie'; there are: overview, curves, .*, privacy, optima, sweep"):
+    with pytest.raises(PlotError, match="no figure 'pie'; available: overview, curves, .*, privacy, optima, sweep"):
         result.plot(kind="pie")
     with pytest.raises(PlotError, match="no observations in cell 3; there are some in: 0"):
         result.plot(cell=3)

@@ -192,7 +192,7 @@ def test_list_says_what_a_study_can_name(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["validate", "nope.toml"], "nope.toml: no such file; give the path of a study file"),
+        (["validate", "nope.toml"], "nope.toml: no such file; pass the path of a study file"),
         (["run"], "Missing argument 'STUDY'; see fedbo run --help"),
         (["rnu"], "No such command 'rnu'"),
         (["run", "x.toml", "--sett", "a=1"], "No such option: --sett"),

@@ -120,7 +120,7 @@ def test_a_terminal_gets_colours_of_fedbo_and_no_codes_of_a_run() -> None:
 
 @pytest.mark.parametrize("name", ["a\u202eb", "a\x1bb", "a\nb", "a\tb", "\u2066a", "a\x9b"])
 def test_names_hold_nothing_that_acts_on_a_terminal(name: str) -> None:
-    with pytest.raises(ValueError, match="holds the control character U"):
+    with pytest.raises(ValueError, match="contains the control character U"):
         _fit(name)
 
 

@@ -120,13 +120,13 @@ def test_bytes_of_messages_are_those_of_their_numbers(tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"budget": {"iterations": 9}}, r"\[\[algorithm\]\] 1 name = 'fed_pne': needs the number of evaluations"),
-        ({"budget": {"iterations": 9, "pulls": 9}}, r"\[budget\] iterations = 9: stands beside pulls"),
-        ({"budget": {}}, r"\[budget\] iterations: is missing; give iterations = 50, or pulls"),
+        ({"budget": {"iterations": 9, "pulls": 9}}, r"\[budget\] iterations = 9: cannot be combined with `pulls`"),
+        ({"budget": {}}, r"\[budget\] iterations: is missing; add iterations = 50, or pulls"),
         ({"budget": {"pulls": 0}}, r"\[budget\] pulls = 0: must be at least 1"),
         (
             {"budget": {"iterations": 9}, "agents": {"history": {"algorithm": "random", "observations": 3}},
              "algorithm": [{"name": "random", "centralised": True}]},
-            r"\[\[algorithm\]\] 1 centralised = true: has no history",
+            r"\[\[algorithm\]\] 1 centralised = true: does not support a history",
         ),
     ],
 )  # fmt: skip

@@ -161,12 +161,12 @@ def test_what_a_run_without_privacy_says(tmp_path: Path, capsys: pytest.CaptureF
     [
         (
             {"exchange": {"mode": "immediate"}},
-            "[exchange] mode = 'immediate': has no rounds from which 'dp_fts_de' could draw its share of agents; "
+            "[exchange] mode = 'immediate': has no rounds in which 'dp_fts_de' could sample its share of agents; "
             'set mode = "barrier", or share = 1 in that algorithm',
         ),
         (
             {"exchange": {"mode": "barrier", "selection": {"who": "poisson", "share": 0.5}}},
-            "[exchange] selection.who = 'poisson': 'dp_fts_de' draws by its own share whom to ask",
+            "[exchange] selection.who = 'poisson': 'dp_fts_de' selects agents by its own share",
         ),
         ({"privacy": {"epsilon_max": 0.0}}, "[privacy] epsilon_max = 0.0: must be"),
         ({"privacy": {"deltas": []}}, "[privacy] deltas = []: "),
@@ -174,7 +174,7 @@ def test_what_a_run_without_privacy_says(tmp_path: Path, capsys: pytest.CaptureF
         ({"privacy": {"delta": 0.1}}, "[privacy] delta = 0.1: no such key; did you mean 'deltas'?"),
         (
             {"privacy": {"epsilon_max": 2.0}, "algorithm": [{"name": "ts"}]},
-            "[privacy] epsilon_max = 2.0: has no effect: no algorithm of this study passes its messages through a mechanism",
+            "[privacy] epsilon_max = 2.0: has no effect: no algorithm of this study uses a privacy mechanism",
         ),
         (
             {"privacy": {"epsilon_max": 2.0}, "algorithm": [{"name": "fts_de"}]},
@@ -182,7 +182,7 @@ def test_what_a_run_without_privacy_says(tmp_path: Path, capsys: pytest.CaptureF
         ),
         (
             {"privacy": {"epsilon_max": 2.0, "deltas": [0.2, 0.1]}},
-            "[privacy] epsilon_max = 2.0: binds at the smallest of the deltas, 0.1, where most releases cost nothing; set one",
+            "[privacy] epsilon_max = 2.0: applies at the smallest delta, 0.1, where most releases cost nothing; add a delta",
         ),
         (
             {"budget": {"pulls": 99}, "algorithm": [{"name": "dp_fed_pne"}], "privacy": {"secure_noise": True}},
@@ -200,7 +200,7 @@ def test_what_cannot_be_accounted_for_is_refused_before_the_start(changes: dict[
 CURVES = {"objective": {"name": "learning_curves", "agents": 4}, "algorithm": [{"name": "ts"}, {"name": "dp_fed_prior"}]}
 PNE = {"budget": {"pulls": 99}, "algorithm": [{"name": "dp_fed_pne"}]}
 WALL = {"timing": {"clock": "wall"}, "hosting": {"kind": "packed"}}
-FOLLOWS = "follows private values of"
+FOLLOWS = "depends on private values of"
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,10 @@ def test_weak_deltas_and_durations_that_tell_are_named(tmp_path: Path, capsys: p
     study = write_study(weak, tmp_path / "study.toml")
     assert main(["validate", str(study)]) == OK
     said = " ".join(capsys.readouterr().out.split())
-    assert "epsilon at delta 0.1 says little" in said and "evaluations last by their points ('log_linear')" in said
+    assert (
+        "epsilon at delta 0.1 says little" in said
+        and "the duration of an evaluation depends on its point ('log_linear')" in said
+    )
     run = fedbo.run(study, out=tmp_path / "run")
     assert main(["show", str(run.directory), "--privacy"]) == OK
     shown = " ".join(capsys.readouterr().out.split())

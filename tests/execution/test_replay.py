@@ -97,7 +97,7 @@ def test_what_has_not_ended_is_not_replayed(done: Path, tmp_path: Path) -> None:
     write_manifest(done, {**manifest, "status": "interrupted"})
     with pytest.raises(DirectoryError, match="has not ended, so there is nothing to compare; fedbo resume"):
         replay(done, verify=True)
-    with pytest.raises(DirectoryError, match="holds no run"):
+    with pytest.raises(DirectoryError, match="is not a run directory"):
         replay(tmp_path / "nowhere")
 
 

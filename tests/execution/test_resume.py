@@ -187,7 +187,9 @@ def test_two_processes_do_not_run_in_one_directory(
     process = command("run", study, "--out", directory, "--quiet")
     wait_for_snapshots(directory, 1)
     process.send_signal(signal.SIGSTOP)  # it shall not have ended before the other one has begun
-    assert f"'{directory}': is being run by process {process.pid}; wait for it, or end it" in refused("resume", directory)
+    assert f"'{directory}': is in use by process {process.pid}; wait for that process, or end it" in refused(
+        "resume", directory
+    )
     process.kill()
     process.communicate()
     assert forks("resume", directory) == End(0, "")
@@ -200,7 +202,7 @@ def test_a_run_that_has_not_ended_is_not_run_over_but_named_with_the_way_on(
     short: tuple[Path, dict[str, bytes]], cut_off: Path, forks: Forks, refused: Callable[..., str]
 ) -> None:
     complaint = refused("run", short[0], "--out", cut_off, "--quiet")
-    assert complaint == f"'{cut_off}' holds a run that has not ended; go on with it: fedbo resume {shlex.quote(str(cut_off))}\n"
+    assert complaint == f"'{cut_off}' holds a run that has not ended; resume it: fedbo resume {shlex.quote(str(cut_off))}\n"
     assert forks("resume", cut_off) == End(0, "")
     assert tables(cut_off) == short[1]
     assert (
@@ -231,8 +233,8 @@ def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "manifest.json").write_text('{"status"')
     for name, words in (
-        ("nowhere", "holds no run, it has no manifest.json; give the directory of one"),
-        ("file", "is a file; give the directory of a run"),
+        ("nowhere", "is not a run directory: it has no manifest.json; pass the directory of a run"),
+        ("file", "is a file; pass the directory of a run"),
         ("damaged", "is damaged .*; run the study again"),
     ):
         with pytest.raises((DirectoryError, Damaged), match=words):

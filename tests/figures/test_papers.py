@@ -122,9 +122,9 @@ def test_chosen_algorithms_and_a_replicate_are_what_is_drawn_in_the_same_style(s
     mine = [one for one in swept.traces if (one.cell, one.algorithm, one.replicate) == (0, "Together", 1)]
     assert line.get_ydata()[-1] == pytest.approx(-np.mean([one.best[-1] for one in mine]))
     assert line.get_ydata()[-1] != pytest.approx(trace.mean[-1])
-    with pytest.raises(PlotError, match="no replicate 7; there are: 0, 1"):
+    with pytest.raises(PlotError, match="no replicate 7; available: 0, 1"):
         figure_of(swept, View("curves", replicate=7))
-    with pytest.raises(ResultError, match="no algorithm 'Both'; there are: Alone, Together"):
+    with pytest.raises(ResultError, match="no algorithm 'Both'; available: Alone, Together"):
         figure_of(swept, View("curves", algorithms=["Both"]))
     with pytest.raises(PlotError, match="figure 'curves' has no panel 'byte'; it has: evaluations, time, bytes, epsilon, cost"):
         figure_of(swept, View("curves", panels=["byte"]))

@@ -225,7 +225,7 @@ def test_figures_that_make_no_sense_are_refused(make: Make) -> None:
         plain.plot(kind="curves", algorithm="Alone")
     with pytest.raises(PlotError, match="figure 'trouble' has no level; there is one in: sweep"):
         plain.plot(kind="trouble", level=0.1)
-    with pytest.raises(ResultError, match="no algorithm 'Both'; there are: Alone, Together"):
+    with pytest.raises(ResultError, match="no algorithm 'Both'; available: Alone, Together"):
         plain.plot(kind="timeline", algorithm="Both")
 
 

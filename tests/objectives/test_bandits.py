@@ -270,7 +270,7 @@ def test_a_mean_of_agents_that_cannot_say_it_at_many_points_is_refused() -> None
         (Garland, {"noise": -1.0}, "noise must be at least 0 and finite, not -1.0"),
         (DoubleSine, {"rho2": 0.2}, "rho2 = 0.2 is invalid: take a number from rho1 on"),
         (DoubleSine, {"tmax": 1.5}, "tmax must be in .0, 1., not 1.5"),
-        (Hartmann, {"dimensions": 4}, "no dimensions '4'; there are: 3, 6"),
+        (Hartmann, {"dimensions": 4}, "no dimensions '4'; available: 3, 6"),
         (
             Himmelblau,
             {"family": "rotation", "spread": 0.6},

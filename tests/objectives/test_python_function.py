@@ -152,7 +152,7 @@ def test_what_a_users_own_module_misses_is_shown_as_it_is(tmp_path: Path, monkey
         ({"names": ("a", "b")}, "names = "),
         ({"log": (True,)}, "parameter x1: a log range must start above 0"),
         ({"high": (0.0,)}, "parameter x1: .* is not a finite range"),
-        ({"direction": "up"}, "no direction 'up'; there are: maximise, minimise"),
+        ({"direction": "up"}, "no direction 'up'; available: maximise, minimise"),
         ({"agents": 0}, "agents must be at least 1, not 0"),
     ],
 )

@@ -27,5 +27,5 @@ def test_the_tasks_of_a_suite_have_names_of_their_own() -> None:
 
 
 def test_a_task_that_a_suite_lacks_is_refused_with_those_that_it_has() -> None:
-    with pytest.raises(KeyError, match="no task 'moon' in suite 'synthetic'; there are: hartmann3, "):
+    with pytest.raises(KeyError, match="no task 'moon' in suite 'synthetic'; available: hartmann3, "):
         SUITES["synthetic"].task("moon")

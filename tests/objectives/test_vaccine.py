@@ -193,7 +193,7 @@ def test_without_the_data_it_is_said_where_they_come_from(tmp_path: Path, monkey
         ({"least": 0.0}, "least must be in .0.01, 1., not 0.0"),
         ({"efficacy": 0.2}, "efficacy must be in .0.35, 0.98., not 0.2"),
         ({"days": 0.5}, "days must be in .1, 100000., not 0.5"),
-        ({"epidemic": "flu"}, "no epidemic 'flu'; there are: declining, fast, slow"),
+        ({"epidemic": "flu"}, "no epidemic 'flu'; available: declining, fast, slow"),
         ({"half_width": -0.1}, "half_width must be at least 0 and finite, not -0.1"),
     ],
 )

@@ -47,7 +47,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, kind: type[object], error: Exception
     ("error", "line"),
     [
         (Reworded("queries", "must be few", 7, "or all"), "[[algorithm]] 1 queries = 7: must be few; or all"),
-        (unknown_choice("queries", "7", ("1", "2")), "[[algorithm]] 1 queries = 7: no queries '7'; there are: 1, 2"),
+        (unknown_choice("queries", "7", ("1", "2")), "[[algorithm]] 1 queries = 7: no queries '7'; available: 1, 2"),
         (SettingError("batch", "must be 1", 2), "[[algorithm]] 1: batch must be 1, not 2"),
         (Mute("queries must be few, not 7"), "[[algorithm]] 1: queries must be few, not 7"),
         (Mute("queries = 7 is invalid: few"), "[[algorithm]] 1: queries = 7 is invalid: few"),
@@ -102,6 +102,6 @@ def test_errors_of_settings_come_out_of_another_process_as_they_went_in() -> Non
         assert (type(again), str(again), again.path, again.remedy) == (type(error), str(error), error.path, error.remedy)
     assert [str(error) for error in errors] == [
         "k must be at least 1, not 0; 1 is all",
-        "no late 'dorp'; did you mean 'drop'? there are: carry, drop",
+        "no late 'dorp'; did you mean 'drop'? available: carry, drop",
         "agents = 0 is invalid: take at least 1",
     ]

@@ -32,7 +32,7 @@ def test_every_number_of_a_study_may_be_immense_and_costs_no_memory(stride: int)
 
 def test_a_study_that_this_machine_cannot_hold_is_refused_with_what_it_asks_for() -> None:
     iterations = machine_memory() // 200
-    with pytest.raises(StudyError, match=r"asks for at least [\d,]+ GiB of memory, and this machine has \d+ GiB; lower it"):
+    with pytest.raises(StudyError, match=r"needs at least [\d,]+ GiB of memory, but this machine has \d+ GiB; lower it"):
         load_study({**STUDY, "budget": {"iterations": min(iterations, 10**9)}})
 
 
@@ -43,6 +43,6 @@ def test_a_million_agents_are_not_refused_by_their_number() -> None:
 
 def test_cells_are_counted_before_they_are_made() -> None:
     sweep = {f"timing.speed.factors{n}": list(range(1000)) for n in range(6)}
-    with pytest.raises(StudyError, match=r"has 1,000,000,000,000,000,000 cells; name fewer values"):
+    with pytest.raises(StudyError, match=r"has 1,000,000,000,000,000,000 cells; use fewer values"):
         load_study({**STUDY, "sweep": sweep})
     assert RUNS >= 10_000

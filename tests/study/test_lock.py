@@ -61,17 +61,20 @@ def test_a_child_that_has_not_yet_called_exec_does_not_hold_the_lock_of_a_killed
 
 def test_who_holds_a_lock_is_named_by_its_number_and_its_machine(tmp_path: Path) -> None:
     process = hold(tmp_path, "none")
-    with pytest.raises(DirectoryError, match=f"is being run by process {process}; wait for it, or end it"), locked(tmp_path):
+    with (
+        pytest.raises(DirectoryError, match=f"is in use by process {process}; wait for that process, or end it"),
+        locked(tmp_path),
+    ):
         pass
     (tmp_path / ".lock").write_text("7 elsewhere")
-    with pytest.raises(DirectoryError, match="is being run by process 7 on elsewhere; wait"), locked(tmp_path):
+    with pytest.raises(DirectoryError, match="is in use by process 7 on elsewhere; wait"), locked(tmp_path):
         pass
     gone = os.fork()
     if gone == 0:
         os._exit(0)
     os.waitpid(gone, 0)
     (tmp_path / ".lock").write_text(str(gone))
-    with pytest.raises(DirectoryError, match="is being run by another process, which has just begun; wait"), locked(tmp_path):
+    with pytest.raises(DirectoryError, match="is in use by another process, which has just started; wait"), locked(tmp_path):
         pass
     kill(process)
 
@@ -96,7 +99,7 @@ def test_a_process_that_is_refused_its_own_lock_keeps_it(tmp_path: Path) -> None
     ("call", "number", "words"),
     [
         ("fcntl.lockf", errno.ENOLCK, "cannot be locked .*; use a folder on a file system with POSIX locks"),
-        ("os.open", errno.EROFS, "cannot be written to .*; change its permissions, or copy it to a folder that can be"),
+        ("os.open", errno.EROFS, "is not writable .*; change its permissions, or copy it to a writable folder"),
     ],
 )
 def test_a_disk_without_locks_or_without_writing_is_told_in_one_line(
@@ -115,6 +118,6 @@ def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".lock").symlink_to(tmp_path / "mine")
-    with pytest.raises(DirectoryError, match="cannot be written to"), locked(tmp_path / "run"):
+    with pytest.raises(DirectoryError, match="is not writable"), locked(tmp_path / "run"):
         pass
     assert (tmp_path / "mine").read_text() == "precious"

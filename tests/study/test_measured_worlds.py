@@ -109,10 +109,10 @@ def test_wrong_measurements_are_told_in_one_line(devices: str, tmp_path: Path) -
     (tmp_path / "times.txt").touch()
     assert "ends in '.txt'; it must be a table in .csv or .parquet" in complaint(**of(file=str(tmp_path / "times.txt")))
     both = {"timing": {"devices": devices, "speed": {"factors": [1.0, 2.0]}}}
-    assert complaint(**both) == "[timing] speed: stands beside devices, which have speeds of their own; leave one of them out"
+    assert complaint(**both) == "[timing] speed: cannot be combined with devices, which set speeds; remove one of them"
     wide = {"timing": {"devices": devices}, "network": {"bandwidth": 100.0}}
     assert complaint(**wide) == (
-        "[network] bandwidth = 100.0: stands beside [timing] devices, which have their own; leave one of them out"
+        "[network] bandwidth = 100.0: cannot be combined with [timing] devices, which set it; remove one of them"
     )
     assert "is not there: " in complaint(timing={"devices": str(tmp_path / "none.json")})
     Path(devices).write_text('{"1": {"computation": 3.0}}')
@@ -140,4 +140,4 @@ def test_wrong_slopes_are_told_in_one_line() -> None:
     assert "slopes = [60.0, 0.0]: must be numbers from -50 to 50" in complaint(timing={"evaluation": log_linear(60.0, 0.0)})
     assert "only evaluations have costs" in complaint(timing={"latency": log_linear(1.0, 1.0)})
     group = [{"name": "some", "agents": [0], "evaluation": log_linear(1.0, 1.0)}]
-    assert "has slopes that hold for all agents; give it to [timing]" in complaint(group=group)
+    assert "has slopes that apply to all agents; set it in [timing]" in complaint(group=group)

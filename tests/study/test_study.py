@@ -93,7 +93,7 @@ def test_a_function_is_named_by_its_place() -> None:
     objective = {"name": "python_function", "function": np.prod, "low": (0.0,), "high": np.array([1.0])}
     study = load_study(tables(objective=objective))
     assert study.document()["objective"]["function"] == "numpy:prod"
-    with pytest.raises(ValueError, match="cannot stand in a study; give numbers, strings, or a function of a module"):
+    with pytest.raises(ValueError, match="cannot be written to a study; use numbers, strings, or a function of a module"):
         load_study(tables(objective={**objective, "function": inner}))
 
 

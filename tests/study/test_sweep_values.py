@@ -87,7 +87,7 @@ def test_classes_of_workers_are_found_by_name() -> None:
     assert study.cluster is not None and [one.count for one in study.cluster.worker] == [3, 2]
     assert study.cluster.worker[1].speed == 2.0
     with pytest.raises(
-        StudyError, match=r"cluster\.worker\.spt\.count: begins with no worker's name and a dot; names are: spot, own"
+        StudyError, match=r"cluster\.worker\.spt\.count: must start with the name of a worker and a dot; names: spot, own"
     ):
         load_study(STUDY, ["cluster.worker.spt.count=3"])
     with pytest.raises(StudyError, match="did you mean 'count'"):

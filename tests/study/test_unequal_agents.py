@@ -188,7 +188,7 @@ WRONG_FILES: list[tuple[str, str]] = [
     ("agent,x1,x2,value\n1.5,0,0,1\n", "cannot be read as csv (In CSV column #0: Row #2: CSV conversion error to int64: "
      "invalid value '1.5')"),
     ("x1,x2,value\n0,0,inf\n", "has value = inf in row 1; leave it empty where an evaluation failed"),
-    ("agent,x1,x2,value\n1,0,0,\n", "has no value for agents 0, 1, 2, 3, 4 and others in replicate 0; give them some"),
+    ("agent,x1,x2,value\n1,0,0,\n", "has no value for agents 0, 1, 2, 3, 4 and others in replicate 0; add some"),
 ]  # fmt: skip
 
 
@@ -213,7 +213,7 @@ def group(**settings: Any) -> dict[str, Any]:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    (group(pulls=4), "[[group]] 1 pulls = 4: is not what [budget] counts; give iterations"),
+    (group(pulls=4), "[[group]] 1 pulls = 4: does not match [budget]; set iterations"),
     (group(iterations=0), "[[group]] 1 iterations = 0: must be at least 1"),
     (group(initial=-1), "[[group]] 1 initial = -1: must be at least 0"),
     (group(**{"from": 4.0}, until=4.0), "[[group]] 1 until = 4.0: must be above from = 4"),
@@ -221,15 +221,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({**group(**{"from": 9.0}), "budget": {"iterations": 2, "time": 8.0}},
      "[[group]] 1 from = 9.0: must be before the study's end; [budget] time = 8"),
     ({**group(iterations=3), "agents": {"targets": [0, 2]}},
-     "[[group]] 1: has a budget, and none of its agents optimises; leave it out, or name some as targets"),
+     "[[group]] 1: has a budget, but none of its agents optimises; remove it, or list some of its agents as targets"),
     (group(iteration=3), "[[group]] 1 iteration = 3: no such key; did you mean 'iterations'?"),
-    (group(history={"observations": 3}), '[[group]] 1 history.algorithm: is missing; give algorithm = "ts", a file, or a run'),
+    (group(history={"observations": 3}), '[[group]] 1 history.algorithm: is missing; add algorithm = "ts", a file, or a run'),
     (group(history={"algorithm": "random", "run": "runs/a", "observations": 3}),
-     "[[group]] 1 history.run = 'runs/a': stands beside algorithm; give one of the two"),
+     "[[group]] 1 history.run = 'runs/a': cannot be combined with algorithm; set one of them"),
     (group(history={"file": "none.csv", "fresh": False}),
-     "[[group]] 1 history.fresh = false: is for a history by algorithm; leave it out"),
+     "[[group]] 1 history.fresh = false: applies only to a history by algorithm; remove it"),
     (group(history={"algorithm": "random", "observations": 3, "label": "fts"}),
-     "[[group]] 1 history.label = 'fts': is for a history by run; leave it out"),
+     "[[group]] 1 history.label = 'fts': applies only to a history by run; remove it"),
     (group(history={"algorithm": "random", "observations": 10**7}),
      "[[group]] 1 history.observations = 10000000: must be at most 1,000,000"),
     (group(iterations=10**10), "[[group]] 1 iterations = 10000000000: must be at most 1,000,000,000"),
@@ -252,17 +252,19 @@ def test_a_wrong_earlier_run_is_told_in_one_line(tmp_path: Path) -> None:
         return line.partition("]")[2].replace(f"'{run}'", "RUN").replace(repr(str(run))[:59], "RUN")
 
     assert load_study(document(agents={"history": history})).problem().history == 4
-    assert told(agents={"history": {**history, "cell": 2}}) == " cell = 2: is none of the run's; it has cells 0 to 1"
-    assert "label = 'rndom': no algorithm 'rndom'; did you mean 'random'? there are: fts, random" in told(
+    assert told(agents={"history": {**history, "cell": 2}}) == " cell = 2: is not a cell of the run; it has cells 0 to 1"
+    assert "label = 'rndom': no algorithm 'rndom'; did you mean 'random'? available: fts, random" in told(
         agents={"history": {**history, "label": "rndom"}}
     )
-    assert " cell: is missing; the run has 2 cells: give cell = 0, up to 1" in told(agents={"history": {"run": str(run)}})
-    assert "has 2 replicates, and this study needs one of number 2; run more" in told(study={"name": "s", "replicates": 3})
-    assert "has 2 parameters, and this objective has 3; name a run of its like" in told(
+    assert " cell: is missing; the run has 2 cells: set cell to a number from 0 to 1" in told(
+        agents={"history": {"run": str(run)}}
+    )
+    assert "has 2 replicates, and this study needs replicate 2; run more" in told(study={"name": "s", "replicates": 3})
+    assert "has 2 parameters, and this objective has 3; use a run of the same objective" in told(
         objective={"name": "quadratic", "agents": 6, "dimensions": 3}
     )
     assert "x1 from -5 to 10, and this objective x1 from 0 to 1" in told(objective={"name": "quadratic", "agents": 6})
-    assert "holds no run, it has no manifest.json" in told(agents={"history": {**history, "run": str(tmp_path)}})
+    assert "is not a run directory: it has no manifest.json" in told(agents={"history": {**history, "run": str(tmp_path)}})
     table = run / "observations.parquet"
     table.write_bytes(table.read_bytes()[:-1])
     assert "is damaged (its contents are not those that were written" in told()

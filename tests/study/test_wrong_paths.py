@@ -14,21 +14,24 @@ from fedbo.study.study import load_study
 BELOW, LONG, NUL = "afile/x", "n" * 300, "a\0b"
 
 WRONG: list[tuple[list[str], str]] = [
-    (["run", "study.toml", "-q", "--out", BELOW], "'afile/x': no folder can be made there (Not a directory); name another one"),
-    (["run", "study.toml", "-q", "--out", LONG], f"'{LONG}': no folder can be made there (File name too long)"),
+    (
+        ["run", "study.toml", "-q", "--out", BELOW],
+        "'afile/x': cannot create a folder there (Not a directory); use another one",
+    ),
+    (["run", "study.toml", "-q", "--out", LONG], f"'{LONG}': cannot create a folder there (File name too long)"),
     (["run", "study.toml", "-q", "--out", NUL], "embedded null"),
-    (["run", "study.toml", "-q", "--out", "/proc/x"], "'/proc/x': no folder can be made there (No such file or directory)"),
+    (["run", "study.toml", "-q", "--out", "/proc/x"], "'/proc/x': cannot create a folder there (No such file or directory)"),
     (["run", "study.toml", "-q", "--out", "afile"], "'afile' exists and is not an empty directory; name a new one"),
-    (["replay", "done", "--out", BELOW], "'afile/x': no folder can be made there (Not a directory); name another one"),
-    (["replay", LONG], f"'{LONG}/manifest.json': cannot be read (File name too long); give the directory of a run"),
-    (["resume", LONG], f"'{LONG}/manifest.json': cannot be read (File name too long); give the directory of a run"),
-    (["show", LONG], f"'{LONG}': cannot be looked at (File name too long); name another one"),
+    (["replay", "done", "--out", BELOW], "'afile/x': cannot create a folder there (Not a directory); use another one"),
+    (["replay", LONG], f"'{LONG}/manifest.json': cannot be read (File name too long); pass the directory of a run"),
+    (["resume", LONG], f"'{LONG}/manifest.json': cannot be read (File name too long); pass the directory of a run"),
+    (["show", LONG], f"'{LONG}': cannot be looked at (File name too long); use another one"),
     (["show", "nowhere"], "'nowhere': is no finished run, it has no manifest.json; give the directory that fedbo run printed"),
     (["plot", "done", "--out", "afile/x.png"], "'afile/x.png': no figure can be written there (Not a directory)"),
     (["plot", "done", "--out", "nowhere/x.png"], "'nowhere/x.png': no figure can be written there (No such file or directory)"),
     (["plot", "done", "--out", f"{LONG}.png"], f"'{LONG}.png': no figure can be written there (File name too long)"),
-    (["tabulate", "study.toml", "--out", BELOW], "'afile/x': no folder can be made there (Not a directory); name another one"),
-    (["tabulate", "study.toml", "--out", LONG], f"'{LONG}': no folder can be made there (File name too long)"),
+    (["tabulate", "study.toml", "--out", BELOW], "'afile/x': cannot create a folder there (Not a directory); use another one"),
+    (["tabulate", "study.toml", "--out", LONG], f"'{LONG}': cannot create a folder there (File name too long)"),
     (["tabulate", LONG], f"no objective '{LONG}'"),
     (["reproduce", "x", "--papers", BELOW], "afile/x: no such folder, so there is no paper 'x'"),
 ]  # fmt: skip

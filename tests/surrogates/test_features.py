@@ -86,5 +86,5 @@ def test_the_jacobian_of_the_features_agrees_with_differences(normalise: bool) -
 
 
 def test_an_unknown_kernel_is_refused() -> None:
-    with pytest.raises(ValueError, match="no features for kernel 'rbf'; there are: se, matern32, matern52"):
+    with pytest.raises(ValueError, match="no features for kernel 'rbf'; available: se, matern32, matern52"):
         draw_features(np.random.default_rng(0), 2, 10, 0.1, "rbf")

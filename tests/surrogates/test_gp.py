@@ -179,7 +179,7 @@ def test_a_warm_start_is_never_worse_than_where_it_began() -> None:
 
 
 def test_wrong_settings_and_data_are_refused() -> None:
-    with pytest.raises(ValueError, match="no kernel 'rbf'; there are: se, matern32, matern52"):
+    with pytest.raises(ValueError, match="no kernel 'rbf'; available: se, matern32, matern52"):
         GPSettings(kernel="rbf")
     with pytest.raises(ValueError, match="need 0 < lower bound <= start <= upper bound"):
         FittedParameter(1.0, (2.0, 3.0))

@@ -42,7 +42,7 @@ def test_slopes_are_the_derivatives_of_the_correlation(kernel: Kernel) -> None:
 
 
 def test_an_unknown_family_is_refused_with_the_list_of_families() -> None:
-    with pytest.raises(ValueError, match="no kernel 'rbf'; there are: se, matern32, matern52"):
+    with pytest.raises(ValueError, match="no kernel 'rbf'; available: se, matern32, matern52"):
         make_kernel("rbf", 1.0, 1.0)
     with pytest.raises(ValueError, match="no Matern kernel with nu = 0.5"):
         Matern(nu=0.5)

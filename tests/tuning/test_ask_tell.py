@@ -189,7 +189,7 @@ def test_no_pickle_lies_in_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_serves_one_process_and_one_space(tmp_path: Path) -> None:
-    with fedbo.Agent(tmp_path, SPACE), pytest.raises(DirectoryError, match="is being run by process"):
+    with fedbo.Agent(tmp_path, SPACE), pytest.raises(DirectoryError, match="is in use by process"):
         fedbo.Agent(tmp_path, SPACE)
     with pytest.raises(ValueError, match="was made with another space, other terms or another number"):
         fedbo.Agent(tmp_path, {**SPACE, "n": (1, 31)})

@@ -56,7 +56,7 @@ def test_a_row_that_will_not_do_is_named(tmp_path: Path, line: str, words: str) 
 
 
 def test_a_file_without_values_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has no column 'value'; there are: date, kind, layers, rate, loss"):
+    with pytest.raises(ValueError, match="has no column 'value'; available: date, kind, layers, rate, loss"):
         evaluated_in_csv(table(tmp_path), space())
 
 

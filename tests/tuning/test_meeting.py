@@ -167,7 +167,7 @@ def test_an_agent_goes_on_by_its_log_and_its_messages_as_if_it_had_not_stopped(t
 
 def test_what_could_not_be_sent_is_sent_later(tmp_path: Path) -> None:
     terms, place = fedbo.Terms("fts", agents=2, initial=1), tmp_path / "mounted"
-    place.touch()  # no folder can be made there
+    place.touch()  # cannot create a folder there
     with fedbo.Agent(tmp_path / "0", SPACE, terms, 0, Meeting(place / "shared")) as agent:
         for _ in range(3):
             with pytest.raises(OSError, match="Not a directory"):
@@ -226,8 +226,11 @@ def test_a_meeting_is_copied_and_sent_to_other_processes(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("ftp://host/folder", "'ftp://host/folder': Unrecognized filesystem type .*; an address such as s3://bucket/folder"),
-        ("s3://", "'s3://': names no folder; an address such as s3://bucket/folder"),
+        (
+            "ftp://host/folder",
+            "'ftp://host/folder': Unrecognized filesystem type .*; use an address such as s3://bucket/folder",
+        ),
+        ("s3://", "'s3://': contains no folder; use an address such as s3://bucket/folder"),
     ],
 )
 def test_an_address_that_cannot_be_read_is_one_line(address: str, words: str) -> None:

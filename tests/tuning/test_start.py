@@ -70,7 +70,7 @@ def test_what_is_no_start_is_refused_in_one_line(source: Any, words: str, tmp_pa
 
 def test_a_parquet_file_without_values_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"rate": [0.1]}), tmp_path / "old.parquet")
-    with pytest.raises(ValueError, match="has no column 'value'; there are: rate; say which one has the value"):
+    with pytest.raises(ValueError, match="has no column 'value'; available: rate; say which one has the value"):
         evaluated(tmp_path / "old.parquet", SPACE)
 
 
@@ -100,9 +100,9 @@ def test_a_warm_start_is_learned_as_an_agents_own_and_is_no_row_of_the_study(tmp
         (
             {"algorithm": "random", "observations": 5},
             "ts",
-            "warm_start = true: is for a history by a file or a run, of this very task",
+            "warm_start = true: applies only to a history by a file or a run, of the same task",
         ),
-        ({}, "t_hoo", "cannot begin with a warm start, of which it has not decided; take ts, fts, gp_ei or gp_ucb"),
+        ({}, "t_hoo", "cannot start from observations that it did not choose; use ts, fts, gp_ei or gp_ucb"),
     ],
 )
 def test_what_cannot_start_warm_is_refused(history: dict[str, Any], algorithm: str, words: str, tmp_path: Path) -> None:

@@ -206,12 +206,12 @@ def test_the_example_of_the_readme_runs(
     ("options", "words"),
     [
         ({"mode": "least"}, "mode = 'least': must be 'min' or 'max'"),
-        ({"parallel": 2, "algorithm": "gp_ts"}, "cannot decide while points are under way; set parallel=1"),
-        ({"prefetch": 2, "algorithm": "gp_ts"}, "cannot decide while points are under way; set prefetch=0"),
+        ({"parallel": 2, "algorithm": "gp_ts"}, "cannot choose a point while others are pending; set parallel=1"),
+        ({"prefetch": 2, "algorithm": "gp_ts"}, "cannot choose a point while others are pending; set prefetch=0"),
         ({"prefetch": -1}, "^prefetch = -1: must be a whole number, at least 0"),
-        ({"resources": [{"CPU": 1}] * 3}, "^resources: must be one table for all agents, or one for each of 2"),
+        ({"resources": [{"CPU": 1}] * 3}, "^resources: must be one table for all agents, or one table for each of 2"),
         ({"resources": {"CPU": -1.0}}, r"^resources\['CPU'\] = -1.0: must be at least 0"),
-        ({"study": {"timing": {"clock": "virtual"}}}, r"are of workers; give a \[cluster\]"),
+        ({"study": {"timing": {"clock": "virtual"}}}, r"require workers; add a \[cluster\]"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(options: Any, words: str) -> None:

@@ -77,7 +77,7 @@ def comparable(results: Sequence[Result], labels: Sequence[str] = ()) -> Compara
     tasks = _joined(results)
     known = list(dict.fromkeys(label for task in tasks for label in task.traces))
     if gone := [label for label in labels if label not in known]:
-        raise ResultError(f"no algorithm '{gone[0]}'; there are: {', '.join(known)}")
+        raise ResultError(f"no algorithm '{gone[0]}'; available: {', '.join(known)}")
     wanted = list(labels) or known
     if not any(set(wanted) <= set(task.traces) for task in tasks):
         wanted = [label for label in wanted if all(label in task.traces for task in tasks)]

@@ -66,7 +66,7 @@ def run_benchmark(
     """
     made = Benchmark(request)
     studies = _studies(request, made)
-    with usable(request.out, "no folder can be made there"):
+    with usable(request.out, "cannot create a folder there"):
         request.out.exists()
     make_folder(request.out / "runs")
     for number, (name, study) in enumerate(studies.items(), 1):

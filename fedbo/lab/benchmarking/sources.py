@@ -77,5 +77,5 @@ def benchmark_sources(suite: str) -> list[BenchmarkSource]:
 def _resolved(path: Path) -> Mapping[str, Any]:
     document = read(path)
     if not isinstance(document.get("algorithm", []), list):
-        raise StudyError(f"{path}: [algorithm] is a table; there may be several, so write [[algorithm]]")
+        raise StudyError(f"{path}: [algorithm] is a table; write [[algorithm]]")
     return resolve_paths(document, path.absolute().parent, trust=True)

@@ -67,9 +67,7 @@ class Fork:
         """Read a fork that has ended; ResultError when it has not."""
         folder = Path(directory)
         if has_begun(folder):
-            raise ResultError(
-                f"'{directory}': holds a fork that has not ended; go on with it: fedbo resume {quoted(directory)}"
-            )
+            raise ResultError(f"'{directory}': holds a fork that has not ended; resume it: fedbo resume {quoted(directory)}")
         if not is_fork(folder):
             raise ResultError(f"'{directory}': holds no fork that has ended; give the directory that fedbo fork printed")
         noted: Mapping[str, Any] = unseal(folder / FORK)

@@ -100,7 +100,7 @@ def reproduce(
     missing, or whose study fails, is left out, with the reason.
     """
     manifest = load_manifest(request.paper)
-    with usable(request.out, "no folder can be made there"):
+    with usable(request.out, "cannot create a folder there"):
         request.out.exists()
     asked = chosen(manifest, request.only, request.paper)
     plans = _plans(request, asked)

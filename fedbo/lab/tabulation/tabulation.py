@@ -67,7 +67,7 @@ def tabulate(
     anything fails: in both cases what was evaluated is kept.
     """
     agents = _agents(origin.federation, request.agents)
-    with usable(folder, "no folder can be made there"):
+    with usable(folder, "cannot create a folder there"):
         _check_folder(folder)
     make_folder(folder)
     with locked(folder):

@@ -45,7 +45,7 @@ def measured_in(result: Result, label: str | None, cell: int) -> Measurements:
     """Measure all replicates of one algorithm in one cell."""
     labels = result.study.labels
     if label is not None and label not in labels:
-        raise Immeasurable(f"'{result.directory}': has no algorithm '{label}'; there are: {', '.join(labels)}")
+        raise Immeasurable(f"'{result.directory}': has no algorithm '{label}'; available: {', '.join(labels)}")
     label = label or main_label(result, labels)
     events = {key: part for key, part in by_run(result.events) if key[:2] == (cell, label)}
     if not events:

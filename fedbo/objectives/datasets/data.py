@@ -136,7 +136,7 @@ def _named(name: str) -> DataSet:
         return DATA_SETS[name]
     close = get_close_matches(name, DATA_SETS, n=1)
     guess = f"did you mean {close[0]!r}? " if close else ""
-    raise KeyError(f"no data set {name!r}; {guess}there are: {', '.join(sorted(DATA_SETS))}")
+    raise KeyError(f"no data set {name!r}; {guess}available: {', '.join(sorted(DATA_SETS))}")
 
 
 def _found(data_set: DataSet) -> Path | None:

@@ -56,7 +56,7 @@ class Suite:
         for task in self.tasks:
             if task.name == name:
                 return task
-        raise KeyError(f"no task {name!r} in suite {self.name!r}; there are: {', '.join(task.name for task in self.tasks)}")
+        raise KeyError(f"no task {name!r} in suite {self.name!r}; available: {', '.join(task.name for task in self.tasks)}")
 
 
 SYNTHETIC = Suite(

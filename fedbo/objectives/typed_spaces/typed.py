@@ -160,7 +160,7 @@ class Space:
         """
         known = {parameter.name for parameter in self.parameters} | {fixed.name for fixed in self.fixed}
         if unknown := sorted(set(configuration) - known):
-            raise ValueError(f"{unknown[0]}: is no parameter of the space; there are: {', '.join(sorted(known))}")
+            raise ValueError(f"{unknown[0]}: is no parameter of the space; available: {', '.join(sorted(known))}")
         x = np.array(self.defaults)
         for axis, (parameter, choices) in enumerate(zip(self.parameters, self.choices, strict=True)):
             if parameter.name in configuration:

@@ -20,11 +20,13 @@ def group_budgets(study: StudyTables) -> Iterator[SettingError]:
     for number, table in enumerate(study.group):
         loc = ("group", number)
         if getattr(table, other) is not None:
-            yield SettingError((*loc, other), f"is not what [budget] counts; give {counted}")
+            yield SettingError((*loc, other), f"does not match [budget]; set {counted}")
         if table.initial is not None and study.agents.initial_file is not None:
-            yield SettingError((*loc, "initial"), "stands beside an initial_file, which has the points; leave it out")
+            yield SettingError((*loc, "initial"), "cannot be combined with initial_file, which contains the points; remove it")
         if has_own(table) and not set(groups[table.name]) & set(study.targets):
-            yield SettingError(loc, "has a budget, and none of its agents optimises; leave it out, or name some as targets")
+            yield SettingError(
+                loc, "has a budget, but none of its agents optimises; remove it, or list some of its agents as targets"
+            )
         yield from _span(study, table, number)
 
 
@@ -45,14 +47,14 @@ def history_combinations(study: StudyTables) -> Iterator[SettingError]:
             yield from _warm(study, source)
         elif table.fresh is False and study.study.replicates > 1 and study.federation().random_per_replicate:
             name = study.objective.name
-            yield SettingError((*source.loc, "fresh"), f"'{name}' gives every replicate other functions; set fresh = true")
+            yield SettingError((*source.loc, "fresh"), f"'{name}' draws new functions for every replicate; set fresh = true")
 
 
 def _warm(study: StudyTables, source: HistorySource) -> Iterator[SettingError]:
     """Refuse methods that cannot be told of points for which they have not asked."""
     for number, algorithm in enumerate(study.algorithm if source.table.warm_start else ()):
         if not isinstance(made := algorithm.make(), Overlapping) or made.queries != 1:
-            remedy = "cannot begin with a warm start, of which it has not decided; take ts, fts, gp_ei or gp_ucb"
+            remedy = "cannot start from observations that it did not choose; use ts, fts, gp_ei or gp_ucb"
             yield SettingError(("algorithm", number, "name"), remedy)
 
 

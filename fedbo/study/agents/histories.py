@@ -119,7 +119,7 @@ def _of_file(path: Path, federation: Federation, source: HistorySource, replicat
                 _row(number, place, x[row].tolist(), units[row].tolist(), float(values[row])) for place, row in enumerate(mine)
             ]
     if not found:
-        raise SettingError("file", f"has no value for agents {_few(source.agents)} in replicate {replicate}; give them some")
+        raise SettingError("file", f"has no value for agents {_few(source.agents)} in replicate {replicate}; add some")
     return found
 
 
@@ -186,9 +186,11 @@ def _of_run(path: Path, federation: Federation, table: HistoryTable, replicate: 
     )
     replicates = sorted({found for found, _ in rows})
     if not rows:
-        raise SettingError("run", f"has no observations of '{label}'; name another run")
+        raise SettingError("run", f"has no observations of '{label}'; use another run")
     if len(replicates) > 1 and replicate not in replicates:
-        raise SettingError("run", f"has {len(replicates)} replicates, and this study needs one of number {replicate}; run more")
+        raise SettingError(
+            "run", f"has {len(replicates)} replicates, and this study needs replicate {replicate}; run more replicates"
+        )
     mine = [row for found, row in rows if found == (replicate if len(replicates) > 1 else replicates[0])]
     found: dict[int, list[Row]] = {}
     for row in sorted(mine, key=lambda row: (row.agent, row.t_n)):
@@ -203,27 +205,27 @@ def _manifest(path: Path) -> dict[str, Any]:
     try:
         found = unseal(path / _MANIFEST)
     except OSError:
-        raise SettingError("run", "holds no run, it has no manifest.json; give the directory of one") from None
+        raise SettingError("run", "is not a run directory: it has no manifest.json; pass the directory of a run") from None
     except (Damaged, OtherFormat) as error:
-        raise SettingError("run", f"cannot be read ({error}); give another run") from None
+        raise SettingError("run", f"cannot be read ({error}); use another run") from None
     if found.get("status") != "complete":
-        raise SettingError("run", f"has not ended; go on with it: fedbo resume {quoted(path)}")
+        raise SettingError("run", f"has not ended; resume it: fedbo resume {quoted(path)}")
     return found
 
 
 def _cell(manifest: dict[str, Any], table: HistoryTable) -> int:
     count = len(manifest["cells"])
     if table.cell is None and count > 1:
-        raise SettingError("cell", f"is missing; the run has {count} cells: give cell = 0, up to {count - 1}")
+        raise SettingError("cell", f"is missing; the run has {count} cells: set cell to a number from 0 to {count - 1}")
     if (table.cell or 0) >= count:
-        raise SettingError("cell", f"is none of the run's; it has cells 0 to {count - 1}")
+        raise SettingError("cell", f"is not a cell of the run; it has cells 0 to {count - 1}")
     return table.cell or 0
 
 
 def _label(manifest: dict[str, Any], table: HistoryTable) -> str:
     labels: list[str] = manifest["labels"]
     if table.label is None and len(labels) > 1:
-        raise SettingError("label", f'is missing; the run has the algorithms {", ".join(labels)}: give label = "{labels[0]}"')
+        raise SettingError("label", f'is missing; the run has the algorithms {", ".join(labels)}: set label = "{labels[0]}"')
     if table.label is not None and table.label not in labels:
         raise SettingError("label", unknown("algorithm", table.label, labels))
     return table.label or labels[0]
@@ -232,7 +234,9 @@ def _label(manifest: dict[str, Any], table: HistoryTable) -> str:
 def _check_parameters(manifest: dict[str, Any], cell: int, federation: Federation) -> None:
     theirs, ours = manifest["parameters"][cell], [asdict(parameter) for parameter in federation.parameters]
     if len(theirs) != len(ours):
-        raise SettingError("run", f"has {len(theirs)} parameters, and this objective has {len(ours)}; name a run of its like")
+        raise SettingError(
+            "run", f"has {len(theirs)} parameters, and this objective has {len(ours)}; use a run of the same objective"
+        )
     for one, other in zip(theirs, ours, strict=True):
         if one != other:
             raise SettingError("run", f"has the parameter {_written(one)}, and this objective {_written(other)}")
@@ -249,7 +253,7 @@ def _observations(file: Path, expected: str, of: tuple[int, str], modified: int)
         check_file(file, expected)
         table = read_table(file, OBSERVATIONS)
     except (Damaged, OtherFormat) as error:
-        raise SettingError("run", f"cannot be read ({error}); give another run") from None
+        raise SettingError("run", f"cannot be read ({error}); use another run") from None
     return list(_rows(table.to_pylist(), *of))
 
 

@@ -41,7 +41,7 @@ def _columns(path: Path, dim: int) -> Any:
     try:
         table = pq.read_table(path) if path.suffix == ".parquet" else pacsv.read_csv(path)
     except FileNotFoundError:
-        raise ValueError("no such file; the path counts from the folder of the study file") from None
+        raise ValueError("no such file; the path is relative to the folder of the study file") from None
     except (OSError, pa.ArrowInvalid) as error:
         raise ValueError(f"cannot be read as {path.suffix[1:] or 'CSV'} ({str(error).splitlines()[0]})") from None
     wanted = (*_INDICES, *(f"x{j}" for j in range(1, dim + 1)))
@@ -50,7 +50,7 @@ def _columns(path: Path, dim: int) -> Any:
     for name in wanted:
         kind = table.schema.field(name).type
         if not (pa.types.is_integer(kind) or (name not in _INDICES and pa.types.is_floating(kind))):
-            raise ValueError(f"column {name} holds {kind}; it must hold {'whole ' * (name in _INDICES)}numbers")
+            raise ValueError(f"column {name} contains {kind}; it must contain {'whole ' * (name in _INDICES)}numbers")
     return table
 
 
@@ -58,7 +58,9 @@ def _complete(found: Points) -> None:
     first = next(iter(found))
     for (agent, replicate), points in found.items():
         if not len(points):
-            raise ValueError(f"has no points for agent {agent}, replicate {replicate}; every target needs some in each")
+            raise ValueError(
+                f"has no points for agent {agent}, replicate {replicate}; every target needs some in each replicate"
+            )
         if len(points) != len(found[first]):
             raise ValueError(
                 f"has {len(points)} points for agent {agent}, replicate {replicate}, but {len(found[first])} for agent "

@@ -65,18 +65,18 @@ class HistoryTable(Table):
     def _faults(self) -> Iterator[SettingError]:
         given = [key for key in ("algorithm", "file", "run") if getattr(self, key) is not None]
         if not given:
-            yield SettingError(("algorithm",), 'is missing; give algorithm = "ts", a file, or a run')
+            yield SettingError(("algorithm",), 'is missing; add algorithm = "ts", a file, or a run')
             return
         first = given[0]
         for key in given[1:]:
-            yield SettingError((key,), f"stands beside {first}; give one of the two")
+            yield SettingError((key,), f"cannot be combined with {first}; set one of them")
         if first == "algorithm" and self.observations is None:
-            yield SettingError(("observations",), "is missing; give observations = 50")
+            yield SettingError(("observations",), "is missing; add observations = 50")
         for key, sources in (("initial", "algorithm"), ("fresh", "algorithm"), ("label", "run"), ("cell", "run")):
             if first != sources and getattr(self, key) is not None:
-                yield SettingError((key,), f"is for a history by {sources}; leave it out")
+                yield SettingError((key,), f"applies only to a history by {sources}; remove it")
         if first == "algorithm" and self.warm_start:
-            yield SettingError(("warm_start",), "is for a history by a file or a run, of this very task; leave it out")
+            yield SettingError(("warm_start",), "applies only to a history by a file or a run, of the same task; remove it")
         if (
             first == "algorithm"
             and self.observations is not None
@@ -110,5 +110,5 @@ class AgentsTable(Table):
     @classmethod
     def _targets(cls, value: Any) -> Any:
         if value != "all" and not is_agents(value):
-            raise ValueError('must be "all" or a list of agents, such as [0, 1]')
+            raise ValueError('must be "all" or a list of agents, for example [0, 1]')
         return value if value == "all" else tuple(value)

@@ -35,13 +35,11 @@ def exchange_combinations(study: StudyTables) -> Iterator[SettingError]:
     """List what an exchange mode cannot do with the agents of a study, whose targets are known to be right."""
     exchange, targets = study.exchange.make(), len(study.targets)
     if not exchange.is_synchronous and exchange.selection.who in ("fraction", "speed"):
-        remedy = f"under '{exchange.mode}' there are no rounds of which this could be a share; take \"poisson\""
+        remedy = f"under '{exchange.mode}' there are no rounds to take a share of; use \"poisson\""
         yield SettingError(("exchange", "selection", "who"), remedy)
     yield from _selected(study, exchange)
     if (getattr(exchange, "k", None) or 0) > targets:
-        yield SettingError(
-            ("exchange", "k"), f"must be at most {targets}, the number of agents that optimise and so keep sending"
-        )
+        yield SettingError(("exchange", "k"), f"must be at most {targets}, the number of agents that optimise")
 
 
 def _selected(study: StudyTables, exchange: Exchange) -> Iterator[SettingError]:
@@ -56,23 +54,23 @@ def _selected(study: StudyTables, exchange: Exchange) -> Iterator[SettingError]:
         made = table.make()
         if made.queries is None and any(made.sends(step) for step in range(study.budget.decisions + 1)):
             if selection.idles:
-                remedy = f"'{table.title}' may wait for answers that only agents get who are asked next; take \"work\""
+                remedy = f"'{table.title}' may wait for an answer that only selected agents get; use \"work\""
                 yield SettingError(("exchange", "selection", "others"), remedy)
                 continue
-            remedy = f"'{table.title}' may wait for an answer to a message that it was not asked for; take \"all\""
+            remedy = f"'{table.title}' may wait for an answer without being selected; use \"all\""
             yield SettingError(("exchange", "selection", "who"), f'{remedy}, or a mode with rounds, such as "barrier"')
 
 
 def agents_remedy(given: Sequence[int], count: int) -> str | None:
     """Say what is wrong with a list of agents, None when nothing is."""
     if not given:
-        return 'must name at least one agent; "all" means every agent'
+        return 'must contain at least one agent; use "all" for every agent'
     strange = next((agent for agent in given if not 0 <= agent < count), None)
     if strange is not None:
-        return f"there is no agent {strange}; this objective has agents 0 to {count - 1}"
+        return f"agent {strange} does not exist; this objective has agents 0 to {count - 1}"
     counts = Counter(given)
     twice = next((agent for agent in given if counts[agent] > 1), None)
-    return None if twice is None else f"agent {twice} stands there twice; name each agent once"
+    return None if twice is None else f"agent {twice} is listed twice; list each agent once"
 
 
 def group_combinations(study: StudyTables) -> Iterator[SettingError]:
@@ -80,15 +78,17 @@ def group_combinations(study: StudyTables) -> Iterator[SettingError]:
     first: dict[str, int] = {}
     for number, table in enumerate(study.group):
         if table.name == "all":
-            yield SettingError(("group", number, "name"), "means every agent; give this group another name")
+            yield SettingError(("group", number, "name"), "is reserved for all agents; choose another name")
         elif table.name in first:
-            remedy = f"is the name of [[group]] {first[table.name] + 1} too; give this one another name"
+            remedy = f"is already the name of [[group]] {first[table.name] + 1}; choose another name"
             yield SettingError(("group", number, "name"), remedy)
         first.setdefault(table.name, number)
         if table.agents is None and table.share is None:
-            yield SettingError(("group", number), "has no agents; give agents = [0, 1], or a share of all, such as share = 0.2")
+            yield SettingError(
+                ("group", number), "has no agents; set agents = [0, 1], or a share of all agents, for example share = 0.2"
+            )
         elif table.agents is not None and table.share is not None:
-            yield SettingError(("group", number, "share"), "stands beside a list of agents; give one of the two")
+            yield SettingError(("group", number, "share"), "cannot be combined with a list of agents; set one of them")
     yield from _lists(study)
     yield from _shares(study)
     yield from _measures(study)
@@ -101,12 +101,12 @@ def _lists(study: StudyTables) -> Iterator[SettingError]:
             continue
         loc: Loc = ("group", number, "agents")
         if not table.agents:
-            yield SettingError(loc, "must name at least one agent")
+            yield SettingError(loc, "must contain at least one agent")
         elif remedy := agents_remedy(table.agents, count):
             yield SettingError(loc, remedy)
         for agent in sorted(set(table.agents) & set(group_of)):
             other = study.group[group_of[agent]].name
-            yield SettingError(loc, f"agent {agent} is in group '{other}' already; an agent belongs to one group at most")
+            yield SettingError(loc, f"agent {agent} is already in group '{other}'; put it into one group only")
         group_of.update(dict.fromkeys(table.agents, number))
 
 
@@ -118,9 +118,9 @@ def _shares(study: StudyTables) -> Iterator[SettingError]:
             continue
         asked, loc = share_of(table.share, count), ("group", number, "share")
         if asked == 0:
-            yield SettingError(loc, f"is no agent of {count}; raise it to more than half of one, {0.5 / count:g}")
+            yield SettingError(loc, f"rounds to no agent of {count}; raise it above {0.5 / count:g}")
         elif asked > left:
-            yield SettingError(loc, f"is {asked} of {count} agents, and {left} are in no other group; lower it")
+            yield SettingError(loc, f"is {asked} of {count} agents, but only {left} are in no other group; lower it")
         left = max(0, left - asked)
 
 
@@ -137,11 +137,9 @@ def _real_time(study: StudyTables) -> Iterator[SettingError]:
     """Refuse what real time leaves without effect, and what only real time has."""
     if study.timing.clock == "virtual":
         if study.evaluation.make().memory_limit is not None:
-            yield SettingError(
-                ("evaluation", "memory_limit"), 'is watched in real time only; leave it out, or set clock = "wall"'
-            )
+            yield SettingError(("evaluation", "memory_limit"), 'applies to real time only; remove it, or set clock = "wall"')
         return
-    timing, remedy = study.timing, 'has no effect in real time; leave it out, or set clock = "virtual"'
+    timing, remedy = study.timing, 'has no effect in real time; remove it, or set clock = "virtual"'
     if timing.evaluation.make() != Constant(1.0):
         yield SettingError(("timing", "evaluation", "model"), remedy)
     if timing.speed.make() != SpeedClasses((1.0,)):
@@ -154,7 +152,7 @@ def _real_time(study: StudyTables) -> Iterator[SettingError]:
                 yield SettingError(("group", number, key), remedy)
     for number, fault in enumerate(study.fault):
         if study.hosting.kind != "dedicated" and isinstance(fault.make(), Crash | Hang | Slow):
-            remedy = 'strikes a real process, and its neighbours would suffer too; set [hosting] kind = "dedicated"'
+            remedy = 'affects a real process and the other agents in it; set [hosting] kind = "dedicated"'
             yield SettingError(("fault", number, "kind"), remedy)
 
 
@@ -164,12 +162,12 @@ def _devices(study: StudyTables) -> Iterator[SettingError]:
     if timing.devices is None:
         return
     if timing.clock == "wall":
-        yield SettingError(loc, 'is for virtual time; leave it out, or set clock = "virtual"')
+        yield SettingError(loc, 'applies to virtual time only; remove it, or set clock = "virtual"')
     if timing.speed.make() != SpeedClasses((1.0,)):
-        yield SettingError(("timing", "speed"), "stands beside devices, which have speeds of their own; leave one of them out")
+        yield SettingError(("timing", "speed"), "cannot be combined with devices, which set speeds; remove one of them")
     if study.network.bandwidth is not None:
         yield SettingError(
-            ("network", "bandwidth"), "stands beside [timing] devices, which have their own; leave one of them out"
+            ("network", "bandwidth"), "cannot be combined with [timing] devices, which set it; remove one of them"
         )
     try:
         capacities(timing.devices)
@@ -186,17 +184,19 @@ def _costs(study: StudyTables) -> Iterator[SettingError]:
         if isinstance(model, LogLinear):
             yield from _slopes(study, model, loc)
         elif model is not None and model.costs and not reports_costs(study.federation()):
-            remedy = f"'{study.objective.name}' reports no costs; take another model, or an objective that does: {_costly()}"
+            remedy = (
+                f"'{study.objective.name}' reports no costs; use another model, or an objective that reports them: {_costly()}"
+            )
             yield SettingError((*loc, "evaluation", "model"), remedy)
         if owner.latency is not None and owner.latency.make().costs:
-            yield SettingError((*loc, "latency", "model"), "only evaluations have costs; take another model for messages")
+            yield SettingError((*loc, "latency", "model"), "only evaluations have costs; use another model for messages")
 
 
 def _slopes(study: StudyTables, model: LogLinear, loc: Loc) -> Iterator[SettingError]:
     """Refuse slopes that are not as many as the parameters, and those of some agents."""
     count = len(study.federation().parameters)
     if loc != ("timing",):
-        remedy = "has slopes that hold for all agents; give it to [timing], and this group a speed of its own"
+        remedy = "has slopes that apply to all agents; set it in [timing], and set a speed for this group"
         yield SettingError((*loc, "evaluation", "model"), remedy)
     elif len(model.slopes) != count:
         yield SettingError((*loc, "evaluation", "slopes"), f"must be one number for each of the {count} parameters")
@@ -222,8 +222,8 @@ def _short_days(study: StudyTables) -> Iterator[SettingError]:
             continue
         step = _shortest(study, study.timing if owner is study else owner)
         if step > days.present:
-            remedy = f"is shorter than a step, which takes {step:g} and is lost with each day; lengthen it, set leaving = "
-            yield SettingError((*loc, "present"), f'{remedy}"resumed", or end the study by [budget] time')
+            remedy = f"is shorter than a step of {step:g}, which every absence would interrupt; lengthen it, set leaving = "
+            yield SettingError((*loc, "present"), f'{remedy}"resumed", or limit the study by [budget] time')
 
 
 def _shortest(study: StudyTables, owner: Any) -> float:

@@ -22,18 +22,20 @@ def cluster_combinations(study: StudyTables) -> Iterator[SettingError]:
     if cluster is None:
         return
     if study.timing.clock == "wall":
-        yield SettingError(("cluster",), 'is a model for virtual time; leave it out, or set [timing] clock = "virtual"')
+        yield SettingError(("cluster",), 'applies to virtual time only; remove it, or set [timing] clock = "virtual"')
     if cluster.worker and cluster.workers is not None:
-        yield SettingError(("cluster", "workers"), "stands beside [[cluster.worker]], which has counts; give one of the two")
+        yield SettingError(
+            ("cluster", "workers"), "cannot be combined with [[cluster.worker]], which sets counts; set one of them"
+        )
     if cluster.worker and cluster.startup:
-        yield SettingError(("cluster", "startup"), "is that of equal workers; give each [[cluster.worker]] its own")
+        yield SettingError(("cluster", "startup"), "applies only to equal workers; set it in each [[cluster.worker]]")
     if not cluster.worker and cluster.workers is None:
-        yield SettingError(("cluster",), "has no workers; give workers = 8, or [[cluster.worker]] with a name and a count")
+        yield SettingError(("cluster",), "has no workers; set workers = 8, or add [[cluster.worker]] with a name and a count")
     names = [one.name for one in cluster.worker]
     for number, one in enumerate(cluster.worker):
         if one.name == "all" or names.index(one.name) < number:
-            words = "means every worker" if one.name == "all" else "is the name of another class of workers too"
-            yield SettingError(("cluster", "worker", number, "name"), f"{words}; give this one another name")
+            words = "is reserved for all workers" if one.name == "all" else "is already the name of another class of workers"
+            yield SettingError(("cluster", "worker", number, "name"), f"{words}; choose another name")
         if one.leaves is not None and one.leaves <= one.joins:
             yield SettingError(("cluster", "worker", number, "leaves"), f"must be above joins = {one.joins:g}")
     yield from _gone(study, cluster)
@@ -42,7 +44,7 @@ def cluster_combinations(study: StudyTables) -> Iterator[SettingError]:
     if len(cluster.priorities) not in (0, 1, count):
         yield SettingError(("cluster", "priorities"), f"must be one number for each of {count} agents")
     if cluster.priorities and cluster.rule != "priority":
-        yield SettingError(("cluster", "priorities"), 'has no effect with this rule; leave it out, or set rule = "priority"')
+        yield SettingError(("cluster", "priorities"), 'has no effect with this rule; remove it, or set rule = "priority"')
 
 
 def _gone(study: StudyTables, cluster: ClusterTable) -> Iterator[SettingError]:
@@ -52,7 +54,7 @@ def _gone(study: StudyTables, cluster: ClusterTable) -> Iterator[SettingError]:
         return
     last, time = max(ends), study.budget.time
     if time is None or last < time:
-        words = f"all workers are gone after {last:g}; leave it out of one class, or set [budget] time to {last:g} or less"
+        words = f"all workers have left after {last:g}; remove it from one class, or set [budget] time to {last:g} or less"
         yield SettingError(("cluster", "worker", ends.index(last), "leaves"), words)
 
 
@@ -61,7 +63,7 @@ def _needs(study: StudyTables) -> Iterator[SettingError]:
     assert study.cluster is not None
     resources, count = study.evaluation.make().resources, study.federation().n_agents
     if len(resources) not in (0, 1, count):
-        yield SettingError(("evaluation", "resources"), f"must be one table for all agents, or one for each of {count}")
+        yield SettingError(("evaluation", "resources"), f"must be one table for all agents, or one table for each of {count}")
     model = study.cluster.make(resources)
     for table in resources:
         for name in table.keys() - set(KNOWN):
@@ -71,10 +73,8 @@ def _needs(study: StudyTables) -> Iterator[SettingError]:
         cpus, gpus, memory = lacking[0]
         counts = [(cpus, "CPU"), (gpus, "GPU"), (memory, "MiB of memory")]
         asked = [f"{count:g} {unit}{'s' * (count != 1 and len(unit) == 3)}" for count, unit in counts if count]
-        words = f"need {' and '.join(asked)}, and no class of workers has as much"
-        yield SettingError(
-            ("evaluation", "resources"), f"{words}; ask for less, or raise [[cluster.worker]] cpus, gpus, memory"
-        )
+        words = f"need {' and '.join(asked)}, but no class of workers has that much"
+        yield SettingError(("evaluation", "resources"), f"{words}; lower it, or raise [[cluster.worker]] cpus, gpus, memory")
 
 
 def _preemptions(study: StudyTables) -> Iterator[SettingError]:
@@ -85,7 +85,10 @@ def _preemptions(study: StudyTables) -> Iterator[SettingError]:
         if not isinstance(fault, Preemption):
             continue
         if study.cluster is None:
-            yield SettingError(("fault", number, "kind"), "strikes the workers of a [cluster], which this study has not")
+            yield SettingError(
+                ("fault", number, "kind"),
+                "affects the workers of a [cluster], but this study has none; add a [cluster], or remove the fault",
+            )
         elif fault.workers not in ("all", *(one.name for one in classes)):
             known = sorted({"all", *(one.name for one in classes)})
             yield SettingError(("fault", number, "workers"), unknown("class of workers", fault.workers, known))

@@ -11,7 +11,7 @@ from fedbo.study.document import Loc
 from fedbo.study.problems import problem_of
 from fedbo.study.study_tables import StudyTables
 
-_NO_MESSAGES = "no algorithm of this study sends messages; leave it out, or add one that does, such as fts"
+_NO_MESSAGES = "no algorithm of this study sends messages; remove it, or add one that does, for example fts"
 
 
 def settings_without_effect(cells: Iterable[StudyTables]) -> list[SettingError]:
@@ -36,30 +36,30 @@ def _choices(study: StudyTables) -> Iterator[tuple[Loc, str]]:
     selection, staleness = exchange.selection, exchange.staleness
     given = study.objective.differences
     if given is not None and (differences := given.make()).likeness == 1.0:
-        yield from _changed(differences, ("objective", "differences"), ("length_scale",), "set likeness below 1 too")
+        yield from _changed(differences, ("objective", "differences"), ("length_scale",), "set likeness below 1")
     if selection.who == "all":
-        unused, remedy = ("share", "explore", "penalty"), 'set who = "fraction", "poisson" or "speed" too'
+        unused, remedy = ("share", "explore", "penalty"), 'set who = "fraction", "poisson" or "speed"'
     else:
-        unused, remedy = () if selection.who == "speed" else ("explore", "penalty"), 'set who = "speed" too'
+        unused, remedy = () if selection.who == "speed" else ("explore", "penalty"), 'set who = "speed"'
     yield from _changed(selection, ("exchange", "selection"), unused, remedy)
     if staleness.weight == "constant":
-        unused, remedy = ("decay", "after"), 'set weight = "hinge" too'
+        unused, remedy = ("decay", "after"), 'set weight = "hinge"'
     else:
         unused = () if staleness.weight == "hinge" else ("after",)
     yield from _changed(staleness, ("exchange", "staleness"), unused, remedy)
     federation = study.federation()
     if getattr(federation, "steps", None) is not None and not getattr(federation, "takes_report", True):
-        yield ("objective", "steps"), "the function takes no 'report'; leave it out, or add that parameter"
+        yield ("objective", "steps"), "the function has no parameter 'report'; remove it, or add that parameter"
     owners: list[tuple[Loc, Any]] = [(("timing",), study.timing)]
     owners += [(("group", number), table) for number, table in enumerate(study.group)]
     for loc, owner in owners:
         if owner.decision is not None and (decision := owner.decision.make()).coefficient == 0:
-            yield from _changed(decision, (*loc, "decision"), ("power",), "set coefficient above 0 too")
+            yield from _changed(decision, (*loc, "decision"), ("power",), "set coefficient above 0")
     policy = study.evaluation.make()
     if policy.most_pending == 1:
-        yield from _changed(policy, ("evaluation",), ("wait",), "set parallel or prefetch too")
+        yield from _changed(policy, ("evaluation",), ("wait",), "set parallel or prefetch")
     if study.cluster is not None and study.cluster.rule == "priority" and len(set(study.cluster.priorities)) < 2:
-        yield ("cluster", "rule"), "all agents have the same priority; set different priorities too"
+        yield ("cluster", "rule"), "all agents have the same priority; set different priorities"
 
 
 def _messages(study: StudyTables) -> Iterator[tuple[Loc, str]]:
@@ -85,7 +85,7 @@ def _absences(study: StudyTables) -> Iterator[tuple[Loc, str]]:
     if study.timing.clock == "wall":
         return
     if study.availability.leaving == "lost" and study.availability.model == "always" and not study.group:
-        yield ("availability", "leaving"), 'agents are always there; leave it out, or set model = "markov"'
+        yield ("availability", "leaving"), 'agents are always available; remove it, or set model = "markov"'
 
 
 def _changed(made: Any, loc: Loc, names: tuple[str, ...], remedy: str) -> Iterator[tuple[Loc, str]]:
@@ -93,4 +93,4 @@ def _changed(made: Any, loc: Loc, names: tuple[str, ...], remedy: str) -> Iterat
     for name in names:
         field = type(made).__dataclass_fields__[name]
         if getattr(made, name) != field.default:
-            yield (*loc, name), f"it belongs to another choice; leave it out, or {remedy}"
+            yield (*loc, name), f"another setting disables it; remove it, or {remedy}"

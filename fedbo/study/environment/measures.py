@@ -44,7 +44,7 @@ def check_measure(study: StudyTables, by: str) -> None:
     if by not in (*MEASURES, *names):
         raise SettingError("by", unknown("measure", by, (*MEASURES, *names)))
     if by == "history" and not history_sources(study):
-        raise SettingError("by", "orders by observations before the study, of which there are none; give [agents.history]")
+        raise SettingError("by", "orders by observations before the study, but there are none; add [agents.history]")
     if by not in ("number", "history"):
         _suits(study.objective.name, objective_of(federation, 0, Streams(study.study.seed, 0)), by)
 
@@ -52,10 +52,10 @@ def check_measure(study: StudyTables, by: str) -> None:
 def _suits(name: str, objective: Any, by: str) -> None:
     if by == "data":
         if not isinstance(objective, Sized):
-            remedy = f"'{name}' has no data of which agents could have more or less; take difficulty or distance"
+            remedy = f"'{name}' has no data sizes; use difficulty or distance"
             raise SettingError("by", remedy)
     elif not isinstance(objective, BatchFunction):
-        raise SettingError("by", f"'{name}' does not tell noise-free values at many points; take number, data or history")
+        raise SettingError("by", f"'{name}' has no noise-free values at many points; use number, data or history")
 
 
 def _observations(study: StudyTables, replicate: int) -> Array:

@@ -179,7 +179,7 @@ class GroupTable(Table):
     @classmethod
     def _agents(cls, value: Any) -> Any:
         if not is_agents(value):
-            raise ValueError("must be a list of agents, such as [0, 1]")
+            raise ValueError("must be a list of agents, for example [0, 1]")
         return tuple(value)
 
     @model_validator(mode="after")
@@ -190,12 +190,12 @@ class GroupTable(Table):
 
     def _varying(self) -> Iterator[SettingError]:
         if self.agents is not None:
-            yield SettingError(("by",), "orders agents of whom a share is taken, and there is a list of agents; leave it out")
+            yield SettingError(("by",), "orders agents to take a share of them, but agents are listed; remove it")
         elif self.share is None:
-            yield SettingError(("by",), "orders agents of whom a share is taken; give a share, such as share = 0.2")
+            yield SettingError(("by",), "orders agents to take a share of them; set a share, for example share = 0.2")
         for key in ("iterations", "pulls", "initial", "history"):
             if getattr(self, key) is not None:
-                remedy = "must be the same in every replicate, and the agents of a group `by` a measure are not; leave it out"
+                remedy = "must be the same in every replicate, but the agents of a group `by` a measure differ; remove it"
                 yield SettingError((key,), remedy)
 
 
@@ -215,6 +215,6 @@ class FaultTable(Named):
         """Build the fault; StudyError when its kind or a setting is wrong."""
         who = self.settings.get("agents", "all")
         if "agents" in names_of(self._look_up()) and not (isinstance(who, str) or is_agents(who)):
-            remedy = 'must be "all", the name of a group, or a list of agents, such as [0, 1]'
+            remedy = 'must be "all", the name of a group, or a list of agents, for example [0, 1]'
             raise StudyError.of([SettingError(("agents",), remedy)])
         return super().make()

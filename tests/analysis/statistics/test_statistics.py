@@ -117,7 +117,7 @@ def test_runs_of_one_task_are_joined(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_compared_is_said(runs: list[Result]) -> None:
-    with pytest.raises(ResultError, match="no algorithm 'Alon'; there are: Alone, Together"):
+    with pytest.raises(ResultError, match="no algorithm 'Alon'; available: Alone, Together"):
         comparable(runs, ["Alon", "Together"])
     with pytest.raises(ResultError, match="there are no two algorithms"):
         comparable(runs, ["Alone"])

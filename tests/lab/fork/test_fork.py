@@ -108,7 +108,7 @@ def test_a_fork_that_is_interrupted_or_killed_goes_on(run: Path, tmp_path: Path,
     assert stop.value.args == (out.resolve(),)
     with pytest.raises(DirectoryError, match="holds another fork, which has not ended; go on with that: fedbo resume"):
         fedbo.fork(run, 3.0, out=out)
-    with pytest.raises(ResultError, match="holds a fork that has not ended; go on with it: fedbo resume"):
+    with pytest.raises(ResultError, match="holds a fork that has not ended; resume it: fedbo resume"):
         fedbo.Fork.open(out)
     (out / "branch-0003").mkdir()
     kept = (out / "branch-0001" / "manifest.json").read_bytes()
@@ -295,7 +295,9 @@ def test_a_fork_after_the_end_and_forks_of_branches_are_refused(run: Path, tmp_p
     with pytest.raises(ResultError, match="holds no fork that has ended; give the directory that fedbo fork printed"):
         fedbo.Fork.open(run)
     branch = fedbo.fork(run, 3.0, out=tmp_path / "fork").branches[0].directory
-    with pytest.raises(DirectoryError, match="holds no run, .*; it holds a fork, so give one of its runs: .*original"):
+    with pytest.raises(
+        DirectoryError, match="is not a run directory: .*; it holds a fork, so give one of its runs: .*original"
+    ):
         fedbo.fork(tmp_path / "fork", 4.0)
     with pytest.raises(DirectoryError, match="is a branch of another run, which its study alone does not give; fork that run"):
         fedbo.fork(branch, 4.0)

@@ -332,7 +332,7 @@ def claim(kind: str, **more: Any) -> list[dict[str, Any]]:
     [
         ({"kin": "curves"}, ", kin: no such key; did you mean 'kind'?"),
         ({"kind": "curve"}, ", kind: must be 'curves', 'messages' or 'decision_time'"),
-        ({"algorithms": ["Twce"]}, ", algorithms: no algorithm 'Twce'; did you mean 'Twice'? there are: Alone, Twice"),
+        ({"algorithms": ["Twce"]}, ", algorithms: no algorithm 'Twce'; did you mean 'Twice'? available: Alone, Twice"),
         ({"agents": [1]}, ", agents: agent 1 is no target of lines.toml"),
         ({"cell": 1}, ", cell = 1: lines.toml has 1, counted from 0"),
         ({"kind": "messages"}, ": series are what a figure of kind = 'messages' shows; give them there, and there alone"),
@@ -344,7 +344,7 @@ def claim(kind: str, **more: Any) -> list[dict[str, Any]]:
         ({"test": claim("alike", than="Alone")},
          ", test 1: claim = 'alike' needs a margin above 0, the smallest difference that counts"),
         ({"test": claim("better", than="Alone", than_in="on")},
-         ", than_in: no figure 'on'; did you mean 'one'? there are: one"),
+         ", than_in: no figure 'on'; did you mean 'one'? available: one"),
         ({"test": claim("faster", than="Alone")},
          ": test 1, claim = 'faster': decision times are not measured; set timed = true"),
     ],
@@ -356,7 +356,7 @@ def test_a_wrong_manifest_is_told_in_one_line(
 
 
 def test_a_study_that_is_not_there_is_told_in_one_line(capsys: pytest.CaptureFixture[str], write: Write) -> None:
-    near = "in that folder there are: bowls.toml, lines.toml, sizes.toml, tiny.toml"
+    near = "that folder contains: bowls.toml, lines.toml, sizes.toml, tiny.toml"
     assert complaint(capsys, write(figure(study="line.toml"))) == [f"line.toml: no such file; {near}"]
 
 
@@ -365,17 +365,17 @@ def test_wrong_arguments_are_told_in_one_line(
 ) -> None:
     folder = write()
     (line,) = complaint(capsys, folder, "--only", "lins,bowls")
-    assert line.startswith("--only: no figure 'lins'; did you mean 'lines'? there are: bowls, lines")
+    assert line.startswith("--only: no figure 'lins'; did you mean 'lines'? available: bowls, lines")
     assert complaint(capsys, write(figure(quick=["budget.iteration=2"])), "--quick") == [
         "tiny.toml: figure one, quick: [budget] iteration = 2: no such key; did you mean 'iterations'?"
     ]
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "tiny"]) == WRONG_INPUT
-    assert "no paper 'tiny'; there are: fts" in capsys.readouterr().err  # those that come with the package
+    assert "no paper 'tiny'; available: fts" in capsys.readouterr().err  # those that come with the package
     assert main(["reproduce", "tiny", "--papers", "nowhere"]) == WRONG_INPUT
     assert "nowhere: no such folder" in capsys.readouterr().err
     assert main(["reproduce", "tny", "--papers", str(folder)]) == WRONG_INPUT
-    assert "no paper 'tny'; did you mean 'tiny'? there are: tiny" in capsys.readouterr().err
+    assert "no paper 'tny'; did you mean 'tiny'? available: tiny" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,7 @@ def test_a_table_is_made_by_one_process_at_a_time(capsys: pytest.CaptureFixture[
     _branin("t", ["agents=2"])
     with locked(Path("t")):
         line = complaint(capsys, "branin", "--set", "agents=2", "--points", "16", "--out", "t")
-    assert f"is being run by process {os.getpid()}; wait for it" in line
+    assert f"is in use by process {os.getpid()}; wait for that process" in line
 
 
 @pytest.mark.parametrize(

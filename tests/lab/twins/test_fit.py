@@ -205,7 +205,7 @@ def test_what_cannot_be_fitted_is_one_line(known_run: Path, tmp_path: Path, caps
         (str(tmp_path / "nowhere"),): "is not there",
         (str(tmp_path / "log.txt"),): "ends in '.txt'",
         (str(tmp_path),): "is no finished run",
-        (str(known_run), "--algorithm", "ts"): "has no algorithm 'ts'; there are: fts",
+        (str(known_run), "--algorithm", "ts"): "has no algorithm 'ts'; available: fts",
         (str(known_run), "--cell", "1"): "has no run of 'fts' in cell 1",
         (str(log), "--algorithm", "ts"): "is a log, which has no algorithm 'ts'",
     }.items():

@@ -30,7 +30,8 @@ def ledger(run: RunTables) -> Iterator[str]:
     for before, after in zip(spent, spent[1:], strict=False):
         if any(later < earlier - NEAR for earlier, later in zip(before, after, strict=True)):
             yield f"epsilon falls from {before} to {after}"
-    yield from _within_budget(run, central)
+    if made.mechanism(run.task.problem).noise:  # what adds no noise has no budget
+        yield from _within_budget(run, central)
     yield from _charged(run, made, central)
     yield from _recomputed(run, central)
 

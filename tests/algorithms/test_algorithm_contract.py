@@ -54,7 +54,7 @@ def test_only_what_declares_that_it_can_is_let_decide_with_points_under_way(name
     try:
         tuning_study(bowl, {"x": (0.0, 1.0)}, 2, options)
     except ValueError as error:
-        assert not can and "cannot decide while points are under way" in str(error)
+        assert not can and "cannot choose a point while others are pending" in str(error)
     else:
         assert can
 

@@ -52,14 +52,14 @@ def test_what_writes_to_a_run_or_goes_on_with_it_refuses_an_address(
     study = str(run / "study.toml")
     for words in (["run", study, "--out"], ["resume"], ["replay"]):
         assert main([*words, "s3://bucket/run"]) == 2
-        assert "'s3://bucket/run': runs on storage are read by `fedbo show` and `fedbo plot` alone" in capsys.readouterr().err
+        assert "'s3://bucket/run': only `fedbo show` and `fedbo plot` read runs on remote storage" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("address", "why"),
     [
-        ("nowhere://bucket/run", "Unrecognized filesystem type.*; an address such as s3://bucket/folder"),
+        ("nowhere://bucket/run", "Unrecognized filesystem type.*; use an address such as s3://bucket/folder"),
         ("file:///no/such/folder", "'file:///no/such/folder': cannot be reached"),
     ],
 )

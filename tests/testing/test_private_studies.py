@@ -142,7 +142,7 @@ def test_a_copied_message_would_have_more_influence_than_is_charged(tmp_path: Pa
 
 
 def test_early_stopping_would_show_private_values_in_the_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StudyError, match="follows private values"):
+    with pytest.raises(StudyError, match="depends on private values"):
         load_study(STOPPED)
     monkeypatch.setattr(check_privacy, "_seen_by_others", lambda study, name: iter(()))
     study = load_study(STOPPED)

@@ -36,7 +36,7 @@ default_role = "code"  # docstrings have Markdown's single backquotes
 FIELD = re.compile(r"(\w+( `[^`]*`)?(, )?)+: ")  # of a docstring, such as "x `(n, d)`: points"
 
 CONTENTS = {
-    "Begin": ("docs/index", "docs/coming_from", "docs/comparison", "docs/gallery"),
+    "Begin": ("docs/index", "docs/features", "docs/coming_from", "docs/gallery"),
     "Tutorials": (
         "docs/tutorials/first_study",
         "docs/tutorials/stragglers",
@@ -62,12 +62,12 @@ CONTENTS = {
         "docs/privacy",
         "docs/tuning",
         "docs/cluster",
-        "docs/performance",
         "docs/plugins",
     ),
     "Algorithms": ("docs/algorithms/*",),
     "Reference": ("docs/cli", "docs/reference/*", "docs/reference", "docs/glossary", "docs/stability", "CHANGELOG"),
     "Measurements": ("benchmarks/results/*",),
+    "Explanation": ("docs/performance", "docs/comparison"),
     "Development": ("CONTRIBUTING", "docs/architecture", "docs/decisions/README", "docs/decisions/*"),
 }
 

@@ -170,24 +170,6 @@ def test_the_table_of_make_targets_has_those_of_the_makefile() -> None:
     assert named == TARGETS - inner
 
 
-def test_the_table_of_commands_has_every_command_with_options_that_it_takes() -> None:
-    grid = next(grid for grid in pages.grids("README.md") if grid.rows[0] == ("command", "what it does"))
-    command = _command()
-    named = {row[0].strip("`").split()[1]: row for row in grid.rows[1:]}
-    assert set(named) == set(command.commands)
-    for name, row in named.items():
-        taken = {option for one in command.commands[name].params for option in one.opts}
-        for inner in getattr(command.commands[name], "commands", {}).values():
-            taken |= {option for one in inner.params for option in one.opts}
-        assert set(re.findall(r"--[a-z]+", " ".join(row))) <= taken, name
-
-
-def test_the_kinds_of_figures_of_the_readme_are_those_there_are() -> None:
-    grid = next(grid for grid in pages.grids("README.md") if grid.rows[0] == ("command", "what it does"))
-    row = next(row for row in grid.rows if row[0].startswith("`fedbo plot"))
-    assert set(re.findall(r"`(\w+)`", row[1])) == set(KINDS)
-
-
 def test_every_command_is_in_one_group_of_the_help_with_a_sentence_and_an_example_that_parses() -> None:
     listed = [name for group in GROUPS.values() for name in group]
     assert sorted(listed) == sorted(_command().commands)
@@ -205,13 +187,3 @@ def test_help_has_a_short_option_and_nothing_edits_the_start_up_files_of_a_shell
     shown = capsys.readouterr().out
     assert all(f"\n{title}:\n" in shown for title in GROUPS) and "..." not in shown.partition("\n")[2]
     assert main(["--install-completion"]) == 2
-
-
-def test_the_readme_lists_the_commands_that_print_json() -> None:
-    (listed,) = re.findall(r"^(.*) take `--format json`", pages.text_of("README.md"), re.MULTILINE)
-    found = set()
-    for name, command in _command().commands.items():
-        for inner, each in getattr(command, "commands", {"": command}).items():
-            if any("--format" in option.opts for option in each.params):
-                found.add(f"{name} {inner}".strip())
-    assert set(re.findall(r"`([^`]+)`", listed)) == found

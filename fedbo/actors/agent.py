@@ -1,4 +1,4 @@
-"""One agent: its private objective, the state of its half of the algorithm, and the rows that it keeps for itself."""
+"""One agent: its private objective, its state of the algorithm, and its rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Sent = tuple[Payload | None, Any]
 
 
 class HostedAgent:
-    """One agent of a run. `overlapping` are its evaluations that are tasks of their own, where the study has such."""
+    """One agent of a run. `overlapping` holds its asynchronous evaluations, where the study has any."""
 
     overlapping: AsyncEvaluations | None = None
 
@@ -64,18 +64,21 @@ class HostedAgent:
         self.uncommitted: UncommittedStep | None = None
 
     def close(self) -> None:
-        """Where evaluations overlap, let all that was done count, for it was reported, and give up what is under way."""
+        """Where evaluations overlap, commit the last step, which was reported already, and cancel the running evaluations."""
         if self.overlapping is not None:
             self.commit(())
             self.overlapping.close()
 
     @property
     def committed(self) -> AgentState:
-        """Give the state by what counts: without a step that the agent has done but that does not count yet."""
+        """Return the committed state, without a step that the agent has finished but the coordinator has not committed."""
         return self.state if self.uncommitted is None else self.uncommitted.before
 
     def decide(self, request: StepRequest) -> DecisionSize:
-        """Choose the points of a step; give their number, and what each costs if that is asked for; EvaluationError."""
+        """Choose the points of a step and return their number, with the cost of each if the request is `priced`.
+
+        Raises EvaluationError when the objective's cost function fails.
+        """
         self._restore(request)
         self.state, decision = self.decided(request)
         pulls = None if decision.pulls is None else tuple(decision.pulls.tolist())
@@ -89,14 +92,15 @@ class HostedAgent:
             raise EvaluationError(words) from error
 
     def settle(self, request: StepRequest) -> None:
-        """Make the decision of a step that is under way, which stands then whatever the agent is told later."""
+        """Make the decision of a running step. Later messages do not change it."""
         self._restore(request)
         self.state, _ = self.decided(request)
 
     def work(self, request: StepRequest) -> StepReport | None:
-        """Carry a step out: decide, evaluate, learn, and write the message; EvaluationError when the run shall stop.
+        """Run a step: decide, evaluate, learn, and write the message.
 
-        None where evaluations overlap and waiting for them was given up.
+        Returns None where evaluations overlap and waiting for them was interrupted. Raises
+        EvaluationError when the run must stop.
         """
         report = self.begin(request)
         if report is not None:
@@ -110,7 +114,7 @@ class HostedAgent:
         return self.end(request, state, result, self._outbox(state, request))
 
     def begin(self, request: StepRequest) -> StepReport | None:
-        """Get ready for a step; give the report where it has been done already, and the coordinator has not heard of it."""
+        """Prepare a step. Return its report if the step is done already and the coordinator has not received the report."""
         self._restore(request)
         if request.ended is not None:
             return self._work_scheduled(request, request.ended)
@@ -122,13 +126,13 @@ class HostedAgent:
         return None
 
     def evaluate(self, request: StepRequest, state: AgentState, decision: Decision, natives: Array | None = None) -> StepResult:
-        """Evaluate the points of a step, `natives (q, d)` in native units where these are known; change `state` by them."""
+        """Evaluate the points of a step and update `state`; `natives (q, d)` are the points in native units, if known."""
         result = self._evaluate(request, decision, self.state.evaluated, natives)
         self._learn(state, decision, result)
         return result
 
     def _outbox(self, state: AgentState, request: StepRequest) -> Sent | None:
-        """Write the message of a step, if there is to be one."""
+        """Write the message of a step, if the step sends one."""
         if not (request.speaks and self.task.algorithm.sends(request.step)):
             return None
         payload, own = self.task.algorithm.outbox(state.algorithm, self._message_streams.at(request.step))
@@ -137,7 +141,7 @@ class HostedAgent:
     def _work_overlapping(
         self, request: StepRequest, before: AgentState, decision: Decision, evaluations: AsyncEvaluations
     ) -> StepReport | None:
-        """Begin what was decided, and learn from what ends until there is a free place; other steps' points may be among it."""
+        """Start the decided evaluations and learn from finished ones, of any step, until the agent may decide again."""
         state, result, halted = evaluations.step(self.number, self.state, decision, request)
         if halted:  # what has ended is kept all the same
             state.rows += result.rows(before.t_n)
@@ -146,9 +150,10 @@ class HostedAgent:
         return self.end(request, state, result, self._outbox(state, request), before)
 
     def _work_scheduled(self, request: StepRequest, ended: tuple[EvaluationEnd, ...]) -> StepReport:
-        """Learn from the evaluations that have ended, and write the message if the step ends with them.
+        """Learn from the finished evaluations, and write the message if they end the step.
 
-        The same step may be asked for again when more have ended; then nothing of the first time counts.
+        The same step may be requested again when more evaluations have ended; then it is computed anew
+        from the state before it.
         """
         if self.uncommitted is not None and self.uncommitted.report.step == request.step:
             self.state, self.uncommitted = self.uncommitted.before, None
@@ -180,7 +185,7 @@ class HostedAgent:
         sent: Sent | None,
         before: AgentState | None = None,
     ) -> StepReport:
-        """Remember the step, with the message that was written, as one that does not count yet; give its report."""
+        """Store the step, with its message, as uncommitted, and return its report."""
         assert state.decision is not None
         q = len(state.decision.x)
         retried: tuple[int, ...] = ()
@@ -198,12 +203,12 @@ class HostedAgent:
         return report
 
     def _reached(self, result: StepResult) -> bool:
-        """Say whether a value is as good as the target of the study."""
+        """Return whether a value reaches the study's target."""
         end = self.task.early_end
         return end is not None and end.target is not None and result.reaches(end.target)
 
     def commit(self, times: Sequence[float]) -> None:
-        """Let the step that was done last count, if there is one; `times` are when its evaluations began and ended."""
+        """Commit the last step, if one is uncommitted; `times` are the start of its evaluations and the end of each."""
         if self.uncommitted is None:
             return
         rows = self.uncommitted.result.rows(self.uncommitted.before.t_n, times)
@@ -220,7 +225,7 @@ class HostedAgent:
             self.saved = self.state
 
     def take(self, lossy: bool) -> tuple[Row, ...]:
-        """Give the rows that may be written for good, and keep the others; `lossy` says whether a crash may touch some."""
+        """Return the rows that may be written permanently, and keep the others; `lossy` means that a crash may change rows."""
         count = len(self.saved.rows) if lossy else len(self.committed.rows)
         if not count:  # most agents where few are asked
             return ()
@@ -233,7 +238,7 @@ class HostedAgent:
         return written
 
     def _restore(self, request: StepRequest) -> None:
-        """Forget what the request says."""
+        """Return to the state that the request names, if it names one."""
         if request.restore and self.uncommitted is not None:
             self.state, self.uncommitted = self.uncommitted.before, None
         if request.restore and self.state.decision is not None:
@@ -248,7 +253,7 @@ class HostedAgent:
         self.saved = self.state
 
     def decided(self, request: StepRequest, asked: tuple[Decision, Any] | None = None) -> tuple[AgentState, Decision]:
-        """Return a copy of the agent's state with the decision of a step, which may have been made before, and that."""
+        """Return a copy of the agent's state, and the decision of a step. A decision that exists already is not made again."""
         state = copied(self.state)
         if state.decision is not None:
             return state, state.decision
@@ -289,7 +294,7 @@ class HostedAgent:
         return points
 
     def _learn(self, state: AgentState, decision: Decision, result: StepResult) -> None:
-        """Pass the algorithm what was observed, point by point, and the points that failed if the policy is to avoid them."""
+        """Pass the observations to the algorithm, and the failed points if the policy is to avoid them."""
         algorithm, worst, failed = state.algorithm, state.worst, state.failed
         told, values = result.observed
         seen, made = len(told), len(decision.x)
@@ -307,6 +312,7 @@ class HostedAgent:
             every = np.full(len(decision.x), worst)
             every[told] = values
             told, values = np.arange(len(every)), every
+        # The algorithm would count more pulls of the last point than were made, so it does not learn of that point.
         if state.cut:
             whole = told < len(decision.x) - 1
             told, values = told[whole], values[whole]

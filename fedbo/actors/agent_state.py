@@ -1,4 +1,4 @@
-"""The state of an agent, as plain data: what a checkpoint of it holds."""
+"""The state of an agent as plain data, which is what its checkpoint holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from fedbo.algorithms.base import Array, Decision
 
 
 class BestObservation(NamedTuple):
-    """The best observation of an agent so far: its value, its score, and its step; its row leaves memory when it is written."""
+    """The best observation of an agent so far: its value, its score and its step.
+
+    It outlives its row, which leaves memory once written.
+    """
 
     value: float
     score: float
@@ -23,14 +26,17 @@ class BestObservation(NamedTuple):
 
 @dataclass(slots=True)
 class AgentState:
-    """The state of an agent; a step changes a copy of it, which becomes the agent's when the step ends.
+    """The state of an agent. A step changes a copy of it, which replaces it when the step ends.
 
-    `algorithm` is its half of the method; `evaluated` counts the points it has evaluated, retries included, `pulled` how often
-    it has evaluated, and `t_n` its observations; `best` is the best of them, `worst` the least value. `rows` have not been
-    written yet. `step` was its last one; `decision` belongs to the next one, and `before_decision` is what `algorithm` was
-    before it. `cut` says whether its last point is evaluated less often than the algorithm thinks, for which it is not told of
-    it. `pending` are the evaluations that are under way, where they may overlap, and `rungs` what stopping early goes by.
-    `failed (f, d)` are points of the unit cube that are not to be evaluated again, since they failed.
+    - `algorithm`: the algorithm's state of this agent.
+    - `evaluated`: points evaluated, retries included; `pulled`: evaluations, repeated pulls included.
+    - `t_n`: number of observations; `best`: the best of them; `worst`: the least value.
+    - `rows`: rows that have not been written yet.
+    - `step`: the last step; `decision`: that of the next step; `before_decision`: `algorithm` before that decision.
+    - `cut`: the budget shortened the pulls of the last point, so the algorithm does not learn of that point.
+    - `pending`: running evaluations, where they may overlap.
+    - `rungs`: the state of early stopping.
+    - `failed (f, d)`: points of the unit cube that failed and are not evaluated again.
     """
 
     algorithm: Any
@@ -50,7 +56,7 @@ class AgentState:
 
 
 class UncommittedStep(NamedTuple):
-    """A step done and not yet committed: the agent's state before it, its report, and its evaluations."""
+    """A finished step that is not committed yet: the agent's state before it, its report, and its evaluations."""
 
     before: AgentState
     report: StepReport

@@ -1,4 +1,4 @@
-"""The steps of a block of agents at once, where the algorithm decides for several in less time than for one after the other."""
+"""Steps of several agents at once, for algorithms that decide faster for many agents together than one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedbo.objectives.space import from_unit
 
 
 class LearnedStep(NamedTuple):
-    """A step of an agent whose evaluations have been made: its request, the state that learned from them, and its result."""
+    """An evaluated step of an agent: its request, the state that learned from the evaluations, and their result."""
 
     agent: HostedAgent
     request: StepRequest
@@ -29,7 +29,10 @@ class LearnedStep(NamedTuple):
 
 @cache
 def serves_blocks(kind: type) -> bool:
-    """Say whether algorithms of a class serve several agents at once; not if a subclass has its own rule for one agent."""
+    """Return whether algorithms of a class serve several agents at once.
+
+    False if a subclass overrides the rule for one agent only, which the inherited rule for several would ignore.
+    """
     if not issubclass(kind, Blockwise):
         return False
     for one, each in (("ask", "ask_each"), ("outbox", "outbox_each")):
@@ -40,9 +43,9 @@ def serves_blocks(kind: type) -> bool:
 
 
 def work_together(algorithm: Any, agents: Sequence[HostedAgent], requests: Sequence[StepRequest]) -> list[StepReport]:
-    """Carry out a step of each of these agents, all of them different, as `HostedAgent.work` does; failures are reported.
+    """Run one step of each of these different agents, as `HostedAgent.work` does, and return the reports.
 
-    The algorithm is one whose class `serves_blocks`.
+    A failed evaluation becomes a report. `serves_blocks` must be true of the algorithm's class.
     """
     reports = {agent.number: agent.begin(request) for agent, request in zip(agents, requests, strict=True)}
     begun = [(agent, request) for agent, request in zip(agents, requests, strict=True) if reports[agent.number] is None]
@@ -69,7 +72,7 @@ def work_together(algorithm: Any, agents: Sequence[HostedAgent], requests: Seque
 
 
 def _natives(agents: Sequence[HostedAgent], decisions: Sequence[Decision]) -> list[Array]:
-    """Give the points of each decision in native units."""
+    """Return the points of each decision in native units."""
     if not agents:
         return []
     points = from_unit(agents[0].task.federation.parameters, np.concatenate([decision.x for decision in decisions]))
@@ -78,5 +81,5 @@ def _natives(agents: Sequence[HostedAgent], decisions: Sequence[Decision]) -> li
 
 
 def failure(request: StepRequest, error: EvaluationError) -> StepReport:
-    """Report what ends the run; it is told when this step is due, and not with the steps of its neighbours."""
+    """Return the report of an error that ends the run. It is raised when this step is due, not when the steps beside it are."""
     return StepReport(request.agent, request.step, queries=0, payload=None, lease=request.lease, failure=str(error))

@@ -1,6 +1,6 @@
-"""A channel to a host process on the same machine: calls in a row over a Unix socket, and what they give in that order.
+"""A channel to a host process on the same machine: calls over a Unix socket, answered in the order of the calls.
 
-A call of Ray takes both processes a millisecond, whatever it does, and one of these some tens of microseconds.
+A call through Ray costs both processes a millisecond, a call through a channel some tens of microseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ChannelClosed(Exception):
 
 
 class Reply:
-    """What a call gives, once it is there: a value, or the error that it raised."""
+    """The result of a call, once it has arrived: a value, or the error that the call raised."""
 
     __slots__ = ("channel", "error", "is_there", "value")
 
@@ -34,7 +34,7 @@ class Reply:
         self.error: BaseException | None = None
 
     def get(self) -> Any:
-        """Wait for it; ChannelClosed when the host is gone, and whatever the call raised."""
+        """Wait for the result and return it; raise ChannelClosed when the host is gone, or the error that the call raised."""
         while not self.is_there:
             self.channel.receive(wait=True)
         if self.error is not None:
@@ -43,9 +43,9 @@ class Reply:
 
 
 class Channel:
-    """The coordinator's end of a channel. What the socket does not hold waits here, and a call never waits for the host.
+    """The coordinator's end of a channel. A call never waits for the host: bytes beyond the socket's buffer are queued here.
 
-    `is_gone` says whether the host's process has ended: one that it has forked may hold the other end open.
+    `is_gone` returns whether the host's process has ended. The socket does not show this: a forked child may hold its end open.
     """
 
     def __init__(self, connection: socket.socket, is_gone: Callable[[], bool] = lambda: False) -> None:
@@ -54,14 +54,14 @@ class Channel:
         self._poll = select.poll()
 
     def call(self, method: str, *arguments: Any) -> Reply:
-        """Let the host carry out a method of its own; ChannelClosed when it is gone."""
+        """Call a method of the host and return a `Reply`; ChannelClosed when the host is gone."""
         self._unsent.append(memoryview(_framed((method, arguments))))
         self._replies.append(reply := Reply(self))
         self.send()
         return reply
 
     def send(self) -> None:
-        """Send what has not been sent, as far as the socket takes it now."""
+        """Send queued bytes, as many as the socket takes now."""
         while self._unsent:
             first = self._unsent[0]
             try:
@@ -76,7 +76,7 @@ class Channel:
                 self._unsent.popleft()
 
     def receive(self, wait: bool) -> None:
-        """Take in what the host has answered; `wait` for some of it if there is none, and send meanwhile what is left."""
+        """Read the answers that have arrived; with `wait`, block until there is one. Queued bytes are sent first."""
         self.send()
         if wait:
             self._wait()
@@ -95,7 +95,7 @@ class Channel:
             reply.value, reply.error, reply.is_there = (None, found, True) if failed else (found, None, True)
 
     def _wait(self) -> None:
-        """Wait until there is something to read; ChannelClosed when there never will be."""
+        """Wait until there is something to read; ChannelClosed when the host is gone."""
         while True:
             self._poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._unsent else 0))
             found = self._poll.poll(_PATIENCE)
@@ -106,12 +106,12 @@ class Channel:
             self.send()
 
     def close(self) -> None:
-        """Let the host serve nobody any more."""
+        """Close the channel, which ends the host's loop."""
         self._socket.close()
 
 
 def serve(host: Any, connection: socket.socket) -> None:
-    """Carry out calls of a host's methods one after the other, until the other end is closed."""
+    """Run the calls of a host's methods one after the other until the other end is closed."""
     read = bytearray()
     while True:
         while (called := _first_frame(read)) is None:
@@ -133,7 +133,7 @@ def _framed(content: Any) -> bytes:
 
 
 def _first_frame(read: bytearray) -> Any:
-    """Take the content of the first frame out of what has been read; None where it is not whole yet."""
+    """Remove the first frame from the bytes read and return its content; None while the frame is incomplete."""
     if len(read) < _LENGTH.size:
         return None
     end = _LENGTH.size + _LENGTH.unpack_from(read)[0]
@@ -146,7 +146,7 @@ def _first_frame(read: bytearray) -> Any:
 
 
 def _as_told(error: Exception) -> Exception:
-    """Give an error as another process can raise it, with where it came from."""
+    """Return an error that another process can raise, with its traceback as a note."""
     error.add_note("".join(traceback.format_exception(error)))
     try:
         pickle.loads(pickle.dumps(error))

@@ -1,4 +1,4 @@
-"""Requests and reports of many agents as columns, in which they go from process to process in a third of the time."""
+"""Requests and reports of many agents as columns, which take a third of the time to send between processes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Columns = dict[str, Any]  # by field
 
 
 class _Stack(NamedTuple):
-    """Messages of one kind: the arrays of each name, one after the other `(k, ...)`."""
+    """Messages with the same names and shapes: one array `(k, ...)` for each name, stacked."""
 
     arrays: dict[str, npt.NDArray[Any]]
 
 
 class _Letters(NamedTuple):
-    """Inboxes of one message each: senders, steps, when they were sent, and the messages."""
+    """Inboxes of exactly one message each: senders, steps, sending times and payloads."""
 
     senders: list[int]
     steps: list[int]
@@ -32,7 +32,7 @@ class _Letters(NamedTuple):
 
 
 def from_requests(requests: Sequence[StepRequest]) -> Columns:
-    """Turn requests into columns."""
+    """Convert requests to columns."""
     columns = _columns(StepRequest, requests)
     if requests and all(len(inbox) == 1 for inbox in columns["inbox"]):
         letters = [inbox[0] for inbox in columns["inbox"]]
@@ -46,7 +46,7 @@ def from_requests(requests: Sequence[StepRequest]) -> Columns:
 
 
 def to_requests(columns: Columns) -> list[StepRequest]:
-    """Turn columns into the requests that they were made of."""
+    """Convert columns back to requests."""
     letters = columns["inbox"]
     if isinstance(letters, _Letters):
         each = map(Inbound, letters.senders, letters.steps, letters.sent, _unstacked(letters.payloads))
@@ -55,7 +55,7 @@ def to_requests(columns: Columns) -> list[StepRequest]:
 
 
 def from_reports(reports: Sequence[StepReport]) -> Columns:
-    """Turn reports into columns."""
+    """Convert reports to columns."""
     columns = _columns(StepReport, reports)
     if reports:
         columns["payload"] = _stacked(columns["payload"])
@@ -63,18 +63,21 @@ def from_reports(reports: Sequence[StepReport]) -> Columns:
 
 
 def to_reports(columns: Columns) -> list[StepReport]:
-    """Turn columns into the reports that they were made of."""
+    """Convert columns back to reports."""
     columns = {**columns, "payload": _unstacked(columns["payload"])}
     return list(map(StepReport, *columns.values()))
 
 
 def _columns(kind: type, records: Sequence[Any]) -> Columns:
-    """Return the values of each field, in the order in which the class takes them."""
+    """Return the values of each field, in the order of the class's constructor."""
     return {field.name: list(map(attrgetter(field.name), records)) for field in fields(kind)}
 
 
 def _stacked(payloads: Sequence[Payload | None]) -> Any:
-    """Stack messages that are alike; what several receivers share is one array, and stays so."""
+    """Stack messages of equal names, types and shapes.
+
+    Arrays that receivers share are not stacked, so that they stay shared.
+    """
     first: Any = payloads[0]
     if type(first) is not dict or not first or any(type(one) is not dict or one.keys() != first.keys() for one in payloads):
         return payloads

@@ -1,4 +1,4 @@
-"""Histories: what each agent learned, alone, in a task before the study, written to a file that only it reads."""
+"""Histories: what each agent learned alone in a task before the study, in a file that only this agent reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedbo.actors.task import StepRequest, Task
 
 
 def history_task(task: Task) -> Task:
-    """Turn a task into an earlier one: every agent optimises, alone, with draws of its own."""
+    """Return the earlier task, in which every agent optimises alone with separate random streams."""
     problem = replace(task.problem, targets=range(task.problem.n_agents))
     task = replace(task, early_end=None, stopping=None, budgets={})
     return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", history=None)
@@ -23,9 +23,9 @@ def history_task(task: Task) -> Task:
 def learn(
     task: Task, numbers: Iterable[int], key: RunKey, folder: Path, given: Mapping[int, Sequence[Row]] | None = None
 ) -> None:
-    """Let each of these agents make `initial + iterations` observations, or keep those that it is `given`, if any are.
+    """Have each of these agents make `initial + iterations` observations alone, or store those in `given`, if it is set.
 
-    Agents whose file is there are left alone.
+    Agents whose file exists are skipped.
     """
     for number in numbers:
         path = history_file(folder, number)
@@ -36,7 +36,7 @@ def learn(
 
 
 def _learned(task: Task, number: int) -> list[Row]:
-    """Let an agent optimise alone, and give what it has observed."""
+    """Optimise with one agent alone and return its observations."""
     agent = HostedAgent(task, number)
     total, step = task.problem.initial + task.problem.iterations, 0
     while agent.state.evaluated < total:

@@ -1,4 +1,4 @@
-"""A host process, which holds one agent of a run or many, and delays and stops them in real time."""
+"""A host process, which holds one or many agents of a run, and delays and stops them in real time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Commits = Sequence[tuple[int, tuple[float, ...]]]
 
 
 class Host:
-    """Some agents of a run in one process; they share nothing but the process. Without a config nothing is written."""
+    """Some agents of a run in one process, which share nothing else. Without a config nothing is written."""
 
     def __init__(self) -> None:
         blas_threads().limit(limits=1)
@@ -44,9 +44,9 @@ class Host:
 
     @exits_as_errors
     def load(self, task: Task, numbers: Sequence[int], config: HostConfig | None = None, place: int = 0) -> int:
-        """Get ready for the agents of a run, in place of those of an earlier one; give this process's number.
+        """Prepare the agents of a run, in place of those of an earlier run; return this process's id.
 
-        They begin as they were at the run's snapshot, if it has one; where time is real, at their own last checkpoints.
+        They start from the run's snapshot, if it has one, and in real time from each agent's last checkpoint.
         """
         admit(task.code)
         self._halted = False
@@ -86,11 +86,11 @@ class Host:
 
     @property
     def in_virtual_time(self) -> bool:
-        """Say whether time is virtual, and nobody looks at how long a step takes."""
+        """Return whether time is virtual, so that the duration of a step does not matter."""
         return self._storage is None or not (self._storage.config.real or self._storage.config.recorded)
 
     def _pool(self, agent: HostedAgent, config: HostConfig) -> EvaluationPool:
-        """Give the pool in which an agent's evaluations overlap."""
+        """Return the pool in which an agent's evaluations overlap."""
         if config.recorded:
             return ReplayPool()
         from fedbo.actors.evaluation.ray_pool import Limits, RayPool  # Ray is not imported where nothing runs on it
@@ -100,24 +100,24 @@ class Host:
         return RayPool(agent.objective, policy, agent.number, limits, lambda: self._halted, config.dispatcher)
 
     def collect_rarely(self) -> None:
-        """Let this process look for cycles of objects rarely, as the engine does: what agents keep is in none."""
+        """Reduce how often this process collects garbage cycles, as the engine does; the state of agents contains none."""
         gc.set_threshold(_COLLECT, gc.get_threshold()[1], _WHOLE)
 
     def begin(self, epoch: float) -> None:
-        """Start the clock of the study, which was at 0 at `epoch`, in seconds of `time.time`: that is read this once."""
+        """Start the clock of the study, which was 0 at `epoch`, in seconds of `time.time`. That clock is read only here."""
         self._begun = time.monotonic() - (time.time() - epoch)
 
     def reached(self) -> float:
-        """Give the time at which the last evaluation had ended that earlier processes noted down for these agents."""
+        """Return the time at which the last evaluation ended that earlier processes logged for these agents."""
         return self._storage.log.reached if self._storage is not None else 0.0
 
     def clock(self) -> float:
-        """Give the real time of the study."""
+        """Return the real time of the study, in seconds since its start."""
         return time.monotonic() - self._begun
 
     @exits_as_errors
     def decide(self, commits: Commits, request: StepRequest) -> DecisionSize:
-        """Let an agent choose the points of a step."""
+        """Make an agent choose the points of a step, and return the size of its decision."""
         self.commit(commits)
         try:
             return self.agents[request.agent].decide(request)
@@ -126,17 +126,17 @@ class Host:
             raise
 
     def work(self, commits: Commits, requests: Sequence[StepRequest]) -> list[StepReport]:
-        """Carry out steps of several agents, one after the other, for another process."""
+        """Run steps of several agents one after the other, for another process."""
         self.commit(commits)
         return self.carry_out(requests, told=True)
 
     def work_in_columns(self, commits: Commits, requests: Columns) -> Columns:
-        """Carry out steps as `work` does, given and reported as columns."""
+        """Run steps as `work` does, with requests and reports as columns."""
         return from_reports(self.work(commits, to_requests(requests)))
 
     @exits_as_errors
     def carry_out(self, requests: Sequence[StepRequest], told: bool = False) -> list[StepReport]:
-        """Carry out steps; `told` says whether another process is told of it, before which evaluations are written down."""
+        """Run steps and return their reports; with `told`, flush the log first because the reports leave this process."""
         try:
             reports = self._work_together(requests) or [self._work(request) for request in requests if not self._halted]
             if told and self._storage is not None:
@@ -148,7 +148,7 @@ class Host:
         return [report for report in reports if report is not None]
 
     def _work_together(self, requests: Sequence[StepRequest]) -> list[StepReport | None]:
-        """Carry out several steps at once where the algorithm can, and nobody looks at the time of one; else do nothing."""
+        """Run several steps at once where the algorithm supports it and time is virtual; return an empty list otherwise."""
         if self._halted or not self.in_virtual_time or len({request.agent for request in requests}) < max(2, len(requests)):
             return []
         agents = [self.agents[request.agent] for request in requests]
@@ -179,19 +179,19 @@ class Host:
         return report
 
     def halt(self) -> None:
-        """Leave undone what has not been begun, and wait for nothing; it may be called while agents work."""
+        """Stop after the step in progress, and end all waiting. It may be called while agents work."""
         self._halted = True
 
     def hold(self, agent: int, until: float) -> None:
-        """Let nothing come out of an agent until this time of the study; it may be called while the agent works."""
+        """Block an agent's results until this time of the study. It may be called while the agent works."""
         self._held[agent] = max(until, self._held.get(agent, 0.0))
 
     def slow(self, agent: int, factor: float) -> None:
-        """Let an agent's evaluations take so many times as long; it may be called while the agent works."""
+        """Slow an agent's evaluations down by a factor. It may be called while the agent works."""
         self._slow[agent] = factor
 
     def _delay(self, agent: int, seconds: float) -> None:
-        """Wait after an evaluation that took so many seconds, as long as its agent is slowed and held; a halt cuts it short."""
+        """Wait after an evaluation of so many seconds while its agent is slowed or held; a halt ends the wait."""
         until = time.monotonic() + (self._slow.get(agent, 1.0) - 1.0) * seconds
         while (left := until - time.monotonic()) > 0 and not self._halted:
             time.sleep(min(left, 0.05))
@@ -199,39 +199,38 @@ class Host:
             time.sleep(min(left, 0.05))
 
     def commit(self, commits: Commits) -> None:
-        """Let the last steps of agents count; each of them forgets what it was before."""
+        """Commit the last steps of agents, whose states before them are discarded."""
         for agent, times in commits:
             self.agents[agent].commit(times)
 
     def best(self) -> dict[int, float]:
-        """Give the score of the best observation so far of every agent that has one, for the progress display."""
+        """Return the score of the best observation so far of every agent that has one, for the progress display."""
         return {agent.number: agent.state.best.score for agent in self.agents.every() if agent.state.best is not None}
 
     def best_values(self) -> dict[int, float | None]:
-        """Give the known optimum of the objective of every agent that has been made, noise-free, over the box."""
+        """Return the known noise-free optimum over the box of the objective of every agent created so far."""
         return {agent.number: agent.objective.best_value for agent in self.agents.every()}
 
     def snapshot(self, commits: Commits, number: int, whole: bool = True) -> dict[str, str]:
-        """Write new rows and the agents as they are by what counts; give the names of the files, each with its SHA-256.
+        """Write new rows and the committed states of the agents; return the names of the files with their SHA-256.
 
-        One that is not `whole` has the agents alone that have worked since the last one.
-        A host that is taken for dead writes nothing, and gives none.
+        Unless it is `whole`, the snapshot holds only the agents that have worked since the last one. A superseded host writes
+        nothing and returns an empty dictionary.
         """
         assert self._storage is not None
         self.commit(commits)
         return self._write(partial(self._storage.write_snapshot, self.agents, number, whole))
 
     def write_checkpoints(self) -> None:
-        """Write the checkpoint that each agent keeps in real time."""
+        """Write the checkpoint of each agent in real time."""
         assert self._storage is not None
         for agent in self.agents.every():
             self._storage.write_own(agent)
 
     def finish(self, commits: Commits, number: int, kind: str, counted: Mapping[int, int] | None = None) -> dict[str, str]:
-        """Write all rows that are left as tables of this kind, and in real time all evaluations too; give names and SHA-256.
+        """Write all remaining rows as tables of this kind, and in real time all evaluations; return file names with SHA-256.
 
-        In real time `counted` has the last step of each agent that the coordinator has heard of; what an agent did after that
-        does not count.
+        In real time `counted` maps each agent to its last step that the coordinator received. Later steps are not committed.
         """
         assert self._storage is not None
         self.commit(commits)
@@ -244,18 +243,18 @@ class Host:
         return self._write(partial(self._storage.write_rows, self.agents, number, False, kind))
 
     def close(self) -> None:
-        """Close the log of evaluations; what was not written to it is not needed any more, or made again."""
+        """Close the evaluation log. Unwritten entries are no longer needed, or are computed again."""
         self._end_process()
         if self._storage is not None:
             self._storage.log.release()
 
     def _end_process(self) -> None:
-        """End the process in which evaluations are made, where they have one."""
+        """End the separate process of evaluations, if there is one."""
         if self._evaluator is not None:
             self._evaluator.close()
 
     def _write(self, write: Callable[[], dict[str, str]]) -> dict[str, str]:
-        """Write to the run while it is this attempt's; leave it, and all that is still to be done, when it is another's."""
+        """Write to the run while this attempt is current; after another attempt took over, write nothing and halt."""
         assert self._storage is not None
         try:
             with self._storage.config.folder.while_current():
@@ -266,7 +265,7 @@ class Host:
 
 
 def _reported(task: Task, config: HostConfig) -> ReportedStopping | None:
-    """Give how evaluations are stopped by what they report; None where they are not."""
+    """Return the early stopping by reported values; None where the study has none."""
     if task.reported is None:
         return None
     return ReportedStopping(task.reported, config.folder.path, task.federation.metric.sign)

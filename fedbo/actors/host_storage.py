@@ -1,4 +1,4 @@
-"""The files of a host of agents: its agents' checkpoints, their rows, and the log of their evaluations."""
+"""The files of a host: its agents' checkpoints, their rows, and the log of their evaluations."""
 
 from __future__ import annotations
 
@@ -21,11 +21,17 @@ _PART = 20_000  # agents in a file: while it is made it is some 10 kB for each o
 
 
 class HostConfig(NamedTuple):
-    """Settings that the hosts of a run share: the run's folder, whether time is real, and whether agents may forget rows.
+    """Settings that the hosts of a run share.
 
-    `latest` is the snapshot from which they go on. `recorded` says that all evaluations are in the log already. `life` counts
-    the processes that a host has had. `dispatcher` is the Ray actor that submits evaluations that are tasks of their own. With
-    `isolate` others have a process of their own, which may die, and is ended after `patience` real seconds.
+    - `folder`: folder of the run.
+    - `real`: time is real.
+    - `lossy`: a crash may take agents back, so rows after a checkpoint may change.
+    - `latest`: snapshot from which the run continues.
+    - `recorded`: all evaluations are in the log already.
+    - `life`: number of processes that this host has had before.
+    - `dispatcher`: Ray actor that submits evaluations that are separate tasks.
+    - `isolate`: other evaluations run in a separate process, which may crash.
+    - `patience`: real seconds after which that process is killed.
     """
 
     folder: RunFolder
@@ -40,7 +46,7 @@ class HostConfig(NamedTuple):
 
 
 class AgentCheckpoint(NamedTuple):
-    """The checkpoint of one agent: its state, its own last checkpoint, a step that does not count yet, and its number."""
+    """The checkpoint of one agent: its state, the state at its own last checkpoint, its uncommitted step, and its number."""
 
     state: AgentState
     saved: AgentState
@@ -49,7 +55,7 @@ class AgentCheckpoint(NamedTuple):
 
 
 class HostStorage:
-    """The files of the host at place `place` of a run, of the agents with these numbers."""
+    """The files of host `place` of a run, which holds the agents `numbers`."""
 
     def __init__(self, config: HostConfig, place: int, numbers: Sequence[int]) -> None:
         self.config, self._place, self._numbers = config, place, numbers
@@ -57,9 +63,10 @@ class HostStorage:
         self.log = EvaluationLog(config.folder, self._numbers, None if config.real else config.latest.number)
 
     def checkpoints(self) -> dict[int, AgentCheckpoint]:
-        """Read the agents as they were at the snapshot, or where time is real as they noted themselves; some have none.
+        """Read the checkpoints of the agents that have one: of the snapshot, or in real time each agent's own last one.
 
-        Damaged where a file is that of another agent: no index has its sum, as agents write in real time when they like.
+        Raises Damaged where a file belongs to another agent. No index has its sum, since agents write at
+        any moment in real time.
         """
         folder = self.config.folder
         if self.config.real:
@@ -71,7 +78,7 @@ class HostStorage:
         return found
 
     def write_own(self, agent: HostedAgent) -> dict[str, str]:
-        """Write the checkpoint that an agent makes for itself, the first of a process in place of its predecessors'."""
+        """Write an agent's own checkpoint; the first one of a process replaces those of earlier processes."""
         path = self.config.folder.checkpoint(agent.number, self.config.life)
         first = not path.exists()
         digest = write_checkpoint(
@@ -83,7 +90,7 @@ class HostStorage:
         return {path.name: digest}
 
     def write_snapshot(self, agents: LazyRecords[HostedAgent], number: int, whole: bool) -> dict[str, str]:
-        """Write new rows and the agents by what counts, all or those that changed; give the names of the files with SHA-256."""
+        """Write new rows and the committed agents, all or those that changed; return the file names with their SHA-256."""
         if whole:
             agents.unsettle()
         names = self.write_rows(agents, number, self.config.lossy)
@@ -99,7 +106,10 @@ class HostStorage:
     def write_rows(
         self, agents: dict[int, HostedAgent], number: int, lossy: bool, kind: str = "observations"
     ) -> dict[str, str]:
-        """Write the rows that agents may part with, as a table of this kind, and in real time their evaluations too."""
+        """Write the rows that agents release as a table of this kind, in real time also their evaluations.
+
+        Returns the names of the files with their SHA-256.
+        """
         rows = [row for agent in sorted(agents) for row in agents[agent].take(lossy)]
         if not rows:
             return {}
@@ -114,7 +124,7 @@ class HostStorage:
 
 
 def _own(path: Path, number: int) -> AgentCheckpoint:
-    """Read the checkpoint that an agent made for itself."""
+    """Read an agent's own checkpoint; Damaged if it is of another agent."""
     found: AgentCheckpoint = read_checkpoint(path)
     if found.number != number:
         raise Damaged(path, f"is the checkpoint of agent {found.number}; put that of agent {number} back")

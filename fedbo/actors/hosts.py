@@ -1,4 +1,4 @@
-"""The hosts of a run as the engine sees them, and those that are all in this process."""
+"""The interface between the engine and the hosts of a run, and its implementation in this process."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ Ends = Callable[[], dict[int, float]]
 
 
 class WallClockState(NamedTuple):
-    """The coordinator's knowledge of agents in real time: the last step of each that counts, and who is held and slowed.
+    """The coordinator's knowledge of agents in real time.
 
-    `held` has the time until which each is held, `slowed` the factor of each.
+    - `counted`: last committed step of each agent.
+    - `held`: time until which each held agent is blocked.
+    - `slowed`: factor by which each slowed agent is slower.
     """
 
     counted: dict[int, int]
@@ -28,43 +30,43 @@ class WallClockState(NamedTuple):
 
 
 class Hosts(Protocol):
-    """All hosts of a run, as the engine sees them."""
+    """The hosts of a run, as the engine sees them."""
 
     def submit(self, request: StepRequest) -> None:
-        """Take a request; it may run at once or later, but before its result is given."""
+        """Submit a request. It runs at some time before its result is returned."""
 
     def decide(self, request: StepRequest) -> DecisionSize:
-        """Wait for an agent's decision."""
+        """Return an agent's decision once it is made."""
 
     def result(self, agent: int) -> StepReport:
-        """Wait for the report of the last request that the agent was given.
+        """Wait for the report of the last request submitted for the agent.
 
-        What interrupts a step and lets it go on later gives the step's end another lease, but no other request.
+        An interrupted step that is resumed later has a new lease for its end, but no new request.
         """
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
-        """Let the agent's last step count."""
+        """Commit the agent's last step."""
 
     def flush(self, ends: Ends = dict) -> None:
-        """Note that nothing else is due now; `ends` tells when the agents' present steps will end, as far as that is known."""
+        """Note that nothing else is due now; `ends` returns when the agents' current steps will end, as far as known."""
 
     def close(self) -> None:
-        """Close what is open; the agents serve no longer."""
+        """Close open files and channels; no more requests are accepted."""
 
     def best(self) -> dict[int, float]:
-        """Give every agent's best score so far, as far as it is known without waiting."""
+        """Return every agent's best score so far, as far as it is known without waiting."""
 
     def best_values(self) -> dict[int, float | None]:
-        """Give the known optimum of the objective of every agent that was given anything to do."""
+        """Return the known optimum of the objective of every agent that has worked."""
 
     def snapshot(self, number: int, whole: bool) -> None:
-        """Begin to write the agents as they are now, all or those that changed; it goes on while the run does."""
+        """Start to write the agents as they are now, all or those that changed; the run continues meanwhile."""
 
     def written(self, wait: bool = False) -> dict[str, str] | None:
-        """Give the files of the snapshot that was begun, by name with their SHA-256, or None while it is being written."""
+        """Return the files of the started snapshot, as a map of names to SHA-256; None while it is being written."""
 
     def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
-        """Let all agents write the rows that are left as tables of this kind; give their names and SHA-256."""
+        """Write the remaining rows of all agents as tables of this kind; return the file names with their SHA-256."""
 
 
 _MOST = 128  # steps that are carried out together, at most
@@ -72,10 +74,10 @@ _ENOUGH = 0.02  # seconds that these may take
 
 
 class InlineHosts:
-    """All agents in this process; a step is computed when its result is asked for.
+    """All agents in this process; a step is computed when its result is requested.
 
-    Where the algorithm decides for several agents in less time, and steps take little, others are computed with it. Where the
-    run may end before they are over, they are not.
+    Other submitted steps are computed with it where the algorithm is faster for several agents and steps take little time. They
+    are not if the run may end before these steps do.
     """
 
     def __init__(self, task: Task, numbers: Sequence[int], config: HostConfig | None = None) -> None:
@@ -90,23 +92,23 @@ class InlineHosts:
         self._replays_overlaps = config is not None and config.recorded and task.policy.overlaps
 
     def submit(self, request: StepRequest) -> None:
-        """Keep the request."""
+        """Store the request."""
         self._requests[request.agent] = request
         self._reports.pop(request.agent, None)
 
     def decide(self, request: StepRequest) -> DecisionSize:
-        """Let the agent decide."""
+        """Return the agent's decision."""
         self._requests.pop(request.agent, None)  # else a request that this one replaces might be carried out after it
         return self.host.decide((), request)
 
     def result(self, agent: int) -> StepReport:
-        """Carry the request out now, if that has not been done."""
+        """Run the request now, unless it has run already, and return its report."""
         if agent not in self._reports:
             self._carry_out([self._requests.pop(agent)])
         return raise_if_failed(self._reports.pop(agent))
 
     def _carry_out(self, requests: list[StepRequest]) -> None:
-        """Carry out a request, and with it others, as many as take little time."""
+        """Run a request, together with as many others as take little time."""
         if self._most > 1:
             others = islice(self._requests, self._together - 1)
             requests += [self._requests.pop(number) for number in list(others)]
@@ -119,22 +121,22 @@ class InlineHosts:
             self._together = max(self._together // 2, 1)
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
-        """Let the step count."""
+        """Commit the agent's last step."""
         self.host.agents[agent].commit(times)
 
     def flush(self, ends: Ends = dict) -> None:
-        """Nothing waits here."""
+        """Do nothing, since no request is buffered."""
 
     def close(self) -> None:
         """Close the files of this run."""
         self.host.close()
 
     def best(self) -> dict[int, float]:
-        """Give every agent's best score so far."""
+        """Return every agent's best score so far."""
         return self.host.best()
 
     def best_values(self) -> dict[int, float | None]:
-        """Give the known optimum of every agent's objective."""
+        """Return the known optimum of every agent's objective."""
         return self.host.best_values()
 
     def snapshot(self, number: int, whole: bool) -> None:
@@ -142,14 +144,14 @@ class InlineHosts:
         self._written = self.host.snapshot((), number, whole)
 
     def written(self, wait: bool = False) -> dict[str, str] | None:
-        """Give the files of the snapshot."""
+        """Return the files of the snapshot."""
         return self._written
 
     def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
-        """Write all rows that are left.
+        """Write all remaining rows.
 
-        In a replay of overlapping evaluations these are also rows of steps that the coordinator had not heard of at the end,
-        since an evaluation counts as soon as it has ended.
+        In a replay of overlapping evaluations these include rows of steps that the coordinator had not received at the end,
+        since an evaluation is committed as soon as it ends.
         """
         if self._replays_overlaps:
             for request in self._requests.values():
@@ -160,7 +162,7 @@ class InlineHosts:
 
 
 def raise_if_failed(report: StepReport) -> StepReport:
-    """Give a report back, or raise what ended the run."""
+    """Return a report, or raise the error that ended the run."""
     if report.failure is not None:
         raise EvaluationError(report.failure)
     return report

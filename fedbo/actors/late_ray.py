@@ -1,4 +1,4 @@
-"""Ray, imported when something of it is first used: that takes a quarter of a second, and a run in one process needs none."""
+"""Ray, imported at its first use. The import takes a quarter of a second, and a run in one process does not need it."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ else:
 
 
 def actor_losses() -> tuple[type[Exception], ...]:
-    """Return the errors by which Ray says that an actor is gone, is out of reach, or could not be started."""
+    """Return the errors by which Ray reports that an actor is gone, out of reach, or could not be started."""
     return ray.exceptions.RayActorError, ray.exceptions.ActorUnschedulableError

@@ -1,4 +1,4 @@
-"""Records of agents that are made when they are first asked for, and that know which of them a snapshot need not write."""
+"""Records of agents that are created on first access, and that track which of them a snapshot need not write."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class LazyRecords(dict[int, T]):
-    """Records by agent; one that was never asked for is not there, so that an agent with nothing to do costs nothing.
+    """Records by agent, created on first access, so that an agent with nothing to do costs nothing.
 
-    As a dictionary it has the records that were asked for since they were settled last; `settled` has the others.
+    As a dictionary it holds the records accessed since the last `settle`; `settled` holds the others.
     """
 
     def __init__(self, make: Callable[[int], T]) -> None:
@@ -28,15 +28,15 @@ class LazyRecords(dict[int, T]):
         return record
 
     def every(self) -> Iterator[T]:
-        """Give all records there are, without asking for them."""
+        """Return all existing records, without marking them as accessed."""
         return chain(self.values(), self.settled.values())
 
     def unsettle(self) -> None:
-        """Take all records for asked for."""
+        """Mark all records as accessed."""
         self.update(self.settled)
         self.settled.clear()
 
     def settle(self) -> None:
-        """Note that all records have been written as they are."""
+        """Mark all records as written."""
         self.settled.update(self)
         self.clear()

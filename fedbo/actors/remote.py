@@ -1,6 +1,6 @@
-"""Hosts of agents that are Ray actors, in virtual time: requests that fall due together go to a host in one call.
+"""Hosts of agents that are Ray actors, in virtual time. Requests that are due together go to a host in one call.
 
-A host on this machine is called through a channel, one on another machine by Ray.
+A host on this machine is called through a channel, a host on another machine through Ray.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST = 112  # requests in one call: with messages of a hundred numbers they are
 
 
 class HostLost(RuntimeError):
-    """A host's process is gone, and with it what its agents knew since the last snapshot."""
+    """A host's process is gone, with all progress of its agents since the last snapshot."""
 
 
 class HostActor(Host):
@@ -40,7 +40,7 @@ class HostActor(Host):
         mark_interrupts()
 
     def connect(self, path: str, place: int) -> bool:
-        """Connect to a coordinator, which is told the host's place; say whether it is on this machine."""
+        """Connect to the coordinator's socket and send the host's place; return whether the coordinator is on this machine."""
         self._connection = socket.socket(socket.AF_UNIX)
         try:
             self._connection.connect(path)
@@ -51,20 +51,23 @@ class HostActor(Host):
         return True
 
     def serve(self) -> None:
-        """Carry out what comes through the channel until its other end is closed."""
+        """Run the calls from the channel until its other end is closed."""
         with self._connection, contextlib.suppress(ConnectionError):
             serve(self, self._connection)
 
 
 @dataclass(slots=True)
 class RemoteHost:
-    """One host as seen from outside: its agents, the requests not sent yet, and the calls under way, oldest first.
+    """One host as the coordinator sees it.
 
-    It is called through its `channel`, if it has one. `told` are calls that give nothing, of which one that is lost loses the
-    host: later calls rest on them.
-
-    In real time `process` is the number of its process (0: killed), `life` counts those that it has had, and `deaths` how
-    often one died since an agent finished anything.
+    - `numbers`: its agents.
+    - `buffer`: requests that are not sent yet; `commits`: commits that are not sent yet.
+    - `calls`: running calls, oldest first.
+    - `told`: calls without a result. If one is lost, so is the host, since later calls depend on it.
+    - `process`: id of its process in real time (0: killed).
+    - `life`: number of processes that it has had before.
+    - `deaths`: deaths of its process since an agent last finished a step.
+    - `channel`: the channel to call it through, if it has one.
     """
 
     place: int
@@ -80,7 +83,7 @@ class RemoteHost:
     channel: Channel | None = None
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Let the host carry out a method; give what will give its result."""
+        """Call a method of the host; return the reference of its result."""
         if self.channel is None:
             return getattr(self.handle, method).remote(*arguments)
         try:
@@ -89,25 +92,25 @@ class RemoteHost:
             raise _lost(error) from error
 
     def check_told(self) -> None:
-        """Check that all calls that give nothing have arrived; HostLost where one has not.
+        """Check that all calls without a result have arrived; HostLost where one has not.
 
-        A host works in the order of its calls, so nothing is waited for once a later one has ended.
+        A host runs calls in order, so this does not wait once a later call has ended.
         """
         told, self.told = self.told, []
         got(told)
 
     def take_commits(self) -> list[tuple[int, tuple[float, ...]]]:
-        """Give the commits that it has not been told of, once."""
+        """Return the commits that were not sent to the host, and forget them."""
         commits, self.commits = self.commits, []
         return commits
 
 
 class RayHosts:
-    """Agents in Ray actors. Several calls of an actor may be under way.
+    """Agents in Ray actors, each of which may have several running calls.
 
-    A request is sent as soon as its actor has fewer than two calls to work on; the rest waits in a buffer, so that the
-    load on Ray falls when the actors are busy. The agents of a round are asked at one moment: an actor with nothing to do gets
-    a first call while others are still being asked. None of this can change a result: a request is complete when it is made.
+    A request is sent when its actor has fewer than two running calls; others wait in a buffer. So the load on Ray falls when
+    the actors are busy. The agents of a round are requested at one moment: an idle actor gets its first call while others are
+    still being requested. None of this can change a result, since a request is complete when it is made.
     """
 
     def __init__(self, actors: Sequence[Any], task: Task, numbers: Sequence[int], config: HostConfig | None = None) -> None:
@@ -138,22 +141,22 @@ class RayHosts:
                 host.channel = Channel(connection, partial(_all_there, [serving]))
 
     def close(self) -> None:
-        """Close the channels; the actors serve others then."""
+        """Close the channels, after which the actors can serve another run."""
         for host in self.remote:
             if host.channel is not None:
                 host.channel.close()
 
     @property
     def actors(self) -> list[Any]:
-        """List the actors that serve now."""
+        """Return the actors that serve now."""
         return [host.handle for host in self.remote]
 
     def _host_of(self, agent: int) -> RemoteHost:
-        """Give the host of an agent; they are dealt out in turn."""
+        """Return the host of an agent; agents are assigned to hosts in rotation."""
         return self.remote[agent % len(self.remote)]
 
     def submit(self, request: StepRequest) -> None:
-        """Put the request in its host's buffer, and send a full one to a host that has nothing to do."""
+        """Put the request in its host's buffer; send a full buffer to an idle host."""
         host = self._host_of(request.agent)
         host.buffer.pop(request.agent, None)  # a request that is replaced loses its place
         host.buffer[request.agent] = request
@@ -163,7 +166,7 @@ class RayHosts:
             self._send(host)
 
     def decide(self, request: StepRequest) -> DecisionSize:
-        """Wait for the agent's decision."""
+        """Wait for the agent's decision and return it."""
         host = self._host_of(request.agent)
         host.buffer.pop(request.agent, None)  # else a request that this one replaces would be carried out after it
         (decided,) = got([host.call("decide", host.take_commits(), request)])
@@ -171,14 +174,14 @@ class RayHosts:
         return decided
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
-        """Tell the agent that its last step counts, with the next call, or with others of which its host shall know."""
+        """Commit the agent's last step: the host learns of it with its next call, or with a batch of commits."""
         host = self._host_of(agent)
         host.commits.append((agent, times))
         if len(host.commits) >= _COMMITS:
             host.told.append(host.call("commit", host.take_commits()))
 
     def flush(self, ends: Ends = dict) -> None:
-        """Send the buffers of hosts that are about to run out of work, what ends first before all else."""
+        """Send the buffers of hosts that will soon be idle, the steps that end first before others."""
         for host in self.remote:
             if host.buffer and len(host.calls) < 2:
                 if len(host.buffer) > _MOST:
@@ -187,7 +190,7 @@ class RayHosts:
                 self._send(host)
 
     def result(self, agent: int) -> StepReport:
-        """Wait for the report of the agent's last request."""
+        """Wait for the report of the agent's last request and return it."""
         host, wanted = self._host_of(agent), (agent, self._given[agent])
         while wanted not in self._reports:
             if agent in host.buffer:
@@ -197,11 +200,11 @@ class RayHosts:
         return raise_if_failed(self._reports.pop(wanted))
 
     def snapshot(self, number: int, whole: bool) -> None:
-        """Ask every host to write its agents; whatever it is sent later comes after that."""
+        """Make every host write its agents; calls that are sent later run after that."""
         self._writing = [host.call("snapshot", host.take_commits(), number, whole) for host in self.remote]
 
     def written(self, wait: bool = False) -> dict[str, str] | None:
-        """Give the files of the snapshot once every host has written its part."""
+        """Return the files of the snapshot once every host has written its part."""
         if not wait and not _all_there(self._writing):
             return None
         parts, self._writing = got(self._writing), []
@@ -210,14 +213,14 @@ class RayHosts:
         return _merged(parts)
 
     def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
-        """Let every host write its own part file."""
+        """Make every host write its remaining rows; return the file names with their SHA-256."""
         parts = got([host.call("finish", host.take_commits(), number, kind) for host in self.remote])
         for host in self.remote:
             host.check_told()
         return _merged(parts)
 
     def best(self) -> dict[int, float]:
-        """Give every agent's best score as of a moment ago: a busy actor must not hold the engine up."""
+        """Return every agent's best score as of a moment ago: the engine must not wait for a busy actor."""
         if self._asked and _all_there(self._asked):
             for call in self._asked:
                 with contextlib.suppress(HostLost):  # its agents' last scores stand
@@ -228,11 +231,11 @@ class RayHosts:
         return self._best
 
     def best_values(self) -> dict[int, float | None]:
-        """Give the known optimum of every agent's objective."""
+        """Return the known optimum of every agent's objective."""
         return _merged(got([host.call("best_values") for host in self.remote]))
 
     def restart_dead(self) -> None:
-        """In virtual time nothing is restarted: the run begins again from its last snapshot."""
+        """Do nothing: in virtual time the run restarts from its last snapshot instead."""
 
     def _send(self, host: RemoteHost) -> None:
         requests, host.buffer = list(host.buffer.values()), {}
@@ -241,7 +244,7 @@ class RayHosts:
             host.calls.append(host.call("work_in_columns", host.take_commits(), columns))
 
     def _collect(self, host: RemoteHost) -> None:
-        """Wait for the oldest call of a host, and keep the reports that still count."""
+        """Wait for the oldest call of a host, and keep those of its reports that are still current."""
         (reports,) = got([host.calls.pop(0)])
         for report in to_reports(reports):
             if report.lease == self._given[report.agent]:
@@ -249,7 +252,7 @@ class RayHosts:
 
 
 def start_hosts(count: int) -> list[Any]:
-    """Start `count` host actors, spread over the cluster; each can be told to hold or to slow down while it works."""
+    """Start `count` host actors, spread over the cluster; each can be held or slowed down while it works."""
     declared: Any = ray.remote(concurrency_groups={"control": 1})(HostActor)  # type: ignore[call-overload]
     remote: Callable[..., Any] = declared.options(num_cpus=0, scheduling_strategy="SPREAD").remote
     hosts = [remote() for _ in range(count)]
@@ -259,7 +262,7 @@ def start_hosts(count: int) -> list[Any]:
 
 
 def got(calls: Sequence[Any]) -> list[Any]:
-    """Wait for what calls give; HostLost when a host's process is gone."""
+    """Wait for the results of calls and return them; HostLost when a host's process is gone."""
     losses: tuple[type[Exception], ...] = (*actor_losses(), ChannelClosed)
     try:
         return [call.get() if isinstance(call, Reply) else ray.get(call) for call in calls]
@@ -272,7 +275,7 @@ def _lost(error: Exception) -> HostLost:
 
 
 def _all_there(calls: Sequence[Any]) -> bool:
-    """Say whether all calls have ended, without waiting."""
+    """Return whether all calls have ended, without waiting."""
     for call in calls:
         if not isinstance(call, Reply):
             if not ray.wait([call], timeout=0)[0]:

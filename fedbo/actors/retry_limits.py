@@ -1,4 +1,4 @@
-"""How often what a lost process or machine did is begun again before the run fails; a study does not set these."""
+"""How often the work of a lost process or machine is started again before the run fails; a study does not set these limits."""
 
 MACHINE_LOSSES = 20  # of the machine at one evaluation, which may be long, on a cluster whose machines may be taken away
 HOST_DEATHS = 5  # of a process of agents in real time that has not finished anything since

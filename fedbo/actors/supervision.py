@@ -1,4 +1,4 @@
-"""Hosts of agents in real time: Ray actors that are restarted when they die, and held and slowed by faults of the plan."""
+"""Hosts of agents in real time: Ray actors that are restarted when they die, and that planned faults hold and slow down."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fedbo.actors.task import StepReport, Task
 
 
 class HostProcesses:
-    """The processes of hosts in real time: one that dies is replaced, and its agents go on from their own checkpoints.
+    """The processes of hosts in real time. A dead one is replaced, and its agents continue from their own checkpoints.
 
-    A process takes a second or two to start: a spare one is there for the next that dies.
+    A process takes a second or two to start, so a spare one is kept ready.
     """
 
     def __init__(self, task: Task, config: HostConfig, live: WallClockState) -> None:
@@ -27,34 +27,34 @@ class HostProcesses:
         self._spare = self._start_spare()
 
     def begin(self, hosts: Sequence[RemoteHost], epoch: float) -> None:
-        """Start all clocks of the study, which were at 0 at `epoch`, also those of processes to come."""
+        """Start all clocks of the study, which were 0 at `epoch`, also those of later processes."""
         self._begun = time.monotonic() - (time.time() - epoch)
         got([host.handle.begin.remote(epoch) for host in hosts])
 
     def kill(self, host: RemoteHost) -> None:
-        """End a process at once."""
+        """Kill a process at once."""
         ray.kill(host.handle)
         host.calls.clear()
         host.buffer.clear()
         host.process = 0
 
     def hold(self, host: RemoteHost, agent: int, until: float) -> None:
-        """Let nothing come out of an agent until this time."""
+        """Block an agent's results until this time."""
         self.live.held[agent] = max(until, self.live.held.get(agent, 0.0))
         self._tell(host, host.handle.hold, agent, until)
 
     def slow(self, host: RemoteHost, agent: int, factor: float) -> None:
-        """Let an agent's evaluations take so many times as long."""
+        """Slow an agent's evaluations down by a factor."""
         self.live.slowed[agent] = factor
         self._tell(host, host.handle.slow, agent, factor)
 
     def _tell(self, host: RemoteHost, method: Any, *arguments: Any) -> None:
-        """Call a process beside its work; one that the plan has killed hears of it when it is started again."""
+        """Call a process beside its work. One that is killed gets the call when it is restarted."""
         if host.process:
             host.calls.append(concurrently(method).remote(*arguments))
 
     def handle_death(self, host: RemoteHost) -> None:
-        """Replace a process that died although no plan said so; RuntimeError when that happens again and again."""
+        """Replace a process that died unexpectedly; RuntimeError when that happens repeatedly."""
         host.calls.clear()
         host.buffer.clear()
         host.deaths += 1
@@ -65,7 +65,10 @@ class HostProcesses:
         self.restart(host)
 
     def restart(self, host: RemoteHost) -> Any:
-        """Give a host a new process, in which its agents begin at their own last checkpoints; give the call that loads them."""
+        """Start a new process for a host, whose agents continue from their own last checkpoints.
+
+        Returns the call that loads the agents.
+        """
         ray.kill(host.handle)  # for the case that it can only not be reached
         host.handle, self._spare = self._spare, self._start_spare()
         host.life += 1
@@ -84,7 +87,7 @@ class HostProcesses:
         return spare
 
     def _reapply_faults(self, host: RemoteHost) -> None:
-        """Let a new process be held and slowed as the one before it was."""
+        """Hold and slow down the agents of a new process as before."""
         for agent in host.numbers:
             for wanted, call in ((self.live.held, host.handle.hold), (self.live.slowed, host.handle.slow)):
                 if agent in wanted:
@@ -92,7 +95,7 @@ class HostProcesses:
 
 
 class SupervisedHosts(RayHosts):
-    """Agents in Ray actors in real time. Every request is a call of its own, so that each ends when it ends."""
+    """Agents in Ray actors in real time. Every request is a separate call, so that its end is seen at once."""
 
     def __init__(
         self,
@@ -110,10 +113,10 @@ class SupervisedHosts(RayHosts):
         self._heard: dict[int, int] = {}
 
     def _connect(self) -> None:
-        """Open no channel: here calls are waited for together, and processes may be replaced by others."""
+        """Open no channel: calls are waited for together here, and processes may be replaced."""
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
-        """Note that the agent's last step counts, which it sees by its next request."""
+        """Note that the agent's last step is committed; its next request shows this to the agent."""
         self.live.counted[agent] = self._heard[agent]
 
     def flush(self, ends: Ends = dict) -> None:
@@ -123,25 +126,25 @@ class SupervisedHosts(RayHosts):
                 self._send(host)
 
     def snapshot(self, number: int, whole: bool) -> None:
-        """Write nothing: every agent keeps checkpoints of its own, with its rows."""
+        """Do nothing: every agent writes its own checkpoints, with its rows."""
 
     def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
-        """Let every host leave what it is at, and write its own part files."""
+        """Make every host stop its work and write its remaining rows; return the file names with their SHA-256."""
         for host in self.remote:
             concurrently(host.handle.halt).remote()
         calls = [host.handle.finish.remote((), number, kind, self.live.counted) for host in self.remote]
         return {name: digest for part in got(calls) for name, digest in part.items()}
 
     def begin(self, epoch: float) -> None:
-        """Start all clocks of the study, which were at 0 at `epoch`."""
+        """Start all clocks of the study, which were 0 at `epoch`."""
         self._processes.begin(self.remote, epoch)
 
     def reached(self) -> float:
-        """Give the time at which the last of all evaluations that were noted down had ended."""
+        """Return the time at which the last of all logged evaluations ended."""
         return max(got([host.handle.reached.remote() for host in self.remote]), default=0.0)
 
     def ready(self, timeout: float) -> tuple[list[StepReport], list[int]]:
-        """Give the reports of calls that end within `timeout` seconds, and the agents whose process was found dead."""
+        """Return the reports of calls that end within `timeout` seconds, and the agents whose process was found dead."""
         calls = {call: host for host in self.remote for call in host.calls}
         if not calls:
             time.sleep(max(timeout, 0))
@@ -160,27 +163,27 @@ class SupervisedHosts(RayHosts):
         return reports, dead
 
     def heard(self, report: StepReport) -> None:
-        """Note which step of an agent the coordinator has heard of last."""
+        """Note the last step of an agent that the coordinator has received."""
         self._heard[report.agent] = report.step
 
     def busy(self) -> bool:
-        """Say whether any call is under way."""
+        """Return whether any call is running or waiting to be sent."""
         return any(host.calls or host.buffer for host in self.remote)
 
     def kill(self, agent: int) -> None:
-        """End an agent's process at once; the next request to it starts another."""
+        """Kill an agent's process at once; the next request to the agent starts another."""
         self._processes.kill(self._host_of(agent))
 
     def hold(self, agent: int, until: float) -> None:
-        """Let nothing come out of an agent until this time."""
+        """Block an agent's results until this time."""
         self._processes.hold(self._host_of(agent), agent, until)
 
     def slow(self, agent: int, factor: float) -> None:
-        """Let an agent's evaluations take so many times as long."""
+        """Slow an agent's evaluations down by a factor."""
         self._processes.slow(self._host_of(agent), agent, factor)
 
     def restart_dead(self) -> None:
-        """Replace the processes that are gone, so that their agents can still write their rows."""
+        """Replace dead processes, so that their agents can still write their rows."""
         for host in self.remote:
             try:
                 ray.get(concurrently(host.handle.clock).remote())
@@ -194,7 +197,7 @@ class SupervisedHosts(RayHosts):
         host.calls += [host.handle.work.remote((), [request]) for request in requests]
 
     def _take(self, host: RemoteHost, call: Any) -> list[StepReport]:
-        """Return the reports of a call that has ended; none of one that told a process something, which may be lost as well."""
+        """Return the reports of a call that has ended. Calls to hold or slow an agent have none, and may be lost as well."""
         host.calls.remove(call)
         (found,) = got([call])
         if not isinstance(found, list):
@@ -205,5 +208,5 @@ class SupervisedHosts(RayHosts):
 
 
 def concurrently(method: Any) -> Any:
-    """Give a host's method as one that does not wait for the host's work."""
+    """Return a host's method as one that runs beside the host's work."""
     return method.options(concurrency_group="control")

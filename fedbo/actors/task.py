@@ -1,4 +1,4 @@
-"""The task of a run, and what agents and coordinator exchange: requests for a step, and reports of it."""
+"""The task of a run, and the requests and reports that agents and the coordinator exchange."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedbo.objectives.derived.centralised import Centralised
 
 
 class EvaluationEnd(NamedTuple):
-    """The end of an evaluation, of point `point` of step `step`: when it began and ended, and whether that was `in_time`."""
+    """The end of the evaluation of point `point` of step `step`: its start, its end, and whether it was `in_time`."""
 
     step: int
     point: int
@@ -29,12 +29,14 @@ class EvaluationEnd(NamedTuple):
 
 @dataclass(slots=True)
 class StepRequest:
-    """A request to an agent for step number `step`, with the messages that came in before.
+    """A request to an agent for step number `step`, with the messages that arrived before.
 
-    `lease` is the number of the request; `speaks` says whether a message is asked for. `restore` is what the agent shall go
-    back to first: "before" its present step, or its last "checkpoint". `priced` says whether the points' costs are asked for.
-    `tries` has how long each evaluation takes, where one may take too long, at cost 1 if there are `costs` of the points.
-    `ended`, where the coordinator schedules evaluations one by one, are those that have ended since the last step, in order.
+    - `lease`: number of the request; a report of another lease is outdated.
+    - `speaks`: whether the step sends a message.
+    - `restore`: state to return to first: "before" the present step, or the last "checkpoint".
+    - `priced`: whether the costs of the points are needed.
+    - `tries`: duration of each evaluation, where one may take too long, at cost 1 if there are `costs` of the points.
+    - `ended`: evaluations that ended since the last step, in order, where the coordinator schedules them one by one.
     """
 
     agent: int
@@ -50,9 +52,9 @@ class StepRequest:
 
 
 class RungVerdict(NamedTuple):
-    """What becomes of evaluation `point` of step `step`, said after end number `end` of those that its agent was told of.
+    """The verdict on the evaluation of point `point` of step `step`, after end number `end` of those its agent received.
 
-    `what` is "go", "stop" or "pause" at a rung, and "promote" of one that was paused; one that goes on ends at `fidelity`.
+    `what` is "go", "stop" or "pause" at a rung, and "promote" for a paused one; one that continues ends at `fidelity`.
     """
 
     end: int
@@ -63,7 +65,7 @@ class RungVerdict(NamedTuple):
 
 
 class DecisionSize(NamedTuple):
-    """The size of a decision: how many points, what each costs if asked, and how often each is evaluated."""
+    """The size of a decision: the number of points, the cost of each if requested, and how often each is evaluated."""
 
     queries: int
     costs: tuple[float, ...] | None = None
@@ -72,13 +74,16 @@ class DecisionSize(NamedTuple):
 
 @dataclass(slots=True)
 class StepReport:
-    """The report of a finished step to the coordinator: how many points there were, and the message. No observations.
+    """The report of a finished step to the coordinator: the number of points and the message, but no observations.
 
-    `t_n` counts the agent's observations, `retried` are the points evaluated again, by number, and `failed` says in a few
-    words what was wrong with each evaluation that failed. `failure` says why the run cannot go on. `pulled` counts all
-    evaluations of the agent so far, those of failed points with them, but neither what was retried nor what a crash cut short.
-    `again` are the evaluations by step and point that failed and are to be made again, where they are scheduled one by one; and
-    `reached` says whether a value was as good as the study's target. `verdicts` are on evaluations at rungs, in their order.
+    - `t_n`: the agent's observations.
+    - `retried`: points evaluated again, by number.
+    - `failed`: one line for each failed evaluation.
+    - `failure`: why the run cannot continue.
+    - `pulled`: evaluations of the agent so far, failed points included, retries and those that a crash cut short not.
+    - `again`: failed evaluations to repeat, by step and point, where they are scheduled one by one.
+    - `reached`: whether a value reached the study's target.
+    - `verdicts`: verdicts on evaluations at rungs, in order.
     """
 
     agent: int
@@ -97,7 +102,7 @@ class StepReport:
 
 
 class AgentBudget(NamedTuple):
-    """The budget of one agent: initial points, decisions after them, and evaluations in all, 0 where those are not counted."""
+    """The budget of one agent: initial points, decisions after them, and evaluations in all (0: not counted)."""
 
     initial: int
     iterations: int
@@ -105,14 +110,14 @@ class AgentBudget(NamedTuple):
 
 
 class EarlyEnd(NamedTuple):
-    """When a run in virtual time ends early: at a value of `target`, or after successful `evaluations` of all agents."""
+    """The condition for a run in virtual time to end early: a value of `target`, or successful `evaluations` of all agents."""
 
     target: float | None = None
     evaluations: int | None = None
 
 
 class HistoryFiles(NamedTuple):
-    """The folder where agents keep what they learned in an earlier task; `warm` ones learned it in this very task."""
+    """The folder of the agents' observations of an earlier task; for agents in `warm` the earlier task was this very task."""
 
     folder: Path
     warm: frozenset[int] = frozenset()
@@ -120,18 +125,18 @@ class HistoryFiles(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Everything that the agents of one run are made from; it is the same in every process.
+    """All data from which the agents of one run are created; it is the same in every process.
 
     - `noise`: variance of the noise that is added to evaluations.
-    - `initial`: points `(n, d)` before the first decision by agent; uniform ones for an agent that it does not name.
-    - `history`: what agents learned in an earlier task, None where there was none.
+    - `initial`: points `(n, d)` before the first decision, by agent; other agents start with uniform ones.
+    - `history`: observations of agents in an earlier task, None where there was none.
     - `checkpoint`: steps between two checkpoints of an agent, to which a crash may take it back.
     - `budgets`: budgets of all agents that optimise, where these are unequal.
-    - `early_end`: when a run in virtual time ends before its budget.
-    - `stopping`: which evaluations stop early; in real time `reported`, by what they report.
+    - `early_end`: condition for a run in virtual time to end before its budget.
+    - `stopping`: rules of early stopping in virtual time; `reported`: the same in real time, by reported values.
     - `slopes`: an evaluation at the point u costs exp(slopes . (u - 1/2)), whatever the objective reports.
-    - `noise_scope`: the run's name within its study. Private noise is drawn from streams of this scope, so that no two runs
-      share it.
+    - `noise_scope`: the run's name within its study. Private noise is drawn from streams of this scope, so
+      that no two runs share it.
     - `code`: places of Python code that its processes may import.
     """
 
@@ -155,38 +160,38 @@ class Task:
 
     @property
     def calls_user_code(self) -> bool:
-        """Return whether objectives may run code that is not fedbo's: of a place that the study names, or of a plug-in."""
+        """Return whether objectives may run code that is not part of fedbo: of the study, or of a plug-in."""
         return bool(self.code) or not type(self.federation).__module__.startswith("fedbo.")
 
     def costs_at(self, u: Array) -> tuple[float, ...] | None:
-        """Give what evaluations cost at points `(q, d)` of the unit cube, where that is not for the objective to say."""
+        """Return the costs of points `(q, d)` of the unit cube; None where the objective determines them."""
         if not self.slopes:
             return None
         logs = ((u - 0.5) * np.array(self.slopes)).sum(axis=1)
         return tuple(np.exp(logs).tolist())
 
     def budget_of(self, agent: int) -> AgentBudget:
-        """Give the budget of an agent that optimises."""
+        """Return the budget of an agent that optimises."""
         problem = self.problem
         return self.budgets.get(agent) or AgentBudget(problem.initial, problem.iterations, problem.pulls)
 
     @property
     def whole_budget(self) -> int:
-        """Count the decisions of all agents that optimise, or their evaluations where those are counted."""
+        """Return the number of decisions of all agents that optimise, or of their evaluations where those are counted."""
         if not self.budgets:
             return (self.problem.pulls or self.problem.iterations) * len(self.problem.targets)
         return sum(own.pulls or own.iterations for own in self.budgets.values())
 
     @property
     def overlaps(self) -> bool:
-        """Say whether evaluations of several steps of an agent may be pending at once."""
+        """Return whether evaluations of several steps of an agent may be pending at once."""
         algorithm, several = self.algorithm, self.policy.most_pending > 1 or self.stopping is not None
         return several and algorithm.queries == 1 and hasattr(algorithm, "pending")  # Overlapping, quickly
 
     def least_pending(self, agent: int, step: int, decided: int, t_n: int, pulled: int = 0) -> int:
-        """Give the number of pending evaluations below which a step of an `agent` with `t_n` observations ends.
+        """Return the number of pending evaluations below which a step of an `agent` with `t_n` observations ends.
 
-        `decided` were pending when it had been decided on, and `pulled` counts all evaluations until then, as a budget may.
+        `decided` is the number pending just after the step's decision; `pulled` counts all evaluations so far, as a budget may.
         """
         policy, sends = self.policy, self.algorithm.sends
         if not self.overlaps or (policy.wait == "all" and (step == 0 or decided >= policy.most_pending)):
@@ -199,7 +204,7 @@ class Task:
 
 
 def objective_of(federation: Federation, number: int, world: Streams) -> Objective:
-    """Build an agent's objective, with the draws that it has in every run of a replicate; `world` is the study's own stream."""
+    """Return an agent's objective, with draws that are the same in every run of a replicate; `world` is the study's stream."""
     if isinstance(federation, Centralised):
         agents = range(federation.federation.n_agents)
         return federation.mean([objective_of(federation.federation, agent, world) for agent in agents])

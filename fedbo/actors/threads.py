@@ -1,4 +1,4 @@
-"""The threads of linear algebra: one in each process, since replicates and hosts are what runs in parallel."""
+"""The threads of linear algebra: one in each process, since replicates and hosts run in parallel instead."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from threadpoolctl import ThreadpoolController
 
 
 def blas_threads() -> ThreadpoolController:
-    """The libraries of linear algebra in this process; `.limit(limits=1)` leaves each one thread.
+    """Return the controller of the linear algebra libraries in this process; `.limit(limits=1)` leaves each one thread.
 
-    Those of SciPy are loaded here: modules load SciPy when they first call it, and what is loaded later would not be limited.
+    SciPy's are loaded here: modules load SciPy at its first use, and libraries loaded later would not be limited.
     """
     importlib.import_module("scipy.linalg")
     return _found(tuple(sys.modules))
@@ -20,5 +20,5 @@ def blas_threads() -> ThreadpoolController:
 
 @lru_cache(maxsize=1)
 def _found(modules: tuple[str, ...]) -> ThreadpoolController:
-    """Look through the libraries of this process, which takes a tenth of a small run; once for the same modules."""
+    """Return the controller, which takes a tenth of a small run to find; once for the same loaded modules."""
     return ThreadpoolController()

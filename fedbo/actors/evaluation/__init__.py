@@ -1,1 +1,1 @@
-"""Evaluating an objective: once or again, in a process of its own, overlapping, or as a task on Ray."""
+"""Evaluation of an objective: with retries, in a separate process, overlapping, or as a Ray task."""

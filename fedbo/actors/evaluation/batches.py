@@ -1,6 +1,6 @@
-"""Batched evaluation: all points of a decision in one call, where the objective can do that; and repeated pulls of a point.
+"""Batched evaluation: all points of a decision in one call, where the objective supports it, and repeated pulls of a point.
 
-A thousand clients may ask for a million points.
+A thousand clients may evaluate a million points in a phase.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedbo.settings.exits import ends_process
 
 
 def pull_counts(decision: Decision) -> npt.NDArray[np.int64]:
-    """Give how often each point is evaluated `(q,)`; ValueError when the decision has no such numbers for its points."""
+    """Return how often each point is evaluated, `(q,)`; ValueError when the decision's `pulls` do not fit its points."""
     pulls = decision.pulls
     if pulls is None:
         return np.ones(len(decision.x), dtype=np.int64)
@@ -28,9 +28,9 @@ def pull_counts(decision: Decision) -> npt.NDArray[np.int64]:
 
 
 def cut_to_budget(decision: Decision, left: int) -> tuple[Decision, bool]:
-    """Cut a decision so that `left` evaluations are not exceeded, from its end; say whether its last point has fewer then.
+    """Cut a decision from its end to at most `left` evaluations; return it, and whether a point kept only some of its pulls.
 
-    Algorithms keep count themselves; one that has forgotten some of its evaluations in a crash cannot.
+    Algorithms count their evaluations themselves, but after a crash one may have lost count.
     """
     pulls = pull_counts(decision)
     if int(pulls.sum()) <= left:
@@ -67,7 +67,7 @@ def evaluate_batch(
 ) -> BatchEvaluation | None:
     """Evaluate all points; None where the objective evaluates point by point, or some evaluation fails.
 
-    `noise` is the variance of what is added. All draws come from the stream of the first evaluation.
+    `noise` is the variance of the added noise. All draws come from the stream of the first evaluation.
     """
     if not isinstance(objective, Batched) or not len(natives):
         return None

@@ -1,4 +1,4 @@
-"""Processes that an objective starts: they end with the process that evaluates it."""
+"""Child processes of an objective, which end with the process that evaluates it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _parent = 0  # the process that is about to fork
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the system end this process by SIGKILL when the thread that started it ends; at once if `parent` is gone already."""
+    """Ask the kernel to send SIGKILL to this process when its parent's thread ends; exit if `parent` is gone already."""
     if _libc is None:
         return
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -28,7 +28,7 @@ def _note_parent() -> None:
 
 
 def _bind_child() -> None:
-    """Bind a child that was forked in an evaluation; one that a program forks elsewhere is its own affair."""
+    """Bind a forked child to its parent if an evaluation forked it; leave children that other code forks alone."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if str(frame.f_globals.get("__name__")).startswith("fedbo.actors.") and frame.f_globals["__name__"] != __name__:

@@ -1,4 +1,4 @@
-"""What an evaluation does to its process: what it prints is kept and passed on, and the working directory is set back."""
+"""Containment of an evaluation: its prints are captured and passed on, and the working directory is restored."""
 
 from __future__ import annotations
 
@@ -13,33 +13,36 @@ LONGEST = 65_536  # characters that are kept of one evaluation
 
 
 class SentText(NamedTuple):
-    """What an objective printed in a process of its own, which sends it at once: it may be ended before it returns."""
+    """Text that an objective printed in a separate process.
+
+    It is sent at once, because the process may be killed before it returns.
+    """
 
     text: str
     error: bool  # to standard error
 
 
 class KeptText:
-    """The first `LONGEST` characters that an evaluation prints, to both standard streams, in their order."""
+    """The first `LONGEST` characters that an evaluation prints to standard output and standard error, in order."""
 
     def __init__(self) -> None:
         self._parts, self._length = list[str](), 0
 
     def add(self, text: str) -> None:
-        """Keep a text, as far as there is room."""
+        """Append a text, as far as there is room."""
         if self._length < LONGEST:
             self._parts.append(text[: LONGEST - self._length])
         self._length += len(text)
 
     @property
     def text(self) -> str:
-        """Return what was kept, with a note where it is not all."""
+        """Return the captured text, with a note if it was cut."""
         more = self._length - LONGEST
         return "".join(self._parts) + (f"\n… and {more:,} more characters" if more > 0 else "")
 
 
 class _KeepingStream:
-    """A stream that keeps what is written to it, and passes it on to the stream `below`."""
+    """A stream that captures what is written to it, and passes it on to the stream `below`."""
 
     def __init__(self, kept: KeptText, below: TextIO) -> None:
         self.below, self._kept = below, kept
@@ -55,7 +58,7 @@ class _KeepingStream:
 
 @contextmanager
 def contained() -> Iterator[KeptText]:
-    """Contain an evaluation."""
+    """Capture what an evaluation prints, and restore the working directory afterwards."""
     with contextlib.suppress(FileNotFoundError):  # the working directory may have been removed
         before = os.getcwd()
     kept = KeptText()

@@ -1,4 +1,4 @@
-"""One evaluation of an objective, in whichever process it is made."""
+"""One evaluation of an objective, in any process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedbo.objectives.outcome import Outcome, outcome_of
 def evaluate(
     objective: Objective, x: Array, streams: Streams, pulls: Pulls | None = None, fidelity: int | None = None
 ) -> Outcome:
-    """Return the outcome of one observation, or of the mean of several; at the largest fidelity if none is set."""
+    """Return the outcome of one observation, or of the mean of several pulls; at the largest fidelity unless one is set."""
     if fidelity is not None:
         assert isinstance(objective, MultiFidelity), "a study whose objectives declare no fidelity has no stopper"
         return outcome_of(objective.evaluate_at(x, fidelity, streams.rng("evaluation")), objective.score_at(x, fidelity))
@@ -24,7 +24,7 @@ def evaluate(
 
 
 def _mean(objective: Objective, x: Array, streams: Streams, pulls: Pulls) -> Outcome:
-    """Return the mean of several observations as an outcome; all of one point's draws come from one stream."""
+    """Return the mean of several observations as an outcome. All draws of a point come from one stream."""
     seen = observe(objective, x, pulls.times, streams.rng("evaluation"))
     if not np.isfinite(seen).all():  # which clipping would hide
         return Outcome(NAN)

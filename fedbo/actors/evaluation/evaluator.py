@@ -1,4 +1,4 @@
-"""Evaluating an objective at one point, under the policy of the study for failures, with a log."""
+"""Evaluation of an objective at one point under the study's failure policy, with a log."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _UNJUDGED = nullcontext()  # one for all: what gives a context takes as long as 
 
 
 class EvaluationError(RuntimeError):
-    """An objective failed, and the study's policy is to stop then."""
+    """An objective failed, and the study's policy is to stop the run."""
 
 
 class Evaluator:
-    """Evaluates queries under a policy, with a log in which nothing that was computed is ever lost.
+    """Evaluates queries under a policy, and logs every evaluation so that none is lost.
 
-    After each evaluation in real time `delay` is called with the agent and the seconds that it took. With `stopping`, what
-    evaluations report is judged. `printed`, where objectives may run code of a user, is called with what one printed.
+    - `delay`: called after each evaluation in real time with the agent and its duration in seconds.
+    - `stopping`: judges what evaluations report, if set.
+    - `printed`: called with the text that an evaluation printed, where objectives may run user code.
     """
 
     def __init__(
@@ -51,17 +52,17 @@ class Evaluator:
         self._isolated = Isolated(policy.time_limit, policy.memory_limit) if limited else None
 
     def isolate(self, wanted: bool, patience: float | None) -> None:
-        """Give evaluations a process of their own where that is wanted and they have none, ended after `patience` seconds."""
+        """Run evaluations in a separate process if `wanted` and they have none yet; kill one after `patience` seconds."""
         if wanted and self._isolated is None:
             self._isolated = Isolated(patience, None, "hosting.patience")
 
     @property
     def at_once(self) -> bool:
-        """Say whether points of a decision may be evaluated together: not in real time, or in a process of their own."""
+        """Return whether the points of a decision may be evaluated together: only in virtual time and in this process."""
         return not (self._real or self._recorded or self._isolated is not None)
 
     def __call__(self, objective: Objective, query: Query, streams: Streams, clock: Callable[[], float]) -> EvaluationRecord:
-        """Make one evaluation, or look it up where an earlier process has made it."""
+        """Run one evaluation, or look it up in the log of an earlier process."""
         limit = self._policy.time_limit
         if query.length is not None and limit is not None and query.length > limit:
             # It is not logged: if a crash makes it begin again, it may take another time.
@@ -82,12 +83,12 @@ class Evaluator:
         return record
 
     def close(self) -> None:
-        """End the process of its own, where evaluations have one."""
+        """End the separate process of evaluations, if there is one."""
         if self._isolated is not None:
             self._isolated.close()
 
     def evaluate(self, objective: Objective, query: Query, streams: Streams) -> EvaluationRecord:
-        """Make one evaluation, and give its record, without times."""
+        """Run one evaluation and return its record, without times."""
         if self.printed is None:
             return self._judged(objective, query, streams)
         with contained() as kept:

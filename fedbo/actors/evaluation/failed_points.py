@@ -1,7 +1,7 @@
-"""What an agent makes of points whose evaluation failed, where the study's policy is to avoid them.
+"""Handling of failed points where the study's policy is to avoid them.
 
-An algorithm that is `Avoiding` learns of them as failures. Any other is told the worst value that its agent has seen, unless it
-hides single evaluations: that value would be in several of its sent means.
+An `Avoiding` algorithm learns of them as failures. Any other algorithm is told the worst value that its agent has observed. The
+exception are algorithms that hide single evaluations: the same value would be part of several of their sent means.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ TRIES = 64  # uniform points drawn in place of one that failed, before a failed 
 
 
 def learns_failures(algorithm: Algorithm) -> bool:
-    """Check whether an algorithm is told of failures as such."""
+    """Return whether an algorithm learns of failures as such."""
     return isinstance(algorithm, Avoiding)
 
 
 def takes_worst(algorithm: Algorithm) -> bool:
-    """Check whether an algorithm is told the worst value in place of a failed one."""
+    """Return whether an algorithm is told the worst value in place of a failed one."""
     return not (isinstance(algorithm, Avoiding) or (isinstance(algorithm, LocallyPrivate) and algorithm.hides))
 
 
 def keeps_points(algorithm: Algorithm) -> bool:
-    """Check whether failed points are remembered: not by bandits, which evaluate a point again by design."""
+    """Return whether failed points are remembered.
+
+    Bandits do not remember them, since they evaluate a point repeatedly by design.
+    """
     return isinstance(algorithm, Avoiding | Overlapping)
 
 
 def with_failures(algorithm: Algorithm, own: Any, failed: Array | None, x: Array) -> tuple[Any, Array]:
-    """Add points `(f, d)` to the failed ones, and return the algorithm's state that knows of them, and all of them."""
+    """Add points `(f, d)` to the failed ones; return the algorithm's updated state and all failed points."""
     failed = x if failed is None else np.concatenate([failed, x])
     if learns_failures(algorithm):
         own = algorithm.avoiding(own, failed)  # type: ignore[attr-defined]
@@ -40,7 +43,7 @@ def with_failures(algorithm: Algorithm, own: Any, failed: Array | None, x: Array
 
 
 def other_than(failed: Array, decision: Decision, problem: Problem, streams: Streams) -> Decision:
-    """Replace points of a decision that failed before by uniform ones, except for a point that agents have agreed on."""
+    """Replace points of a decision that failed before by uniform ones; an agreed point is kept."""
     if decision.pulls is not None or decision.origin == "agreed":
         return decision
     again = np.flatnonzero((decision.x[:, None] == failed[None]).all(axis=2).any(axis=1))

@@ -1,7 +1,7 @@
-"""The text of a failed evaluation: what was raised, and where in the user's own code.
+"""The text of a failed evaluation: the error, and where the user's code raised it.
 
-It is a column of the tables, which are compared to the bit. So it names no frames of fedbo, whose lines change, and no
-folders, which differ from one installation to the next.
+The text is a column of the tables, which are compared bit by bit. So it names no frames of fedbo, whose lines change, and no
+folders, which differ between installations.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import FrameType
 
 
 def failure_text(error: BaseException) -> str:
-    """Return the type and the text of an error on one line, and below it the user's part of its traceback."""
+    """Return the type and text of an error on one line, and below it the user's part of the traceback."""
     summary = traceback.TracebackException.from_exception(error)
     _keep_user_frames(summary, error, set())
     text = f"{type(error).__name__}: {text_of(error)}\n{''.join(summary.format())}"
@@ -20,7 +20,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of an error, whatever its `__str__` does."""
+    """Return the text of an error, even if its `__str__` fails."""
     if isinstance(error, SystemExit):
         return f"sys.exit({error.code!r}) was called"
     try:
@@ -30,7 +30,7 @@ def text_of(error: BaseException) -> str:
 
 
 def _keep_user_frames(summary: traceback.TracebackException, error: BaseException, seen: set[int]) -> None:
-    """Remove fedbo's frames, and folders, from a traceback and from those of its causes."""
+    """Remove fedbo's frames, and folders, from the traceback of an error and of its causes."""
     if id(error) in seen:
         return
     seen.add(id(error))
@@ -50,7 +50,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _shortened(kept: traceback.FrameSummary, frame: FrameType) -> traceback.FrameSummary:
-    """Name a file by its place in its package."""
+    """Return a frame whose file is named relative to its package."""
     package = str(frame.f_globals.get("__package__") or "")
     depth = 1 + len(package.split(".")) if package else 1
     name = "/".join(PurePath(kept.filename).parts[-depth:])

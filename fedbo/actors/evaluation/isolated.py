@@ -1,4 +1,4 @@
-"""Evaluations in a process of their own, which can be ended when one takes too long or too much memory."""
+"""Evaluation in a separate process, which can be killed when it takes too much time or memory."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ _sending = threading.Lock()  # an objective may print in several threads
 
 
 class _SendingStream(io.TextIOBase):
-    """Standard output of that process, or with `error` standard error."""
+    """Standard output of the separate process, or with `error` its standard error."""
 
     def __init__(self, sink: IO[bytes], error: bool) -> None:
         self._sink, self._error, self._left = sink, error, LONGEST
 
     def write(self, text: str) -> int:
-        """Send a text, as far as it would be kept."""
+        """Send a text, up to the length that is kept."""
         if self._left > 0:
             send(self._sink, SentText(text[: self._left], self._error))
             self._left -= len(text)
         return len(text)
 
     def begin(self) -> None:
-        """Begin with another evaluation."""
+        """Reset the length for the next evaluation."""
         self._left = LONGEST
 
 
 class Isolated:
-    """A process that evaluates one point after the other; a new one takes its place when it had to be ended.
+    """A process that evaluates one point after the other, and that is replaced after it was killed.
 
-    Only bytes of this program's own making pass between the two.
+    Only bytes that this program wrote pass between the two processes.
     """
 
     def __init__(self, time_limit: float | None, memory_limit: int | None, setting: str = "time_limit") -> None:
@@ -75,9 +75,9 @@ class Isolated:
         pulls: Pulls | None = None,
         fidelity: int | None = None,
     ) -> Outcome:
-        """Return the outcome at `x`; TimeoutError, MemoryError, or whatever the objective raised.
+        """Return the outcome at `x`; raise TimeoutError, MemoryError, or the error of the objective.
 
-        With many pulls, the limit in time is for each of them, on average. An error carries what had been reported before.
+        With many pulls, the time limit holds for their average. An error carries the reports that preceded it.
         """
         process, said = self._running(), list[Report]()
         assert process.stdin is not None and process.stdout is not None
@@ -104,7 +104,7 @@ class Isolated:
         return outcome
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the process and its children."""
         process, self._process = self._process, None
         self._sent.clear()
         if process is None:
@@ -138,7 +138,10 @@ class Isolated:
         return self._process
 
     def _result(self, process: subprocess.Popen[bytes], pulls: int, said: list[Report]) -> Any:
-        """Give what came of an evaluation, or None when it is late; reports before are answered, and added to those said."""
+        """Return the result or the error of an evaluation, None after the time limit.
+
+        Answer its reports and append them to `said`.
+        """
         pipe, back = process.stdout, process.stdin
         assert pipe is not None and back is not None
         until = None if self._limit is None else time.monotonic() + self._limit * pulls
@@ -161,7 +164,7 @@ def _print(sent: SentText) -> None:
 
 
 def send(pipe: IO[bytes], value: Any) -> None:
-    """Write one value."""
+    """Write one value to a pipe."""
     data = pickle.dumps(value)
     with _sending:
         pipe.write(_HEAD.pack(len(data)) + data)
@@ -169,13 +172,13 @@ def send(pipe: IO[bytes], value: Any) -> None:
 
 
 def receive(pipe: IO[bytes]) -> Any:
-    """Read one value; EOFError when there is none."""
+    """Read one value from a pipe; EOFError when it is closed."""
     (length,) = _HEAD.unpack(_exactly(pipe.fileno(), _HEAD.size))
     return pickle.loads(_exactly(pipe.fileno(), length))
 
 
 def _exactly(file: int, length: int) -> bytes:
-    """Read so many bytes and none beyond, so that whoever looks at the pipe sees what else is there."""
+    """Read exactly so many bytes, since a selector cannot see bytes that are read ahead."""
     parts = []
     while length:
         part = os.read(file, min(length, MIB))
@@ -187,7 +190,7 @@ def _exactly(file: int, length: int) -> bytes:
 
 
 def main() -> None:
-    """Evaluate what comes in on standard input, until it ends."""
+    """Evaluate the points that arrive on standard input until it ends."""
     die_with_parent(int(sys.argv[2]))
     mark_interrupts()
     limit = int(sys.argv[1]) * MIB

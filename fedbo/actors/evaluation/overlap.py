@@ -1,9 +1,8 @@
-"""Evaluations of one agent that overlap in real time: up to so many are pending, and a step ends when one has ended.
+"""Asynchronous evaluations of one agent in real time: several are pending, and a step ends when one of them ends.
 
-The initial points are no barrier: decisions begin when the first of them has a value, with the others as points under way.
-
-Whatever ends is written to the log before anything else is made of it, and is taken in one by one in the order of the log, so
-that a process that takes over, or a replay, takes them in the same order.
+The initial points are no barrier. Decisions start when the first of them has a value, and treat the others as pending. Each
+finished evaluation is logged first and then learned from, one by one in the order of the log. A process that takes over, or a
+replay, therefore learns from them in the same order.
 """
 
 from __future__ import annotations
@@ -32,31 +31,34 @@ class EvaluationPool(Protocol):
     """A pool in which evaluations of one agent run concurrently."""
 
     def start(self, query: Query, streams: Streams) -> None:
-        """Begin an evaluation, unless it is under way already."""
+        """Start an evaluation, unless it is running already."""
 
     def wait(self) -> EvaluationRecord | None:
-        """Wait for the next evaluation that ends; its times, if any, are of `time.time`. None when told to wait no longer."""
+        """Wait for the next evaluation to end and return its record; None after an interruption.
+
+        Its times are those of `time.time`.
+        """
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the running evaluations."""
 
 
 class ReplayPool:
-    """The pool of a replay: nothing runs, since all is in the log."""
+    """The pool of a replay, in which nothing runs because all evaluations are in the log."""
 
     def start(self, query: Query, streams: Streams) -> None:
-        """Begin nothing."""
+        """Do nothing."""
 
     def wait(self) -> EvaluationRecord | None:
-        """Nothing ends here."""
+        """Return None, since nothing runs."""
         return None
 
     def close(self) -> None:
-        """There is nothing to give up."""
+        """Do nothing, since nothing runs."""
 
 
 class AsyncEvaluations:
-    """The evaluations of one agent that overlap; `again` says whether those that failed before are made again."""
+    """The overlapping evaluations of one agent; `again` states whether earlier failures are evaluated again."""
 
     def __init__(
         self, task: Task, pool: EvaluationPool, log: EvaluationLog | None, clock: Callable[[], float], again: bool
@@ -65,15 +67,15 @@ class AsyncEvaluations:
         self._last = -np.inf
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the running evaluations."""
         self._pool.close()
 
     def step(
         self, agent: int, state: AgentState, decision: Decision, request: StepRequest
     ) -> tuple[AgentState, StepResult, bool]:
-        """Begin what was decided, and take in what ends until a place is free; at the last step, until all have.
+        """Start the decided evaluations and learn from finished ones until a place is free; at the last step, until all end.
 
-        Give the agent's state then, the evaluations that have ended, and whether waiting for more was given up.
+        Returns the agent's new state, the finished evaluations, and whether waiting was interrupted.
         """
         queries = queries_of(self._task, agent, request.step, decision, state.evaluated)
         state = copied(state)
@@ -104,7 +106,7 @@ class AsyncEvaluations:
         return None if found is None or (found.error is not None and self._again) else found
 
     def _next(self, state: AgentState) -> tuple[Query, EvaluationRecord] | None:
-        """Give what ended next: what stands in the log before all else, in its order."""
+        """Return the next finished evaluation: those in the log first, in its order."""
         logged = [(query, record) for query in state.pending if (record := self._logged(query)) is not None]
         if logged:
             return min(logged, key=lambda pair: pair[1].finished)
@@ -117,7 +119,7 @@ class AsyncEvaluations:
                 return by_number[record.number], self._logged_now(record)
 
     def _logged_now(self, record: EvaluationRecord) -> EvaluationRecord:
-        """Write down an evaluation that has ended, with times of the study: none is in the future, by whatever clock."""
+        """Log a finished evaluation with times of the study. No time is in the future, whatever its machine's clock says."""
         ago = max(time.time() - record.finished, 0.0) if record.finished else 0.0
         finished = self._last = max(self._clock() - ago, self._last + _TICK)
         record.started, record.finished = finished - (record.finished - record.started), finished
@@ -126,7 +128,7 @@ class AsyncEvaluations:
         return record
 
     def _take_in(self, state: AgentState, query: Query, record: EvaluationRecord) -> None:
-        """Learn from an evaluation that has ended, or begin it again where it failed."""
+        """Learn from a finished evaluation, or start it again if it failed."""
         policy = self._task.policy
         pending = tuple(other for other in state.pending if other.number != query.number)
         if record.error is not None and query.tries < policy.retries:
@@ -142,9 +144,9 @@ class AsyncEvaluations:
 
 
 def rehearse(task: Task, agent: int, algorithm_state: Any) -> None:
-    """Make a decision and a message of an agent that count nothing: its first step would take as long as what they import.
+    """Make one decision and one message and discard them, so that the agent's first step does not include the time of imports.
 
-    Nothing is done for an algorithm that is not `Overlapping`: it may have to be told of just those points that it asked for.
+    Algorithms that are not `Overlapping` are skipped: they may accept only values of points that they chose.
     """
     algorithm, streams = task.algorithm, task.streams.of(agent)
     if not isinstance(algorithm, Overlapping):

@@ -1,4 +1,4 @@
-"""The policy of a study for evaluations: what is done when one fails, and what each needs."""
+"""The evaluation policy of a study: what happens when an evaluation fails, and which resources it needs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from fedbo.settings.ranges import OneOf, check
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The policy for evaluations that raise, give no finite number, take too long or exhaust their memory.
+    """The policy for evaluations that raise an error, return no finite number, take too long or exhaust their memory.
 
-    One is tried again up to `retries` times. A point at which every try failed is dealt with as `failure` says: "avoid", the
-    agent evaluates it no more and keeps away from its surroundings (see `failed_points`); "drop", the agent learns nothing; or
+    A failed evaluation is retried up to `retries` times. `failure` applies when every try failed. With "avoid", the agent does
+    not evaluate the point again and avoids its surroundings (see `failed_points`). With "drop", the agent learns nothing; with
     "stop", the run ends. An evaluation may take `time_limit` units of time, and in real time `memory_limit` MiB of memory.
 
-    In real time up to `parallel` evaluations of one agent run at once, and up to `prefetch` more are decided before there is
-    room for them, so that the next begins when one ends. With more than one pending, or with `resources`, each is a task on the
-    Ray cluster that takes what one evaluation needs: "CPU" (1 if it is not given), "GPU", "memory" in MiB and whatever else
-    machines offer. There is one such table for all agents, or one for each.
+    In real time, up to `parallel` evaluations of one agent run at once. Up to `prefetch` more are decided in advance, so that
+    the next one starts as soon as one ends. With more than one pending, or with `resources`, each evaluation is a task on the
+    Ray cluster. It reserves the resources of one evaluation: "CPU" (default 1), "GPU", "memory" in MiB, and custom resources of
+    the machines. There is one such table for all agents, or one for each.
 
-    With `wait` = "any" an agent decides again when one of its evaluations has ended and there is room, asynchronously; with
-    "all" when all of them have, so that they are synchronous batches.
+    With `wait` = "any" an agent decides again when one of its evaluations has ended and there is room (asynchronous). With
+    "all" it decides when all of them have ended (synchronous batches).
     """
 
     retries: Annotated[int, Ge(0)] = 0
@@ -54,16 +54,16 @@ class Policy:
 
     @property
     def overlaps(self) -> bool:
-        """Say whether evaluations are tasks of their own."""
+        """Return whether evaluations are separate tasks."""
         return self.most_pending > 1 or bool(self.resources)
 
     @property
     def most_pending(self) -> int:
-        """Give the number of evaluations of one agent that may be pending: running, or decided."""
+        """Return the largest number of pending evaluations of one agent, running or decided."""
         return self.parallel + self.prefetch
 
     def wanted(self, agent: int) -> dict[str, float]:
-        """Give what one evaluation of an agent needs."""
+        """Return the resources that one evaluation of an agent needs."""
         if not self.resources:
             return {}
         return self.resources[agent if len(self.resources) > 1 else 0]

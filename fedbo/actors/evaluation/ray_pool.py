@@ -1,4 +1,4 @@
-"""Evaluations as Ray tasks: each takes the CPUs, GPUs, memory and other resources that it needs, wherever they are free."""
+"""Evaluations as Ray tasks. Each reserves the CPUs, GPUs, memory and other resources that it needs, on any machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIB = 2**20
 
 
 class Limits(NamedTuple):
-    """The limits of an evaluation in seconds and MiB, the run that it belongs to, and how it is stopped early, if at all."""
+    """The limits of an evaluation in seconds and MiB, the folder of its run, and its early stopping, if any."""
 
     run: str
     seconds: float | None
@@ -49,7 +49,7 @@ def _evaluator(limits: Limits) -> Evaluator:
 
 
 def evaluate(objective: Objective, query: Query, streams: Streams, limits: Limits) -> EvaluationRecord:
-    """Make one evaluation in this process, or where it has limits in one of its own; its times are those of `time.time`."""
+    """Run one evaluation in this process, or in a separate process if it has limits; its times are those of `time.time`."""
     mark_interrupts()
     begun, since = time.time(), time.monotonic()
     record = _evaluator(limits).evaluate(objective, query, streams)
@@ -63,23 +63,26 @@ def _task() -> Any:
 
 
 def submitted(objective: Any, query: Query, streams: Streams, limits: Limits, options: Mapping[str, Any]) -> Any:
-    """Submit one evaluation as a Ray task, and give its call."""
+    """Submit one evaluation as a Ray task and return the reference of its result."""
     return _task().options(max_retries=0, scheduling_strategy="SPREAD", **options).remote(objective, query, streams, limits)
 
 
 class Dispatcher:
-    """Submits the evaluations of all agents of a run, whose processes wait for what it gives.
+    """Submits the evaluations of all agents of a run, whose processes wait for the results.
 
-    Ray lends a worker to the process that submits, and takes its time to lend it to another one: with eight agents that submit
-    their own evaluations, workers idle a tenth of a second between two of them, and with one that submits for all none at all.
-    Of one agent at most `parallel` run; what was decided beyond that begins when one ends, though its agent may be busy.
+    Ray lends a worker to the process that submits a task, and is slow to lend it to another process. With eight agents that
+    submit their own evaluations, a worker idles a tenth of a second between two of them; with one dispatcher it does not. At
+    most `parallel` evaluations of one agent run. Further ones start when one ends, even while the agent's process is busy.
     """
 
     def __init__(self, parallel: int) -> None:
         self._places = defaultdict[int, asyncio.Semaphore](lambda: asyncio.Semaphore(parallel))
 
     async def evaluate(self, objective: list[Any], *what: Any) -> EvaluationRecord | None:
-        """Wait for one evaluation, of the objective to which a list holds the reference; None when its machine was lost."""
+        """Wait for one evaluation and return its record; None when its machine was lost.
+
+        `objective` is a list with the reference of the objective, which keeps Ray from resolving it here.
+        """
         query: Query = what[0]
         async with self._places[query.agent]:
             call = submitted(objective[0], *what)
@@ -94,15 +97,15 @@ class Dispatcher:
 
 
 def start_dispatcher(parallel: int) -> Any:
-    """Start a dispatcher; it ends when nobody can reach it any more, and what it has submitted with it."""
+    """Start a dispatcher. It ends, with its tasks, when no process holds a reference to it any more."""
     declared: Any = ray.remote(Dispatcher)
     return declared.options(num_cpus=0, max_restarts=-1, max_concurrency=10_000).remote(parallel)
 
 
 class RayPool:
-    """The evaluations of one agent of a run on a Ray cluster; `halted` says whether to wait no longer.
+    """The evaluations of one agent of a run on a Ray cluster; `halted` returns whether to stop waiting.
 
-    They are submitted by a `dispatcher`, where agents have processes of their own.
+    Where agents have their own processes, a `dispatcher` submits the evaluations.
     """
 
     def __init__(
@@ -121,7 +124,7 @@ class RayPool:
         self._calls: dict[Any, tuple[Query, Streams, int]] = {}
 
     def start(self, query: Query, streams: Streams) -> None:
-        """Begin an evaluation, unless it is under way; another one that had its number is no longer wanted."""
+        """Start an evaluation, unless it is running; cancel another evaluation that has the same number."""
         for call, (other, _, _) in list(self._calls.items()):
             if other.number == query.number:
                 if other.x.tolist() == query.x.tolist():
@@ -131,7 +134,7 @@ class RayPool:
         self._begin(query, streams, MACHINE_LOSSES)
 
     def wait(self) -> EvaluationRecord | None:
-        """Wait for the next evaluation that ends; None when it was told to wait no longer."""
+        """Wait for the next evaluation to end and return its record; None once the pool is halted."""
         while not self._halted():
             done, _ = ray.wait(list(self._calls), num_returns=1, timeout=_POLL)
             for call in done:
@@ -145,13 +148,13 @@ class RayPool:
         return None
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the running evaluations."""
         for call in self._calls:
             self._give_up(call)
         self._calls = {}
 
     def _begin(self, query: Query, streams: Streams, left: int) -> None:
-        """Submit an evaluation, of which the machine may be lost `left` times."""
+        """Submit an evaluation, whose machine may be lost `left` more times."""
         what = (query, streams, self._limits, self._options)
         if self._dispatcher is None:
             call = submitted(self._objective, *what)
@@ -164,7 +167,7 @@ class RayPool:
 
 
 def _result(call: Any, query: Query) -> EvaluationRecord | None:
-    """Give the record that a call gives; None when the machine is to blame, and it is to be made again."""
+    """Return the record of a call; None when its machine was lost and the evaluation must be repeated."""
     try:
         record: EvaluationRecord | None = ray.get(call)
         return record
@@ -173,7 +176,7 @@ def _result(call: Any, query: Query) -> EvaluationRecord | None:
 
 
 def _failure(error: ray.exceptions.RayError, query: Query) -> EvaluationRecord | None:
-    """Give the record of the failed evaluation that an error tells of; None when its machine is to blame."""
+    """Return the record of a failed evaluation; None when its machine was lost."""
     if isinstance(error, ray.exceptions.WorkerCrashedError | ray.exceptions.OutOfMemoryError):
         return query.failed(f"its process died: {str(error).splitlines()[0]}")
     if isinstance(error, ray.exceptions.RayTaskError):
@@ -192,7 +195,7 @@ def _options(wanted: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _check(agent: int, wanted: Mapping[str, float], options: Mapping[str, Any]) -> None:
-    """Refuse what no machine of the cluster has: it would be waited for without end."""
+    """Raise ValueError if no machine of the cluster has the resources, since Ray would wait for them forever."""
     needed = {"CPU": options["num_cpus"], "GPU": options.get("num_gpus", 0.0), "memory": options.get("memory", 0.0)}
     needed |= options.get("resources", {})
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]

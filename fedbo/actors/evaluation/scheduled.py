@@ -1,7 +1,7 @@
-"""Evaluations of one agent whose beginnings and ends the coordinator schedules one by one, in virtual time.
+"""Evaluations of one agent whose starts and ends the coordinator schedules one by one, in virtual time.
 
-What an agent is told of them is all that it knows of time: a step is a function of the state before it, of its messages and of
-the list of what has ended, so that it can be computed again when the list has grown.
+A step is a function of the state before it, of its messages and of the list of ended evaluations. An agent knows nothing else
+about time. So a step can be computed again when the list has grown.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Computed = tuple[int, int | None, tuple[float, ...]]  # the number of an evaluat
 
 
 class TakenEvaluations(NamedTuple):
-    """What ended in a step, which failed evaluations are made `again`, and whether the step is over.
+    """The ended evaluations of a step, the failed ones to repeat (`again`), and whether the step is over.
 
-    Where evaluations may stop early, `verdicts` are on those that have reached a rung.
+    Where evaluations may stop early, `verdicts` are those on evaluations that have reached a rung.
     """
 
     result: StepResult
@@ -40,7 +40,7 @@ class TakenEvaluations(NamedTuple):
 
 
 class ScheduledEvaluations:
-    """The scheduled evaluations of one agent; `overlaps` says whether those of several steps may be pending at once."""
+    """The scheduled evaluations of one agent; `overlaps` states whether evaluations of several steps may be pending at once."""
 
     def __init__(self, task: Task, agent: int, evaluate: Callable[[Query], EvaluationRecord]) -> None:
         self._task, self._agent, self._evaluate = task, agent, evaluate
@@ -50,9 +50,10 @@ class ScheduledEvaluations:
     def step(
         self, state: AgentState, decision: Decision, request: StepRequest, ended: Sequence[EvaluationEnd]
     ) -> tuple[AgentState, TakenEvaluations]:
-        """Take in what has ended, and compute what is pending meanwhile where the step is not over.
+        """Process the ended evaluations, and compute the pending ones if the step is not over.
 
-        Where evaluations overlap, the algorithm is told one by one, in the order of their ends; else the caller tells it.
+        Where evaluations overlap, the algorithm learns from them here, one by one in the order of their ends; else the
+        caller passes them to it.
         """
         state = copied(state)
         queries = self._segmented(queries_of(self._task, self._agent, request.step, decision, state.evaluated))
@@ -94,7 +95,7 @@ class ScheduledEvaluations:
         return state, TakenEvaluations(StepResult(tuple(made), tuple(records)), again_keys, is_over, tuple(verdicts))
 
     def _foresee(self, left: Sequence[Query], is_over: bool) -> None:
-        """Compute what is pending, or at the end of a step forget what is not."""
+        """Compute the pending evaluations; at the end of a step, forget all others."""
         if is_over:
             keys = (_computed(query) for query in left)
             self._known = {key: self._known[key] for key in keys if key in self._known}
@@ -102,7 +103,7 @@ class ScheduledEvaluations:
             self._value(query)
 
     def _segmented(self, queries: list[Query]) -> list[Query]:
-        """Let evaluations begin with their first segments, where they may stop early."""
+        """Restrict evaluations to their first segments, where they may stop early."""
         stopping = self._task.stopping
         if stopping is None:
             return queries
@@ -112,7 +113,10 @@ class ScheduledEvaluations:
     def _at_rung(
         self, rungs: RungState, place: int, query: Query, record: EvaluationRecord
     ) -> tuple[RungState, RungVerdict | None, Query]:
-        """Judge an evaluation at the end of a segment, and note the verdict in its record; return how it continues, too."""
+        """Judge an evaluation at the end of a segment, and note the verdict in its record.
+
+        Returns the rungs, the verdict and the query with which the evaluation continues.
+        """
         stopping = self._task.stopping
         assert stopping is not None and query.span is not None
         rungs, what, after = stopping.judge(rungs, query, record.outcome)
@@ -124,7 +128,7 @@ class ScheduledEvaluations:
         return rungs, verdict, after
 
     def _promote(self, rungs: RungState, place: int, pending: dict[Key, Query], verdicts: list[RungVerdict]) -> RungState:
-        """Let a paused evaluation take the place of one that has ended, where the stopper says so."""
+        """Resume the paused evaluation, if any, that the stopper promotes in place of an ended one."""
         if self._task.stopping is None:
             return rungs
         rungs, query = self._task.stopping.promoted(rungs)
@@ -134,12 +138,12 @@ class ScheduledEvaluations:
         return rungs
 
     def _record(self, query: Query, end: EvaluationEnd) -> EvaluationRecord:
-        """Give what an evaluation that has ended came to, with its times."""
+        """Return the record of an ended evaluation, with its times."""
         record = self._value(query) if end.in_time else self._evaluate(changed(query, length=math.inf))
         return changed(record, started=end.started, finished=end.finished)
 
     def _value(self, query: Query) -> EvaluationRecord:
-        """Make an evaluation, once."""
+        """Return the record of an evaluation, which is computed at most once."""
         record = self._known.get(_computed(query))
         if record is None:
             record = self._known[_computed(query)] = self._evaluate(query)
@@ -152,9 +156,9 @@ def _computed(query: Query) -> Computed:
 
 
 def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationRecord) -> None:
-    """Pass the algorithm one evaluation that has ended, or one that failed if the policy is to avoid its point; change `state`.
+    """Pass one ended evaluation to the algorithm and update `state`; with policy "avoid", pass a failure too.
 
-    Any other failure changes nothing.
+    Under other policies a failure changes nothing.
     """
     told, x = None, np.array([query.u])
     if record.error is None:

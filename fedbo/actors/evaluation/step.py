@@ -1,4 +1,4 @@
-"""The evaluations of one step of one agent: of every point that it decided on, and again of those that failed."""
+"""The evaluations of one step of one agent: every decided point, and retries of failed ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedbo.settings.records import changed
 class StepResult(NamedTuple):
     """The evaluations of a step, in the order in which they were made.
 
-    Where all points were evaluated at once, there is one query and one record, whose entries are arrays of all points.
+    With `batch` there is one query and one record, whose entries are arrays over all points.
     """
 
     queries: tuple[Query, ...]
@@ -32,12 +32,12 @@ class StepResult(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Give the number of evaluations."""
+        """Return the number of evaluations."""
         return len(self.records[0].outcome.value) if self.batch else len(self.records)  # type: ignore[arg-type]
 
     @property
     def observed(self) -> tuple[npt.NDArray[np.int64], Array]:
-        """Give the points that succeeded, in ascending order, and their values."""
+        """Return the indices of the points that succeeded, in ascending order, and their values."""
         if self.batch:
             return np.arange(self.size), np.asarray(self.records[0].outcome.value)
         if len(self.records) == 1 and self.records[0].error is None:
@@ -48,19 +48,19 @@ class StepResult(NamedTuple):
         return np.array(points, dtype=np.int64), np.array([values[point] for point in points])
 
     def reaches(self, target: float) -> bool:
-        """Say whether some value is at least `target`."""
+        """Return whether some value is at least `target`."""
         values = (record.outcome.value for record in self.records if record.error is None)
         return any(bool((np.asarray(value) >= target).any()) for value in values)
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """Say in a line what was wrong with each evaluation that failed."""
+        """Return one line for each failed evaluation with the reason."""
         return tuple([record.error.splitlines()[0] for record in self.records if record.error])
 
     def rows(self, t_n: int, times: Sequence[float] = ()) -> tuple[Row, ...]:
-        """Make the rows of an agent that had `t_n` observations before.
+        """Return the rows of these evaluations, for an agent that had `t_n` observations before.
 
-        Of `times` the first began all evaluations, and each other one ended one; without them the records have the times.
+        `times[0]` is the start of all evaluations, and each other entry the end of one. Without `times` the records have them.
         """
         if self.batch:
             return (self._batch(t_n, times),)
@@ -80,7 +80,7 @@ class StepResult(NamedTuple):
 
 
 def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int, natives: Array | None = None) -> list[Query]:
-    """List the queries of an agent's decision; the first one has the number `first`. ValueError for an unknown origin.
+    """Return the queries of an agent's decision, numbered from `first`; ValueError for an unknown origin.
 
     `natives (q, d)` are the points in native units, where they are known.
     """
@@ -103,7 +103,7 @@ def _phase(task: Task, step: int) -> str:
 
 
 class StepEvaluator:
-    """Evaluates the decisions of one agent, at once where its objective can do that."""
+    """Evaluates the decisions of one agent, in one call where the objective supports batches."""
 
     def __init__(self, task: Task, agent: int, objective: Objective, evaluator: Evaluator, clock: Callable[[], float]) -> None:
         self._task, self._agent, self._objective = task, agent, objective
@@ -111,7 +111,7 @@ class StepEvaluator:
         self._streams = task.streams.of(agent)
 
     def __call__(self, request: StepRequest, decision: Decision, first: int, natives: Array | None = None) -> StepResult:
-        """Evaluate every point; the first evaluation has the number `first`. EvaluationError where the run shall stop.
+        """Evaluate every point, numbered from `first`; EvaluationError when the run must stop.
 
         `natives (q, d)` are the points in native units, where they are known.
         """
@@ -126,7 +126,7 @@ class StepEvaluator:
         return self._at_once(request.step, decision, first, natives, batch)
 
     def _at_once(self, step: int, decision: Decision, first: int, x: Any, batch: BatchEvaluation) -> StepResult:
-        """Make one query and one record for all points, with arrays where those of one point have a number."""
+        """Return one query and one record for all points, whose entries are arrays over the points."""
         points: Any = np.arange(len(x))
         u: Any = decision.x
         pulls: Any = pull_counts(decision)
@@ -145,7 +145,7 @@ class StepEvaluator:
         return StepResult((query,), (record,), batch=True)
 
     def _one_by_one(self, request: StepRequest, queries: list[Query], batch: BatchEvaluation | None) -> StepResult:
-        """Evaluate every point, and then again those that failed, as often as the policy says; in that order."""
+        """Evaluate every point, and then retry failed ones as often as the policy allows, in that order."""
         policy = self._task.policy
         made: list[Query] = []  # `list[Query]()` takes ten times as long
         records: list[EvaluationRecord] = []
@@ -169,7 +169,7 @@ class StepEvaluator:
         return StepResult(tuple(made), tuple(records))
 
     def single(self, query: Query) -> EvaluationRecord:
-        """Make one evaluation, with the noise that the study adds; a mean of pulls has it already."""
+        """Run one evaluation and add the study's noise, which a mean of pulls contains already."""
         record = self._evaluator(self._objective, query, self._streams.at(query.number), self._clock)
         if not self._task.noise or record.error is not None or query.pulls is not None:
             return record
@@ -180,7 +180,7 @@ class StepEvaluator:
         return changed(record, outcome=Outcome(value, seen.score, seen.metrics, seen.reports))
 
     def _next(self, request: StepRequest, query: Query, place: int, number: int) -> Query:
-        """Give the query with the number that it has now, and how long it will take."""
+        """Return the query with its present number and its duration."""
         if request.tries is None:
             return query if query.number == number else changed(query, number=number)
         length = request.tries[place]

@@ -1,1 +1,1 @@
-"""Early stopping: which evaluations go on at a rung of the fidelity axis, which stop, and which pause and go on later."""
+"""Early stopping: which evaluations continue at a rung of the fidelity axis, which stop, and which pause and resume later."""

@@ -1,7 +1,7 @@
-"""Early stopping in real time: what running evaluations report is judged at rungs, by a log that all processes of a run share.
+"""Early stopping in real time: reports of running evaluations are judged at rungs, by a log that all processes of a run share.
 
-A verdict is a function of the lines of the log up to that of its report, in their order. So an evaluation that is begun again
-after a kill is told the same.
+A verdict is a function of the log's lines up to that of its report, in their order. So an evaluation that restarts after a
+kill gets the same verdicts.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from fedbo.objectives.typed_spaces.reports import Answer, Report
 
 
 class ReportedStopping(NamedTuple):
-    """Early stopping by what evaluations report: its rules, the folder of the logs, and the sign of the values."""
+    """Early stopping by reported values: its rules, the folder of the logs, and the sign of the values."""
 
     stopping: Stopping
     folder: Path
     sign: int
 
     def judge(self, query: Query, streams: Streams) -> ReportJudge:
-        """Give the judge of an evaluation; `streams` are its agent's."""
+        """Return the judge of an evaluation; `streams` are those of its agent."""
         return ReportJudge(self, query, streams)
 
 
 class ReportJudge:
-    """Judges one running evaluation: at the first report at or beyond a rung it is told whether to go on."""
+    """Judges one running evaluation: at its first report at or beyond a rung, decides whether it continues."""
 
     def __init__(self, rules: ReportedStopping, query: Query, streams: Streams) -> None:
         self._rules, self._key = rules, (query.number, 0)
@@ -44,7 +44,7 @@ class ReportJudge:
         self._rungs, self._stopped, self._fidelity = list[float](), False, 0
 
     def __call__(self, report: Report) -> Answer:
-        """Note what the evaluation came to at every rung that it has passed since the last report, and judge it there."""
+        """Note the evaluation's value at every rung that it has passed since the last report, and judge it there."""
         stopping, levels = self._rules.stopping, self._rules.stopping.brackets[self._bracket]
         value = self._rules.sign * report.value if isfinite(report.value) else -inf
         for fidelity in levels:
@@ -59,7 +59,7 @@ class ReportJudge:
         return "stop" if self._stopped else "go"
 
     def judged(self, record: EvaluationRecord) -> EvaluationRecord:
-        """Note in the record of an evaluation that succeeded how far it came."""
+        """Note in the record of a successful evaluation which fidelity it reached."""
         if record.error is not None:
             return record
         if self._stopped:
@@ -71,9 +71,9 @@ class ReportJudge:
 
 
 def noted(path: Path, place: Place, key: Key, value: float) -> RungState:
-    """Append what an evaluation came to at a rung to an agent's log; give the rungs by then.
+    """Append an evaluation's value at a rung to the agent's log; return the rungs at that line.
 
-    Where that has been noted before, by a process that was killed, it stays: the rungs are those of that time.
+    If an earlier process, since killed, noted the same rung, that line stays: the rungs are those at that line.
     """
     os.close(atomic.open_log(path))
     with open(path, "a+b", opener=atomic.no_link) as file:
@@ -94,7 +94,7 @@ def noted(path: Path, place: Place, key: Key, value: float) -> RungState:
 def recall_rungs(
     rules: ReportedStopping, streams: Streams, places: Mapping[float, tuple[int, int]], records: Iterable[EvaluationRecord]
 ) -> None:
-    """Write an agent's log of rungs anew from its evaluations, in the order of their ends, for a run that is extended.
+    """Rewrite an agent's log of rungs from its evaluations, in the order of their ends, for an extended run.
 
     `places` maps the start of each evaluation to its step and point.
     """

@@ -1,4 +1,4 @@
-"""Stoppers, as pure functions of the rungs: asynchronous successive halving, alone and in brackets, and the median rule."""
+"""Stoppers as pure functions of the rungs: asynchronous successive halving, Hyperband, and the median rule."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Levels = tuple[int, ...]  # fidelities of the rungs of a bracket, ascending; the
 
 
 class Stopper(Protocol):
-    """A rule for evaluations at rungs. `checkpoint` is how long it takes to go on with one that was paused."""
+    """A rule for evaluations at rungs. `checkpoint` is the time that it takes to resume a paused evaluation."""
 
     checkpoint: float
 
     def brackets(self, smallest: int, largest: int) -> tuple[Levels, ...]:
-        """Give the rungs of each bracket."""
+        """Return the rungs of each bracket."""
 
     def shares(self, count: int) -> tuple[float, ...]:
-        """Give the shares of evaluations that begin in each of `count` brackets, up to a common factor."""
+        """Return the shares of evaluations that start in each of `count` brackets, up to a common factor."""
 
     def verdict(self, state: RungState, levels: Levels, place: Place, key: Key) -> Verdict:
-        """Say what becomes of an evaluation that has reached a rung below the largest fidelity, and is noted there."""
+        """Return the verdict on an evaluation whose value at a rung below the largest fidelity is in `state` already."""
 
     def promoted(self, state: RungState) -> Key | None:
-        """Give the paused evaluation that goes on now that there is a place, if any."""
+        """Return the paused evaluation to resume now that there is a place, if any."""
 
 
 def halving_levels(smallest: int, largest: int, reduction: int) -> Levels:
-    """Give smallest, smallest * reduction, ... below the largest fidelity, and that."""
+    """Return smallest, smallest * reduction, ... below the largest fidelity, followed by the largest fidelity."""
     levels = [smallest]
     while levels[-1] * reduction < largest:
         levels.append(levels[-1] * reduction)
@@ -42,19 +42,19 @@ def halving_levels(smallest: int, largest: int, reduction: int) -> Levels:
 
 
 def is_among_best(values: dict[Key, float], key: Key, reduction: int) -> bool:
-    """Return whether a value is among the best 1 / `reduction` of those at a rung; the best one always is."""
+    """Return whether a value is among the best 1 / `reduction` of those at a rung; always True for the best one."""
     ahead = sum(value > values[key] for value in values.values())
     return ahead == 0 or ahead < len(values) // reduction
 
 
 @dataclass(frozen=True, slots=True)
 class Halving:
-    """Asynchronous successive halving (ASHA; Li et al. 2020, Alg. 2), and with brackets the asynchronous Hyperband.
+    """Asynchronous successive halving (ASHA; Li et al. 2020, Alg. 2); with brackets, asynchronous Hyperband.
 
-    Rungs are at `smallest` times the powers of `reduction`, of which each lets the best 1 / `reduction` go on. The variant
-    "stop" decides once, when an evaluation reaches its rung, by those that were there before it; the best always goes on. The
-    variant "promote" is that of the paper: all pause, and one that is among the best goes on as soon as there is a place,
-    before a new point is decided on; to load its state takes `checkpoint` units of time.
+    Rungs are at `smallest` times the powers of `reduction`; the best 1 / `reduction` of each rung continue. The variant "stop"
+    decides once, when an evaluation reaches its rung, by the evaluations that reached it before; the best always continues. The
+    variant "promote" is that of the paper: all pause, and one that is among the best resumes as soon as there is a place,
+    before a new point is decided on. To resume takes `checkpoint` units of time.
     """
 
     reduction: Annotated[int, Ge(2)] = 3
@@ -74,15 +74,15 @@ class Halving:
         check(self)
 
     def brackets(self, smallest: int, largest: int) -> tuple[Levels, ...]:
-        """Give the rungs of the only bracket."""
+        """Return the rungs of the only bracket."""
         return (halving_levels(self.smallest or smallest, largest, self.reduction),)
 
     def shares(self, count: int) -> tuple[float, ...]:
-        """Let all begin in the only bracket."""
+        """Return equal shares; there is only one bracket."""
         return (1.0,) * count
 
     def verdict(self, state: RungState, levels: Levels, place: Place, key: Key) -> Verdict:
-        """Let all pause, or the best go on."""
+        """Return "pause" in the variant "promote", else "go" for the best and "stop" for others."""
         if self.variant == "promote":
             return "pause"
         return "go" if is_among_best(state.values[place], key, self.reduction) else "stop"
@@ -100,27 +100,27 @@ class Halving:
 
 @dataclass(frozen=True, slots=True)
 class Hyperband(Halving):
-    """Successive halving in brackets (Li et al. 2018), asynchronously: bracket s begins at its rung s.
+    """Successive halving in brackets (Li et al. 2018), asynchronously: bracket s starts at rung s.
 
-    The bracket of an evaluation is drawn, with the share of evaluations that Hyperband gives it.
+    The bracket of an evaluation is drawn at random, with the shares of Hyperband.
     """
 
     def brackets(self, smallest: int, largest: int) -> tuple[Levels, ...]:
-        """Give the rungs of each bracket: those of the first one without the lowest s, down to the largest fidelity alone."""
+        """Return the rungs of each bracket: bracket s omits the lowest s rungs, the last one has the largest fidelity only."""
         levels = halving_levels(self.smallest or smallest, largest, self.reduction)
         return tuple(levels[first:] for first in range(len(levels)))
 
     def shares(self, count: int) -> tuple[float, ...]:
-        """Give ceil((S + 1) / (S + 1 - s) * reduction^(S - s)), with S + 1 brackets (Li et al. 2018, Alg. 1 line 3)."""
+        """Return ceil((S + 1) / (S + 1 - s) * reduction^(S - s)), with S + 1 brackets (Li et al. 2018, Alg. 1 line 3)."""
         return tuple(float(-(-count * self.reduction ** (count - 1 - s) // (count - s))) for s in range(count))
 
 
 @dataclass(frozen=True, slots=True)
 class Median:
-    """The median stopping rule (Golovin et al. 2017): at every rung, from `grace` steps on and `interval` steps apart.
+    """The median stopping rule (Golovin et al. 2017), at rungs from `grace` on, `interval` apart.
 
-    An evaluation stops when its best value so far is below the median of the means so far of the others that came as far, if
-    these are at least `others`.
+    An evaluation stops when its best value so far is below the median of the running means of the other evaluations that came
+    as far. It needs at least `others` of these.
     """
 
     grace: Annotated[int, Ge(1)] | None = None
@@ -135,15 +135,15 @@ class Median:
         check(self)
 
     def brackets(self, smallest: int, largest: int) -> tuple[Levels, ...]:
-        """Give the rungs of the only bracket."""
+        """Return the rungs of the only bracket."""
         return ((*range(self.grace or smallest, largest, self.interval), largest),)
 
     def shares(self, count: int) -> tuple[float, ...]:
-        """Let all begin in the only bracket."""
+        """Return equal shares; there is only one bracket."""
         return (1.0,) * count
 
     def verdict(self, state: RungState, levels: Levels, place: Place, key: Key) -> Verdict:
-        """Compare the best value with the median of running means."""
+        """Return "go" if the best value so far is at least the median of the others' running means, else "stop"."""
         bracket, fidelity = place
         passed = [state.values[bracket, level] for level in levels if level <= fidelity]
         means = [fmean(values[other] for values in passed) for other in passed[-1] if other != key]
@@ -152,7 +152,7 @@ class Median:
         return "go" if max(values[key] for values in passed) >= median(means) else "stop"
 
     def promoted(self, state: RungState) -> Key | None:
-        """Give none: nothing is paused."""
+        """Return None, since nothing is paused."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""Early stopping in one study: a stopper on the fidelity axis of the objectives, and the chain of an evaluation's segments."""
+"""Early stopping in one study: a stopper on the fidelity axis of the objectives, and the segments of an evaluation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedbo.settings.records import changed
 
 
 class Judged(NamedTuple):
-    """What becomes of an evaluation at the end of a segment: the rungs after it, the verdict, and how it goes on if it does."""
+    """The outcome of a rung: the rungs after it, the verdict, and the query with which the evaluation continues if it does."""
 
     rungs: RungState
     verdict: Verdict | None
@@ -28,7 +28,7 @@ class Stopping:
     """Early stopping by a `stopper`, with fidelities from `smallest` to `largest`.
 
     An evaluation is a chain of segments, from one rung of its bracket to the next. Up to fidelity f it takes f / `largest` of
-    the time of the whole.
+    the time of a full evaluation.
     """
 
     stopper: Stopper
@@ -40,7 +40,10 @@ class Stopping:
         object.__setattr__(self, "brackets", self.stopper.brackets(self.smallest, self.largest))
 
     def first(self, streams: Streams, step: int, point: int) -> Span:
-        """Give the first segment of an evaluation; `streams` are its agent's. Its bracket is drawn by its step and point."""
+        """Return the first segment of an evaluation; `streams` are those of its agent.
+
+        Its bracket is drawn by its step and point.
+        """
         bracket, count = 0, len(self.brackets)
         if count > 1:
             bounds = list(accumulate(self.stopper.shares(count)))
@@ -49,12 +52,12 @@ class Stopping:
         return Span(bracket, 0, self.brackets[bracket][0], 0)
 
     def next(self, span: Span) -> Span:
-        """Give the segment after another one of the same leg."""
+        """Return the next segment of the same leg."""
         levels = self.brackets[span.bracket]
         return span._replace(since=span.fidelity, fidelity=levels[levels.index(span.fidelity) + 1])
 
     def judge(self, rungs: RungState, query: Query, outcome: Outcome) -> Judged:
-        """Note what an evaluation came to at the end of a segment; say what becomes of it, None at the largest fidelity."""
+        """Note an evaluation's value at the end of a segment and judge it; the verdict is None at the largest fidelity."""
         span = query.span
         assert span is not None
         key, place = (query.step, query.point), (span.bracket, span.fidelity)
@@ -67,7 +70,7 @@ class Stopping:
         return Judged(rungs.pausing(query) if verdict == "pause" else rungs, verdict, query)
 
     def promoted(self, rungs: RungState) -> tuple[RungState, Query | None]:
-        """Let a paused evaluation go on where the stopper says so; it begins a leg."""
+        """Resume the paused evaluation that the stopper promotes, if any, in a new leg."""
         key = self.stopper.promoted(rungs)
         if key is None:
             return rungs, None
@@ -76,7 +79,7 @@ class Stopping:
         return rungs.going_on(key), changed(query, span=self.next(query.span)._replace(leg=query.span.fidelity))
 
     def curve(self, rungs: RungState, query: Query) -> list[float]:
-        """List what an evaluation came to at the rungs of its present leg."""
+        """Return the values of an evaluation at the rungs of its present leg."""
         key: Key = (query.step, query.point)
         span = query.span
         assert span is not None

@@ -1,1 +1,1 @@
-"""What an agent keeps on disk: the run's folder, checkpoints and their encoding, rows, atomic writes."""
+"""The files of an agent: the run's folder, checkpoints and their encoding, rows, and atomic writes."""

@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all and are on the disk when they do, and logs and folders that a power cut keeps.
+"""Files that appear complete or not at all, and logs and folders that survive a power cut.
 
-A power cut may forget any write that was not followed by an fsync of its file, and any new name that was not followed by an
-fsync of its folder. Every file that a later step relies on is therefore written by these functions.
+A power cut may lose any write without an fsync of its file, and any new name without an fsync of its folder. Every file that a
+later step relies on is therefore written by these functions.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _SECTOR = 512  # bytes that a disk writes whole or not at all; those of larger s
 
 
 def write(path: Path, fill: Callable[[IO[bytes]], object], new: bool = False, mode: int = 0o666) -> str:
-    """Let `fill` write a file under another name, rename it when it is on the disk, and give the SHA-256 of what was written.
+    """Write a file that `fill` fills under a temporary name, rename it once it is on the disk, and return its SHA-256.
 
-    With `new` a file that is there already is left as it is. OSError as the disk gives it, for instance when it is full.
+    With `new` an existing file is left as it is. OSError as the disk raises it, for instance when it is full.
     """
     make_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -55,7 +55,7 @@ def write_bytes(path: Path, data: bytes) -> str:
 
 
 def make_folder(path: Path, mode: int = 0o777) -> None:
-    """Make a folder, and those above it that are missing, unless it exists; every new name is on the disk."""
+    """Create a folder and its missing parents, and put every new name on the disk; do nothing if it exists."""
     if path.is_dir():
         return
     if path.exists():
@@ -66,7 +66,7 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
 
 
 def open_log(path: Path) -> int:
-    """Open a file for `append`; a new file's name is on the disk, so that what is appended and synced is never lost."""
+    """Open a file for `append`. A new file's name is put on the disk, so that synced appends are never lost."""
     new = not path.exists()
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     if new:
@@ -75,12 +75,12 @@ def open_log(path: Path) -> int:
 
 
 def no_link(path: str, flags: int, mode: int = 0o666) -> int:
-    """Open a file as `open` asks its opener to, but never through a link; OSError where there is one."""
+    """Open a file as an opener of `open`, but never through a symbolic link; OSError where there is one."""
     return os.open(path, flags | os.O_NOFOLLOW, mode)
 
 
 def append(file: int, data: bytes, sync: bool = False) -> None:
-    """Append all of the data to a file or nothing, and with `sync` put it on the disk; OSError when the disk is full."""
+    """Append all of the data to a file or nothing; with `sync`, put it on the disk. OSError when the disk is full."""
     size = os.fstat(file).st_size
     try:
         view = memoryview(data)
@@ -94,10 +94,10 @@ def append(file: int, data: bytes, sync: bool = False) -> None:
 
 
 def is_torn(data: bytes, place: int) -> bool:
-    """Return whether the last bytes of a log, from a place in it on, may be an append that a power cut tore.
+    """Return whether the end of a log, from position `place` on, may be an append that a power cut tore.
 
-    Sectors that were not written are zero where the file has its new length already. Bytes that were written and are damaged
-    since leave no such sector, so that the two can be told apart.
+    Sectors that were not written are zero where the file has its new length already. Bytes that were written and damaged later
+    leave no such sector, so the two cases differ.
     """
     edges = [0, *range(_SECTOR - place % _SECTOR, len(data), _SECTOR), len(data)]
     return any(not data[edge:following].strip(b"\0") for edge, following in pairwise(edges))
@@ -110,7 +110,7 @@ def copy(source: Path, to: Path) -> str:
 
 
 def copy_folder(source: Path, to: Path) -> None:
-    """Copy a folder with all that is below it; the copy appears whole or not at all."""
+    """Copy a folder with its contents; the copy appears complete or not at all."""
     draft = to.with_name(f".{to.name}.part")
     shutil.rmtree(draft, ignore_errors=True)
     for path in (source, *sorted(source.rglob("*"))):
@@ -120,13 +120,13 @@ def copy_folder(source: Path, to: Path) -> None:
 
 
 def rename(path: Path, to: Path) -> None:
-    """Rename a file or a folder within its folder; the new name is on the disk."""
+    """Rename a file or a folder within its folder, and put the new name on the disk."""
     path.replace(to)
     sync_names(to.parent)
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder with all that is below it, for good: a power cut does not bring its name back."""
+    """Remove a folder with its contents permanently: a power cut does not bring its name back."""
     shutil.rmtree(path, ignore_errors=True)
     if path.parent.is_dir():
         sync_names(path.parent)

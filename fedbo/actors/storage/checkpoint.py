@@ -1,11 +1,11 @@
-"""Checkpoints without pickle: what one may hold is numbers, strings, arrays, and the named tuples and dataclasses made of them.
+"""Checkpoints without pickle, which hold numbers, strings, arrays, and named tuples and dataclasses of these.
 
-Reading one never runs code. A class is only found by its name, in this package or where it was imported before, must be a
-named tuple class or a dataclass with the fields that were stored, and is made again without a call. What is read is what was
-written, to the type and to the bit; an array comes back in rows, whatever its strides were.
+Reading a checkpoint never runs code. A class is only looked up by its name, in this package or among imported modules. It must
+be a named tuple class or a dataclass with the stored fields, and is recreated without a call. The value read equals the value
+written in type and bits; an array comes back in row order, whatever its strides were.
 
-A file is a line with the version of the format, the length of the rest and its sum (CRC-32), and then the lengths of the
-parts, the nodes (see `encoding`; compressed), the rows of big arrays by their length, and the contents of arrays.
+A file is a line with the version of the format, the length of the rest and its checksum (CRC-32). Then follow the lengths of
+the parts, the nodes (see `encoding`; compressed), the rows of large arrays by their length, and the contents of arrays.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ NOT_AS_WRITTEN = (
 
 @dataclass(frozen=True, slots=True)
 class ReadBounds:
-    """Bounds for bytes of a sender who is not trusted: they hold before anything is inflated, allocated or looked up.
+    """Bounds for bytes of an untrusted sender, checked before anything is inflated, allocated or looked up.
 
-    `nodes` are the inflated bytes of all but arrays, `arrays` the bytes of all arrays together, and `kinds` the only classes.
+    - `nodes`: inflated bytes of everything but arrays.
+    - `arrays`: bytes of all arrays together.
+    - `kinds`: the only classes allowed.
     """
 
     nodes: int
@@ -47,15 +49,15 @@ class ReadBounds:
 
 
 def pack(value: Any, name: str = "state", encoded: EncodedRecords | None = None) -> bytes:
-    """Write a value as bytes, equal ones for equal states; errors call it `name`, and `encoded` are records written before.
+    """Return a value as bytes, the same ones for equal values. Errors call it `name`; `encoded` are records written before.
 
-    Raises CheckpointError with the path to the first thing that a checkpoint cannot hold.
+    Raises CheckpointError with the path to the first part that a checkpoint cannot hold.
     """
     return b"".join(_parts(value, name, encoded))
 
 
 def _parts(value: Any, name: str = "state", encoded: EncodedRecords | None = None) -> list[bytes | memoryview]:
-    """Give the bytes of a value one after the other, of which some are those of its arrays themselves."""
+    """Return the bytes of a value in parts, some of which are the memory of its arrays."""
     writer = Encoder(encoded=encoded)
     write(writer, value, name)
     nodes = writer.end()
@@ -70,9 +72,9 @@ def _parts(value: Any, name: str = "state", encoded: EncodedRecords | None = Non
 
 
 def unpack(data: bytes, bounds: ReadBounds | None = None) -> Any:
-    """Read what `pack` wrote; CheckpointError when it is damaged or incomplete, or names a class that is not as it was.
+    """Read the output of `pack`.
 
-    CheckpointError, too, when it goes beyond `bounds`.
+    Raises CheckpointError when it is damaged or incomplete, exceeds `bounds`, or names a class that has changed.
     """
     head = len(MAGIC) + FRAME.size
     if not data.startswith(MAGIC):
@@ -89,7 +91,7 @@ def unpack(data: bytes, bounds: ReadBounds | None = None) -> Any:
 
 
 def _of_another_format(data: bytes) -> str:
-    """Say what a file is that does not begin as a checkpoint of this format."""
+    """Return an error text for a file that does not start as a checkpoint of this format."""
     found = re.match(rb"fedbo checkpoint (\d{1,9})\n", data)
     if found is None:
         return f"it does not begin with {MAGIC.decode().strip()!r}, so it is no checkpoint"
@@ -98,9 +100,9 @@ def _of_another_format(data: bytes) -> str:
 
 
 def write_checkpoint(value: Any, path: Path, encoded: EncodedRecords | None = None) -> str:
-    """Write a value to a file, which appears whole or not at all, in the place of the one that was there; give its SHA-256.
+    """Write a value to a file, which is replaced as a whole or not at all; return its SHA-256.
 
-    Raises CheckpointError for what a checkpoint cannot hold, and OSError, for instance when the disk is full.
+    Raises CheckpointError for a value that a checkpoint cannot hold, and OSError, for instance when the disk is full.
     """
     parts = _parts(value, encoded=encoded)
     return atomic.write(path, lambda file: file.writelines(parts))
@@ -135,9 +137,10 @@ def _value(body: memoryview, bounds: ReadBounds | None) -> Any:
 
 @dataclass(slots=True)
 class Decoder:
-    """A decoder: what is being read, and how far: the nodes, the contents of arrays, and the rows by their length in bytes.
+    """A decoder and its position in the nodes and in the contents of arrays.
 
-    `room` is how many bytes of arrays may still be allocated.
+    - `pools`: rows of large arrays, by their length in bytes.
+    - `room`: bytes of arrays that may still be allocated.
     """
 
     nodes: bytes
@@ -152,7 +155,7 @@ class Decoder:
 
 
 def read(reader: Decoder) -> Any:
-    """Read the next value; an exception of whatever kind when the nodes are not as `write` writes them."""
+    """Read the next value; any exception when the nodes are not as `write` writes them."""
     tag = reader.nodes[reader.node]
     reader.node += 1
     return READERS[tag](reader)

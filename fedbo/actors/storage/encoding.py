@@ -1,8 +1,8 @@
 """The encoding of a checkpoint: numbers, strings, arrays, containers, named tuples and dataclasses.
 
-A node is one byte that says what it is, and what follows from that. The same value always gives the same bytes. Arrays are
-written where they are met first, later by number, so that one array held in many places stays one; their contents stand
-apart from the nodes. Of big two-dimensional arrays the rows are stored, equal ones once, since the states of many agents
+A node is one byte with its type, and data that depends on the type. Equal values always give equal bytes. An array is written
+at its first occurrence and later referred to by number, so an array that is shared stays shared. The contents of arrays are
+stored apart from the nodes. Large two-dimensional arrays are stored by rows, equal rows once, since the states of many agents
 hold the same messages but for a few rows.
 """
 
@@ -33,7 +33,7 @@ POOLED_ROWS, POOLED_BYTES = 64, 2**18  # arrays from this size on are stored by 
 
 
 class EncodedRecords:
-    """The encodings of records of one class that nobody changes, from one checkpoint to the next of the same growing state."""
+    """The encodings of immutable records of one class, kept between checkpoints of the same growing state."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -42,13 +42,13 @@ class EncodedRecords:
 
 @dataclass(slots=True)
 class RowPool:
-    """The rows of one length that big arrays have, equal ones once: their numbers by their digest, and their contents."""
+    """The distinct rows of one length of large arrays: their numbers by digest, and their contents."""
 
     numbers: dict[bytes, int] = field(default_factory=dict)
     contents: list[memoryview] = field(default_factory=list)
 
     def numbers_of(self, rows: AnyArray) -> list[int]:
-        """Give the number of each row of bytes; the contents of new ones are the array itself, of which nothing is copied."""
+        """Return the number of each row of bytes; the contents of new rows are views of the array, not copies."""
         numbers, found, new = self.numbers, list[int](), list[int]()
         for place, row in enumerate(rows):
             known = len(numbers)
@@ -62,12 +62,15 @@ class RowPool:
 
 @dataclass(slots=True)
 class Encoder:
-    """An encoder: what has been written so far, and how deep in containers the value is that is being written.
+    """An encoder and what it has written so far.
 
-    `nodes` are those that are not compressed yet, and `packed` what the `length` bytes of all others have become; none are
-    compressed while some are `apart`, as those of a set are. `numbers` maps the id of an array to its number, `arrays` holds
-    the arrays, so that no id is used twice, `buffers` what their contents are, and `pools` maps the length of a row, in bytes,
-    to the rows of this length.
+    - `depth`: nesting of the value that is being written.
+    - `nodes`: nodes that are not compressed yet.
+    - `packed`, `length`: all others, compressed, and their length before that.
+    - `apart`: above 0, nothing is compressed because nodes are still being moved, such as those of a set.
+    - `numbers`: number of each array by its id; `arrays`: the arrays, so that no id is reused.
+    - `buffers`: contents of the arrays.
+    - `pools`: rows of large arrays, by their length in bytes.
     """
 
     depth: int = 0
@@ -84,19 +87,19 @@ class Encoder:
     encoded: EncodedRecords | None = None
 
     def compress(self) -> None:
-        """Compress the nodes that were written since the last time."""
+        """Compress the nodes written since the last call."""
         self.packed.append(self.compressor.compress(self.nodes))
         self.length += len(self.nodes)
         self.nodes = bytearray()
 
     def end(self) -> list[bytes]:
-        """Compress all that is left; give the compressed nodes."""
+        """Compress the remaining nodes and return all compressed nodes."""
         self.compress()
         return [*self.packed, self.compressor.flush()]
 
 
 def write(writer: Encoder, value: Any, name: str) -> None:
-    """Write a value, which errors call `name`; CheckpointError with the path to what a checkpoint cannot hold."""
+    """Write a value, which errors call `name`; CheckpointError with the path to a part that a checkpoint cannot hold."""
     try:
         _write(writer, value)
     except _CannotHold as error:
@@ -106,7 +109,10 @@ def write(writer: Encoder, value: Any, name: str) -> None:
 
 
 class _CannotHold(Exception):
-    """What a checkpoint cannot hold, with the parts of the path to it, of which each container adds its own, the last first."""
+    """A value that a checkpoint cannot hold.
+
+    Each container appends its part of the path to it, so the last part comes first.
+    """
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -152,7 +158,7 @@ def _write_range(writer: Encoder, value: range) -> None:
 
 
 def _write_items(writer: Encoder, items: Iterable[Any], part: Callable[[int], str]) -> None:
-    """Write the items of a container; `part` gives the part of the path that leads to one of them."""
+    """Write the items of a container; `part` returns the part of the path that leads to an item."""
     place, known = 0, WRITERS.get
     if writer.depth >= DEPTH:
         raise _CannotHold(f"is nested more than {DEPTH} deep, or holds itself")
@@ -180,7 +186,10 @@ def _write_dict(writer: Encoder, value: dict[Any, Any]) -> None:
 
 
 def _piece_by_piece(writer: Encoder, values: Iterable[Any]) -> Iterator[Any]:
-    """Give the values of a dictionary, such as all agents; the nodes of so many would be several times as large as they are."""
+    """Yield the values of a dictionary, such as all agents, and compress the nodes in between.
+
+    Uncompressed, the nodes of so many values would take several times the memory of the values.
+    """
     for value in values:
         yield value
         if len(writer.nodes) >= PIECE and not writer.apart:
@@ -258,7 +267,7 @@ def _write_array(writer: Encoder, value: AnyArray) -> None:
 
 
 def _contents(value: AnyArray) -> bytes | memoryview:
-    """Give the bytes of an array, or of a larger one the array itself as bytes, in rows."""
+    """Return the bytes of an array in row order; a large array is not copied."""
     return value.tobytes() if value.nbytes <= COPIED else np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
 
 

@@ -1,4 +1,4 @@
-"""The log of evaluations: each is written down before another process is told of it, so that nothing computed is lost."""
+"""The log of evaluations: each is logged before another process learns of it, so no computed value is lost."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _DELAY = 0.1  # seconds of computing that a kill may cost where time is virtual:
 
 
 class EvaluationLog:
-    """Every evaluation of some agents, appended as one line to a file of this process before it is reported to another one.
+    """Every evaluation of some agents, appended as a line to this process's file before it is reported to another process.
 
-    A process that takes over reads the files of its predecessors, so that it need not evaluate again what they did. A line is
-    the JSON of an `EvaluationRecord` in its columns. In real time it is written at once, else with others of the same tenth of
-    a second.
+    A process that takes over reads the files of earlier processes, so that it need not repeat their evaluations. A line
+    is the JSON of an `EvaluationRecord` in its columns. In real time it is written at once, else together with others of
+    the same tenth of a second.
     """
 
     def __init__(self, folder: RunFolder, agents: Container[int], since: int | None) -> None:
@@ -38,30 +38,30 @@ class EvaluationLog:
         self.begin(since)
 
     def begin(self, since: int | None) -> None:
-        """Go on in a new file, with what comes after snapshot `since`; None where snapshots make no line superfluous."""
+        """Start a new file for evaluations after snapshot `since`; None where snapshots make no line obsolete."""
         self.close()
         self._path = self._folder.log(since)
 
     @property
     def reached(self) -> float:
-        """Give the time at which the last evaluation of the predecessors had ended."""
+        """Return the time at which the last evaluation of earlier processes ended."""
         return max((float(record.finished) for record in self._found.values()), default=0.0)
 
     def find(self, query: Query) -> EvaluationRecord | None:
-        """Give an evaluation that has been made, if it was at the same point and as often."""
+        """Return the logged evaluation of a query, if its point and its number of pulls agree."""
         found = self._found.get((query.agent, query.number, query.fidelity))
         if found is None or found.x != query.x.tolist() or found.pulls != query.times:
             return None
         return found
 
     def append(self, records: Iterable[EvaluationRecord]) -> None:
-        """Write evaluations down, or where time is virtual soon; OSError when the disk is full."""
+        """Append evaluations, which are written at once in real time, else soon; OSError when the disk is full."""
         self._lines += [_summed(_line(record)) for record in records]
         if self._real or time.monotonic() - self._written > _DELAY:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has not been written; OSError when the disk is full."""
+        """Write the pending lines; OSError when the disk is full."""
         if not self._lines:
             return
         if self._file is None:
@@ -71,19 +71,19 @@ class EvaluationLog:
         self._lines, self._written = [], time.monotonic()
 
     def begun_at(self, begun: set[tuple[int, float]]) -> list[EvaluationRecord]:
-        """List the evaluations that began when these (agent, started) did, in the order of agents and numbers."""
+        """Return the evaluations with these pairs (agent, started), in the order of agents and numbers."""
         found = (record for record in self._records() if (record.agent, record.started) in begun)
         return sorted(found, key=lambda record: (record.agent, record.number))
 
     def close(self) -> None:
-        """Write what has not been written, and close the file."""
+        """Write the pending lines and close the file."""
         self.flush()
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def release(self) -> None:
-        """Close the file, and forget what has not been written."""
+        """Close the file and discard the pending lines."""
         self._lines = []
         self.close()
 
@@ -94,10 +94,10 @@ class EvaluationLog:
 
 
 def read_log(path: Path, place: int, real: bool = False) -> tuple[list[EvaluationRecord], int]:
-    """Read the lines of a log from a place in it on, as far as they are whole; give the place to go on from.
+    """Read the complete lines of a log from a position on; return the records and the position after them.
 
-    A line that is damaged is passed over, since the evaluation gives the same again. Damaged where time is `real`, unless it is
-    the last line and torn by a power cut: then it was being written, and nobody has heard of it.
+    A damaged line is skipped, since its evaluation can be repeated with the same result. With `real` it raises Damaged, unless
+    it is the last line and torn by a power cut: no process has learned of that one.
     """
     with path.open("rb") as file:
         file.seek(place)
@@ -112,12 +112,15 @@ def read_log(path: Path, place: int, real: bool = False) -> tuple[list[Evaluatio
 
 
 def _place(record: EvaluationRecord) -> tuple[int, int, int | None]:
-    """Give where a record is looked up; one of real time, which alone has times here, is of a whole evaluation."""
+    """Return the key of a record. Only records of real time have times here, and these belong to whole evaluations."""
     return record.agent, record.number, None if record.finished else record.fidelity
 
 
 def _line(record: EvaluationRecord) -> bytes:
-    """Return the JSON of a record's columns; that of numbers and nothing else is what Python writes, in a third of the time."""
+    """Return the JSON of a record's columns.
+
+    For plain numbers it is formatted directly, to the same text in a third of the time.
+    """
     outcome, x = record.outcome, record.x
     value, score = outcome.value, outcome.score
     plain = record.error is None and record.fidelity is None and not (outcome.metrics or outcome.reports)
@@ -128,12 +131,12 @@ def _line(record: EvaluationRecord) -> bytes:
 
 
 def _summed(line: bytes) -> bytes:
-    """Give a line of a log with its sum (CRC-32) behind a tab."""
+    """Return a line of a log with its checksum (CRC-32) after a tab."""
     return line + b"\t%08x\n" % zlib.crc32(line)
 
 
 def _read(line: bytes) -> EvaluationRecord | None:
-    """Read a line, also one of format 1, which has no sum; None when it is not as it was written."""
+    """Read a line, also one of format 1, which has no checksum; None when it is damaged."""
     text, tab, check = line.rpartition(b"\t")
     if tab and check != b"%08x" % zlib.crc32(text):
         return None

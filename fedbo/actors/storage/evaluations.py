@@ -1,4 +1,4 @@
-"""Queries and the records of their evaluations, as agents, the evaluation log, its table and a replay have them."""
+"""Queries and the records of their evaluations, as used by agents, the evaluation log, its table and a replay."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ VECTOR = pa.list_(pa.field("item", pa.float64(), nullable=False))
 
 
 def column(name: str, kind: Any, nullable: bool = False) -> pa.Field:
-    """Declare one column, without nulls unless they mean something."""
+    """Return a column of a schema, without nulls unless they have a meaning."""
     return pa.field(name, kind, nullable=nullable)
 
 
 class Pulls(NamedTuple):
-    """Repeated evaluation of a point: the mean of `times` values counts, each moved into `clip` where that is given.
+    """Repeated evaluation of a point: the outcome is the mean of `times` values, each clipped to `clip` if that is set.
 
-    Normal noise of variance `noise` is added to each of them before.
+    Normal noise of variance `noise` is added to each value before clipping.
     """
 
     times: int
@@ -37,7 +37,7 @@ class Pulls(NamedTuple):
 class Span(NamedTuple):
     """A segment of an evaluation under early stopping: from fidelity `since` to `fidelity`, in one of the stopper's brackets.
 
-    Its leg, which goes on without a pause, began at fidelity `leg`.
+    Its leg is the part of the evaluation without a pause, and starts at fidelity `leg`.
     """
 
     bracket: int
@@ -48,11 +48,13 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class Query:
-    """One evaluation to be made: number `number` of its agent, at `x (d,)` in native units, which is `u` in the unit cube.
+    """One evaluation to be made: number `number` of its agent, of point `point` of step `step`.
 
-    It is of point `point` of step `step`; `tries` says how often that point has failed before. `length` is how long it will
-    take, or each of its `pulls`, where time is virtual and it may take too long. `known` is its outcome where that is known
-    already, with those of the step's other points. `span` is its present segment, where evaluations may stop early.
+    - `x (d,)`: the point in native units; `u`: the point in the unit cube.
+    - `tries`: how often the point has failed before.
+    - `length`: duration, or that of each of its `pulls`, where time is virtual and may exceed the limit.
+    - `known`: the outcome, if it was computed with those of the step's other points.
+    - `span`: the present segment, where evaluations may stop early.
     """
 
     agent: int
@@ -72,22 +74,22 @@ class Query:
 
     @property
     def fidelity(self) -> int | None:
-        """Give the fidelity at which it is evaluated; None for the largest, where nothing stops early."""
+        """Return the fidelity of the evaluation; None for the largest, where nothing stops early."""
         return None if self.span is None else self.span.fidelity
 
     @property
     def times(self) -> int:
-        """Give how often the point is evaluated."""
+        """Return the number of pulls of the point."""
         return 1 if self.pulls is None else self.pulls.times
 
     def evaluated(self, outcome: Outcome) -> EvaluationRecord:
-        """Return the record of an evaluation that succeeded, without times."""
+        """Return the record of a successful evaluation, without times."""
         record = EvaluationRecord(self.agent, self.number, self.x.tolist(), outcome)
         record.pulls, record.fidelity = self.times, self.fidelity
         return record
 
     def failed(self, why: str, seen: Outcome | None = None) -> EvaluationRecord:
-        """Return the record of an evaluation that failed, without times; it keeps the metrics and reports that were `seen`."""
+        """Return the record of a failed evaluation, without times, with the metrics and reports that were `seen`."""
         kept = Outcome(NAN) if seen is None else Outcome(NAN, NAN, seen.metrics, seen.reports)
         record = self.evaluated(kept)
         record.error = f"agent {self.agent} at x = {self.x.tolist()}: {why}"
@@ -116,9 +118,11 @@ EVALUATION_COLUMNS = (
 class EvaluationRecord:
     """The record of an evaluation, as the evaluation log and `evaluations.parquet` hold it.
 
-    `error` says why it failed, and value and score of its `outcome` are NaN then. `started` and `finished` are times of the
-    study where time is real, else 0. `fidelity` is how far it came where evaluations may stop early, `stopped` says "stopped"
-    or "paused" where that is below the largest, and `rungs` has the values at all rungs since it began or went on.
+    - `error`: reason of a failure; value and score of the `outcome` are NaN then.
+    - `started`, `finished`: times of the study where time is real, else 0.
+    - `fidelity`: fidelity reached, where evaluations may stop early.
+    - `stopped`: "stopped" or "paused" if that is below the largest.
+    - `rungs`: values at all rungs since its start or its last pause.
     """
 
     COLUMNS: ClassVar[tuple[str, ...]] = tuple(each.name for each in EVALUATION_COLUMNS)
@@ -137,19 +141,19 @@ class EvaluationRecord:
 
     @classmethod
     def of_columns(cls, values: Mapping[str, Any]) -> Self:
-        """Make a record of the entries of its columns."""
+        """Return a record with these entries of columns."""
         return cls(**with_outcome(values, cls.COLUMNS))
 
     @classmethod
     def earlier_fields(cls) -> tuple[str, ...]:
-        """List its fields in checkpoints of earlier versions."""
+        """Return the names of the fields in checkpoints of earlier versions."""
         return cls.COLUMNS
 
     of_earlier = of_columns
 
 
 def with_outcome(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the fields of a record whose columns have these names: entries of columns, those of its outcome as one."""
+    """Return the fields of a record from entries of the columns `names`; those of the outcome become one field."""
     fields = {name: values[name] for name in names if name not in OUTCOME_COLUMNS}
     metrics, reports = read_metrics(values["metrics"])
     return {**fields, "outcome": Outcome(values["value"], values["score"], metrics, reports)}
@@ -164,10 +168,10 @@ OUTCOME_COLUMNS: dict[str, Callable[[Any], Any]] = {
 
 
 def reader(name: str) -> Callable[[Any], Any]:
-    """Return the function that reads a record's entry in the column of this name."""
+    """Return the function that reads a record's entry of a column."""
     return OUTCOME_COLUMNS.get(name) or attrgetter(name)
 
 
 def reason_of(error: str) -> str:
-    """Return the first line of an error without the agent and the point that `failed` writes before it."""
+    """Return the first line of an error, without the agent and the point that `failed` puts before it."""
     return _PLACE.sub("", error.splitlines()[0]) if error else "no reason was given"

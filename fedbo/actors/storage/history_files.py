@@ -1,4 +1,4 @@
-"""The files in which agents keep what they learned in an earlier task."""
+"""The files of agents with their observations of an earlier task."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from fedbo.algorithms.base import Array
 
 
 def history_file(folder: Path, agent: int) -> Path:
-    """Name the file in which an agent keeps what it learned in an earlier task."""
+    """Return the path of an agent's observations of an earlier task."""
     return folder / f"agent-{agent:05d}.parquet"
 
 
 def sum_file(path: Path) -> Path:
-    """Name the file with the SHA-256 of what an agent learned in an earlier task."""
+    """Return the path of the SHA-256 of a history file."""
     return path.with_suffix(".sha256")
 
 
 def read_history_table(path: Path) -> pa.Table:
-    """Read what an agent learned in an earlier task, all of it; Damaged when it is not as it was written."""
+    """Read all observations of an earlier task; Damaged when the file has changed."""
     check_history(path)
     return read_table(path)
 
 
 def check_history(path: Path) -> None:
-    """Let the file of an earlier task pass that has the SHA-256 noted beside it; Damaged else."""
+    """Check a history file against the SHA-256 beside it; raise Damaged when they differ or one is missing."""
     noted = sum_file(path)
     try:
         check_file(path, noted.read_text(encoding="utf-8", errors="replace") or "none" if noted.exists() else "none")
@@ -42,7 +42,7 @@ def check_history(path: Path) -> None:
 
 
 def read_history(folder: Path, number: int, dim: int) -> tuple[Array, Array]:
-    """Return what an agent learned in an earlier task: its points `(t_n, d)` and values `(t_n,)`."""
+    """Return an agent's observations of an earlier task: points `(t_n, d)` and values `(t_n,)`."""
     table = read_history_table(history_file(folder, number)).select(["u", "value", "error"])
     table = table.filter(table["error"].is_null())
     x = np.array(table["u"].to_pylist(), dtype=np.float64).reshape(len(table), dim)

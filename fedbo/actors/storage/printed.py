@@ -1,4 +1,4 @@
-"""What evaluations printed: lines of a file beside a run's log, and the table that is made of them."""
+"""The prints of evaluations: lines of a file beside a run's log, and the table of all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedbo.actors.storage.run_folder import RunFolder
 
 
 class PrintedText(NamedTuple):
-    """What one evaluation printed: its agent, its number, its step and point as in the observations, `x`, and the text."""
+    """The prints of one evaluation: its agent, number, step and point as in the observations, `x`, and the text."""
 
     agent: Annotated[int, pa.int32()]
     number: Annotated[int, pa.int64()]
@@ -31,7 +31,7 @@ PRINTED = schema_of(RunKey, PrintedText)
 
 
 def keep_printed(folder: Path, query: Query, text: str) -> None:
-    """Append what an evaluation printed to the file of this process; nothing where the folder cannot be written to."""
+    """Append the prints of an evaluation to this process's file; do nothing where the folder cannot be written."""
     kept = PrintedText(query.agent, query.number, query.step, query=query.point, x=query.x.tolist(), text=text)
     try:
         file = atomic.open_log(folder / f"printed-{os.uname().nodename}-{os.getpid()}.jsonl")
@@ -44,7 +44,7 @@ def keep_printed(folder: Path, query: Query, text: str) -> None:
 
 
 def printed_table(folders: Iterable[RunFolder], before: pa.Table | None) -> pa.Table:
-    """Return what the evaluations of some runs printed, each once, and what others had printed `before`."""
+    """Return the prints of the evaluations of some runs, each once, with those of the table `before`."""
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for row in [] if before is None else before.to_pylist():
         found[tuple(row[name] for name in (*RunKey._fields, "agent", "number"))] = tuple(row[name] for name in PRINTED.names)

@@ -1,4 +1,4 @@
-"""Record types of checkpoints: named tuples and dataclasses, found by their names and made again from their fields."""
+"""Record types of checkpoints: named tuples and dataclasses, found by name and recreated from their fields."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from fedbo.settings.errors import FedboError
 
 
 class CheckpointError(FedboError, ValueError):
-    """What a checkpoint cannot hold, or a file that is none of this version."""
+    """A value that a checkpoint cannot hold, or a file that this version cannot read."""
 
 
 class RecordType(NamedTuple):
-    """A named tuple class or a dataclass: the class, its fields, the bytes that name both in a checkpoint.
+    """A named tuple class or a dataclass.
 
-    `read` gives what the fields of an instance hold. `of_earlier`, where the fields are those of an earlier version, makes an
-    instance of them by name.
+    - `kind`: the class; `names`: its fields.
+    - `head`: bytes that name both in a checkpoint.
+    - `read`: returns the values of an instance's fields.
+    - `of_earlier`: creates an instance from the fields of an earlier version by name, where these differ.
     """
 
     kind: type
@@ -31,7 +33,7 @@ class RecordType(NamedTuple):
     of_earlier: Callable[[dict[str, Any]], Any] | None = None
 
     def values(self, value: Any) -> Sequence[Any]:
-        """List what the fields of an instance hold; CheckpointError when it holds something else besides, or not all."""
+        """Return the values of an instance's fields; CheckpointError when a field is missing or it has other attributes."""
         for name in getattr(value, "__dict__", ()):
             if name not in self.names:
                 raise CheckpointError(f"holds {name!r} beside its fields")
@@ -41,7 +43,7 @@ class RecordType(NamedTuple):
             raise CheckpointError(f"has no value in its field {error.name!r}") from None
 
     def make(self, values: Sequence[Any]) -> Any:
-        """Make an instance without a call of its class, so that nothing runs but this, or its conversion of earlier fields."""
+        """Create an instance without a call of its class, so that only this code or its conversion of earlier fields runs."""
         if self.of_earlier is not None:
             return self.of_earlier(dict(zip(self.names, values, strict=True)))
         if issubclass(self.kind, tuple):
@@ -53,12 +55,12 @@ class RecordType(NamedTuple):
 
 
 def is_record(kind: type) -> bool:
-    """Say whether a class is a named tuple class or a dataclass."""
+    """Return whether a class is a named tuple class or a dataclass."""
     return dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple))
 
 
 def record_of(kind: type) -> RecordType:
-    """Describe a named tuple class or dataclass; CheckpointError when its instances cannot be made again from their fields."""
+    """Return the record type of a class; CheckpointError when instances cannot be recreated from their fields."""
     read: Callable[[Any], Sequence[Any]] = tuple
     if dataclasses.is_dataclass(kind):
         names = tuple(each.name for each in dataclasses.fields(kind))
@@ -85,7 +87,7 @@ def head_of(kind: type, names: Sequence[str]) -> bytes:
 
 
 def earlier_record_of(kind: type) -> RecordType | None:
-    """Describe a record class of ours by its `earlier_fields`; None for any other."""
+    """Return the record type of a class of fedbo by its `earlier_fields`; None for any other class."""
     if not kind.__module__.startswith("fedbo.") or not hasattr(kind, "earlier_fields"):
         return None
     names: tuple[str, ...] = kind.earlier_fields()
@@ -93,7 +95,7 @@ def earlier_record_of(kind: type) -> RecordType | None:
 
 
 def _empty(kind: type) -> Any:
-    """Make an instance that has no fields yet; a compiled class is asked itself, since `object` cannot make one."""
+    """Create an instance without fields. A compiled class must do this itself, since `object.__new__` cannot."""
     new: Any = kind.__new__
     compiled = isinstance(new, BuiltinFunctionType) and new.__self__ is kind and dataclasses.is_dataclass(kind)
     return new(kind) if compiled else object.__new__(kind)
@@ -105,7 +107,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def find_class(module: str, name: str) -> type | None:
-    """Find a class by its module and qualified name; only modules of this package are imported for it."""
+    """Return the class of a module and qualified name, or None; only modules of this package are imported for it."""
     ours = module.startswith("fedbo.") and all(part.isidentifier() and part != "__main__" for part in module.split("."))
     if module not in sys.modules and ours:
         try:

@@ -1,4 +1,4 @@
-"""Observations and evaluations as tables: their columns, and the Parquet parts that agents write themselves."""
+"""Observations and evaluations as tables: their columns, and the Parquet parts that agents write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Convert = Callable[[pa.Table], pa.Table]
 
 
 def schema_of(*kinds: type) -> pa.Schema:
-    """Declare a table whose columns are the fields of these named tuples, each annotated with its Arrow type."""
+    """Return the schema whose columns are the fields of these named tuples, each annotated with its Arrow type."""
     columns = []
     for kind in kinds:
         for name, hint in get_type_hints(kind, include_extras=True).items():
@@ -55,7 +55,7 @@ class RunKey(NamedTuple):
 
 
 def checked(origin: str) -> str:
-    """Give an origin back; ValueError when it is none of `ORIGINS`, by which results are counted."""
+    """Return an origin; ValueError unless it is one of `ORIGINS`, by which results are counted."""
     if origin not in ORIGINS:
         raise ValueError(
             f"origin '{origin}' of a decision is unknown; take one of {', '.join(sorted(ORIGINS))}, and say more in note"
@@ -89,12 +89,15 @@ ROW_COLUMNS = (
 
 @dataclass(slots=True)
 class Row:
-    """One observation of one agent: a row of `observations.parquet` but for the run's key.
+    """One observation of one agent: a row of `observations.parquet` without the run's key.
 
-    `x` is in native units and `u` in the unit cube; the value of the `outcome` is what the agent saw, and its score the
-    noise-free counterpart; `started` and `finished` are times of the study. The point was evaluated `pulls` times in a row, and
-    the value is their mean; `t_n` counts the agent's observations with these. `origin` is one of `ORIGINS`, `note` free text.
-    `fidelity`, `stopped` and `rungs` are those of the record, None where evaluations do not stop early.
+    - `x`, `u`: the point in native units, and in the unit cube.
+    - `outcome`: the value that the agent observed, and its noise-free score.
+    - `started`, `finished`: times of the study.
+    - `pulls`: evaluations of the point in a row, of which the value is the mean.
+    - `t_n`: the agent's observations up to and with these.
+    - `origin`: one of `ORIGINS`; `note`: free text.
+    - `fidelity`, `stopped`, `rungs`: those of the record, None where evaluations do not stop early.
     """
 
     COLUMNS: ClassVar[tuple[str, ...]] = tuple(each.name for each in ROW_COLUMNS)
@@ -135,7 +138,7 @@ class Row:
 
     @classmethod
     def of(cls, query: Query, record: EvaluationRecord, t_n: int, started: float, finished: float) -> Self:
-        """Make the row of a query that was evaluated; or, as a `Batch`, the rows of many, whose entries are arrays."""
+        """Return the row of an evaluated query; as a `Batch`, the rows of many, whose entries are arrays."""
         # Only what has no default is passed: fields set one by one take half the time of keyword arguments.
         row = cls(query.agent, query.phase, query.step, query.point, query.origin, record.x, query.u, record.outcome)
         row.started, row.finished, row.t_n = started, finished, t_n
@@ -145,32 +148,32 @@ class Row:
 
     @classmethod
     def of_columns(cls, values: Mapping[str, Any]) -> Self:
-        """Make a row of the entries of its columns."""
+        """Return a row with these entries of columns."""
         return cls(**with_outcome(values, cls.COLUMNS))
 
     @classmethod
     def earlier_fields(cls) -> tuple[str, ...]:
-        """List its fields in checkpoints of earlier versions."""
+        """Return the names of the fields in checkpoints of earlier versions."""
         return cls.COLUMNS
 
     of_earlier = of_columns
 
 
 class Batch(Row):
-    """The rows of points that were evaluated at once: entries are arrays `(q, d)` and `(q,)`, or one value for all.
+    """The rows of points that were evaluated in one call: entries are arrays `(q, d)` and `(q,)`, or one value for all.
 
-    A phase of a thousand clients may have a million points, and that many rows are most of the time and memory of a run.
+    A phase of a thousand clients may have a million points. As single rows these would dominate the time and memory of a run.
     """
 
     __slots__ = ()
 
     @property
     def size(self) -> int:
-        """Give the number of its rows."""
+        """Return the number of rows."""
         return len(cast(Any, self.query))
 
     def row(self, place: int) -> Row:
-        """Give one of its rows."""
+        """Return one of the rows."""
         entries = {name: reader(name)(self) for name in self.COLUMNS}
         one = {name: entry[place].tolist() if isinstance(entry, np.ndarray) else entry for name, entry in entries.items()}
         return Row.of_columns(one)
@@ -182,7 +185,7 @@ EVALUATIONS = pa.schema([*_KEY, *EVALUATION_COLUMNS])
 
 
 def single_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    """Give rows one by one, also those of batches."""
+    """Yield rows one by one, also those of batches."""
     for row in rows:
         if isinstance(row, Batch):
             yield from (row.row(place) for place in range(row.size))
@@ -194,7 +197,7 @@ _LABEL = 200  # bytes of a label in the name of a file, which has 255 at most
 
 
 def part_name(key: RunKey) -> str:
-    """Name the part files of a run; a label may hold anything, and one that is too long for a file is told by its hash."""
+    """Return the name of the part files of a run; a label that is too long for a file name is shortened with its hash."""
     label = quote(key.algorithm, safe="")
     if len(label) > _LABEL:
         label = f"{label[: _LABEL - 17]}-{hashlib.sha256(key.algorithm.encode()).hexdigest()[:16]}"
@@ -202,7 +205,7 @@ def part_name(key: RunKey) -> str:
 
 
 def write_rows(rows: Sequence[Row], key: RunKey, path: Path) -> str:
-    """Write rows, some of them as batches, as one Parquet part, which appears whole or not at all; give its SHA-256."""
+    """Write rows and batches as one Parquet part, which appears complete or not at all; return its SHA-256."""
     tables = list[pa.Table]()
     for kind, group in groupby(rows, key=type):
         alike: list[Any] = list(group)
@@ -211,12 +214,12 @@ def write_rows(rows: Sequence[Row], key: RunKey, path: Path) -> str:
 
 
 def write_evaluations(records: Sequence[EvaluationRecord], key: RunKey, path: Path) -> str:
-    """Write the records of evaluations as one Parquet part; give its SHA-256."""
+    """Write the records of evaluations as one Parquet part; return its SHA-256."""
     return _write_part(_of_records(records, EVALUATIONS), key, EVALUATIONS, path)
 
 
 def _write_part(table: pa.Table, key: RunKey, schema: pa.Schema, path: Path) -> str:
-    """Write the table of one run with the columns of its key before the others."""
+    """Write the table of one run, with the columns of its key before the others."""
     columns = table.combine_chunks().columns
     head = [pa.repeat(pa.scalar(value, field.type), len(table)) for value, field in zip(key, schema, strict=False)]
     return write_table(pa.Table.from_arrays([*head, *columns], schema=schema), path)
@@ -239,7 +242,7 @@ def _of_batch(batch: Batch) -> pa.Table:
 
 
 def _array(values: Any, kind: Any, count: int) -> pa.Array:
-    """Give a column of a batch, whose entries are numbers, vectors `(count, d)`, or one value for all."""
+    """Return a column of a batch, whose entries are numbers, vectors `(count, d)`, or one value for all."""
     if not isinstance(values, np.ndarray):
         return pa.repeat(pa.scalar(values, kind), count)
     if values.ndim == 1:
@@ -254,18 +257,18 @@ _FORMAT, _BY = b"fedbo.format", b"fedbo.version"  # in the metadata of a table
 
 
 def write_table(table: pa.Table, path: Path) -> str:
-    """Write a Parquet file, with its format, which appears whole or not at all; give its SHA-256."""
+    """Write a Parquet file with its format, which appears complete or not at all; return its SHA-256."""
     noted = {_FORMAT: str(FORMAT).encode(), _BY: installed().encode()}
     whole = table.replace_schema_metadata({**(table.schema.metadata or {}), **noted})
     return atomic.write(path, lambda file: pq.write_table(whole, file, compression="zstd"))
 
 
 class TooLargeError(FedboError, ValueError):
-    """A table that this machine's memory does not hold."""
+    """A table that does not fit into this machine's memory."""
 
 
 def _check_size(rows: int, columns: int, path: Path) -> None:
-    """Refuse a table that would not fit into memory: a file of a few megabytes may hold rows without end."""
+    """Raise TooLargeError for a table that would not fit into memory: a file of a few megabytes may hold billions of rows."""
     needed, memory = rows * columns * _LEAST_WIDTH, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > _SHARE_OF_MEMORY * memory:
         words = f"has {rows:,} rows of {columns} columns, {needed / 2**30:.1f} GiB in memory, more than half of this machine's"
@@ -275,7 +278,7 @@ def _check_size(rows: int, columns: int, path: Path) -> None:
 def read_table(
     path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None, convert: Convert | None = None
 ) -> pa.Table:
-    """Read a Parquet file that `write_table` wrote, by this or an earlier version, whose tables `convert` brings up to date.
+    """Read a Parquet file of `write_table`, by this or an earlier version, whose tables `convert` updates.
 
     FileNotFoundError when there is none, Damaged when it cannot be read, OtherFormat when a later version wrote it.
     """
@@ -298,7 +301,7 @@ def read_table(
 
 
 def _with_values(file: Any, schema: pa.Schema) -> list[str]:
-    """Return the columns of a file to read: those of nulls alone, which take memory, are added as others that it lacks."""
+    """Return the columns to read. Columns of nulls alone take memory, so they are added later, as missing ones are."""
     empty = {field.name for field in schema if field.nullable and not pa.types.is_nested(field.type)}
     for group in range(file.num_row_groups):
         for place in range(file.num_columns):
@@ -310,7 +313,7 @@ def _with_values(file: Any, schema: pa.Schema) -> list[str]:
 
 
 def _as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a schema; a run of an earlier version lacks columns that were added since, which are null there."""
+    """Return a table with the columns of a schema; columns that were added since an earlier version are null."""
     missing = [field for field in schema if field.nullable and field.name not in table.column_names]
     nulls = {kind: pa.nulls(len(table), kind) for kind in {field.type for field in missing}}  # shared between columns
     for field in missing:

@@ -1,4 +1,4 @@
-"""The folder of one run: where its agents and its coordinator keep what a later process goes on with."""
+"""The folder of one run: the files of its agents and its coordinator, from which a later process continues."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ PROVISIONAL = "provisional"  # the kind of rows that will be written again when 
 
 
 class Superseded(RuntimeError):
-    """Another process goes on with the run: this one must not write to it any more."""
+    """Another process has taken the run over: this one must not write to it any more."""
 
 
 class RunFolder(NamedTuple):
-    """The folder of one run, as the run's attempt number `attempt` sees it (0: nobody's who writes).
+    """The folder of one run, as attempt number `attempt` sees it (0: a reader, which writes nothing).
 
     A process that is believed dead may live on for a moment, for instance while Ray finds out that its driver is gone. So
-    every attempt at going on with a run has a number of its own, which stands in the names of all files that it writes, and
-    only the newest attempt can make a snapshot the last one.
+    every attempt to continue a run has a number, which is part of the names of all files that it writes. Only the newest
+    attempt can commit a snapshot.
     """
 
     path: Path
@@ -35,11 +35,11 @@ class RunFolder(NamedTuple):
 
     @classmethod
     def of(cls, parts: Path, key: RunKey) -> RunFolder:
-        """Give the folder of a run among the parts of a study."""
+        """Return the folder of a run among the parts of a study."""
         return cls(parts / part_name(key), key)
 
     def claim(self) -> RunFolder:
-        """Begin a new attempt: from now on no earlier one can make a snapshot the last one."""
+        """Start a new attempt: from now on no earlier one can commit a snapshot."""
         atomic.make_folder(self.path)
         with self._fence() as fence:
             attempt = max(_attempt(fence), self._attempts()) + 1
@@ -48,50 +48,50 @@ class RunFolder(NamedTuple):
         return self._replace(attempt=attempt)
 
     def table(self, kind: str, number: int, place: int = 0) -> Path:
-        """Name a table's part: the rows of kind `kind` since the snapshot before number `number`, from host `place`."""
+        """Return the path of a table's part: rows of kind `kind` since the snapshot before number `number`, of host `place`."""
         return self.path / f"{kind}-{number:06d}-{self.attempt:04d}-{place:04d}.parquet"
 
     def agents(self, number: int, place: int, part: int = 0) -> Path:
-        """Name the file with the agents of host `place` at a snapshot, or with a further part of them where they are many."""
+        """Return the path of the agents of host `place` at a snapshot, or of a further part where they are many."""
         further = f"-{part:04d}" if part else ""
         return self.path / f"{number:06d}-{self.attempt:04d}-{place:04d}{further}.agents"
 
     def core(self, number: int) -> Path:
-        """Name the file with the coordinator at a snapshot."""
+        """Return the path of the coordinator's state at a snapshot."""
         return self.path / f"{number:06d}-{self.attempt:04d}.core"
 
     def moments(self, number: int) -> Path:
-        """Name the file of what has happened since a snapshot, where time is real."""
+        """Return the path of the events since a snapshot, where time is real."""
         return self.path / f"{number:06d}-{self.attempt:04d}.moments"
 
     @property
     def key_file(self) -> Path:
-        """Name the file with the secret key of the noise, where it shall be secure."""
+        """Return the path of the secret key of the noise, where the noise is secure."""
         return self.path / "noise.key"
 
     def log(self, since: int | None) -> Path:
-        """Name a new log of evaluations, of those since a snapshot or of all."""
+        """Return the path of a new evaluation log: of evaluations since a snapshot, or of all."""
         period = "all" if since is None else f"{since:06d}"
         return self.path / f"log-{period}-{os.getpid()}-{os.urandom(4).hex()}.jsonl"
 
     def checkpoint(self, agent: int, life: int) -> Path:
-        """Name the checkpoint that an agent makes for itself where time is real, in the process number `life` of its host."""
+        """Return the path of an agent's own checkpoint in real time, in process number `life` of its host."""
         return self.path / f"agent-{agent:05d}-{self.attempt:04d}-{life:04d}.checkpoint"
 
     def checkpoints(self, agent: int) -> list[Path]:
-        """List the checkpoints of an agent, the newest process's last."""
+        """Return the checkpoints of an agent, the newest process's last."""
         return sorted(self.path.glob(f"agent-{agent:05d}-*.checkpoint"))
 
     @property
     def remedy(self) -> str:
-        """Say how this run is made anew, with all others of its study left as they are, and its files kept."""
+        """Return the commands that run this run again, keep its files aside, and leave all others of its study as they are."""
         directory = self.path.parent.parent
         aside = shlex.quote(str(directory / f"damaged-{self.path.name}"))
         return f"make this run anew: mv {shlex.quote(str(self.path))} {aside} && fedbo resume {shlex.quote(str(directory))}"
 
     @contextmanager
     def while_current(self) -> Iterator[None]:
-        """Write here only while the run is this attempt's; Superseded else, also where that shows by a file that is gone."""
+        """Write here only while this attempt is current; Superseded otherwise, also where a missing file shows it."""
         self._check_current()
         try:
             yield
@@ -100,7 +100,7 @@ class RunFolder(NamedTuple):
             raise
 
     def is_current(self) -> bool:
-        """Say whether the run is this attempt's."""
+        """Return whether this attempt is the current one of the run."""
         try:
             self._check_current()
         except Superseded:
@@ -108,7 +108,7 @@ class RunFolder(NamedTuple):
         return True
 
     def _check_current(self) -> None:
-        """Superseded when a later attempt goes on with the run, or it has ended and its files are gone."""
+        """Raise Superseded when a later attempt continues the run, or the run has ended and its files are gone."""
         try:
             found = _number((self.path / "attempt").read_bytes())
         except FileNotFoundError:
@@ -118,14 +118,14 @@ class RunFolder(NamedTuple):
             raise Superseded(f"'{self.path}': {goes_on}; this is {self.attempt}")
 
     def _attempts(self) -> int:
-        """Give the highest attempt in the names of files: the file with its number may have been damaged."""
+        """Return the highest attempt in the names of files, since the file with the number may be damaged."""
         names = re.compile(r"(?:[a-z]+-|agent-)?\d{5,6}-(\d{4})[-.]")
         found = (names.match(path.name) for path in self.path.iterdir())
         return max((int(each[1]) for each in found if each), default=0)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Keep later attempts from beginning meanwhile; Superseded when one has begun already."""
+        """Keep later attempts from starting meanwhile; Superseded when one has started already."""
         with self._fence() as fence:
             if _attempt(fence) != self.attempt:
                 raise Superseded(f"'{self.path}': attempt {_attempt(fence)} goes on with this run; this is {self.attempt}")
@@ -133,7 +133,7 @@ class RunFolder(NamedTuple):
 
     @contextmanager
     def _fence(self) -> Iterator[int]:
-        """Keep all other processes from claiming and committing; the file that does so holds the number of the attempt."""
+        """Lock out all other processes that claim or commit, and yield the file with the number of the attempt."""
         fence = os.open(self.path / "attempt", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(fence, fcntl.LOCK_EX)
@@ -147,5 +147,5 @@ def _attempt(fence: int) -> int:
 
 
 def _number(data: bytes) -> int:
-    """Read the number of an attempt; 0 where there is none that can be read, since the names of files have it too."""
+    """Return the number of an attempt; 0 if it cannot be read, since the names of files have it too."""
     return int(data) if data[:8].isdigit() else 0

@@ -1,4 +1,4 @@
-"""Checks of files before they are used: of their format, and of the SHA-256 that was noted for them."""
+"""Checks of files before they are used: of their format, and of their recorded SHA-256."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMAT = 3
 
 
 class Damaged(FedboError, ValueError):
-    """A file that is missing or not as it was written: `path` is the file, `why` what is wrong, `remedy` what would do."""
+    """A file that is missing or has changed: `path` is the file, `why` the reason, and `remedy` the way to repair it."""
 
     def __init__(self, path: Path, why: str, remedy: str = "") -> None:
         # All of them are arguments, so that the error comes through Ray as it is.
@@ -25,35 +25,35 @@ class Damaged(FedboError, ValueError):
         self.path, self.why, self.remedy = path, why, remedy
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return the error as one line."""
         return f"'{self.path}': is damaged ({self.why})" + (f"; {self.remedy}" if self.remedy else "")
 
 
 class OtherFormat(FedboError, ValueError):
-    """A file of a format that this version does not know."""
+    """A file in a format that this version does not know."""
 
 
 @cache
 def installed() -> str:
-    """Give the version of fedbo that is installed."""
+    """Return the installed version of fedbo."""
     return version("fedbo")
 
 
 def check_format(path: Path | str, found: int, by: str | None = None) -> None:
-    """Let formats pass that this version reads; OtherFormat, with the version that wrote it, for any later one."""
+    """Check that this version reads a format; raise OtherFormat, with the version that wrote it, for a later one."""
     if not 1 <= found <= FORMAT:
         which = f"fedbo {by}" if by else "a later fedbo"
         raise OtherFormat(f"'{path}': was written in format {found}, this is format {FORMAT}; open it with {which}")
 
 
 def sha256_of(path: Path) -> str:
-    """Give the SHA-256 of a file; FileNotFoundError when there is none."""
+    """Return the SHA-256 of a file; FileNotFoundError when there is none."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_file(path: Path, expected: str) -> None:
-    """Let a file pass that has this SHA-256, or is there at all where it is not known (empty); Damaged else."""
+    """Check that a file exists and has the `expected` SHA-256, unless that is empty (unknown); raise Damaged otherwise."""
     if not path.is_file():
         raise Damaged(path, "it is missing")
     if expected and sha256_of(path) != expected:
@@ -61,16 +61,16 @@ def check_file(path: Path, expected: str) -> None:
 
 
 def seal(document: Mapping[str, Any], indent: int | None = None) -> str:
-    """Write a document as JSON with its format and, last, the SHA-256 of all else."""
+    """Return a document as JSON with its format and, last, the SHA-256 of all the rest."""
     whole = json.loads(json.dumps({**document, "format": FORMAT, "fedbo": installed()}))
     whole.pop("sha256", None)
     return json.dumps({**whole, "sha256": _sum(whole)}, indent=indent) + "\n"
 
 
 def unseal(path: Path) -> dict[str, Any]:
-    """Read what `seal` wrote, or a document of format 1, which has no sum.
+    """Read the output of `seal`, or a document of format 1, which has no checksum.
 
-    FileNotFoundError when there is none, Damaged when it is not as it was written, OtherFormat when a later version wrote it.
+    FileNotFoundError when there is none, Damaged when it has changed, OtherFormat when a later version wrote it.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The snapshots of a run: which is the last one that is whole, which files it has, and what is removed when another follows."""
+"""The snapshots of a run: which is the last complete one, which files it has, and which files it makes obsolete."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from fedbo.actors.storage.sealed import Damaged, check_file, seal, unseal
 
 
 class SnapshotIndex(NamedTuple):
-    """The last snapshot of a run: its number (0: none yet), the attempt that made it, and the tables written by then.
+    """The last snapshot of a run.
 
-    `ended` says whether the run is over. `tables` and `files`, those of the snapshot itself, map names to SHA-256 (empty: not
-    known, or it still grows).
+    - `number`: its number (0: none yet); `attempt`: the attempt that wrote it.
+    - `tables`, `files`: SHA-256 by name of the tables so far, and of the snapshot's own files (empty: unknown, or it grows).
+    - `ended`: the run is over.
     """
 
     number: int = 0
@@ -25,23 +26,23 @@ class SnapshotIndex(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """Give what the names of the snapshot's own files begin with."""
+        """Return the prefix of the names of the snapshot's own files."""
         return f"{self.number:06d}-{self.attempt:04d}"
 
     def parts(self, folder: Path, suffix: str) -> list[Path]:
-        """List its files with this suffix, its own last; what did not change stands in those of earlier ones."""
+        """Return its files with this suffix, its own last; unchanged agents are in the files of earlier snapshots."""
         known = sorted(folder / name for name in self.files if name.endswith(suffix))
         return known or sorted(folder.glob(f"{self.stem}*{suffix}"))  # format 1 names none
 
 
 class SnapshotStore:
-    """The snapshots in the folder of a run. The last one and the one before it are kept."""
+    """The snapshots in the folder of a run, of which the last two are kept."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
 
     def latest(self) -> SnapshotIndex:
-        """Read which snapshot is the last one that is complete; Damaged when that is not to be found out."""
+        """Return the last complete snapshot; Damaged when that cannot be found out."""
         found = self._index("latest.json")
         if found is not None:
             return found
@@ -51,7 +52,7 @@ class SnapshotStore:
         return SnapshotIndex()
 
     def previous(self) -> SnapshotIndex | None:
-        """Read the snapshot before the last one, which is kept for the case that a file of the last one is damaged."""
+        """Return the snapshot before the last one, which is kept in case a file of the last one is damaged."""
         return self._index("previous.json")
 
     def _index(self, name: str) -> SnapshotIndex | None:
@@ -69,7 +70,7 @@ class SnapshotStore:
             raise Damaged(self._folder.path / name, f"it has no {error}", self._folder.remedy) from None
 
     def check(self, latest: SnapshotIndex, tables: bool = True) -> None:
-        """Let a snapshot pass whose files are all as they were written; Damaged with the first that is not."""
+        """Check that all files of a snapshot are as they were written; raise Damaged for the first that is not."""
         for name, digest in {**(latest.tables if tables else {}), **latest.files}.items():
             try:
                 check_file(self._folder.path / name, digest)
@@ -77,9 +78,9 @@ class SnapshotStore:
                 raise Damaged(error.path, error.why, self._folder.remedy) from None
 
     def last_whole(self) -> tuple[SnapshotIndex, Damaged | None]:
-        """Give the last snapshot that is whole, with what is damaged of a later one; Damaged when none is.
+        """Return the last undamaged snapshot, and the damage of a later one, if any; raise Damaged when there is none.
 
-        Nothing is changed.
+        No file is changed.
         """
         try:
             latest = self.latest()
@@ -100,16 +101,16 @@ class SnapshotStore:
         return before, damage
 
     def fall_back(self, before: SnapshotIndex, damage: Damaged, aside: Path) -> None:
-        """Let the snapshot before the last one count, and set the file that is damaged aside."""
+        """Return to the snapshot before the last one, and move the damaged file aside."""
         if damage.path.exists():
             atomic.make_folder(aside)
             damage.path.replace(aside / damage.path.name)
         atomic.write_text(self._folder.path / "latest.json", seal(before._asdict()))
 
     def commit(self, latest: SnapshotIndex, before: SnapshotIndex | None = None) -> None:
-        """Let a snapshot be the last one, at one stroke, and remove the files of those before the one `before` it.
+        """Commit a snapshot as the last one, atomically, and remove the files of those before the one `before` it.
 
-        Superseded when another process has begun to go on with the run.
+        Superseded when another process has started to continue the run.
         """
         with self._folder.exclusive():
             if before is not None and not latest.ended:
@@ -118,7 +119,7 @@ class SnapshotStore:
             self._discard(latest, before or latest)
 
     def tables(self, kind: str) -> list[Path]:
-        """List the parts of a table as of the last snapshot, with the observations that are only for those who look now."""
+        """Return the parts of a table at the last snapshot; for a running study also the provisional observations."""
         latest = self.latest()
         names = sorted(name for name in latest.tables if name.startswith(f"{kind}-"))
         passing: list[Path] = []
@@ -127,7 +128,7 @@ class SnapshotStore:
         return [*(self._folder.path / name for name in names), *passing]
 
     def discard_later(self) -> SnapshotIndex:
-        """Give the last snapshot, and remove what was written after it: whoever goes on writes it again."""
+        """Return the last snapshot and remove all later files, which the continued run writes again."""
         with self._folder.exclusive():
             latest = self.latest()
             self.check(latest, tables=False)
@@ -146,7 +147,7 @@ class SnapshotStore:
             return None  # it is not needed while the last one is whole
 
     def _discard(self, latest: SnapshotIndex, before: SnapshotIndex) -> None:
-        """Remove the files of snapshots before these two, and of a run that has ended all but its tables and its result."""
+        """Remove the files of snapshots before these two; of an ended run, all but its tables and its result."""
         for path in self._folder.path.glob("[0-9]*"):
             late = path.suffix == ".moments" and path.name >= before.stem  # from which what came after it is found out again
             needed = late or path.name in {**latest.files, **before.files} or path.name.startswith((latest.stem, before.stem))
@@ -161,5 +162,5 @@ class SnapshotStore:
                 path.unlink(missing_ok=True)
 
     def moments_since(self, latest: SnapshotIndex) -> list[Path]:
-        """List the files of what has happened since a snapshot where time is real: its own and those of later ones."""
+        """Return the files of events since a snapshot in real time: its own and those of later ones."""
         return sorted(path for path in self._folder.path.glob("*.moments") if path.name >= latest.stem)

@@ -1,4 +1,4 @@
-"""Running a study into a directory that may hold its run already: what has ended is read, what was interrupted is resumed."""
+"""Running a study into a directory that may hold its run already: a finished run is read, an interrupted one is resumed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedbo.study.study import Study
 
 
 def has_ended(directory: Path, study: Study) -> bool:
-    """Say whether a directory holds the complete run of a study."""
+    """Return whether a directory holds the complete run of a study."""
     if not (directory / "manifest.json").is_file():
         return False
     manifest = read_manifest(directory)
@@ -22,9 +22,9 @@ def has_ended(directory: Path, study: Study) -> bool:
 
 
 def run_again(study: Study, directory: Path, hosting: Sequence[str] = (), progress: Progress | None = None) -> Result:
-    """Give the results of a study: those that are there, or what is left of it is run, or all of it.
+    """Return the results of a study: read them if they exist, resume an interrupted run, or run the study.
 
-    `hosting` are the overrides with which an interrupted run goes on. Raises what `run_study` and `resume_study` raise.
+    `hosting` are the overrides for a resumed run. Raises the errors of `run_study` and `resume_study`.
     """
     if has_ended(directory, study):
         return Result.open(directory)

@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster: address, token, installation of the package, and the check of all hosts."""
+"""The connection to a Ray cluster: its address and token, the installation of the package, and the check of all hosts."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ Package = Literal["wheel", "image"]
 
 
 class ClusterError(FedboError, RuntimeError):
-    """The Ray cluster cannot carry the study out."""
+    """The Ray cluster cannot run the study."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Ray cluster: its address, or none for a Ray of this machine, how its hosts get the package, and what else they need.
+    """A Ray cluster.
 
-    `wheel`: as a wheel that Ray installs for the job; `image`: the hosts have it. `plugins` are those that every host must
-    have, with their distributions and versions.
+    - `address`: address of the cluster; None starts a Ray on this machine.
+    - `package`: "wheel" installs the package on the hosts for the job; "image" expects it there.
+    - `plugins`: plug-ins that every host must have, with their distributions and versions.
     """
 
     address: str | None = None
@@ -50,10 +51,10 @@ class Cluster:
 
 @contextmanager
 def connected(to: Cluster, cpus: int, folder: Path) -> Iterator[None]:
-    """Connect this process to a cluster, unless it is, and leave it in the end; `folder` is where its hosts are to write.
+    """Connect this process to a cluster, unless it is connected, and disconnect in the end; hosts must see `folder`.
 
-    ClusterError when it cannot be reached, refuses the token, has fewer CPUs than `cpus`, or when a host of it has other
-    versions or does not see the folder.
+    ClusterError when the cluster cannot be reached, refuses the token or has fewer CPUs than `cpus`, or when one of its hosts
+    has other versions or does not see the folder.
     """
     started = not ray.is_initialized()
     if started:
@@ -73,7 +74,7 @@ def connected(to: Cluster, cpus: int, folder: Path) -> Iterator[None]:
 
 
 def _check_same(address: str) -> None:
-    """Check that the Ray to which this process is connected may be that of the address; ClusterError."""
+    """Check that this process's Ray may be that of the address; raise ClusterError otherwise."""
     host, _, port = address.rpartition(":")
     if address == "auto" or address.startswith("ray://"):  # that of a client is not told by the cluster
         return
@@ -108,9 +109,9 @@ def _connect(to: Cluster, cpus: int) -> None:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Let a Ray that starts within listen on 127.0.0.1 alone, and its files, the token among them, be this user's alone.
+    """Restrict a Ray that starts within to 127.0.0.1, and its files, such as the token, to this user.
 
-    Ray replaces a local address that it is given by that of the network, unless it is told that no other host will join.
+    Ray replaces a local address by that of the network, unless its constants say that no other host will join.
     """
     constants, before = ray._private.ray_constants, os.umask(0o077)
     joined, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
@@ -144,7 +145,7 @@ def _check_listening(address: str) -> None:
 
 
 def _use_token() -> None:
-    """Let this process send its token unless the environment says otherwise; Ray 2.60 does so by itself only for "auto"."""
+    """Make this process send its token, unless the environment disables that. Ray 2.60 sends it by default only for "auto"."""
     if "RAY_AUTH_MODE" not in os.environ:
         os.environ["RAY_AUTH_MODE"] = "token"
         ray._raylet.Config.initialize("")  # type: ignore[attr-defined]  # it was read when Ray was imported
@@ -155,7 +156,7 @@ def _plugins_here(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def connection_error(place: str, error: BaseException) -> str:
-    """Say why a cluster cannot be reached, and the remedy."""
+    """Return why a cluster cannot be reached, with the remedy."""
     causes = [error]
     while (inner := causes[-1].__cause__ or causes[-1].__context__) is not None:
         causes.append(inner)
@@ -181,7 +182,7 @@ def connection_error(place: str, error: BaseException) -> str:
 
 
 def check_hosts(folder: Path, plugins: Mapping[str, str]) -> None:
-    """Check that every host has the versions of this process, these plug-ins and sees the folder; ClusterError says who not."""
+    """Check that every host has this process's versions and plug-ins, and sees the folder; ClusterError names others."""
     mark = folder / f".seen-{os.urandom(4).hex()}"
     mark.touch()
     try:
@@ -195,7 +196,7 @@ def check_hosts(folder: Path, plugins: Mapping[str, str]) -> None:
 
 
 def _asked(mark: str, plugins: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Give every living host with its facts, or with its error."""
+    """Yield every living host with its facts, or with its error."""
     nodes = _living()
     ask = ray.remote(num_cpus=0, max_retries=0)(_host_facts)
     on_node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
@@ -211,13 +212,13 @@ def _asked(mark: str, plugins: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 
 def _living() -> dict[str, str]:
-    """Give the addresses of the hosts that the cluster has now, by Ray's numbers for them."""
+    """Return the addresses of the cluster's present hosts, by their Ray node ids."""
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return {node["NodeID"]: node["NodeManagerAddress"] for node in nodes if node["Alive"]}
 
 
 def _host_facts(mark: str, plugins: tuple[str, ...]) -> dict[str, str | bool]:
-    """Give the versions of this host, those of plug-ins, and whether it sees a file."""
+    """Return the versions of this host and of plug-ins, and whether it sees a file and can write beside it."""
     until = time.monotonic() + _SHARE_TIMEOUT
     while not (seen := os.path.exists(mark)) and time.monotonic() < until:
         time.sleep(0.1)
@@ -226,7 +227,7 @@ def _host_facts(mark: str, plugins: tuple[str, ...]) -> dict[str, str | bool]:
 
 
 def host_problems(found: Any, ours: dict[str, str], folder: Path) -> Iterator[str]:
-    """List the problems of a host, from its facts or its error, compared with this process."""
+    """Yield the problems of a host, from its facts or its error, compared with this process."""
     if isinstance(found, Exception):
         yield _why(found)
         return

@@ -16,11 +16,11 @@ from fedbo.study.study import Study
 
 
 def fall_back(study: Study, directory: Path) -> list[str]:
-    """Let every run of a study resume from its last undamaged snapshot; say in a line where that is not the last one.
+    """Return every run of a study to its last undamaged snapshot, and return a note for each run that lost a later one.
 
-    What is damaged is moved to `damaged/`. In virtual time no result depends on the snapshot from which a run resumes; in real
-    time the events since are logged. Damaged, with the remedy and before anything is changed, where a file
-    is damaged that has no substitute.
+    Damaged files are moved to `damaged/`. In virtual time no result depends on the snapshot from which a run
+    resumes; in real time the later events are logged. Raises Damaged, with the remedy and before any change, where
+    a damaged file has no substitute.
     """
     parts = directory / "parts"
     for path in sorted((parts / "histories").glob("*/*.parquet")):
@@ -44,7 +44,7 @@ def fall_back(study: Study, directory: Path) -> list[str]:
 
 
 def _check_agents(folder: RunFolder, latest: SnapshotIndex) -> None:
-    """Let a run in real time pass whose agents' own checkpoints and logs are whole; Damaged else."""
+    """Check the agents' own checkpoints and logs of a run in real time; raise Damaged where one is not intact."""
     place = folder.path
     try:
         for place in sorted(folder.path.glob("log-*.jsonl")):

@@ -1,4 +1,4 @@
-"""The directory of a run: its manifest, and its tables, gathered from the parts."""
+"""The directory of a run: its manifest, and its tables, which are gathered from the parts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 
 
 def new_directory(study: Study, out: Path | None) -> Path:
-    """Make the directory of a new run; DirectoryError when it is in use, with the remedy."""
+    """Create the directory of a new run and return its path; DirectoryError, with the remedy, when it is in use."""
     if out is None:
         name = f"{study.study.name}-{datetime.now():%Y%m%d-%H%M%S}"
         names = chain((name,), (f"{name}-{number}" for number in count(2)))  # several runs may begin within a second
@@ -60,7 +60,7 @@ def new_directory(study: Study, out: Path | None) -> Path:
 
 
 def unfinished(directory: Path) -> bool:
-    """Say whether a directory holds a run that has not ended."""
+    """Return whether a directory holds a run that has not ended."""
     try:
         return bool(read_manifest(directory)["status"] != "complete")
     except (DirectoryError, Damaged, OtherFormat):
@@ -68,7 +68,7 @@ def unfinished(directory: Path) -> bool:
 
 
 def _untouched(directory: Path, study: Study) -> bool:
-    """Say whether a directory is empty, but for what a process leaves that is killed before it has begun this study."""
+    """Return whether a directory is empty, apart from files of a process that was killed before it started this study."""
     for path in directory.iterdir():
         ours = path.name == "study.toml" and path.is_file() and path.read_bytes() == study.to_toml().encode()
         if not ours and path.name != ".lock" and not _is_draft(path):
@@ -81,13 +81,13 @@ def _is_draft(path: Path) -> bool:
 
 
 def discard_drafts(directory: Path) -> None:
-    """Remove files that processes were writing when they were killed."""
+    """Remove the temporary files of killed processes."""
     for path in filter(_is_draft, directory.iterdir()):
         path.unlink(missing_ok=True)
 
 
 def new_manifest(study: Study) -> dict[str, Any]:
-    """Describe a run that begins."""
+    """Return the manifest of a new run."""
     cells = [(cell, cell.study.federation()) for cell in study.cells()]
     return {
         "name": study.study.name,
@@ -111,26 +111,26 @@ def new_manifest(study: Study) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Give the versions on which the bits of a result may depend."""
+    """Return the versions of packages on which the bits of a result may depend."""
     packages = ("fedbo", "numpy", "scipy", "numba", "scikit-learn", "ray", "pyarrow")
     return {"python": platform.python_version(), **{package: _installed(package) for package in packages}}
 
 
 @cache
 def _installed(package: str) -> str:
-    """Give the version of a package; it is read once, which takes longer than all else that a small run does."""
+    """Return the version of a package. It is cached, since the look-up takes longer than a small run."""
     return version(package)
 
 
 def check_versions(directory: Path, manifest: Mapping[str, Any]) -> None:
-    """DirectoryError where a run began with other versions than those that are here."""
+    """Raise DirectoryError where a run started with versions other than the present ones."""
     if changed := {name for name, value in versions().items() if manifest["versions"].get(name) != value}:
         what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
         raise DirectoryError(f"'{directory}': began with other versions ({what}); install those, or run it again")
 
 
 def check_code(directory: Path, manifest: Mapping[str, Any], study: Study, changed: bool) -> None:
-    """Compare the code that a study names with that of a run: DirectoryError where it differs, or a warning if it may."""
+    """Compare the code of a study with that of its run: DirectoryError where they differ, or a warning if that is allowed."""
     if not (differ := differing_code(manifest, study)):
         return
     words = f"{', '.join(differ)} changed after the run began"
@@ -141,18 +141,18 @@ def check_code(directory: Path, manifest: Mapping[str, Any], study: Study, chang
 
 
 def differing_code(manifest: Mapping[str, Any], study: Study) -> list[str]:
-    """List the code that a study names and that is not what a run began with, by its place without folders."""
+    """Return the places, without folders, of a study's code that differs from that at the run's start."""
     here, begun = study.code(), manifest.get("code", {})
     return sorted({place.rpartition("/")[2] for place, digest in begun.items() if here.get(place) != digest})
 
 
 def now() -> str:
-    """Give the time as the manifest has it."""
+    """Return the time in the manifest's format."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def best_values(ended: Sequence[RunSummary], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Give the known optima by cell, replicate and agent, with those that were known `before`."""
+    """Return the known optima by cell, replicate and agent, with those that were known `before`."""
     values: dict[str, Any] = {cell: {number: {**known} for number, known in of.items()} for cell, of in (before or {}).items()}
     for end in ended:
         known = values.setdefault(str(end.key.cell), {}).setdefault(str(end.key.replicate), {})
@@ -162,10 +162,10 @@ def best_values(ended: Sequence[RunSummary], before: Mapping[str, Any] | None = 
 
 
 def gather(study: Study, directory: Path, keys: Sequence[RunKey], kept: Collection[RunKey] = ()) -> dict[str, str]:
-    """Put the parts together into one table of each kind, in canonical order, as far as the runs have come.
+    """Join the parts into one table of each kind, in canonical order, as far as the runs have come.
 
-    The rows of `kept` runs are those of the tables that were there before. Gives the SHA-256 of every table that was written,
-    and of the study, by name. Damaged when a part is.
+    The rows of `kept` runs come from the tables before an extension. Returns the SHA-256 of the study and of every table, by
+    file name. Damaged when a part is damaged.
     """
     parts = directory / "parts"
     folders = [RunFolder.of(parts, key) for key in keys if key not in kept]
@@ -194,7 +194,7 @@ def gather(study: Study, directory: Path, keys: Sequence[RunKey], kept: Collecti
 
 
 def _parts(folders: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[pa.Table]:
-    """Read the parts of a table, each as it was written; Damaged when one is not."""
+    """Read the parts of a table; Damaged when one has changed."""
     found = []
     for folder in folders:
         noted = SnapshotStore(folder).latest().tables
@@ -208,9 +208,9 @@ def _parts(folders: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[p
 
 
 def kept_rows(parts: Path, which: tuple[str, pa.Schema], keys: Collection[RunKey]) -> list[pa.Table]:
-    """Read the rows of some runs of a table as they were before an extension; none where nothing is kept.
+    """Return the rows of some runs of a table from before an extension; an empty list where nothing was kept.
 
-    They get the schema with which they were written: Parquet names the items of lists otherwise, and the first table counts.
+    They are read with the schema of the table, since Parquet names the items of lists differently and the first table counts.
     """
     name, schema = which
     path = parts / KEPT / f"{name}.parquet"
@@ -222,7 +222,7 @@ def kept_rows(parts: Path, which: tuple[str, pa.Schema], keys: Collection[RunKey
 
 
 def _ledger(study: Study, folders: Sequence[RunFolder], kept: Collection[RunKey]) -> dict[str, pa.Table]:
-    """Put the privacy ledger together, run by run, if anything was private."""
+    """Return the privacy ledger, joined run by run, if any run was private."""
     cells = {cell.number: cell.study for cell in study.cells()}
     releases, spent = [], []
     for folder in folders:
@@ -241,5 +241,5 @@ def _ledger(study: Study, folders: Sequence[RunFolder], kept: Collection[RunKey]
 
 
 def discard_parts(directory: Path) -> None:
-    """Remove the parts of a run that is complete."""
+    """Remove the parts of a complete run."""
     atomic.remove_folder(directory / "parts")

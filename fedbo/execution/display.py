@@ -16,9 +16,9 @@ _HISTORY = "history"
 
 
 class Display:
-    """Feeds a progress display from what the workers report; without a display it shows nothing.
+    """Passes the workers' progress to a progress display; without a display it shows nothing.
 
-    `poll` is called besides, and says whether the study may end early.
+    `poll` is called at each report, and returns whether the study may end early.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class Display:
         progress.start(rows)
 
     def on_history(self, jobs_done: int, progress: Sequence[RunProgress], ended: Sequence[RunSummary]) -> bool:
-        """Show how many of the earlier tasks are done."""
+        """Show how many of the earlier tasks are done; return False, since these never end early."""
         if self._progress is not None and self._learning:
             self._progress.update(RunKey(0, _HISTORY, 0), jobs_done, self._learning, None)
         return False
 
     def on_progress(self, jobs_done: int, progress: Sequence[RunProgress], ended: Sequence[RunSummary]) -> bool:
-        """Show how far each run is, and the best native value so far, as the mean over the targets; say if that is enough."""
+        """Show each run's progress and mean best native value over targets; return whether the study may end."""
         if self._progress is None:
             return self._poll()
         for run in progress:
@@ -67,7 +67,7 @@ class Display:
         return self._poll()
 
     def finish(self) -> None:
-        """Take the display down."""
+        """Close the display."""
         if self._progress is not None:
             self._progress.finish()
 

@@ -1,4 +1,4 @@
-"""What a run evaluated before, from its tables: for one that makes it again, and for a replay in real time."""
+"""Earlier evaluations of a run, from its tables: for an extended run that repeats them, and for a replay in real time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from fedbo.study.study import Study, load_study
 
 
 def recall_evaluations(observations: pa.Table, run: Run) -> None:
-    """Let a run that has not begun find the evaluations in a table of observations; what it does not find it makes again."""
+    """Write the evaluations of a table of observations to the log of a run that has not started, which then finds them there.
+
+    Evaluations that are not found are made again.
+    """
     home = RunFolder.of(run.folder, run.key)
     if (home.path / "latest.json").exists() or not _are_numbered(run.task, run.environment.cluster is not None):
         return
@@ -39,7 +42,7 @@ def recall_evaluations(observations: pa.Table, run: Run) -> None:
 
 
 def _are_numbered(task: Task, queue: bool) -> bool:
-    """Say whether the rows of an agent are its evaluations in the order of their numbers, with values as its objective gave."""
+    """Return whether an agent's rows are its evaluations in order, with values as the objective returned them."""
     policy = task.policy
     return not (task.noise or task.problem.pulls or policy.retries or policy.most_pending > 1 or queue)
 
@@ -58,7 +61,7 @@ def _records(observations: pa.Table, run: Run) -> list[EvaluationRecord]:
 
 
 class RealTimeRecord:
-    """The record of a study in real time, in its directory or that of a copy, with every budget that the study has had."""
+    """The record of a study in real time, from its directory or that of a copy, with every budget that the study has had."""
 
     def __init__(self, directory: Path, study: Study, manifest: Mapping[str, Any]) -> None:
         self._directory = directory
@@ -91,6 +94,6 @@ class RealTimeRecord:
 
 
 def _same(run: Run, study: Study) -> Run:
-    """Return the run of a study that has the key of another one, in its place and in this process."""
+    """Return the run of a study with the key of another run, in that run's folder and in this process."""
     (found,) = (one for one in runs(study, run.folder) if one.key == run.key)
     return replace(found, hosting="inline")

@@ -1,4 +1,4 @@
-"""The extension of a finished run: a larger budget, more replicates, more algorithms; which are possible, and what is kept."""
+"""The extension of a finished run by a larger budget, more replicates or more algorithms: checks, and what is kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WHAT = "budget.iterations, .evaluations, .time and .target, study.replicates, a
 
 
 def extended_study(before: Study, path: Path, overrides: Sequence[str], added: Sequence[Mapping[str, Any]]) -> Study:
-    """Give the study of a finished run as it is to be; StudyError when a run of it would not begin as that one."""
+    """Return the extended study of a finished run; StudyError when its runs would start differently."""
     more = load_study(path, overrides, trust=True, derived=True)
     if added:
         document = more.document()
@@ -39,19 +39,19 @@ def extended_study(before: Study, path: Path, overrides: Sequence[str], added: S
 
 
 def is_longer(before: Study, after: Study) -> bool:
-    """Say whether the runs that were made go on, and not only others are added."""
+    """Return whether existing runs continue, rather than only new ones being added."""
     return before.budget != after.budget
 
 
 def runs_to_keep(before: Study, after: Study, work: Sequence[Run]) -> set[RunKey]:
-    """List the runs of a study that are as they were before it was extended."""
+    """Return the keys of the runs that an extension does not change."""
     if is_longer(before, after):
         return set()
     return {run.key for run in work if run.key.algorithm in before.labels and run.key.replicate < before.study.replicates}
 
 
 def why_no_extension(before: Study, after: Study) -> list[str]:
-    """List what keeps a study from being an extension of another one, in lines that begin with the key."""
+    """Return the reasons why a study is not an extension of another one, in lines that start with the key."""
     old, new = before.document(), after.document()
     if before.privacy.deltas is None:  # they are chosen with the first private algorithm
         new.get("privacy", {}).pop("deltas", None)
@@ -86,7 +86,7 @@ def _algorithms(before: Study, after: Study) -> list[str]:
 
 
 def _budget(before: Study, after: Study) -> list[str]:
-    """Say which budget is none that the run would go on with."""
+    """Return why the runs cannot continue with the new budget, as lines."""
     old, new = before.budget, after.budget
     if before.timing.clock == "wall" and (why := _why_not_continued(before)):
         remedy = "start another one from what it observed: start = the run, in fedbo.tune or [agents.history]"
@@ -108,7 +108,7 @@ def _budget(before: Study, after: Study) -> list[str]:
 
 
 def _why_not_continued(study: Study) -> str:
-    """Return what keeps the agents of a run in real time from another step once they have ended; empty where nothing does."""
+    """Return why the agents of a run in real time cannot take another step after its end; empty where they can."""
     if study.fault:
         return "with planned faults"
     if study.availability.model != "always" or any(group.availability is not None for group in study.group):
@@ -119,7 +119,7 @@ def _why_not_continued(study: Study) -> str:
 
 
 def continue_runs(directory: Path, manifest: Mapping[str, Any], before: Study, after: Study) -> None:
-    """Leave the runs of a study in real time, which have ended, as ones that were interrupted, with a larger budget."""
+    """Turn the finished runs of a study in real time into interrupted ones with a larger budget."""
     parts = directory / "parts"
     for job in learnings(after, parts):
         Coordinator().learn(job)
@@ -136,7 +136,7 @@ def _users_of_horizon(study: Study) -> list[str]:
 
 
 def why_not_extended(table: AlgorithmTable) -> str:
-    """Say why an algorithm's runs cannot be given more iterations; empty where they can."""
+    """Return why an algorithm's runs cannot get more iterations; empty where they can."""
     algorithm = table.make()
     if not isinstance(algorithm, Anytime):
         return f"'{table.title}' does not say whether it uses the budget; let its class have horizon_use, or run it again"
@@ -152,7 +152,7 @@ def set_aside(directory: Path) -> dict[str, str]:
 
 
 def check_kept(directory: Path, manifest: Mapping[str, Any]) -> None:
-    """Check the tables that `set_aside` copied for an extension; Damaged where one is missing or not as it was written."""
+    """Check the tables that `set_aside` copied for an extension; Damaged where one is missing or has changed."""
     noted = manifest.get("kept_files") or dict.fromkeys(["observations.parquet"] if manifest.get("kept_runs") else [], "")
     for name, digest in noted.items():
         path, table = directory / "parts" / KEPT / name, directory / name
@@ -165,14 +165,14 @@ def check_kept(directory: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def settle(directory: Path) -> None:
-    """End what a kill cut short: the study of an extension, which follows its manifest."""
+    """Finish an extension that a kill interrupted between its manifest and its study, which is written after it."""
     kept, copy, path = directory / "parts" / KEPT / STUDY, directory / "parts" / STUDY, directory / STUDY
     if kept.is_file() and copy.is_file() and path.read_bytes() == kept.read_bytes():
         atomic.write_text(path, copy.read_text(encoding="utf-8"))
 
 
 def recall(parts: Path, work: Sequence[Run]) -> None:
-    """Let the runs that go on find what they have evaluated."""
+    """Make the earlier evaluations available to the continued runs."""
     path = parts / KEPT / "observations.parquet"
     if path.is_file() and work:
         table = read_table(path, OBSERVATIONS)

@@ -34,7 +34,7 @@ _CHUNK = 4  # agents to one job of learning: enough jobs to keep all workers bus
 
 
 def runs(study: Study, parts: Path) -> list[Run]:
-    """List the runs: cell by cell, replicate by replicate, and all algorithms of a replicate side by side."""
+    """Return the runs by cell and replicate, with all algorithms of a replicate in a row."""
     return [
         Run(
             key=RunKey(cell.number, table.title, replicate),
@@ -59,7 +59,7 @@ def runs(study: Study, parts: Path) -> list[Run]:
 
 
 def learnings(study: Study, parts: Path) -> list[WarmupRun]:
-    """List the earlier tasks; cells that ask for the same histories share them, and so do all algorithms."""
+    """Return the earlier tasks. Cells with equal histories share them, and so do all algorithms."""
     jobs: dict[Path, list[WarmupRun]] = {}
     for cell in study.cells():
         for replicate in range(cell.study.study.replicates):
@@ -70,7 +70,7 @@ def learnings(study: Study, parts: Path) -> list[WarmupRun]:
 
 
 def _learnings(cell: Cell, replicate: int, parts: Path) -> list[WarmupRun]:
-    """List the earlier tasks of one replicate; agents without one keep that they have none."""
+    """Return the earlier tasks of one replicate, with empty histories for agents without one."""
     study, found = cell.study, list[WarmupRun]()
     folder = _history_folder(study, replicate, parts)
     assert folder is not None
@@ -133,7 +133,7 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
 
 
 def _early_end(study: Study, federation: Federation) -> EarlyEnd | None:
-    """Say when a run in virtual time ends early; in real time the monitor of all runs looks after it."""
+    """Return when a run in virtual time ends early; None in real time, where the monitor of all runs checks it."""
     target, count, metric = study.budget.target, study.budget.evaluations, federation.metric
     if study.timing.clock == "wall" or (target is None and count is None):
         return None
@@ -147,7 +147,7 @@ def _budget(study: Study) -> PrivacyBudget:
 
 
 def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:
-    """Name the folder of what all agents have observed before one replicate; it tells by its name what that is made of."""
+    """Return the folder of all agents' earlier observations for one replicate, named by a hash of their settings."""
     if not has_history(study):
         return None
     sources = history_sources(study)
@@ -161,7 +161,7 @@ def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:
 
 
 def keep_histories(before: Study, after: Study, parts: Path) -> None:
-    """Let a study that goes on from another keep its histories, though folders are named by settings that may differ."""
+    """Copy the histories of a study to the folders of its continuation, whose settings may name them differently."""
     held, named = set[Path](), set[Path]()
     for old, new in zip(before.cells(), after.cells(), strict=True):
         for replicate in range(before.study.replicates):
@@ -177,5 +177,5 @@ def keep_histories(before: Study, after: Study, parts: Path) -> None:
 
 
 def _history_replicate(table: HistoryTable, replicate: int) -> int:
-    """Give the replicate whose histories one has: its own, unless those of the first serve all."""
+    """Return the replicate whose histories this one uses: itself, or the first if all share those."""
     return 0 if table.fresh is False else replicate

@@ -1,6 +1,6 @@
-"""The monitor of a study: callbacks for all that happens in it, and in real time its early end when a target is reached.
+"""The monitor of a study: callbacks for its evaluations and events, and in real time its early end at a target.
 
-It reads what the runs write down, so that it is the same wherever they are carried out, and changes nothing in them.
+It reads the files of the runs, so it works the same wherever they run, and it changes nothing in them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from fedbo.study.study import Study
 
 
 class RunMonitor:
-    """Polls the runs' logs and tables as they grow; those of other machines must be in a folder that is seen from here.
+    """Polls the runs' growing logs and tables; those of other machines must be in a folder that is visible here.
 
-    Evaluations in real time are read from the agents' logs. All else is in tables, which are written with every snapshot.
+    Evaluations in real time are read from the agents' logs. Everything else is in tables, which grow with every snapshot.
     """
 
     def __init__(self, study: Study, work: Sequence[Run], callbacks: Sequence[Callback]) -> None:
@@ -44,7 +44,7 @@ class RunMonitor:
         self._enough = False
 
     def finish(self) -> None:
-        """Call the callbacks with what came last, which is in tables where a run has ended."""
+        """Call the callbacks with the remaining news, which are in tables where a run has ended."""
         self.poll()
         for folder, federation in self._logged:
             for path in SnapshotStore(folder).tables("evaluations"):
@@ -53,7 +53,10 @@ class RunMonitor:
         self._calls.end()
 
     def poll(self) -> bool:
-        """Call the callbacks with what is new, and say whether a study in real time may end, as one may that gives True."""
+        """Call the callbacks with the news; return whether a study in real time may end.
+
+        A callback may end it by returning True.
+        """
         for folder, federation in self._logged:
             for path in sorted(folder.path.glob("log-*.jsonl")):
                 try:
@@ -85,7 +88,7 @@ class RunMonitor:
 
 
 class TableParts:
-    """The parts of the tables of a run, read as snapshots add them: its events, and with `rows` its evaluations too."""
+    """The parts of a run's tables, read as snapshots add them: its events, and with `rows` also its evaluations."""
 
     def __init__(self, folder: RunFolder, federation: Federation, rows: bool) -> None:
         self._folder, self._federation, self._rows = folder, federation, rows
@@ -94,7 +97,7 @@ class TableParts:
         self._numbers = Counter[int]()
 
     def new(self) -> list[Evaluation | LoggedEvent]:
-        """Give what the last snapshots have added, in the order of time; of one time, events go first."""
+        """Return what the last snapshots have added, sorted by time; at equal times events come first."""
         try:
             state = (self._folder.path / "latest.json").stat()
         except FileNotFoundError:

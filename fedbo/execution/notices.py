@@ -1,4 +1,4 @@
-"""What callbacks are told of while a study runs, and how: evaluations, events and rounds."""
+"""The notices to callbacks while a study runs: evaluations, events and rounds."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ METHODS = ("on_evaluation", "on_event", "on_round", "on_end")
 class Evaluation:
     """One evaluation: its agent, its number, the configuration, the native value or the error, and other metrics.
 
-    `started` and `finished` are in the study's unit of time, or seconds since the study began; `reports` are pairs of a step
-    and the value reported for it; `run` says of which run it is.
+    - `started`, `finished`: in the study's unit of time, or seconds since the study's start.
+    - `reports`: pairs of a step and the value reported for it.
+    - `run`: key of its run.
     """
 
     agent: int
@@ -40,7 +41,12 @@ class Evaluation:
 
 
 class ClosedRound(NamedTuple):
-    """A round that has closed: its run, its number, when, whose messages took effect in it, and the bytes each way."""
+    """A closed round.
+
+    - `run`: key of its run; `number`: its number; `time`: when it closed.
+    - `arrived`: agents whose messages took effect in it.
+    - `bytes_up`, `bytes_down`: bytes from and to the agents.
+    """
 
     run: RunKey
     number: int
@@ -55,7 +61,7 @@ Callback = Callable[[Evaluation], object] | Any
 
 
 def check_callback(found: Any) -> Any:
-    """Give a callback back; ValueError when it is no function and has no method of one."""
+    """Return a callback; ValueError when it is not callable and has none of a callback's methods."""
     if not callable(found) and not any(callable(getattr(found, name, None)) for name in METHODS):
         methods = f"{', '.join(METHODS[:-1])} or {METHODS[-1]}"
         raise ValueError(f"must be a function of an evaluation, or an object with {methods}, not a {type(found).__name__}")
@@ -63,10 +69,10 @@ def check_callback(found: Any) -> Any:
 
 
 class CallbackCalls:
-    """The calls of a study's callbacks: each is told what it has a method for, a function of every evaluation.
+    """The calls of a study's callbacks: each method that a callback has, and a function for every evaluation.
 
-    One that raises an exception is disabled, with a line on standard error, and the study continues. Only where it is `strict`
-    the exception is raised.
+    A callback that raises an exception is disabled, with a line on standard error, and the study continues. With `strict` the
+    exception is raised instead.
     """
 
     def __init__(self, callbacks: Sequence[Callback], strict: bool = False) -> None:
@@ -77,11 +83,11 @@ class CallbackCalls:
         return bool(self._callbacks)
 
     def evaluation(self, found: Evaluation) -> bool:
-        """Tell of an evaluation, and say whether a callback has returned True."""
+        """Pass an evaluation to the callbacks; return whether one of them returned True."""
         return self._call("on_evaluation", found)
 
     def event(self, found: LoggedEvent) -> None:
-        """Tell of an event, and of the round that it closes."""
+        """Pass an event to the callbacks, and the round that it closes."""
         self._call("on_event", found)
         key = RunKey(*found[:3])
         if found.kind == "arrived":
@@ -94,7 +100,7 @@ class CallbackCalls:
             self._call("on_round", closed)
 
     def end(self) -> None:
-        """Tell that the study has ended, or is interrupted."""
+        """Notify the callbacks that the study has ended or was interrupted."""
         self._call("on_end")
 
     def _call(self, method: str, *told: Any) -> bool:

@@ -23,7 +23,7 @@ _SURE = 0.05  # the share from which on the time left is told: before, what has 
 
 @dataclass(frozen=True, slots=True)
 class RowInfo:
-    """One row of the display: an algorithm in one cell of the sweep, all its replicates together.
+    """One row of the display: an algorithm in one cell of the sweep, with all its replicates.
 
     `title` is the cell's, empty without a sweep; `metric` names the quantity whose best value is shown.
     """
@@ -36,16 +36,16 @@ class RowInfo:
 
 
 class Progress(Protocol):
-    """A display to which a run reports its progress."""
+    """A display of a study's progress."""
 
     def start(self, rows: Sequence[RowInfo]) -> None:
-        """Begin, with all the rows there will be."""
+        """Start the display with all its rows."""
 
     def update(self, run: RunKey, done: int, total: int, best: float | None) -> None:
-        """Report how many evaluations of a run are `done`, and its best native value so far, mean over targets."""
+        """Report how many evaluations of a run are `done`, and its best native value so far, as the mean over targets."""
 
     def finish(self) -> None:
-        """End, also when the run was interrupted."""
+        """Close the display, also after an interruption."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class _ProgressRow:
 
     @property
     def value(self) -> str:
-        """Write the mean over agents and the replicates that have begun, under the name that it has in the summary."""
+        """Return the mean best value over agents and over the replicates that have started, under its name in the summary."""
         return f"best {self.info.metric} {sum(self.best.values()) / len(self.best):.4g}" if self.best else ""
 
 
@@ -96,7 +96,7 @@ class LiveProgress:
         self._all: TaskID | None = None
 
     def start(self, rows: Sequence[RowInfo]) -> None:
-        """Show one bar for each row, and one for all when there are several."""
+        """Show one bar for each row, and one for all if there are several."""
         for info in rows:
             row = _ProgressRow(info)
             task = self._bars.add_task(row.name, total=1.0, start=False, value="", visible=len(rows) <= _ROWS)
@@ -117,12 +117,12 @@ class LiveProgress:
             self._bars.update(self._all, completed=sum(row.share for row, _ in self._rows.values()))
 
     def finish(self) -> None:
-        """Leave the bars as they are."""
+        """Stop the bars and leave them visible."""
         self._bars.stop()
 
 
 class LineProgress:
-    """A plain line every few seconds, where there is no terminal."""
+    """Prints a plain line every few seconds, where there is no terminal."""
 
     def __init__(self, stream: TextIO, every: float = _EVERY) -> None:
         self._stream, self._every = stream, every
@@ -130,12 +130,12 @@ class LineProgress:
         self._began = self._last = time.monotonic()
 
     def start(self, rows: Sequence[RowInfo]) -> None:
-        """Note the rows and the time."""
+        """Store the rows and the time."""
         self._rows = {(info.cell, info.label): _ProgressRow(info) for info in rows}
         self._began = self._last = time.monotonic()
 
     def update(self, run: RunKey, done: int, total: int, best: float | None) -> None:
-        """Write a line if the last one is old, or if the row is done."""
+        """Print a line if the last one is old, or if the row is done."""
         row = self._rows[run.cell, run.algorithm]
         row.take(run.replicate, done, total, best)
         now = time.monotonic()
@@ -146,7 +146,7 @@ class LineProgress:
         self._say(row, now - self._began)
 
     def finish(self) -> None:
-        """Say nothing more."""
+        """Do nothing, since the last line is printed already."""
 
     def _say(self, row: _ProgressRow, seconds: float) -> None:
         share = sum(row.share for row in self._rows.values()) / len(self._rows)
@@ -157,5 +157,5 @@ class LineProgress:
 
 
 def progress_for(console: Console, stream: TextIO | None = None) -> Progress:
-    """Choose bars on a terminal, lines elsewhere."""
+    """Return bars for a terminal, lines otherwise."""
     return LiveProgress(console) if console.is_terminal else LineProgress(stream or sys.stderr)

@@ -1,4 +1,4 @@
-"""The replay of a run, and the first event at which it differs from the recorded one."""
+"""The replay of a run, and the first event at which it differs from the recorded run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fedbo.study.study import Study, load_study
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The result of a replay: the hashes of both event logs, and the first difference, if there is any.
+    """The result of a replay: the hashes of both event logs, and the first difference, if any.
 
     `directory` holds the replay, where it was kept.
     """
@@ -43,12 +43,12 @@ class Replay:
 
     @property
     def same(self) -> bool:
-        """Say whether nothing differs."""
+        """Return whether nothing differs."""
         return self.difference is None
 
     @property
     def words(self) -> str:
-        """Say in words what came of it."""
+        """Return the result in words."""
         kept = f"\nreplay:  {self.directory}" if self.directory else ""
         if self.difference is not None:
             return f"{self.difference}{kept}"
@@ -56,11 +56,11 @@ class Replay:
 
 
 def replay(directory: Path, out: Path | None = None, verify: bool = False, trust: bool = False) -> Replay:
-    """Carry a run out again and compare it; DirectoryError when it has not ended, or names functions that are not trusted.
+    """Run a finished run again and compare the two; DirectoryError when it has not ended, or names functions without `trust`.
 
-    In virtual time the study is run again. A run made in real time is replayed by its record: the same events at the same
-    times and the same outcomes of evaluations, without waiting. The replay is kept in `out`, or without it and without
-    `verify` beside the other runs.
+    In virtual time the study is run again. A run in real time is replayed from its record: the same events at the same times
+    and the same outcomes of evaluations, without waiting. The replay is kept in `out`; without `out` it is kept beside the
+    other runs, unless `verify` is set.
     """
     manifest = read_manifest(directory)
     if manifest["status"] != "complete":
@@ -90,7 +90,7 @@ def _place(study: Study, out: Path | None, verify: bool) -> Iterator[Path]:
 
 
 def _carry_out(study: Study, directory: Path, place: Path) -> None:
-    """Run everything in this process."""
+    """Run all jobs in this process."""
     parts, recorded = place / "parts", read_manifest(directory)
     atomic.make_folder(parts)
     atomic.write_text(place / STUDY, study.to_toml())
@@ -114,7 +114,7 @@ _COMPARED = ("events", "observations", "privacy")
 
 
 def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:
-    """Compare the tables of two runs, events first, to the bit."""
+    """Compare the tables of two runs bit by bit, events first."""
     tables = {}
     for name in _COMPARED:
         if name != "privacy" or (recorded / f"{name}.parquet").exists():  # nothing need be private
@@ -149,7 +149,7 @@ def _equal(first: pa.Table, second: pa.Table) -> bool:
 
 
 def _first_difference(name: str, first: pa.Table, second: pa.Table) -> str:
-    """Name the first row that differs, with both versions of it."""
+    """Return the first row that differs, with both versions of it."""
     rows: Sequence[list[dict[str, Any]]] = [table.to_pylist() for table in (first, second)]
     for number in range(max(map(len, rows))):
         one, other = (found[number] if number < len(found) else None for found in rows)

@@ -1,4 +1,4 @@
-"""What the objectives of a study need and may lack: a data set, or a library."""
+"""The requirements of a study's objectives that may be missing: a data set or a library."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ ABSENT = (DataMissing, DataDamaged, LibraryMissing)
 
 
 def require_objectives(study: Study) -> None:
-    """Build an objective of each federation of a study: DataMissing, DataDamaged or LibraryMissing where it lacks something.
+    """Build an objective of each federation of a study; DataMissing, DataDamaged or LibraryMissing where something is missing.
 
-    Only where evaluations are in processes of this machine: others may have what it lacks. What else is wrong with an objective
-    is left to its agent to say.
+    This is checked only where evaluations run in processes of this machine, since other machines may have what this one lacks.
+    Any other error of an objective is left to its agent to report.
     """
     if study.hosting.kind != "inline" or study.hosting.address is not None:
         return
@@ -31,9 +31,9 @@ def require_objectives(study: Study) -> None:
 
 
 def missing(study: Study) -> str | None:
-    """Return what the objectives of a study lack on this machine, without fetching anything; None where nothing is missing.
+    """Return what a study's objectives lack on this machine, without fetching anything; None where nothing is missing.
 
-    Only federations that declare `reads_data` are asked, since to build an objective may take a second.
+    Only federations that declare `reads_data` are checked, since building an objective may take a second.
     """
     if not any(getattr(cell.study.federation(), "reads_data", False) for cell in study.cells()):
         return None
@@ -46,6 +46,6 @@ def missing(study: Study) -> str | None:
 
 
 def require_objective(study: Study) -> None:
-    """Build the objective of the first target, as above, wherever evaluations are."""
+    """Build the objective of the first target, with the errors of `require_objectives`, wherever evaluations run."""
     streams = Streams(study.study.seed)
     study.federation().objective(study.targets[0], streams.shared("objective"), streams.rng("objective"))

@@ -1,4 +1,4 @@
-"""The state of a run that is going on, read from its files: what its agents have evaluated, and their best values so far."""
+"""The state of a run that has not ended, read from its files: its agents' evaluations and their best values so far."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from fedbo.study.study import Study, recall_study
 
 @dataclass(frozen=True, slots=True)
 class RunsState:
-    """The runs of one algorithm in one cell: how many there are and have ended, and what has been evaluated in them.
+    """The runs of one algorithm in one cell.
 
-    `share` is that of the evaluations that are to be made by the agents seen so far; `best` is the mean over these of the best
-    native value, in the runs that have begun, None before there is one.
+    - `runs`, `ended`: number of runs, and of those that have ended; `evaluations`: evaluations so far.
+    - `share`: share of the evaluations that the agents seen so far will make.
+    - `best`: mean over these agents of the best native value in runs that have started, None before the first value.
     """
 
     cell: int
@@ -41,7 +42,7 @@ class RunsState:
 
 @dataclass(frozen=True, slots=True)
 class StudyState:
-    """A study that is going on or has ended: its name, its status, its cells' titles, and its runs."""
+    """The state of a running or finished study: its name, its status, its cells' titles, and its runs."""
 
     name: str
     status: str
@@ -50,7 +51,7 @@ class StudyState:
 
 
 def study_state(directory: Path) -> StudyState:
-    """Read the state of a run directory; DirectoryError when it is none, Damaged when its manifest is."""
+    """Read the state of a run directory; DirectoryError when it is none, Damaged when its manifest is damaged."""
     manifest = read_manifest(directory)
     study = recall_study(directory / STUDY)
     titles = study.titles()
@@ -97,7 +98,7 @@ def _ended(directory: Path, which: tuple[int, str], metric: Metric) -> RunsState
 
 @dataclass(frozen=True, slots=True)
 class _Agents:
-    """What the agents of one run have evaluated, and the largest value that each has seen."""
+    """The number of evaluations of each agent of one run, and the largest value that each has observed."""
 
     ended: bool
     counts: dict[int, int]
@@ -105,7 +106,7 @@ class _Agents:
 
 
 def _agents(folder: RunFolder) -> _Agents:
-    """Read one run's tables as of its last snapshot, and the log of what came after it; what vanishes meanwhile is left out."""
+    """Read one run's tables of its last snapshot and the later log; files that vanish meanwhile are skipped."""
     counts, bests = dict[int, int](), dict[int, float]()
     store = SnapshotStore(folder)
     try:

@@ -1,4 +1,4 @@
-"""Running and resuming a study: its jobs are carried out, and its tables gathered."""
+"""Running and resuming a study: its jobs are run and its tables gathered."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ TRACEBACK = "traceback.txt"
 
 
 class RunError(FedboError, RuntimeError):
-    """A study that began could not be completed; all results so far are in `directory`."""
+    """A study failed after its start; all results so far are in `directory`."""
 
     def __init__(self, message: str, directory: Path) -> None:
         super().__init__(message, directory)  # by which it is made again in another process
@@ -76,12 +76,12 @@ class RunError(FedboError, RuntimeError):
 def run_study(
     study: Study, out: Path | None = None, progress: Progress | None = None, callbacks: Sequence[Callback] = ()
 ) -> Result:
-    """Run a whole study and give its results.
+    """Run a whole study and return its results.
 
-    `out` is a directory that is new or empty; without it one is made under `runs/`. RunError when anything in
-    it fails, KeyboardInterrupt (with the directory) after Ctrl-C: in both cases all that was observed has been written, and
-    `resume_study` continues from there. DataMissing, DataDamaged or LibraryMissing, before anything is written, where the study
-    runs on this machine alone and this lacks what its objectives need.
+    `out` is a new or empty directory; without it one is created under `runs/`. Raises RunError when anything in the study
+    fails, and KeyboardInterrupt (with the directory) after Ctrl-C. In both cases all observations have been written, and
+    `resume_study` continues from there. Raises DataMissing, DataDamaged or LibraryMissing, before anything is written, where
+    the study runs on this machine alone and its objectives lack something.
     """
     require_objectives(study)
     directory = new_directory(study, out)
@@ -104,12 +104,13 @@ def resume_study(
 ) -> Result:
     """Resume a run that was interrupted, killed, or failed, from its last snapshots, or extend one that has ended.
 
-    `overrides` may change what changes no result: the hosting and the snapshots; and of a run that has ended its budget and
-    its replicates, and algorithms may be `added`. Python code that the run names must be as it was, unless the run failed or
-    `changed_code` is allowed. To resume a run is to trust the code that it names, unless `trust` says
-    otherwise. DirectoryError when there is nothing to resume, and Damaged, before anything is changed, when a file is damaged
-    that it needs; else as `run_study`. Where the last snapshot is damaged and the one before is whole, it continues from that
-    and says so on standard error.
+    `overrides` may change settings that change no result: the hosting and the snapshots. A finished run may also get a larger
+    budget, more replicates, and `added` algorithms. Python code that the run names must be unchanged, unless the run failed or
+    `changed_code` is set. With `trust`, the code that the run names is imported.
+
+    Raises DirectoryError when there is nothing to resume, and Damaged, before any change, when a required file is damaged;
+    otherwise the errors of `run_study`. Where the last snapshot is damaged and the one before is not, it continues from that
+    one with a note on standard error.
     """
     manifest = read_manifest(directory)
     if manifest["status"] == "complete":
@@ -142,7 +143,7 @@ def _extend(
     progress: Progress | None,
     callbacks: Sequence[Callback],
 ) -> Result:
-    """Extend a run that has ended by overrides and added algorithms."""
+    """Extend a finished run by overrides and added algorithms."""
     _check_carried(directory)
 
     def changed(before: Study) -> Study:
@@ -162,10 +163,10 @@ def extend_study(
     callbacks: Sequence[Callback] = (),
     mixed: bool = False,
 ) -> Result:
-    """Extend a run that has ended: what was evaluated is looked up, and runs that stay as they are are kept.
+    """Extend a finished run: earlier evaluations are looked up, and unchanged runs are kept.
 
-    `changed` returns the study to be, of that which was run. In real time the runs continue where they ended. Errors are those
-    of `resume_study`.
+    `changed` maps the study of the run to the extended study. In real time the runs continue where they ended. Raises the
+    errors of `resume_study`.
     """
     directory = directory.resolve()
     with _room_in(directory), locked(directory):
@@ -198,7 +199,7 @@ def extend_study(
 
 
 def _check_carried(directory: Path) -> None:
-    """Refuse to extend a tuning whose function was passed in Python, so that it is not in this process."""
+    """Raise DirectoryError for a tuning whose function was passed in Python, and which is not in this process."""
     function = str(recall_study(directory / STUDY).objective.settings.get("function", ""))
     if function.startswith("given:") and function not in GIVEN:
         remedy = "call fedbo.tune again with more iterations and resume=True"
@@ -206,7 +207,7 @@ def _check_carried(directory: Path) -> None:
 
 
 def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[str], trust: bool) -> Study:
-    """Load the study of a run that has begun; Damaged when its file is, DirectoryError when it is another study."""
+    """Load the study of a run; Damaged when its file is damaged, DirectoryError when it is a different study."""
     path, copy = directory / STUDY, directory / "parts" / STUDY
     changed = copy.is_file() and (not path.is_file() or path.read_bytes() != copy.read_bytes())
     try:
@@ -226,7 +227,7 @@ def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[
 
 
 def _note_code(manifest: dict[str, Any], study: Study) -> None:
-    """Note in the manifest of a run that goes on with changed code what it began with."""
+    """Note the earlier code in the manifest of a run that continues with changed code."""
     if differ := differing_code(manifest, study):
         manifest.setdefault("earlier_code", []).append({"code": manifest["code"], "until": now(), "changed": differ})
         manifest |= {"code": study.code(), "study_sha256": study.digest()}
@@ -235,7 +236,7 @@ def _note_code(manifest: dict[str, Any], study: Study) -> None:
 def carry_out(
     study: Study, directory: Path, manifest: dict[str, Any], progress: Progress | None, callbacks: Sequence[Callback]
 ) -> Result:
-    """Carry out what is left of a study in its directory, which is locked, and gather its tables."""
+    """Run the remaining jobs of a study in its locked directory, and gather its tables."""
     parts = directory / "parts"
     atomic.make_folder(parts)
     discard_drafts(directory)
@@ -300,7 +301,7 @@ def _note_end(
 
 @contextmanager
 def _room_in(directory: Path) -> Iterator[None]:
-    """Say the remedy where the disk is full from the start."""
+    """Raise RunError with the remedy where the disk is full from the start."""
     try:
         yield
     except OSError as error:
@@ -320,7 +321,7 @@ def _words(failure: Exception, directory: Path) -> str:
 
 
 def _kept_traceback(failure: Exception, directory: Path) -> str:
-    """Write the traceback of an error in code that is not fedbo's into the run's folder, and say so."""
+    """Write the traceback of an error in code outside fedbo into the run's folder, and return a note of its place."""
     if not isinstance(failure, CodeError):
         return ""
     with suppress(OSError):

@@ -15,7 +15,7 @@ _MOMENT = (2020, 1, 1, 0, 0, 0)  # equal packages give equal wheels
 
 @cache
 def sources() -> dict[str, bytes]:
-    """Give all files of the package by their names in a wheel, in the order of these, wherever they are installed.
+    """Return the contents of all files of the package, sorted by their names in a wheel, wherever they are installed.
 
     They are read once, because they may change while a study starts.
     """
@@ -30,7 +30,7 @@ def sources() -> dict[str, bytes]:
 
 
 def fingerprint() -> str:
-    """Give a short sum over all files of the package: two processes with the same one run the same code."""
+    """Return a short hash of all files of the package. Processes with equal fingerprints run the same code."""
     total = hashlib.sha256()
     for name, content in sources().items():
         total.update(f"{name}\0{len(content)}\0".encode() + content)
@@ -38,10 +38,10 @@ def fingerprint() -> str:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Write the wheel into a folder and give its path.
+    """Write the wheel into a folder and return its path.
 
-    Its build number holds the package's fingerprint, because Ray keeps wheels by their names. It asks for no other packages:
-    Ray would have them installed anew beside it, and it is the hosts' own ones that are compared with those here.
+    Its build number holds the package's fingerprint, because Ray caches wheels by name. It declares no dependencies: Ray would
+    install them again beside it, and the hosts' own packages are compared with those here.
     """
     release = version("fedbo")
     info = f"fedbo-{release}.dist-info"

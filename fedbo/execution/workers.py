@@ -1,4 +1,4 @@
-"""Workers that carry out the jobs of a study or of a table: this process alone, or Ray actors."""
+"""Workers that run the jobs of a study or of a table: this process alone, or Ray actors."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ TaskPool = Callable[[Sequence[Any], Interrupted], Iterator[Any]]
 
 
 class JobRunner(Protocol):
-    """Carries out jobs; each may use everything that an earlier list of jobs left behind."""
+    """Runs jobs; each job may use the files of earlier lists of jobs."""
 
     def carry_out(
         self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]
     ) -> None:
-        """Carry all jobs out, in any order, and append to `ended` what each run left; raises what a job raised.
+        """Run all jobs, in any order, and append each run's summary to `ended`; raise the errors of jobs.
 
-        `on_progress` is called now and then with the number of jobs done, the progress of the present ones, and what has ended;
-        it says whether studies in real time may end early.
+        `on_progress` is called repeatedly with the number of jobs done, the progress of running ones, and `ended`. It returns
+        whether studies in real time may end early.
         """
 
 
 @contextmanager
 def job_runner(study: Study, folder: Path) -> Iterator[JobRunner]:
-    """Start the workers that a study asks for, which write to a folder; a Ray that it started is stopped in the end."""
+    """Start the workers of a study, which write to a folder; a Ray that this starts is stopped in the end."""
     hosting = study.hosting
     inline = hosting.kind == "inline"
     if inline and not hosting.workers and hosting.address is None:
@@ -52,10 +52,10 @@ def job_runner(study: Study, folder: Path) -> Iterator[JobRunner]:
 
 @contextmanager
 def task_pool(kind: type[Any], plan: Any, count: int, on: Cluster, folder: Path) -> Iterator[TaskPool]:
-    """Start objects `kind(plan)` that carry jobs out: one in this process, or `count` Ray actors, which write to a folder.
+    """Start objects `kind(plan)` that run jobs: one in this process, or `count` Ray actors, which write to a folder.
 
-    The pool takes the jobs and a function that says whether to stop, and gives what each job's `work` returned, in any order;
-    raises what a job raised, once the others have ended theirs.
+    The pool takes the jobs and a function that returns whether to stop. It yields what each job's `work` returned, in any
+    order. It raises the error of a job once the running jobs have ended.
     """
     if not count and on.address is None:
         yield partial(_results_here, kind(plan))
@@ -78,7 +78,7 @@ def _results_here(worker: Any, jobs: Sequence[Any], interrupted: Interrupted) ->
 
 
 class ActorPool:
-    """Ray actors that carry out one job after another; a job is lost when its actor has died `deaths` times."""
+    """Ray actors that run one job after another; a job fails when its actor has died `deaths` times."""
 
     def __init__(self, start: Callable[[], Any], count: int, deaths: int) -> None:
         self._start, self._deaths = start, deaths
@@ -91,10 +91,10 @@ class ActorPool:
         interrupted: Interrupted,
         on_progress: Callable[[int, Sequence[Any]], None] = lambda done, busy: None,
     ) -> Iterator[Any]:
-        """Give what each job returned, in any order; raises what a job raised, once the others have ended theirs.
+        """Yield what each job returned, in any order; raise the error of a job once the running jobs have ended.
 
-        `call` starts a job on an actor, which another thread may ask to `stop`. `on_progress` is called now and then with the
-        number of jobs done and the actors at work.
+        `call` starts a job on an actor, which can receive `stop` on another thread. `on_progress` is called repeatedly with the
+        number of jobs done and the busy actors.
         """
         waiting, left = deque(range(len(jobs))), [self._deaths] * len(jobs)
         idle, busy = list(self._actors), dict[Any, tuple[Any, int]]()
@@ -143,7 +143,7 @@ def _lost(job: Any, deaths: int) -> ClusterError:
 
 
 class _LocalCoordinator(Coordinator):
-    """A coordinator in this process, which checks for interrupts and reports its progress by calls from within."""
+    """A coordinator in this process, which checks for interrupts and reports its progress by direct calls."""
 
     def __init__(self, interrupted: Interrupted, report: Callable[[RunProgress], None]) -> None:
         super().__init__()
@@ -156,12 +156,12 @@ class _LocalCoordinator(Coordinator):
 
 
 class InProcess:
-    """This process, which carries out one job after the other."""
+    """This process, which runs one job after the other."""
 
     def carry_out(
         self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]
     ) -> None:
-        """Carry all jobs out."""
+        """Run all jobs."""
         for number, job in enumerate(jobs):
             if interrupted():
                 break
@@ -178,7 +178,7 @@ class InProcess:
 
 
 class CoordinatorActors:
-    """Coordinators that are Ray actors; each takes the next job when it has ended one."""
+    """Coordinators that are Ray actors; each takes the next job when it finishes one."""
 
     def __init__(self, count: int, cpus: float) -> None:
         self._pool = ActorPool(lambda: start_coordinators(1, cpus)[0], count, COORDINATOR_LOSSES)
@@ -186,7 +186,7 @@ class CoordinatorActors:
     def carry_out(
         self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]
     ) -> None:
-        """Carry all jobs out."""
+        """Run all jobs."""
 
         def call(coordinator: Any, job: Job) -> Any:
             return (coordinator.learn if isinstance(job, WarmupRun) else coordinator.run).remote(job)

@@ -1,1 +1,1 @@
-"""Tuning a user's own function: `fedbo.tune`, the ask/tell agent, its log and message folder, search spaces."""
+"""Tuning of a user's function: `fedbo.tune`, the ask/tell agent, its log and message folder, and search spaces."""

@@ -1,4 +1,4 @@
-"""The arguments of `fedbo.tune`, checked before anything starts, and their names for what a study says of them."""
+"""The arguments of `fedbo.tune`: their checks before anything starts, and their names in errors about the study."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _KEY = re.compile(r"\[+(\w+)\]+ (\w+)(?: = ((?:\"[^\"]*\"|[^\s;,]+)))?")
 
 
 def check_arguments(function: Any, space: Any, agents: Any, options: Mapping[str, Any]) -> None:
-    """Raise ArgumentError for the first argument that is wrong by itself; the space is checked where it is written."""
+    """Raise ArgumentError for the first invalid argument; the search space is checked by `written_space`."""
     check_objective(function, "stopping" in options)
     arguments.whole("agents", agents, 1)
     for name, check in _CHECKS.items():
@@ -56,7 +56,7 @@ def check_arguments(function: Any, space: Any, agents: Any, options: Mapping[str
 
 
 def check_objective(function: Any, reports: bool = False) -> None:
-    """Raise ArgumentError unless this is a function of a configuration that a process can be sent."""
+    """Raise ArgumentError unless this is a function of a configuration that can be sent to another process."""
     if not callable(function) or inspect.isclass(function):
         raise arguments.wrong("objective", function, "must be a function of a configuration, such as def f(config)")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -79,9 +79,9 @@ def _takes(function: Callable[..., Any], name: str) -> bool:
 
 
 def in_arguments(found: StudyError, document: Mapping[str, Any], table: Mapping[str, Any]) -> ArgumentError:
-    """Return what is wrong with a study as errors of the arguments that it was made of, one line each.
+    """Return the errors of a study as errors of the arguments that it was made from, one line each.
 
-    `table` is the argument `study`, which names what it sets by itself.
+    `table` is the argument `study`; errors in its keys name these keys.
     """
     lines = [_line(fault, document, table) for fault in found.faults]
     return ArgumentError("\n".join(dict.fromkeys(lines)))
@@ -97,7 +97,7 @@ def _line(fault: SettingError, document: Mapping[str, Any], table: Mapping[str, 
 
 
 def _name(loc: Loc, table: Mapping[str, Any] | None = None) -> str:
-    """Return the argument that sets a place of a study, with the entry of it."""
+    """Return the name of the argument that sets a place of a study, with the entry in it."""
     if table is None or not _sets(table, loc):
         for length in range(len(loc), 0, -1):
             if loc[:length] in PLACES:
@@ -114,7 +114,7 @@ def _sets(table: Mapping[str, Any], loc: Loc) -> bool:
 
 
 def _in_python(remedy: str) -> str:
-    """Return a remedy in which keys of a study are the arguments that set them."""
+    """Return a remedy with the names of arguments in place of the keys of a study."""
 
     def replaced(found: re.Match[str]) -> str:
         head, key, value = found.groups()
@@ -151,7 +151,7 @@ def check_stopping(name: str, value: Any) -> None:
 
 
 def check_metric(metric: Any, mode: Any) -> None:
-    """Check the name of a metric and its direction, each of which may be None."""
+    """Check a metric's name and its direction, each of which may be None."""
     if metric is not None:
         arguments.text("metric", metric)
     if mode is not None:

@@ -23,14 +23,15 @@ LogEntry = dict[str, Any]
 
 
 class AskLog:
-    """The log in a folder, which one process at a time may have open; `entries` are those found at opening.
+    """The log in a folder, which one process at a time may open. Its first line is the `head`, which identifies the agent.
 
-    `points` holds every point by its token: where it is, whose it is, until when its lease lasts; `told` the values by token,
-    None for those that failed or were `withdrawn`;
-    `taken` lists the messages that count for the agent, its own among them; `queued` the points that are to be asked next.
+    - `entries`: entries found at opening.
+    - `points`: every point by its token: its coordinates, its client, and the end of its lease.
+    - `told`: values by token, None for points that failed or were `withdrawn`.
+    - `taken`: messages that the agent has processed, its own included.
+    - `queued`: points to be asked next.
 
-    Its first line is the `head`, which says of what it is the log. ValueError when it is of something else, DirectoryError when
-    another process has it open.
+    Raises DirectoryError when the log is of another agent, or another process has it open.
     """
 
     def __init__(self, folder: Path, head: LogEntry) -> None:
@@ -63,7 +64,7 @@ class AskLog:
         self.note(entry)
 
     def note(self, entry: LogEntry) -> None:
-        """Update the points and their values by an entry."""
+        """Update the points and their values from an entry."""
         if "tell" in entry:
             self.told[entry["tell"]] = entry["value"]
             if entry.get("withdrawn"):
@@ -82,18 +83,18 @@ class AskLog:
 
     @property
     def failed(self) -> Array:
-        """List the points `(f, d)` that failed and have no value from another try."""
+        """Return the points `(f, d)` that failed and have no value from another try."""
         values = [(self.points[token]["u"], value) for token, value in self.told.items() if token not in self.withdrawn]
         known = {tuple(u) for u, value in values if value is not None}
         return np.array([u for u, value in values if value is None and tuple(u) not in known])
 
     @property
     def open(self) -> list[str]:
-        """List the tokens of the points that have not been told, oldest first."""
+        """Return the tokens of points without a value, oldest first."""
         return [token for token in self.points if token not in self.told]
 
     def again(self, client: str | None, handed: Container[str]) -> list[str]:
-        """List the open points that may be given to a client again; `handed` are those that this process has given out."""
+        """Return the open points that a client may get again; `handed` are tokens that this process has returned."""
         found, now = [], time.time()
         for token in self.open:
             point = self.points[token]
@@ -120,11 +121,11 @@ class AskLog:
         return self._sum.hexdigest()
 
     def had(self, count: int, digest: str) -> bool:
-        """Return whether the first entries that were found at opening, so many, have this SHA-256, with the head."""
+        """Return whether the head and the first `count` entries found at opening have this SHA-256."""
         return count < len(self._sums) and self._sums[count] == digest
 
     def close(self) -> None:
-        """Let others open it; it may be called again."""
+        """Close the log, so that another process can open it. May be called repeatedly."""
         self._closed = True
         self._held.close()
 
@@ -132,7 +133,7 @@ class AskLog:
 def _read(path: Path) -> tuple[list[LogEntry], int]:
     """Read the entries of a log and their size in bytes; Damaged where a line is not JSON.
 
-    The last line does not count where it is cut off or lacks a sector: a kill or a power cut came before its writer returned.
+    An incomplete last line is ignored: a kill or a power cut came before its writer returned.
     """
     found, size, lines = list[LogEntry](), 0, path.read_bytes().splitlines(keepends=True)
     for number, line in enumerate(lines, 1):

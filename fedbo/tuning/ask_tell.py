@@ -1,4 +1,4 @@
-"""The ask/tell interface: one agent that is asked for configurations and told their values."""
+"""The ask/tell interface: one agent that suggests configurations and learns their values."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ from fedbo.tuning.terms import Terms, check_agent, observed_value
 
 
 class Suggestion(NamedTuple):
-    """A configuration to evaluate, and the token by which its value is told."""
+    """A configuration to evaluate, and the token that identifies it in `tell`."""
 
     token: str
     configuration: dict[str, Any]
 
 
 class _AgentFile(NamedTuple):
-    """The agent's checkpoint: algorithm state, unread answers, points asked, told and added, log lines that it covers.
+    """The agent's checkpoint.
 
-    Added points count as told, too. `sum` is the SHA-256 of those lines: a checkpoint of another log does not count.
+    - `algorithm`: state of the algorithm; `inbox`: answers that it has not read.
+    - `asked`, `told`, `added`: numbers of points; added points count as told, too.
+    - `lines`: log lines that the checkpoint covers; `sum`: their SHA-256, which must match the log.
     """
 
     algorithm: Any
@@ -55,17 +57,16 @@ class _AgentFile(NamedTuple):
 
 
 class Agent:
-    """An ask/tell agent in a folder of its own, whose messages go through a `meeting`.
+    """An ask/tell agent in a folder, whose messages go through a `meeting`.
 
-    What messages reveal of its observations is up to the algorithm (`fedbo list algorithms`). ValueError when that is more
-    than the meeting accepts: `Meeting(folder, reveals="computable")` or `reveals="observations"` accepts more than draws.
+    What messages reveal of its observations depends on the algorithm (`fedbo list algorithms`). ArgumentError when that is more
+    than the meeting accepts: `Meeting(folder, reveals="computable")` or `reveals="observations"` accepts more than draws. Every
+    `ask` and `tell`, and every fetched message, is appended to `log.jsonl` before the call returns. So the agent resumes when
+    its folder is opened again. One process at a time may have it open. ArgumentError when the space or the terms are invalid;
+    DirectoryError when they differ from those of the folder, or another process has it open.
 
-    All that is asked and told, and which messages were fetched when, is appended to `log.jsonl` before the call returns, so
-    that the agent resumes when its folder is opened again. One process at a time may have it open. ValueError when the space or
-    the terms are wrong, or not those with which the folder was made; DirectoryError when another process has it open.
-
-    It begins with what was evaluated before, if that is given as a `start`: pairs of a configuration and its value, a file, a
-    run, of which it takes what the agent of its number observed, or an `optuna.Study` (see `fedbo.tuning.evaluated.evaluated`).
+    `start` are earlier evaluations: pairs of a configuration and its value, a file, a run, from which it takes the observations
+    of the agent with its number, or an `optuna.Study` (see `fedbo.tuning.evaluated.evaluated`).
     """
 
     _file: _AgentFile
@@ -107,10 +108,10 @@ class Agent:
                 self.add(*point)
 
     def ask(self, n: int = 1, client: str | None = None) -> list[Suggestion]:
-        """Return `n` configurations to evaluate, each with its token; fewer where all configurations of the space were asked.
+        """Return `n` configurations to evaluate, each with its token; fewer when all configurations of the space were asked.
 
-        First come open ones that no client works on: for a named `client` those that it was given before, otherwise those of an
-        earlier process, and those whose lease has run out. Then come new ones.
+        Open configurations without an active client come first. For a named `client` these are the ones it got before,
+        otherwise those of an earlier process. Those with an expired lease follow, and then new ones.
         """
         arguments.whole("n", n, 1)
         if client is not None:
@@ -125,17 +126,18 @@ class Agent:
         return [self._suggestion(token) for token in found]
 
     def tell(self, token: str, value: float | None) -> bool:
-        """Tell the value of a configuration, None or no finite number where it failed; say whether that is news.
+        """Tell the agent the value of a configuration; return whether it was still open.
 
-        Told twice, the first value stays. ValueError when the token is not one of this agent's. OSError when the meeting cannot
-        be reached: what was told is kept all the same, and the message goes there later.
+        `value` is None or not finite for a failed evaluation. If called twice, the first value stays.
+        ArgumentError when the token is not of this agent. OSError when the meeting cannot be reached; the value
+        is kept, and the message is sent later.
         """
         return self._closed(token, value, {})
 
     def withdraw(self, token: str) -> bool:
-        """Withdraw a configuration that is not going to be evaluated; return whether it was still open.
+        """Withdraw a configuration that will not be evaluated; return whether it was still open.
 
-        The agent learns nothing from it, whereas `tell` with None reports a failure. Errors are those of `tell`.
+        The agent learns nothing from it, whereas `tell` with None reports a failure. Raises the errors of `tell`.
         """
         return self._closed(token, None, {"withdrawn": True})
 
@@ -155,9 +157,9 @@ class Agent:
         return True
 
     def exchange(self) -> bool:
-        """Write the meeting what it lacks of the messages so far, and fetch those of others; say whether there was news.
+        """Send missing messages to the meeting and fetch those of others; return whether there were new ones.
 
-        `tell` does so whenever a message is due. OSError as there; ValueError without a meeting.
+        `tell` calls this whenever a message is due. Raises OSError as `tell` does, and ArgumentError without a meeting.
         """
         if self._meeting is None:
             raise ArgumentError("meeting = None: this agent has no meeting; pass one when it is opened")
@@ -175,10 +177,10 @@ class Agent:
         return bool(new)
 
     def add(self, configuration: Mapping[str, Any], value: float | None, name: str | None = None) -> bool:
-        """Take in a configuration that was evaluated without having been asked for, such as one of an earlier study.
+        """Add the value of a configuration that was not asked for, such as one of an earlier study; return whether it was new.
 
-        Under a `name` that was added before, it is no news, and nothing happens; say whether it is news. Points that were added
-        stand in for the random ones at the beginning. ValueError when the configuration is none of the space.
+        With a `name` that was added before, nothing happens. Added points replace the random ones at the start. ArgumentError
+        when the configuration is not in the space.
         """
         value, u = observed_value(value), self._encoded(configuration)
         token = f"{self.number:05d}-added-{len(self._log.told)}" if name is None else f"{self.number:05d}-added:{name}"
@@ -190,20 +192,20 @@ class Agent:
         return True
 
     def enqueue(self, configuration: Mapping[str, Any]) -> None:
-        """Let `ask` return this configuration before any other new one; ArgumentError when it is none of the space."""
+        """Make `ask` return this configuration before any other new one; ArgumentError when it is not in the space."""
         self._enter({"queue": self._encoded(configuration).tolist()})
         self._save()
 
     def pending(self, client: str | None = None) -> list[Suggestion]:
-        """List what was asked, by a `client` if it is given, and not yet told; oldest first."""
+        """Return the suggestions without a value, of one `client` if it is set; oldest first."""
         return [self._suggestion(token) for token in self._log.open if client in (None, self._log.points[token]["client"])]
 
     def given(self, token: str) -> Suggestion:
-        """Return a suggestion once more; ArgumentError when the token is not one of this agent's."""
+        """Return a suggestion again; ArgumentError when the token is not of this agent."""
         return self._suggestion(self._known(token))
 
     def best(self) -> tuple[dict[str, Any], float] | None:
-        """Give the best configuration that was told and its value; None before the first."""
+        """Return the best configuration with a value, and the value; None before the first."""
         values = {token: value for token, value in self._log.told.items() if value is not None}
         if not values:
             return None
@@ -215,7 +217,7 @@ class Agent:
         return evaluated(start, self._written, mode=self.terms.mode, agent=self.number if is_run else None)
 
     def __repr__(self) -> str:
-        """Name the agent, what it has observed, and the best configuration."""
+        """Return the agent's number, its number of values, and the best configuration."""
         values = sum(value is not None for value in self._log.told.values())
         best = self.best()
         said = "no value yet" if best is None else f"best {best[1]:.6g} at {best[0]}"
@@ -223,7 +225,7 @@ class Agent:
         return f"<{where}: {values} values, {len(self._log.open)} open, {said}>"
 
     def _repr_html_(self) -> str:
-        """Write the same for a notebook."""
+        """Return the same as HTML for a notebook."""
         return f"<p>{escape(shown(repr(self)))}</p>"
 
     def _known(self, token: str) -> str:
@@ -233,7 +235,7 @@ class Agent:
         return token
 
     def _encoded(self, configuration: Mapping[str, Any]) -> Array:
-        """Return the point of a configuration, nested or flat; ArgumentError when it is none of the space."""
+        """Return the point of a configuration, nested or flat; ArgumentError when it is not in the space."""
         if not isinstance(configuration, Mapping):
             raise arguments.wrong("configuration", configuration, "must be a dictionary with a value for each parameter")
         try:
@@ -242,7 +244,7 @@ class Agent:
             raise ArgumentError(f"configuration: {error}") from None
 
     def close(self) -> None:
-        """Let another process open the folder."""
+        """Close the folder, so that another process can open it."""
         self._log.close()
 
     def __enter__(self) -> Agent:
@@ -252,7 +254,7 @@ class Agent:
         self.close()
 
     def _recall(self) -> None:
-        """Go on from the log; the checkpoint only saves working out again what the algorithm made of it."""
+        """Restore the state from the log; the checkpoint only saves recomputing the algorithm's state."""
         self._file: _AgentFile = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
         with suppress(FileNotFoundError, CheckpointError):  # of another version, or cut short: the log has everything
             kept: _AgentFile = read_checkpoint(self.folder / "state.checkpoint")
@@ -293,7 +295,7 @@ class Agent:
         return token
 
     def _decided(self) -> tuple[Array, _AgentFile]:
-        """Choose the next point `(d,)`: a random one at first, then what the algorithm asks, given those under way."""
+        """Choose the next point `(d,)`: random ones first, then the algorithm's decision given the pending points."""
         file = self._file
         if file.asked + file.added < self.terms.initial:
             uniform = self._streams.at(0).rng("initial points").random((self.terms.initial, self._problem.dim))
@@ -320,12 +322,12 @@ class Agent:
 
     @property
     def exhausted(self) -> bool:
-        """Whether every configuration of the space was asked or added, and none is to be evaluated again."""
+        """Whether every configuration of the space was asked or added, and repeats are off."""
         return self._evaluated is not None and not self._left()
 
     @property
     def _evaluated(self) -> set[tuple[float, ...]] | None:
-        """The points that are not to be asked again; None where the space cannot run out, or repeats are wanted."""
+        """Return the points that are not asked again; None where the space cannot run out, or repeats are on."""
         if self.terms.repeats or self._space.every() is None:
             return None
         points = self._log.points.items()
@@ -350,7 +352,7 @@ class Agent:
         return learned._replace(added=learned.added + (value is not None))
 
     def _due(self, told: int) -> bool:
-        """Say whether a message is due when so many values have been told."""
+        """Return whether a message is due once this many values have been told."""
         return told >= self.terms.initial and bool(self._algorithm.sends(told - self.terms.initial))
 
     def _told(self, token: str, value: float | None, due: bool) -> _AgentFile:
@@ -365,7 +367,7 @@ class Agent:
         return file._replace(algorithm=state)
 
     def _answered(self, step: int, new: Sequence[str] = ()) -> _AgentFile:
-        """Take in what all messages that were taken so far, and new ones, come to."""
+        """Process the coordinator's answer to all messages so far and the `new` ones."""
         messages = {name: self._messages.read(name) for name in (*self._log.taken, *new)}
         answered = answer_to(self.number, step, messages, (self._algorithm, self._problem, self._streams))
         for name, why in answered.left_out.items():

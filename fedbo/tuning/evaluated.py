@@ -1,7 +1,7 @@
-"""Configurations evaluated before, read from an Optuna study, a CSV or Parquet file, or a run, for agents to start from.
+"""Earlier evaluations, read from an Optuna study, a CSV or Parquet file, or a run, for agents to start from.
 
-for point in evaluated("old.csv", space, value="accuracy"):
-    agent.add(*point)
+    for point in evaluated("old.csv", space, value="accuracy"):
+        agent.add(*point)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedbo.tuning.spaces import written_space
 
 
 class Evaluated(NamedTuple):
-    """A configuration and its value; under its name an agent takes it in once."""
+    """A configuration and its value; an agent adds each name only once."""
 
     configuration: dict[str, Any]
     value: float
@@ -30,11 +30,11 @@ class Evaluated(NamedTuple):
 def evaluated(
     source: Any, space: Any, value: str = "value", mode: str | None = None, agent: int | None = None
 ) -> list[Evaluated]:
-    """List what was evaluated before: pairs of a configuration and its value, or what stands in any `source` of these.
+    """Return earlier evaluations from pairs of a configuration and its value, or from another `source`.
 
-    A path ends in .csv or .parquet, with a column for each parameter and one for the `value`, or is the directory of a run,
-    of whose best algorithm it is what this `agent` observed, or all did; else it is an `optuna.Study`. ValueError, in one line,
-    where it is none of these, or holds what is none of the space.
+    A source is a path or an `optuna.Study`. A path ends in .csv or .parquet, with a column for each parameter and one for the
+    `value`, or is the directory of a run. From a run it returns the observations of its best algorithm, of one `agent` or of
+    all. ArgumentError, in one line, for any other source, or a configuration that is not in the space.
     """
     if hasattr(source, "get_trials"):
         return evaluated_in_study(source, space, mode)
@@ -73,7 +73,7 @@ def _in_parquet(path: Path, space: Any, value: str) -> list[Evaluated]:
 
 
 def _in_run(path: Path, space: Any, agent: int | None) -> list[Evaluated]:
-    """List what agents of a run observed in native units, of the algorithm whose incumbent is best."""
+    """Return the observations of agents of a run in native units, for the algorithm with the best incumbent."""
     from fedbo.analysis.result import Result
 
     result, read = Result.open(path), _read(space)
@@ -89,10 +89,10 @@ def _in_run(path: Path, space: Any, agent: int | None) -> list[Evaluated]:
 
 
 def evaluated_in_study(study: Any, space: Any, mode: str | None = None) -> list[Evaluated]:
-    """List the completed trials of an `optuna.Study`; parameters that are not in the space are left out.
+    """Return the completed trials of an `optuna.Study`; parameters outside the space are skipped.
 
-    ValueError when the study has several objectives, does not go in the direction of `mode` ("max" or "min") where that is
-    given, or a trial is none of the space.
+    ArgumentError when the study has several objectives or another direction than `mode` ("max" or "min"), or a
+    trial is not in the space.
     """
     read = _read(space)
     if len(study.directions) != 1:
@@ -115,10 +115,10 @@ def evaluated_in_study(study: Any, space: Any, mode: str | None = None) -> list[
 
 
 def evaluated_in_csv(path: str | Path, space: Any, value: str = "value") -> list[Evaluated]:
-    """List the rows of a CSV file that has a column for each parameter and one for the value; other columns are left out.
+    """Return the rows of a CSV file with a column for each parameter and one for the value; other columns are ignored.
 
-    A cell that is empty is a parameter that was not active, or an evaluation that failed, whose row is left out. ValueError
-    names the row and the column that are wrong.
+    An empty cell is an inactive parameter; an empty value is a failed evaluation, whose row is skipped. ArgumentError names
+    the invalid row and column.
     """
     read, place = _read(space), Path(path)
     with place.open(newline="", encoding="utf-8-sig") as file:
@@ -153,7 +153,7 @@ def _better(direction: str) -> str:
 
 
 def _cell(space: Space, name: str, cell: str, where: str) -> Any:
-    """Give the value that a cell stands for: a number, or the choice that is written so."""
+    """Return the value of a cell: a number, or the choice with this text."""
     axis = [parameter.name for parameter in space.parameters].index(name)
     choices = space.choices[axis]
     if choices is None:

@@ -1,8 +1,8 @@
 """A folder through which ask/tell agents exchange messages: on any storage, or copied between machines, without locks.
 
-A file holds one message. Its sender alone writes it, once, and its name ends with the SHA-256 of its content: so it does not
-matter how late files arrive, in which order, how often and under what other names, and one that is cut short is not taken
-for whole. Nothing proves who wrote a file: everybody who can write into the folder is trusted to use its own number.
+A file holds one message. Only its sender writes it, once, and its name ends with the SHA-256 of its content. So files may
+arrive late, in any order, repeatedly and under other names, and an incomplete one is detected. Nothing proves who wrote a file:
+everybody who can write into the folder is trusted to use their own number.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NODES = 2**16  # bytes of a message's file that are not its arrays; some 300 ar
 
 
 class FileName(NamedTuple):
-    """What the name of a message's file says: its terms, its sender, the sender's step, and the SHA-256 of its content."""
+    """The parts of a message file's name: its terms, its sender, the sender's step, and the SHA-256 of its content."""
 
     terms: str
     agent: int
@@ -40,7 +40,7 @@ class FileName(NamedTuple):
 
 
 class StoredMessage(NamedTuple):
-    """A message of an agent after one of its steps, under terms that are given by their digest."""
+    """A message of an agent after one of its steps, under terms identified by their digest."""
 
     terms: str
     agent: int
@@ -48,30 +48,30 @@ class StoredMessage(NamedTuple):
     payload: Payload
 
     def file(self) -> tuple[str, bytes]:
-        """Give the name of its file and the content."""
+        """Return the name and the content of its file."""
         data = pack(self)
         return f"{self.terms}-{self.agent:05d}-{self.step:06d}-{hashlib.sha256(data).hexdigest()}.message", data
 
 
 def parsed(name: str) -> FileName | None:
-    """Read the name of a file; None when it is not that of a message."""
+    """Return the parts of a file's name; None when it is not a message's name."""
     found = _NAME.fullmatch(name)
     return None if found is None else FileName(found[1], int(found[2]), int(found[3]), found[4])
 
 
 def is_whole(name: str, data: bytes) -> bool:
-    """Say whether this is the content that a name promises."""
+    """Return whether a content matches the digest in its file's name."""
     found = parsed(name)
     return found is not None and hashlib.sha256(data).hexdigest() == found.digest
 
 
 def largest_file(declared: Declaration) -> int:
-    """Return how many bytes the file of a message may have."""
+    """Return the largest size in bytes of a message's file."""
     return declared_size(declared, longest(declared)) + _NODES
 
 
 def read_message(name: str, data: bytes, declared: Declaration) -> StoredMessage:
-    """Read the content of a file that is whole; ValueError when it is no message as declared and as the name says."""
+    """Read the content of a complete file; ValueError when the message does not match its declaration or the name."""
     try:
         message = unpack(data, ReadBounds(_NODES, largest_file(declared), (StoredMessage,)))
     except CheckpointError as error:
@@ -84,12 +84,12 @@ def read_message(name: str, data: bytes, declared: Declaration) -> StoredMessage
 
 
 class Meeting:
-    """A folder that holds messages only, for several sites at once; each may have a copy of it that is synchronised.
+    """A folder with messages only, shared by several sites; each site may have a synchronised copy of it.
 
     `folder` is a path of this machine, an address such as "s3://bucket/folder", or a path in a `filesystem` of pyarrow.
-    `reveals` is the most that messages there may reveal of observations: an agent whose algorithm declares more is refused.
-    It is "draws" unless you accept "computable" or "observations". Everybody who can write there is trusted to be who it says.
-    ValueError when an address cannot be read. Nothing is ever changed or removed there.
+    `reveals` is the most that messages may reveal of observations; an agent whose algorithm declares more is refused. It is
+    "draws" unless you accept "computable" or "observations". Everybody who can write there is trusted to use their own number.
+    ArgumentError when an address cannot be read. No file is ever changed or removed there.
     """
 
     def __init__(self, folder: str | Path, filesystem: FileSystem | None = None, *, reveals: str = Reveals.DRAWS) -> None:
@@ -101,23 +101,23 @@ class Meeting:
             raise ArgumentError(str(error)) from None
 
     def __repr__(self) -> str:
-        """Name the folder, and the most that messages there may reveal."""
+        """Return the folder, and the most that messages may reveal."""
         return f"<Meeting in '{self.folder}', reveals at most {self.reveals}>"
 
     def check(self, algorithm: Algorithm, name: str) -> None:
-        """Raise ValueError when messages of an algorithm reveal more than may be revealed here."""
+        """Raise ArgumentError when an algorithm's messages reveal more than the meeting accepts."""
         declared = revealed_by(algorithm)
         if declared.exceeds(self.reveals):
             remedy = f"open the meeting with reveals = '{declared}' to accept that"
             raise ArgumentError(f"algorithm = '{name}': {declared.meaning}; {remedy}")
 
     def sizes(self) -> dict[str, int]:
-        """List the names of all messages with the sizes of their files; OSError when the folder cannot be reached."""
+        """Return the sizes of all message files by name; OSError when the folder cannot be reached."""
         found = self._files.get_file_info(FileSelector(self._path, allow_not_found=True))
         return {each.base_name: each.size for each in found if each.is_file and parsed(each.base_name) is not None}
 
     def read(self, name: str, most: int) -> bytes | None:
-        """Read at most so many bytes of a file; None when it is gone; OSError when the folder cannot be reached."""
+        """Read at most `most` bytes of a file; None when it is gone, OSError when the folder cannot be reached."""
         try:
             with self._files.open_input_stream(f"{self._path}/{name}") as file:
                 data: bytes = file.read(most)
@@ -126,7 +126,7 @@ class Meeting:
         return data
 
     def write(self, files: dict[str, bytes]) -> None:
-        """Write files; OSError when the folder cannot be reached. On a disk of this machine they appear whole, and stay."""
+        """Write files; OSError when the folder cannot be reached. On a local disk they appear complete and are synced."""
         if isinstance(self._files, LocalFileSystem):
             for name, data in files.items():
                 atomic.write_bytes(Path(self._path) / name, data)
@@ -139,18 +139,18 @@ class Meeting:
 
 
 class Answered(NamedTuple):
-    """What a set of messages tells an agent, and why some of them were left out, by the names of their files."""
+    """The answer to a set of messages, and the reasons why some of them were left out, by the names of their files."""
 
     inbox: tuple[Inbound, ...]
     left_out: dict[str, str]
 
 
 def answer_to(agent: int, step: int, messages: dict[str, StoredMessage], half: tuple[Algorithm, Problem, Streams]) -> Answered:
-    """Carry out the coordinator's half for an agent on a set of messages, given by the names of their files.
+    """Run the coordinator's part for an agent on a set of messages, by the names of their files.
 
-    Messages count in the order of steps and then of agents, so that it does not matter in which order they came. Two different
-    messages with the same sender and step are both left out: nobody can know which is genuine. So is a message at which the
-    coordinator's half raises, as hostile numbers may make it do. `half` is what the coordinator knows beforehand.
+    Messages count in the order of steps and then of agents, whatever order they arrived in. Two different messages with the
+    same sender and step are both left out, since nobody can know which is genuine. So is a message that makes the coordinator's
+    part raise an error, as hostile numbers may. `half` is what the coordinator knows beforehand.
     """
     genuine, left_out = _genuine(messages)
     try:
@@ -169,7 +169,7 @@ def answer_to(agent: int, step: int, messages: dict[str, StoredMessage], half: t
 
 
 def _genuine(messages: dict[str, StoredMessage]) -> tuple[list[str], dict[str, str]]:
-    """List the names of messages in order, and those that share sender and step, with the reason."""
+    """Return the names of messages in order, and those that share sender and step, with the reason."""
     order = sorted(messages, key=lambda name: (messages[name].step, messages[name].agent, name))
     count = Counter((messages[name].agent, messages[name].step) for name in order)
     left_out = {

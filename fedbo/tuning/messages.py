@@ -1,4 +1,4 @@
-"""The messages that an ask/tell agent has sent and fetched, as files in its own folder."""
+"""The messages that an ask/tell agent has sent and fetched, as files in its folder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fedbo.tuning.message_folder import FileName, Meeting, StoredMessage, is_who
 
 
 class MessageStore:
-    """Files like those of a meeting, in a folder of the agent's own: what it has sent, and what it has fetched from others.
+    """Message files in the agent's folder, with the same names as in a meeting: the ones it has sent and fetched.
 
-    They are on the disk before they count, so that an exchange that fails, or a process that is killed, loses none.
+    They are on the disk before they count, so a failed exchange or a killed process loses none.
     """
 
     def __init__(self, folder: Path, terms: str, place: tuple[int, int], declared: Declaration) -> None:
@@ -28,11 +28,11 @@ class MessageStore:
 
     @property
     def names(self) -> list[str]:
-        """List the files, in the order of their names."""
+        """Return the names of the files, sorted."""
         return sorted(self._names)
 
     def write(self, step: int, payload: Payload) -> None:
-        """Keep the agent's message of a step, unless there is one; ValueError when it is not as declared."""
+        """Store the agent's message of a step, unless there is one; ValueError when it does not match its declaration."""
         if any(each.agent == self._agent and each.step == step for each in self._names.values()):
             return
         name, data = StoredMessage(self._terms, self._agent, step, payload).file()
@@ -43,10 +43,10 @@ class MessageStore:
         self._keep(name, data)
 
     def exchange(self, meeting: Meeting) -> None:
-        """Write what a meeting lacks of the agent's own messages, and fetch those of others.
+        """Write the agent's messages that a meeting lacks, and fetch those of others.
 
-        OSError when it cannot be reached. A file that cannot be used, whatever is in it, is left out with a warning; one that
-        is not whole is read again the next time.
+        OSError when the meeting cannot be reached. A file that cannot be used is left out with a warning. An incomplete file is
+        read again the next time.
         """
         there = meeting.sizes()
         mine = (name for name, each in self._names.items() if each.agent == self._agent)
@@ -58,7 +58,7 @@ class MessageStore:
                 self._fetch(name, there[name], meeting)
 
     def read(self, name: str) -> StoredMessage:
-        """Read a message; ValueError when its file is gone or damaged, with the remedy."""
+        """Read a message; ValueError with the remedy when its file is gone or damaged."""
         if name not in self._read:
             path = self._folder / name
             try:
@@ -83,7 +83,7 @@ class MessageStore:
         self._names[name] = found
 
     def _fetch(self, name: str, size: int, meeting: Meeting) -> None:
-        """Keep a message of another agent, if it is whole and can be used."""
+        """Store a message of another agent, if it is complete and can be used."""
         most, found = largest_file(self._declared), parsed(name)
         assert found is not None
         if wrong := self._misplaced(found, size, most):
@@ -100,7 +100,7 @@ class MessageStore:
         self._keep(name, data)
 
     def _misplaced(self, found: FileName, size: int, most: int) -> str | None:
-        """Return why a file cannot be used whatever is in it."""
+        """Return why a file cannot be used whatever its content; None if it can."""
         if found.agent == self._agent:
             words = f"agent {self._agent} has not sent it; another site uses its number, or this folder is an old copy"
             return f"{words}; set another number, or restore the folder"
@@ -109,17 +109,17 @@ class MessageStore:
         return f"it has {size:,} bytes, at most {most:,} are allowed" if size > most else None
 
     def _check_terms(self, meeting: Meeting, there: dict[str, int]) -> None:
-        """Warn where all others have other terms; one file of a stranger must not stop an agent."""
+        """Warn if all other agents have other terms. A single file of a stranger must not stop an agent."""
         others = [found for name in there if (found := parsed(name)) is not None and found.agent != self._agent]
         if others and all(each.terms != self._terms for each in others):
             self.leave_out("every message", "other terms hold here; set the same space and terms at all sites", meeting.folder)
 
 
 def secret_step(folder: Path) -> int:
-    """Return the agent's secret, which is drawn once and kept in its folder: 62 random bits.
+    """Return the agent's secret: 62 random bits, drawn once and kept in its folder.
 
-    A message that is a random draw hides nothing from who can repeat the draw, and all sites know the seed of the terms. Added
-    to the step, which is a word of the counter that streams draw by, the secret makes the draws of messages the agent's own.
+    All sites know the seed of the terms, so they could repeat the random draws of a message. The secret prevents this: it is
+    added to the step, which is part of the counter of the random streams.
     """
     path = folder / "draws.key"
     if not path.is_file():

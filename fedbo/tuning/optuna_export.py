@@ -1,4 +1,4 @@
-"""Runs as studies of Optuna, one for each agent, so that its dashboard shows them. Needs Optuna: pip install optuna."""
+"""Runs as studies of Optuna, one for each agent, to be shown by its dashboard. Needs Optuna: pip install optuna."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fedbo.tuning.spaces import written_space
 
 
 def distributions(space: Any) -> dict[str, BaseDistribution]:
-    """Give Optuna's distribution of every parameter that has a choice: the declared one, or what means the same."""
+    """Return Optuna's distribution of every parameter that is not constant: the declared one, or an equivalent."""
     read, found = read_space(written_space(space)), dict[str, BaseDistribution]()
     for parameter, choices in zip(read.parameters, read.choices, strict=True):
         declared = space.get(parameter.name) if isinstance(space, Mapping) else None
@@ -43,16 +43,16 @@ def distributions(space: Any) -> dict[str, BaseDistribution]:
 
 @dataclass(frozen=True, slots=True)
 class RunChoice:
-    """The runs that are exported: of one algorithm or of all, of one replicate or of all."""
+    """The runs to export: of one algorithm or of all, of one replicate or of all."""
 
     algorithm: str | None = None
     replicate: int | None = 0
 
 
 def export_to_optuna(result: Result, path: Path, choice: RunChoice = RunChoice()) -> list[str]:  # noqa: B008
-    """Write a journal file with a study for each agent of the chosen runs, and give the names of the studies.
+    """Write a journal file with a study for each agent of the chosen runs, and return the names of the studies.
 
-    ResultError when there is no such run; FileExistsError when there is such a file already.
+    ResultError when there is no such run; FileExistsError when the file exists.
     """
     if choice.algorithm is not None:
         check_label(result, choice.algorithm)
@@ -85,7 +85,7 @@ def _exported(result: Result, runs: Sequence[Any], storage: JournalStorage) -> I
 
 
 class _Trials:
-    """Makes trials of the evaluations in one cell."""
+    """Converts the evaluations of one cell to trials."""
 
     def __init__(self, result: Result, cell: int) -> None:
         self._metric, parameters = result.metric(cell), result.manifest["parameters"]
@@ -101,7 +101,7 @@ class _Trials:
         )
 
     def trial(self, row: Mapping[str, Any]) -> FrozenTrial:
-        """Make the trial of one evaluation; its times are those of the run, as seconds since it began."""
+        """Return the trial of one evaluation, with the times of the run in seconds since its start."""
         point = self._configurations.at(row["x"])
         known = {name: self._inside(name, value) for name, value in point.items() if name in self._distributions}
         good = row["error"] is None and math.isfinite(row["value"])
@@ -120,7 +120,7 @@ class _Trials:
         return made
 
     def _inside(self, name: str, value: Any) -> Any:
-        """Undo rounding that left a number just outside its range."""
+        """Return a value moved into its range, which rounding may have left."""
         wanted = self._distributions[name]
         return min(max(value, wanted.low), wanted.high) if isinstance(wanted, FloatDistribution) else value
 

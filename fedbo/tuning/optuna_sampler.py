@@ -28,13 +28,13 @@ ASKED = "fedbo:asked"  # the attribute of a trial that says which agent's folder
 
 
 class OptunaSampler(BaseSampler):
-    """Suggests the parameters of `space` by an agent, which is kept in `folder` and resumes there when it is opened again.
+    """Suggests the parameters of `space` by an agent, which is stored in `folder` and resumes when it is opened again.
 
-    `space` is what `fedbo.tune` takes: a dictionary of Optuna's distributions, or a ConfigSpace with conditions, of which the
-    active parameters are suggested. The study's direction overrides `terms.mode`. A trial that was pruned teaches the last
-    value that it reported, one that failed nothing. Other finished trials of the study are taken in as well, except those of
-    the other agents where `terms.agents` is above 1: what these observed comes by messages. Parameters outside the space are
-    drawn by `independent`, at random if none is given. Several threads may use it, and one process.
+    `space` has the forms that `fedbo.tune` accepts: a dictionary of Optuna's distributions, or a ConfigSpace with conditions,
+    whose active parameters are suggested. The study's direction overrides `terms.mode`. From a pruned trial the agent learns
+    the last reported value, from a failed one nothing. It also learns from other finished trials of the study. If
+    `terms.agents` is above 1, trials of the other agents are the exception: their observations arrive as messages. Parameters
+    outside the space are drawn by `independent`, by default at random. It is thread-safe; one process may use it at a time.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class OptunaSampler(BaseSampler):
         self._alone = threading.RLock()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Give the distributions of the space."""
+        """Return the distributions of the space."""
         return self._distributions
 
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
-        """Ask the agent for a configuration, with all that it can know by now."""
+        """Ask the agent for a configuration, after it has learned from all finished trials."""
         with self._alone:
             agent = self._opened(study)
             for other in study.get_trials(deepcopy=False):
@@ -74,20 +74,20 @@ class OptunaSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Draw a parameter that is not part of the space."""
+        """Sample a parameter outside the space."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """Tell the agent what a trial was worth."""
+        """Tell the agent the value of a trial."""
         with self._alone:
             self._learn(self._opened(study), study, trial, state, values)
 
     def reseed_rng(self) -> None:
-        """Let parameters outside the space be drawn anew."""
+        """Reseed the sampler of parameters outside the space."""
         self._independent.reseed_rng()
 
     def close(self) -> None:
-        """Let another process open the agent's folder."""
+        """Close the agent's folder, so that another process can open it."""
         if self._agent is not None:
             self._agent.close()
             self._agent = None
@@ -106,7 +106,7 @@ class OptunaSampler(BaseSampler):
         return self._agent
 
     def _learn(self, agent: Agent, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """Tell of a trial: by its token where its configuration is what was asked, else as one that was evaluated anyway."""
+        """Tell the agent a trial's value by its token if its configuration was asked for; add the value otherwise."""
         self._seen.add((study.study_name, trial.number))
         value = values[0] if state in (TrialState.COMPLETE, TrialState.PRUNED) and values else None  # its last, if pruned
         params = {name: each for name, each in trial.params.items() if name in self._distributions}

@@ -1,4 +1,4 @@
-"""The progress of a tuning, in evaluations: how many have ended, how many stopped early, and the best value so far."""
+"""The progress of a tuning in evaluations: how many have ended, how many stopped early, and the best value so far."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _EVERY = 5.0  # seconds between two lines where there is no terminal
 class TuningProgress:
     """A progress display that is also a callback: a bar on a terminal, and elsewhere a line every few seconds.
 
-    `total` is the number of evaluations of all sites, `steps` that of an evaluation that is not stopped early; None if
-    evaluations have none.
+    `total` is the number of evaluations of all sites. `steps` is the number of steps of a full evaluation, None if
+    evaluations have no steps.
     """
 
     def __init__(self, console: Console, total: int, maximise: bool, steps: int | None = None) -> None:
@@ -60,15 +60,15 @@ class TuningProgress:
             self._bar.start()
 
     def update(self, run: RunKey, done: int, total: int, best: float | None) -> None:
-        """Show nothing of steps: evaluations are counted as they end."""
+        """Do nothing, since evaluations are counted as they end."""
 
     def finish(self) -> None:
-        """Leave the bar as it is."""
+        """Stop the bar and leave it visible."""
         if self._console.is_terminal:
             self._bar.stop()
 
     def on_end(self) -> None:
-        """Say how the tuning ended, where no bar says so."""
+        """Print the final line, where there is no bar."""
         if not self._console.is_terminal and self.words != self._told:
             self._say()
 

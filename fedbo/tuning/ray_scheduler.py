@@ -1,4 +1,4 @@
-"""A trial scheduler for Ray Tune that stops trials by the rules of `[stopping]`, and goes on where it was after a restore.
+"""A trial scheduler for Ray Tune that stops trials by the rules of `[stopping]`, and continues after a restore.
 
 Needs Ray Tune: pip install 'ray[tune]'.
 """
@@ -34,16 +34,16 @@ from fedbo.tuning.arguments import check_metric, check_stopping, in_arguments
 
 
 class RayScheduler(FIFOScheduler):
-    """Stops trials at rungs by a stopper, with the code that stops evaluations of a study.
+    """Stops trials at rungs by a stopper, with the same code as evaluations of a study.
 
-    `stopping` is the name of a stopper or the table `[stopping]`: "asha", "hyperband" or "median"; nothing pauses. A trial has
-    `steps` steps by `time_attr`, and ends with the last one. It is judged at the first result at or beyond a rung by its value
-    of `metric`; a result that lacks one of both is passed over, and what is no number is worse than everything. With brackets,
-    that of a trial is drawn by its id.
+    `stopping` is the name of a stopper or the table `[stopping]`: "asha", "hyperband" or "median"; no trial pauses. A trial has
+    `steps` steps of `time_attr`, and ends with the last one. It is judged at its first result at or beyond a rung, by its value
+    of `metric`. A result without one of the two is ignored, and NaN is worse than any number. With several brackets, a trial's
+    bracket is drawn by its id.
 
-    What trials came to at rungs is kept in `folder`, a line each, and read again there: a restored experiment goes on with the
-    rungs and verdicts of before. Another experiment takes another folder. ValueError when an argument is wrong, or the folder
-    is of a scheduler with other arguments.
+    The values of trials at rungs are stored in `folder`, a line each. A restored experiment reads them there, so that it keeps
+    its rungs and verdicts. Another experiment needs another folder. ArgumentError when an argument is invalid, or the folder is
+    of a scheduler with other arguments.
     """
 
     def __init__(
@@ -68,18 +68,18 @@ class RayScheduler(FIFOScheduler):
         self._log: _RungLog | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what trials came to: Tune stores a scheduler when an experiment begins; the log has what came after."""
+        """Leave out the values of trials: Tune stores a scheduler when an experiment starts, and the log is newer."""
         return {**self.__dict__, "_log": None}
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
-        """Take over metric and mode of the experiment; they can be no others than those given here."""
+        """Set metric and mode of the experiment; return False if they differ from those of the constructor."""
         if metric not in (None, self._metric or metric) or mode not in (None, self._mode or mode):
             return False
         self._metric, self._mode = metric or self._metric, mode or self._mode
         return True
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Read what trials came to before; ValueError without metric and mode."""
+        """Read the values of earlier trials; ArgumentError without metric and mode."""
         if self._metric is None or self._mode not in ("min", "max"):
             words = f"metric = {self._metric!r}, mode = {self._mode!r}: RayScheduler needs both"
             raise ArgumentError(f"{words}; pass them to TuneConfig, or here, the mode as 'min' or 'max'")
@@ -97,17 +97,17 @@ class RayScheduler(FIFOScheduler):
         return str(self.CONTINUE if goes_on else self.STOP)
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """Note the last result, of which Tune says nothing before where a criterion of its own ends the trial."""
+        """Note the last result, which Tune does not report before when one of its own criteria ends the trial."""
         self.on_trial_result(tune_controller, trial, result)
 
     def debug_string(self) -> str:
-        """Say how many trials were stopped."""
+        """Return how many trials were stopped."""
         stopped = 0 if self._log is None else self._log.stopped
         return f"Using {self._table['kind']} of fedbo: num_stopped={stopped}"
 
 
 class _RungLog:
-    """What trials came to at rungs: a log in a folder, and the state of the stopper that follows from its lines."""
+    """The values of trials at rungs: a log in a folder, and the state of the stopper, which is a function of its lines."""
 
     def __init__(self, folder: Path, head: dict[str, Any], stopping: Stopping, sign: float) -> None:
         self._stopping, self._sign, self._rungs = stopping, sign, RungState()
@@ -129,7 +129,7 @@ class _RungLog:
             self._judge(trial, value)
 
     def report(self, trial: str, step: float, value: float) -> bool:
-        """Note the value of a trial at every rung that it has passed, on disk first; say whether it goes on."""
+        """Note the value of a trial at every rung that it has passed, on disk first; return whether it continues."""
         while trial not in self._ends and (fidelity := self._fidelity(trial)) <= step:
             with open(self._path, "ab", buffering=0, opener=atomic.no_link) as file:
                 atomic.append(file.fileno(), json.dumps([trial, fidelity, value]).encode() + b"\n")
@@ -137,7 +137,7 @@ class _RungLog:
         return step < self._ends.get(trial, inf)
 
     def _fidelity(self, trial: str) -> int:
-        """Give the next rung of a trial."""
+        """Return the next rung of a trial."""
         if trial not in self._at:
             number = int.from_bytes(hashlib.sha256(trial.encode()).digest()[:7])
             span = self._stopping.first(Streams(0, owner=0), number, 0)
@@ -154,7 +154,7 @@ class _RungLog:
 
 
 def _stopping_on(table: dict[str, Any], steps: int) -> Stopping:
-    """Make the stopper of a table, on so many steps; ValueError with a line for what is wrong."""
+    """Return the stopper of a table for this number of steps; ArgumentError with a line for each error."""
     found = list[SettingError]()
     try:
         stopper = StoppingTable.model_validate(table).make()

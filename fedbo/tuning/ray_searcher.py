@@ -28,16 +28,16 @@ _OPEN: dict[Path, tuple[Agent, str, Terms]] = {}
 
 
 class RaySearcher(Searcher):
-    """Suggests configurations by an agent, which is kept in `folder` and resumes there when it is opened again.
+    """Suggests configurations by an agent, which is stored in `folder` and resumes when it is opened again.
 
-    The space is Tune's `param_space`, of which the domains are tuned and the rest is passed on, or `space`, anything that
-    `fedbo.tune` takes, such as a ConfigSpace with conditions. Nested dictionaries are kept. The experiment's mode overrides
-    `terms.mode`. A trial counts with the last `metric` that it reported, also where a scheduler has stopped it, running or
-    paused; one that failed teaches nothing, until Tune has tried it again (of which Tune's ConcurrencyLimiter does not tell).
-    One process may use a folder at a time.
+    The space is Tune's `param_space`, whose domains are tuned and whose other entries are passed on. It may instead be `space`,
+    in any form that `fedbo.tune` accepts, such as a ConfigSpace with conditions. Nested dictionaries are kept. The experiment's
+    mode overrides `terms.mode`. A trial counts with its last reported value of `metric`, also if a scheduler stopped it while
+    running or paused. A failed trial teaches nothing unless Tune's retry succeeds (which Tune's ConcurrencyLimiter does not
+    report). One process may use a folder at a time.
 
-    All that matters is in the agent's folder. `save` writes as JSON which trials are open; points under way that a restored
-    experiment knows nothing of are given up.
+    All lasting state is in the agent's folder. `save` writes the open trials as JSON; a restored experiment withdraws pending
+    points that it does not know.
     """
 
     CKPT_FILE_TMPL = "searcher-state-{}.json"
@@ -62,7 +62,7 @@ class RaySearcher(Searcher):
         self._reported: dict[str, float] = {}  # by trial that is not over: its last value
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
-        """Take over what the experiment tunes; a space is taken once, and with one already there can be no other."""
+        """Set space, metric and mode of the experiment; return False if the space differs from the present one."""
         domains = _domains(config)
         if domains and self._written is not None and written_space(domains) != self._written:
             return False
@@ -72,7 +72,7 @@ class RaySearcher(Searcher):
         return True
 
     def suggest(self, trial_id: str) -> Any:
-        """Return the configuration of a trial, asked again the same; FINISHED where all configurations were asked."""
+        """Return the configuration of a trial, the same one if asked again; FINISHED when all configurations were asked."""
         asked = self._agent.ask(client=trial_id)
         if not asked:
             return Searcher.FINISHED
@@ -80,12 +80,12 @@ class RaySearcher(Searcher):
         return nested(one.configuration, "/")
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Note what a trial has come to: Tune does not say so again when a scheduler stops one that is paused."""
+        """Note a trial's value: Tune does not repeat it when a scheduler stops a paused trial."""
         if (value := result.get(str(self._metric))) is not None:
             self._reported[trial_id] = float(value)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Tell the agent what a trial was worth; told before, or not known to it, it is no news."""
+        """Tell the agent the value of a trial, unless the trial is unknown or has a value already."""
         last = self._reported.pop(trial_id, None)
         value = None if error else (result or {}).get(str(self._metric), last)
         for one in self._agent.pending(trial_id):
@@ -104,20 +104,20 @@ class RaySearcher(Searcher):
         pruned: bool = False,
         intermediate_values: list[float] | None = None,
     ) -> None:
-        """Take in a point that was evaluated elsewhere, once; ValueError when it is none of the space."""
+        """Add a point that was evaluated elsewhere, once; ArgumentError when it is not in the space."""
         flat = flattened(parameters, "." if self._written is not None and is_nested(self._written) else "/")
         name = json.dumps([flat, value], sort_keys=True, default=str)
         self._agent.add(flat, None if error else value, name)
 
     def save(self, checkpoint_path: str) -> None:
-        """Write down, as JSON, of which agent this is and which of its points are open."""
+        """Write the agent's identity and its open points as JSON."""
         tokens = [] if self._written is None else [one.token for one in self._agent.pending()]
         state = {"folder": str(self._folder), "number": self._number, "space": self._written, "metric": self._metric}
         state |= {"mode": self._mode, "open": tokens, "failed": self._failed, "reported": self._reported}
         Path(checkpoint_path).write_text(json.dumps(state), encoding="utf-8")
 
     def restore(self, checkpoint_path: str) -> None:
-        """Go on where an experiment was saved, with the agent of that time; ValueError when this one is another."""
+        """Restore the state of a saved experiment; ArgumentError when it used another agent."""
         state = json.loads(Path(checkpoint_path).read_text(encoding="utf-8"))
         if (state["folder"], state["number"]) != (str(self._folder), self._number):
             raise ArgumentError(
@@ -131,7 +131,7 @@ class RaySearcher(Searcher):
                 self._agent.withdraw(one.token)
 
     def close(self) -> None:
-        """Let another process open the agent's folder."""
+        """Close the agent's folder, so that another process can open it."""
         if self._folder in _OPEN:
             _OPEN.pop(self._folder)[0].close()
 
@@ -152,6 +152,6 @@ class RaySearcher(Searcher):
 
 
 def _domains(config: Mapping[str, Any]) -> dict[str, Any]:
-    """List what has a choice in a configuration of Tune, by its path."""
+    """Return the domains in a configuration of Tune, by their paths."""
     _, domains, grids = parse_spec_vars(dict(config))
     return {"/".join(path): domain for path, domain in (*domains, *grids)}

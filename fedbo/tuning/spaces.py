@@ -25,7 +25,7 @@ _FORMS = 'write (low, high), (low, high, "log"), a list of choices, or a constan
 
 
 def log(low: float, high: float) -> tuple[float, float, str]:
-    """Return a range on a logarithmic axis, for a search space; two whole numbers make a whole number.
+    """Return a range on a logarithmic axis, for a search space; two integers declare an integer parameter.
 
     ArgumentError unless 0 < low < high.
     """
@@ -34,12 +34,12 @@ def log(low: float, high: float) -> tuple[float, float, str]:
 
 
 def written_space(space: Any) -> str:
-    """Write a search space as JSON, the form in which a study holds it.
+    """Return a search space as JSON, the form in which a study holds it.
 
-    `space` is a `ConfigSpace.ConfigurationSpace`, or a dictionary of names, each with a range `(low, high)` or
-    `(low, high, "log")`, a list of choices, a constant, one of ConfigSpace's hyperparameters, or what `ray.tune.uniform` and
-    its like or Optuna's distributions make, or a dictionary of such names again; what has been written already stays.
-    ArgumentError names what cannot be converted, with the remedy.
+    `space` is a `ConfigSpace.ConfigurationSpace` or a dictionary by name. An entry is a range `(low, high)` or `(low, high,
+    "log")`, a list of choices, a constant, or a dictionary of further entries. It may also be a hyperparameter of ConfigSpace,
+    a domain of Ray Tune such as `ray.tune.uniform(…)`, or a distribution of Optuna. A space that is JSON already is returned as
+    it is. ArgumentError names an entry that cannot be converted, with the remedy.
     """
     if isinstance(space, str):
         return _readable(space)
@@ -82,7 +82,7 @@ def _is_folder(value: Any) -> bool:
 
 
 def _parameters(space: Mapping[Any, Any], before: str, is_nested: bool) -> Iterator[tuple[str, Written]]:
-    """List parameters by name, those of dictionaries within with both names joined by a dot."""
+    """Yield parameters by name; those of nested dictionaries have names joined by dots."""
     for name, value in space.items():
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ArgumentError(f"space: {short(name)} is no name of a parameter; names are printable strings")
@@ -97,7 +97,7 @@ def _parameters(space: Mapping[Any, Any], before: str, is_nested: bool) -> Itera
 
 
 def _converted(name: str, value: Any) -> Written:
-    """Return a parameter as ConfigSpace writes it, for whatever declares one."""
+    """Return a parameter of any supported form as ConfigSpace writes it."""
     module, called = type(value).__module__, f"space[{name!r}]"
     if isinstance(value, CS.hyperparameters.Hyperparameter):
         if value.name not in (name, name.rpartition(".")[2]):
@@ -119,7 +119,7 @@ def _converted(name: str, value: Any) -> Written:
 
 
 def _range(name: str, given: tuple[Any, ...]) -> Written:
-    """Return a number with these bounds: a whole number only where both are."""
+    """Return a number with these bounds: an integer only where both bounds are."""
     called = f"{'log' if name == 'log' else f'space[{name!r}]'} = {short(given)}"
     low, high = (*given, None, None)[:2]
     if len(given) not in (2, 3) or not all(isinstance(end, Real) and not isinstance(end, bool) for end in (low, high)):
@@ -150,7 +150,7 @@ def _range(name: str, given: tuple[Any, ...]) -> Written:
 
 
 def _choices(name: str, values: Any) -> Written:
-    """Return a category of some values, which must be distinct; a single one is a constant."""
+    """Return a category of distinct values; a single value is a constant."""
     called = f"space[{name!r}]"
     if not isinstance(values, list | tuple) or not values:
         raise ArgumentError(f"{called} = {short(values)}: has no choice; {_FORMS}")
@@ -171,7 +171,7 @@ def _choices(name: str, values: Any) -> Written:
 
 
 def _from_ray(name: str, domain: Any) -> Written:
-    """Convert a domain of Ray Tune; its whole numbers end below the upper bound."""
+    """Convert a domain of Ray Tune, whose integers exclude the upper bound."""
     kind = type(domain).__name__
     if kind == "Categorical":
         return _choices(name, list(domain.categories))
@@ -209,7 +209,7 @@ def _from_optuna(name: str, distribution: Any) -> Written:
 
 
 def _stepped(name: str, low: float, high: float, step: float, whole: bool) -> Written:
-    """Make an ordinal of the values from low to high in steps."""
+    """Return an ordinal of the values from low to high in steps."""
     count = math.floor((high - low) / step + 1e-9) + 1
     if count > MAX_STEPS:
         raise ArgumentError(f"space[{name!r}]: has {count} steps of {step:g}; use at most {MAX_STEPS} steps, or none")

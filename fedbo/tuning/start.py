@@ -1,4 +1,4 @@
-"""The points from which `fedbo.tune` starts, and those that it evaluates first, as files in which its study finds them."""
+"""The points from which `fedbo.tune` starts, and those that it evaluates first, as files for its study."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from fedbo.tuning.evaluated import Evaluated, evaluated
 
 
 def start_file(given: Any, space: str, agents: int, mode: str, folder: Path) -> Path:
-    """Write what each agent starts from into a file named by what is in it, and give its path; ValueError.
+    """Write the start points of each agent into a file named by its content, and return its path.
 
-    `given` is a source for all agents (see `fedbo.tuning.evaluated.evaluated`; of a run each takes what the agent of its number
-    observed), or a dictionary with one for each of some agents.
+    `given` is a source for all agents (see `fedbo.tuning.evaluated.evaluated`), or a dictionary of sources by agent. From a run
+    each agent takes the observations of the agent with its number. Raises ArgumentError for an invalid source.
     """
     read, text = read_space(space), io.StringIO()
     names = [parameter.name for parameter in read.parameters]
@@ -43,9 +43,10 @@ def start_file(given: Any, space: str, agents: int, mode: str, folder: Path) -> 
 
 
 def enqueued_file(given: Any, space: str, size: tuple[int, int, int], folder: Path) -> tuple[Path, int]:
-    """Write the initial points of all agents, those of `given` configurations first; return the file and their number.
+    """Write the initial points of all agents, the `given` configurations first; return the file and their number.
 
-    `size` is the number of agents, of initial points and the seed. The points that follow are the random ones there would be.
+    `size` is the number of agents, of initial points and the seed. The points that follow are the same
+    random ones as without these.
     """
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence) or not len(given):
         raise wrong("enqueue", given, "must be a list of configurations, such as [{'rate': 0.1}]")
@@ -74,14 +75,14 @@ def _point(space: Space, configuration: Any, place: int) -> Any:
 
 
 def _written(name: str, content: str, folder: Path) -> Path:
-    """Write a file named by what is in it, and return its path."""
+    """Write a file named by its content, and return its path."""
     path = folder / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}.csv"
     atomic.write(path, lambda file: file.write(content.encode()), mode=0o600)
     return path
 
 
 def _of_agents(given: Any, space: str, agents: int, mode: str) -> dict[int, list[Evaluated]]:
-    """List the points of each agent."""
+    """Return the points of each agent."""
     if isinstance(given, Mapping):
         if wrong := [key for key in given if key not in range(agents)]:
             raise ArgumentError(f"start: has points for agent {wrong[0]!r}; there are agents 0 to {agents - 1}")

@@ -24,10 +24,14 @@ from fedbo.tuning.message_folder import Meeting
 class Terms:
     """The settings that all agents that tune together share.
 
-    `algorithm` is a name or a table with settings, `agents` their number, `mode` "max" or "min". An agent's first `initial`
-    points are random. A point without a value for `lease` seconds is given to the next client that asks; without a lease that
-    happens only when the agent's process starts again. Where a space has at most 2,048 configurations, none is asked twice, and
-    `ask` returns fewer when all were; with `repeats`, for noisy objectives, they are evaluated again.
+    - `algorithm`: a name, or a table with settings.
+    - `agents`: number of agents.
+    - `mode`: "max" or "min".
+    - `initial`: number of an agent's first points, which are random.
+    - `seed`: seed of the random draws.
+    - `lease`: seconds after which a point without a value goes to the next client. None: only after a restart of the agent.
+    - `repeats`: ask for points again, for noisy objectives. By default a space of at most 2,048 configurations runs out, and
+      `ask` returns fewer points.
     """
 
     algorithm: str | Mapping[str, Any] = "fts"
@@ -48,13 +52,13 @@ class Terms:
         self.make()
 
     def table(self) -> dict[str, Any]:
-        """Return the table of the algorithm; `fts` sends after every value, as agents tune one point each time."""
+        """Return the table of the algorithm; `fts` sends after every value, since agents tune one point at a time."""
         check_algorithm("algorithm", self.algorithm)
         table = {"name": self.algorithm} if isinstance(self.algorithm, str) else dict(self.algorithm)
         return {"every": 1, **table} if table["name"] == "fts" else table
 
     def make(self) -> Any:
-        """Build the algorithm; ArgumentError where it is none, or cannot be asked point by point without a coordinator."""
+        """Return the algorithm; ArgumentError where it is unknown, or cannot choose single points without a coordinator."""
         table = self.table()
         admit(places_in(table))  # which the caller names
         try:
@@ -68,7 +72,7 @@ class Terms:
 
 
 def check_agent(folder: Any, terms: Any, number: Any, meeting: Any) -> None:
-    """Check what an agent is opened with, besides its space; ArgumentError."""
+    """Check the arguments of an agent except its space; ArgumentError for an invalid one."""
     arguments.path("folder", folder)
     arguments.instance("terms", terms, Terms, "write fedbo.Terms('fts', agents=2)")
     arguments.whole("number", number, 0, terms.agents - 1)
@@ -78,7 +82,7 @@ def check_agent(folder: Any, terms: Any, number: Any, meeting: Any) -> None:
 
 
 def observed_value(value: Any) -> float | None:
-    """Return a value that was observed, None where it is no finite number; ArgumentError for text and truth values."""
+    """Return an observed value, None where it is not finite; ArgumentError for text and booleans."""
     if value is None:
         return None
     remedy = "must be a number, or None where the evaluation failed"

@@ -1,4 +1,4 @@
-"""The study that `fedbo.tune` makes of its arguments, and how it is run or resumed."""
+"""The study that `fedbo.tune` makes of its arguments, and how it runs or resumes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Resources = Mapping[str, float]
 
 
 class Options(TypedDict):
-    """The keyword arguments of `fedbo.tune` besides objective, space and number of agents; all have defaults."""
+    """The keyword arguments of `fedbo.tune` except objective, space and number of agents; all have defaults."""
 
     algorithm: NotRequired[str | Mapping[str, Any]]
     iterations: NotRequired[int]
@@ -68,7 +68,7 @@ class Options(TypedDict):
 
 
 def tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, console: Console | None = None) -> Result:
-    """Run a tuning study, or resume it, and give its results; see `fedbo.tune`."""
+    """Run or resume a tuning study and return its results; see `fedbo.tune`."""
     options = _given_options(options)
     callbacks = [FirstFailure(), *callbacks_of(options.get("callbacks", ()))]
     study = tuning_study(function, space, agents, options)
@@ -101,7 +101,7 @@ def _progress(study: Study, console: Console) -> TuningProgress:
 
 
 def _given_options(options: Options) -> Options:
-    """Return the options without those that are None, which stand for the default; TypeError where one is unknown."""
+    """Return the options that are not None, which stands for the default; ArgumentError where one is unknown."""
     if unknown := sorted(set(options) - set(Options.__annotations__)):
         near = difflib.get_close_matches(unknown[0], Options.__annotations__, n=1)
         words = f"did you mean '{near[0]}'?" if near else f"available: {', '.join(sorted(Options.__annotations__))}"
@@ -110,7 +110,7 @@ def _given_options(options: Options) -> Options:
 
 
 def tuning_study(function: Callable[..., Any], space: Any, agents: int, options: Options) -> Study:
-    """Return the study of these arguments; ArgumentError when anything in them is wrong."""
+    """Return the study of these arguments; ArgumentError when one of them is invalid."""
     check_arguments(function, space, agents, options)
     mode, asked = options.get("mode", "max"), options.get("resources", {})
     document: dict[str, Any] = {
@@ -165,7 +165,7 @@ def _beside(options: Options) -> Path:
 
 
 def _end_with_space(document: dict[str, Any], options: Options) -> None:
-    """Let a tuning end when every configuration was evaluated, unless repeats are wanted or some are known at the start."""
+    """Limit the budget to the number of configurations, unless repeats are on or there are start points."""
     every = read_space(document["objective"]["space"]).every()
     if every is None or options.get("repeats", False) or "start" in options:
         return
@@ -175,7 +175,7 @@ def _end_with_space(document: dict[str, Any], options: Options) -> None:
 
 
 def _algorithm(given: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Give the table of an algorithm; agents tune one hyperparameter each time, so `fts` sends after every evaluation."""
+    """Return the table of an algorithm; `fts` sends after every evaluation, since agents tune one point at a time."""
     table = {"name": given} if isinstance(given, str) else dict(given)
     return {"every": 1, **table} if table.get("name") == "fts" else table
 
@@ -185,13 +185,13 @@ def _given(options: Options, **names: str) -> dict[str, Any]:
 
 
 def _tables(resources: Resources | Sequence[Resources]) -> list[dict[str, float]]:
-    """Give one table for all agents or one for each; without any, evaluations take one CPU each."""
+    """Return the resources as one table for all agents or one for each; an empty table if none are set."""
     several = [resources] if isinstance(resources, Mapping) else list(resources)
     return [{str(name): float(amount) for name, amount in table.items()} for table in several] or [{}]
 
 
 def _place_of(function: Callable[..., Any]) -> str:
-    """Give the place from which every process can import a function; one that has none is handed over as it is."""
+    """Return the place from which every process can import a function; without one, the function itself is passed on."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", type(function).__name__)
     there = sys.modules.get(str(module))
     if module not in (None, "__main__") and getattr(there, name, None) is function:
@@ -214,7 +214,7 @@ def _same(study: Study, directory: Path) -> bool:
 
 
 def check_function(study: Study, directory: Path) -> None:
-    """Refuse a directory that tuned a function under another name: of a script, say, that is now imported as a module."""
+    """Raise DirectoryError if a directory tuned a function of another name, such as one of a script that is now a module."""
     before = recall_study(directory / STUDY).objective.settings.get("function", "")
     begun, now = (str(each).removeprefix("given:") for each in (before, study.objective.settings["function"]))
     if before and begun != now:

@@ -126,7 +126,7 @@ class Agent:
         return [self._suggestion(token) for token in found]
 
     def tell(self, token: str, value: float | None) -> bool:
-        """Tell the agent the value of a configuration; return whether it was still open.
+        """Report the value of a configuration to the agent; return whether it was still open.
 
         `value` is None or not finite for a failed evaluation. If called twice, the first value stays.
         ArgumentError when the token is not of this agent. OSError when the meeting cannot be reached; the value

@@ -78,7 +78,7 @@ class OptunaSampler(BaseSampler):
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """Tell the agent the value of a trial."""
+        """Report the value of a trial to the agent."""
         with self._alone:
             self._learn(self._opened(study), study, trial, state, values)
 
@@ -106,7 +106,7 @@ class OptunaSampler(BaseSampler):
         return self._agent
 
     def _learn(self, agent: Agent, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """Tell the agent a trial's value by its token if its configuration was asked for; add the value otherwise."""
+        """Report a trial's value by its token if its configuration was asked for; add the value otherwise."""
         self._seen.add((study.study_name, trial.number))
         value = values[0] if state in (TrialState.COMPLETE, TrialState.PRUNED) and values else None  # its last, if pruned
         params = {name: each for name, each in trial.params.items() if name in self._distributions}

@@ -85,7 +85,7 @@ class RaySearcher(Searcher):
             self._reported[trial_id] = float(value)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Tell the agent the value of a trial, unless the trial is unknown or has a value already."""
+        """Report the value of a trial to the agent, unless the trial is unknown or has a value already."""
         last = self._reported.pop(trial_id, None)
         value = None if error else (result or {}).get(str(self._metric), last)
         for one in self._agent.pending(trial_id):

@@ -1,4 +1,4 @@
-"""Checks of a study as a whole: settings that are valid each, and not together."""
+"""Checks of a study as a whole: combinations of settings that are valid on their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedbo.study.study_tables import StudyTables
 
 
 def combinations(study: StudyTables) -> Iterator[SettingError]:
-    """List what does not go together in a study whose tables are right by themselves."""
+    """Yield the errors in the combination of a study's valid tables."""
     yield from _labels(study)
     yield from _differences(study)
     yield from _hosting(study)
@@ -50,7 +50,7 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _differences(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse differences between agents where the first agent's function, which stands for all, cannot be changed so."""
+    """Yield errors for differences between agents that the functions do not support; the first agent's stands for all."""
     federation = study.federation()
     if not isinstance(federation, DifferingFederation):
         return
@@ -86,7 +86,7 @@ def _targets(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _absent(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse a table without some of its federation's agents, because a run builds every agent's objective."""
+    """Yield an error for a table that lacks agents of its federation, since a run builds every agent's objective."""
     absent = getattr(study.federation(), "absent", ())
     if absent:
         these = ",".join(map(str, absent[:10])) + ("" if len(absent) <= 10 else ",…")
@@ -112,7 +112,7 @@ def _hosting(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _overlapping(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse evaluations that overlap in real time where something counts on one after the other."""
+    """Yield errors for overlapping evaluations in real time with settings that need sequential ones."""
     policy = study.evaluation.make()
     if not policy.overlaps:
         return
@@ -144,7 +144,7 @@ def _overlapping(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _declarations(study: StudyTables) -> Iterator[SettingError]:
-    """Let every algorithm declare its messages for this problem, which is where settings that do not suit it show."""
+    """Yield the errors that algorithms raise when they declare their messages for this problem."""
     for number, table in enumerate(study.algorithm):
         try:
             made, problem = table.make(), problem_of(study, table)
@@ -158,7 +158,7 @@ def _declarations(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _centralised(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse a single agent where it would know what the agents learned each for itself."""
+    """Yield errors for a centralised agent with histories, which are those of single agents."""
     for number, table in enumerate(study.algorithm):
         if table.centralised and has_history(study):
             remedy = (
@@ -168,7 +168,7 @@ def _centralised(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _one_message(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse an exchange before the start in which most agents would be answered before the others have sent."""
+    """Yield errors for algorithms that send once, before the start, in a mode that answers most agents too early."""
     if study.exchange.make().is_synchronous:
         return
     for number, table in enumerate(study.algorithm):

@@ -1,4 +1,4 @@
-"""Privacy of a study: what its messages reveal, and checks of combinations for which the ledger could not account."""
+"""Privacy of a study: what its messages reveal, and checks of settings that the ledger cannot account for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLIND_BUDGETS = frozenset(("iterations", "pulls", "time", "evaluations"))  # th
 
 
 def privacy_asked(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse terms of privacy that no algorithm of the study could keep, and what would break the promise of one."""
+    """Yield errors for privacy settings that no algorithm of the study can satisfy, or that would break a guarantee."""
     made = [(table.title, table.make()) for table in study.algorithm]
     mechanisms = [(title, one.mechanism(_problem(study))) for title, one in made if isinstance(one, Private)]
     central = [title for title, mechanism in mechanisms if mechanism.noise]
@@ -45,7 +45,7 @@ def privacy_asked(study: StudyTables) -> Iterator[SettingError]:
 
 
 def private_combinations(study: StudyTables, number: int, algorithm: Algorithm) -> Iterator[SettingError]:
-    """List what does not go together with an algorithm, number `number`, whose messages are private."""
+    """Yield the errors in the combination of a study with algorithm number `number`, if its messages are private."""
     yield from _masked(study, number, algorithm)
     if not isinstance(algorithm, Private):
         return
@@ -60,25 +60,25 @@ def private_combinations(study: StudyTables, number: int, algorithm: Algorithm) 
 
 
 def needs_rounds(study: StudyTables, algorithm: Algorithm) -> bool:
-    """Check whether an algorithm is of no use without rounds: it samples them, or sends one message, before the start."""
+    """Return whether an algorithm is useless without rounds: it samples them, or sends one message, before the start."""
     if isinstance(algorithm, Private) and algorithm.mechanism(_problem(study)).share < 1:
         return True
     return sends_once(study, algorithm)
 
 
 def sends_once(study: StudyTables, algorithm: Algorithm) -> bool:
-    """Check whether an algorithm sends before the start, and never again."""
+    """Return whether an algorithm sends before the start, and never again."""
     steps = range(1, min(study.budget.decisions, STEPS) + 1)
     return algorithm.sends(0) and not any(map(algorithm.sends, steps))
 
 
 def _problem(study: StudyTables) -> Problem:
-    """Return what a mechanism may depend on; budgets and histories are no part of it."""
+    """Return the part of the problem that a mechanism may depend on, which excludes budgets and histories."""
     return Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
 
 
 def _seen_by_others(study: StudyTables, name: str) -> Iterator[SettingError]:
-    """Refuse what lets the times of messages, or the end of the study, follow private values: no noise hides these."""
+    """Yield errors for settings that make message times or the study's end depend on private values, which no noise hides."""
     words = f"depends on private values of '{name}' and reveals them through the times of messages"
     if study.stopping is not None:
         yield SettingError(("stopping", "kind"), f"{words}; remove [stopping], or run '{name}' in a study without it")
@@ -88,7 +88,7 @@ def _seen_by_others(study: StudyTables, name: str) -> Iterator[SettingError]:
 
 
 def times_follow_points(study: StudyTables) -> str:
-    """Return what lets the times of messages follow the points that agents choose; empty where nothing does."""
+    """Return why the times of messages depend on the points that agents choose; empty where they do not."""
     if study.timing.clock == "wall":
         return "evaluations take real time"
     tables = [study.timing.evaluation, *(group.evaluation for group in study.group if group.evaluation is not None)]
@@ -98,7 +98,7 @@ def times_follow_points(study: StudyTables) -> str:
 
 
 def weak_deltas(deltas: Iterable[float]) -> str:
-    """Warn of deltas at which epsilon says little; empty where there are none."""
+    """Return a warning of deltas at which epsilon is a weak guarantee; empty where there are none."""
     weak = sorted({delta for delta in deltas if delta > WEAK_DELTA}, reverse=True)
     if not weak:
         return ""
@@ -108,7 +108,7 @@ def weak_deltas(deltas: Iterable[float]) -> str:
 
 
 def _copies(study: StudyTables, name: str) -> Iterator[SettingError]:
-    """Refuse lies made of other agents' messages: each multiplies the influence of one agent, which is charged once."""
+    """Yield errors for lies that copy other agents' messages: each multiplies one agent's influence, which is charged once."""
     for number, table in enumerate(study.fault):
         fault = table.make()
         if isinstance(fault, Lie) and not fault.is_own:
@@ -117,7 +117,7 @@ def _copies(study: StudyTables, name: str) -> Iterator[SettingError]:
 
 
 def _masked(study: StudyTables, number: int, algorithm: Algorithm) -> Iterator[SettingError]:
-    """Refuse secure aggregation of messages that are not only summed, or not in rounds."""
+    """Yield an error for secure aggregation of messages that are not only summed, or not in rounds."""
     table = study.algorithm[number]
     if study.privacy.secure_aggregation is None:
         return
@@ -126,7 +126,7 @@ def _masked(study: StudyTables, number: int, algorithm: Algorithm) -> Iterator[S
 
 
 def revealed(cells: Iterable[StudyTables]) -> dict[str, Reveals]:
-    """Return what messages of each algorithm reveal, by label; the most of all cells of a sweep."""
+    """Return what the messages of each algorithm reveal, by label; the most over all cells of a sweep."""
     found: dict[str, Reveals] = {}
     for study in cells:
         for table in study.algorithm:

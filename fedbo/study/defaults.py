@@ -1,4 +1,4 @@
-"""Defaults of a study: every table gets all its settings, so that the file says what will run."""
+"""Defaults of a study: every table gets all its settings, so that the file states what will run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tables = TypeVar("Tables", bound=StudyTables)
 
 
 def with_defaults(study: Tables, swept: set[Loc]) -> Tables:
-    """Fill in the settings of everything that is named; StudyError."""
+    """Return the study with all settings of its tables filled in; StudyError for invalid ones."""
     faults: list[SettingError] = []
 
     def fill(table: Any, *loc: str | int) -> Any:
@@ -56,7 +56,7 @@ def with_defaults(study: Tables, swept: set[Loc]) -> Tables:
 
 
 def _models(table: Any, fill: Callable[..., Any], *loc: str | int) -> Any:
-    """Fill in the models of [timing] or of a [[group]], those that are there."""
+    """Fill in the models that [timing] or a [[group]] sets."""
     held = {key: getattr(table, key, None) for key in ("evaluation", "speed", "decision", "latency", "availability")}
     filled = {key: fill(model, *loc, key) for key, model in held.items() if model is not None}
     if getattr(table, "history", None) is not None:
@@ -77,9 +77,9 @@ def _history(history: HistoryTable, fill: Callable[..., Any], *loc: str | int) -
 
 
 def _privacy(study: StudyTables, fill: Callable[..., Any]) -> PrivacyTable:
-    """Fill in the settings of masks, if there are any, and deltas, if anything is private.
+    """Fill in the settings of masks, if they are used, and deltas, if any algorithm is private.
 
-    The paper's delta, N^-1.1, is left out for few agents, where it is so large that releases cost next to nothing.
+    The paper's delta, N^-1.1, is omitted for few agents, where it is so large that releases cost almost nothing.
     """
     given = study.privacy
     if given.secure_aggregation is not None:
@@ -97,7 +97,7 @@ def _privacy(study: StudyTables, fill: Callable[..., Any]) -> PrivacyTable:
 
 
 def _exchange(study: StudyTables) -> ExchangeTable:
-    """Set the mode that is not given: "barrier" where an algorithm is of no use without rounds."""
+    """Set a mode that is not set: "barrier" where an algorithm is useless without rounds."""
     given = study.exchange
     if "mode" in given.model_fields_set:
         return given
@@ -109,7 +109,7 @@ def _exchange(study: StudyTables) -> ExchangeTable:
 
 
 def _algorithms(study: StudyTables) -> Iterator[AlgorithmTable]:
-    """List the algorithms, and each with every setting that is swept, since all cells have the same default mode."""
+    """Yield the algorithms, and each with every swept setting, since all cells have the same default mode."""
     yield from study.algorithm
     for table in study.algorithm:
         start = f"algorithm.{table.title}."
@@ -119,7 +119,7 @@ def _algorithms(study: StudyTables) -> Iterator[AlgorithmTable]:
 
 
 def _hides(algorithm: Any) -> bool:
-    """Say whether messages of an algorithm have a price in the ledger."""
+    """Return whether messages of an algorithm have a price in the ledger."""
     return isinstance(algorithm, Private) or (isinstance(algorithm, LocallyPrivate) and algorithm.hides)
 
 

@@ -1,4 +1,4 @@
-"""Study documents as TOML: reading with located errors, changes by dotted keys, writing."""
+"""Study documents as TOML: reading with located errors, changes by dotted keys, and writing."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _AT = re.compile(r"(.*) \(at (.*)\)", re.DOTALL)
 
 
 class StudyError(FedboError, ValueError):
-    """A wrong study: one line for each fault, `<file>: <place> = <value>: <remedy>`; `faults` are the settings at fault.
+    """An invalid study: one line for each fault, `<file>: <place> = <value>: <remedy>`; `faults` are the invalid settings.
 
-    Within the checks it has no lines yet: `load_study` writes them, where it knows the file.
+    Within the checks it has no lines yet: `load_study` writes them, since it knows the file.
     """
 
     def __init__(self, lines: str, faults: tuple[SettingError, ...] = ()) -> None:
@@ -42,7 +42,7 @@ class StudyError(FedboError, ValueError):
 
     @classmethod
     def of(cls, faults: Iterable[SettingError]) -> StudyError:
-        """Return the error of these settings, whose lines are not written yet."""
+        """Return the error of these faults, without lines."""
         return cls("", tuple(faults))
 
     def __str__(self) -> str:
@@ -50,12 +50,12 @@ class StudyError(FedboError, ValueError):
         return self.lines or "\n".join(map(str, self.faults))
 
     def under(self, *prefix: str | int) -> StudyError:
-        """Return the error of the same faults seen from further out."""
+        """Return the error with a prefix before the path of each fault."""
         return StudyError.of(SettingError((*prefix, *fault.path), fault.remedy) for fault in self.faults)
 
 
 def read(path: Path) -> Document:
-    """Read a TOML file; StudyError when there is none, or when it cannot be read as one."""
+    """Read a TOML file; StudyError when it is missing or invalid."""
     try:
         if path.is_dir():
             raise StudyError(f"{path}: is a directory; pass the study file in it")
@@ -82,7 +82,7 @@ def read(path: Path) -> Document:
 
 
 def _text(path: Path) -> str:
-    """Read a file of a study's size, and no more of an endless one; UnicodeDecodeError, OSError, StudyError."""
+    """Read a file as UTF-8, up to the size of a study; StudyError for a larger one, and UnicodeDecodeError or OSError."""
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -91,7 +91,7 @@ def _text(path: Path) -> str:
 
 
 def too_deep(value: Any) -> bool:
-    """Say whether tables and lists lie in each other deeper than in any study."""
+    """Return whether tables and lists are nested deeper than in any study."""
     layer = [value]
     for _ in range(MAX_DEPTH):
         layer = [item for held in layer for item in _items(held)]
@@ -129,7 +129,7 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def locate(document: Mapping[str, Any], key: str) -> Loc:
-    """Turn a dotted key into a path; KeyError when it names an algorithm, a group or a fault that is not there.
+    """Convert a dotted key to a path; KeyError when it names an unknown algorithm, group or fault.
 
     They are found by label or name: `algorithm.<label>.<setting>`, `group.<name>.<setting>`, `fault.<label>.<setting>`,
     `cluster.worker.<name>.<setting>`.
@@ -147,7 +147,7 @@ def locate(document: Mapping[str, Any], key: str) -> Loc:
 
 
 def _among(titles: list[str], rest: str, key: str, head: str) -> Loc:
-    """Find the table of a list by its label or name, with which a dotted key begins, and the place in it; KeyError."""
+    """Return the path in a list of tables for a dotted key that starts with a label or name; KeyError for an unknown one."""
     for number, title in enumerate(titles):
         if rest.startswith(f"{title}."):
             return (number, *rest.removeprefix(f"{title}.").split("."))
@@ -162,13 +162,13 @@ def _tables(document: Mapping[str, Any], head: str) -> list[Document]:
 
 
 def default_label(table: Mapping[str, Any]) -> str:
-    """Give an algorithm's label: its own, else its name, with the preset in brackets; of a place the name of the object."""
+    """Return an algorithm's label or, without one, its name with the preset in brackets; for a place, the object's name."""
     name, preset = str(table.get("name", "")).rpartition(":")[2], table.get("preset")
     return str(table.get("label") or (f"{name} ({preset})" if preset else name))
 
 
 def fault_labels(tables: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Give the labels of faults: their own, else the kind, with a number from the second one of its kind on."""
+    """Return the labels of faults; without one it is the kind, with a number from the second of its kind on."""
     labels: list[str] = []
     count: dict[str, int] = {}
     for table in tables:
@@ -189,7 +189,7 @@ LISTS: dict[str, Callable[[Iterable[Mapping[str, Any]]], list[str]]] = {
 
 
 def with_value(document: Any, loc: Loc, value: Any) -> Any:
-    """Give a copy of the document with `value` at `loc`, tables made where there are none."""
+    """Return a copy of the document with `value` at `loc`; missing tables are created."""
     if not loc:
         return value
     head, rest = loc[0], loc[1:]
@@ -200,7 +200,7 @@ def with_value(document: Any, loc: Loc, value: Any) -> Any:
 
 
 def lookup(document: Any, loc: Loc) -> Any:
-    """Look up what stands at `loc`; KeyError when nothing does."""
+    """Return the value at `loc`; KeyError when there is none."""
     for step in loc:
         try:
             document = document[step]
@@ -210,7 +210,7 @@ def lookup(document: Any, loc: Loc) -> Any:
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Document:
-    """Write nested tables as one with dotted keys, so that `exchange.mode` needs no quotes."""
+    """Return nested tables as one with dotted keys, such as `exchange.mode`."""
     found: Document = {}
     for key, value in table.items():
         found |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
@@ -218,10 +218,10 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> Document:
 
 
 def as_document(value: Any) -> Any:
-    """Copy mappings and sequences as the dictionaries and lists of a TOML document; what is None is not given.
+    """Copy mappings and sequences as the dictionaries and lists of a TOML document, without entries that are None.
 
-    Arrays and NumPy's numbers become plain ones, and a function the place where it can be imported from; StudyError for
-    anything that no file could hold.
+    Arrays and NumPy's numbers become plain ones, and a function becomes its place of import. StudyError for any other object
+    that no file could hold.
     """
     if isinstance(value, Mapping):
         return {str(key): as_document(item) for key, item in value.items() if item is not None}
@@ -241,20 +241,20 @@ def as_document(value: Any) -> Any:
 
 
 def one_line(value: Any, width: int = 60) -> str:
-    """Write a value on one line the way a study file has it, cut off where it grows long."""
+    """Return a value on one line as in a study file, shortened to `width`."""
     return shorten(repr(value) if isinstance(value, str) else inline(value), width)
 
 
 def shorten(text: str, width: int = 60) -> str:
-    """Cut a text off where it grows long, on one line whatever it holds."""
+    """Return a text on one line, shortened to `width`."""
     line = text if text.isprintable() else repr(text)[1:-1]
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def to_toml(document: Mapping[str, Any]) -> str:
-    """Write a document of tables as TOML, every table under its header and every value on one line; None is left out.
+    """Return a document of tables as TOML, every table under its header and every value on one line; None is omitted.
 
-    The library tomli_w would put short lists of tables, such as [[fault]], before all headers, and break lists into lines.
+    The library tomli_w would write short lists of tables, such as [[fault]], before all headers, and break lists into lines.
     """
     blocks: list[str] = []
     for name, table in document.items():
@@ -284,7 +284,7 @@ def _key(key: str) -> str:
 
 
 def inline(value: Any) -> str:
-    """Write a value on one line as TOML has it."""
+    """Return a value on one line as TOML."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(inline, value))}]"
     if isinstance(value, Mapping):

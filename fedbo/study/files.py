@@ -1,4 +1,4 @@
-"""The files that a study names: paths relative to its folder, and the hashes that enter its digest."""
+"""The files that a study names: their paths relative to its folder, and their hashes for its digest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OBSERVATIONS = "observations.parquet"
 
 
 def resolve_paths(document: Document, folder: Path, trust: bool = False, modules: bool = True) -> Document:
-    """Resolve the paths of files against a folder, and with `modules` those of modules that lie in it.
+    """Return the document with paths of files resolved against a folder; with `modules`, also those of modules in it.
 
     With `trust`, the code that the document names may be imported.
     """
@@ -49,7 +49,7 @@ def resolve_paths(document: Document, folder: Path, trust: bool = False, modules
 
 
 def hash_files(document: Document, code: Mapping[str, str]) -> Document:
-    """Replace each path by the SHA-256 of its file or table, and add that of other `code` that the document names."""
+    """Return the document with the SHA-256 of its file or table for each path, and of other `code` that it names."""
     for loc, path in _named(document):
         document = with_value(document, loc, _sha256(Path(path)))
     for loc, place in _objects(document):
@@ -60,9 +60,9 @@ def hash_files(document: Document, code: Mapping[str, str]) -> Document:
 
 
 def source_hashes(document: Document) -> dict[str, str]:
-    """Return the SHA-256 of the source of each function or class that a document names, by its place, where it has one.
+    """Return the SHA-256 of the source of each function or class that a document names, by its place, where there is a source.
 
-    It is that of the whole file, in which helpers of the function may be; of a function that was handed over in Python its own.
+    The hash covers the whole file, which may contain helpers; for a function that was passed in Python, only the function.
     """
     found = {place: _source_of(place) for place in places_in(document)}
     return {place: hashlib.sha256(source).hexdigest() for place, source in sorted(found.items()) if source is not None}
@@ -82,7 +82,7 @@ def _source_of(place: str) -> bytes | None:
 
 
 def _function_source(function: object) -> bytes | None:
-    """Return the source of a function, or of the class of an object that is called; None where there is none."""
+    """Return the source of a function, or of the class of a callable object; None where there is none."""
     inner = getattr(function, "func", function)  # of a functools.partial
     source: object = inner if inspect.isroutine(inner) or inspect.isclass(inner) else type(inner)
     try:
@@ -101,14 +101,14 @@ def _place_in(folder: Path, place: str, modules: bool) -> str:
 
 
 def _sha256(path: Path) -> str:
-    """Hash a file, the observations of a run, or the table of evaluations that a folder holds."""
+    """Return the hash of a file, the observations of a run, or the table of evaluations in a folder."""
     if (path / _OBSERVATIONS).is_file():
         path = path / _OBSERVATIONS
     return fingerprint(path) if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _own(objective: str) -> Sequence[str]:
-    """List the settings of an objective that are paths; none of one that does not exist or cannot be used."""
+    """Return the settings of an objective that are paths; empty if it does not exist or cannot be used."""
     try:
         return getattr(catalogue()[objective], "paths", ())
     except (KeyError, PluginError):
@@ -116,7 +116,7 @@ def _own(objective: str) -> Sequence[str]:
 
 
 def _named(document: Document) -> Iterator[tuple[Loc, str]]:
-    """List where a document names files, those of a sweep included, with their paths."""
+    """Yield the places in a document that name files, those of a sweep included, with their paths."""
     objective, sweep = document.get("objective"), document.get("sweep")
     name = objective.get("name") if isinstance(objective, dict) else None
     own = _own(str(name))
@@ -130,7 +130,7 @@ def _named(document: Document) -> Iterator[tuple[Loc, str]]:
 
 
 def _objects(document: Document) -> Iterator[tuple[Loc, str]]:
-    """List where a document names an object, "file.py:object" or "module:object", and how."""
+    """Yield the places in a document that name an object, "file.py:object" or "module:object", with the name."""
     places: list[Loc] = [("objective", "name"), ("agents", "history", "algorithm"), ("agents", "history", "algorithm", "name")]
     places += [("objective", "function"), ("objective", "cost")]
     places += [("exchange", "mode"), ("availability", "model"), *(("timing", *model) for model in _MODELS)]

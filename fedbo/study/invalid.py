@@ -30,7 +30,7 @@ EXAMPLES: dict[Loc, str] = {
 
 
 def line_of(fault: SettingError, document: Mapping[str, Any]) -> str:
-    """Write `<place> = <value>: <remedy>`; the line of a table or of a missing key shows no value."""
+    """Return `<place> = <value>: <remedy>`; a table or a missing key shows no value."""
     loc, value = _given(document, fault.path)
     given = "" if value is None or is_table(value) else f" = {one_line(value)}"
     where = place(loc)
@@ -38,7 +38,7 @@ def line_of(fault: SettingError, document: Mapping[str, Any]) -> str:
 
 
 def _given(document: Mapping[str, Any], loc: Loc) -> tuple[Loc, Any]:
-    """Look up the value at `loc`; a name may replace its whole table."""
+    """Return the value at `loc` with its path; a name may replace its whole table."""
     for where in (loc, loc[:-1] if loc[-1:] == ("name",) else loc):
         try:
             value = lookup(document, where)
@@ -49,12 +49,12 @@ def _given(document: Mapping[str, Any], loc: Loc) -> tuple[Loc, Any]:
 
 
 def is_table(value: Any) -> bool:
-    """Say whether a value is a table or a list of tables, which no error line repeats."""
+    """Return whether a value is a table or a list of tables, which error lines do not repeat."""
     return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value))
 
 
 def place(loc: Loc) -> str:
-    """Write a path the way one finds it in a file: `[agents.history] observations`, `[[algorithm]] 2 name`."""
+    """Return a path as in a file: `[agents.history] observations`, `[[algorithm]] 2 name`."""
     if not loc:
         return ""
     head, rest = str(loc[0]), loc[1:]
@@ -72,14 +72,14 @@ def place(loc: Loc) -> str:
 
 
 def no_such_key(name: str, known: Iterable[str], kind: str = "key") -> str:
-    """Say that there is no such key, what was probably meant, and else what there is."""
+    """Return an error for an unknown key, with the closest known key or all of them."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     return f"no such {kind}; " + (f"did you mean '{near[0]}'?" if near else f"available: {', '.join(names) or 'none'}")
 
 
 def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) -> StudyError:
-    """Translate pydantic's errors; `known` lists the keys that each table may have."""
+    """Translate pydantic's errors; `known` lists the keys of each table."""
     found: dict[Loc, list[str]] = {}
     items = error.errors(include_url=False)
     within = {item["loc"][:length] for item in items for length in range(len(item["loc"]))}
@@ -99,7 +99,7 @@ def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) ->
 
 
 def remedy_of(item: Mapping[str, Any], loc: Loc, known: Mapping[Loc, Iterable[str]]) -> str:
-    """Give the remedy for one of pydantic's errors."""
+    """Return the remedy for one of pydantic's errors."""
     kind, context = item["type"], item.get("ctx", {})
     if kind == "extra_forbidden":
         table = tuple(step for step in loc[:-1] if isinstance(step, str))

@@ -1,4 +1,4 @@
-"""What a table or a study makes once and keeps, such as the objects that it declares."""
+"""Results that a table or a study computes once and caches, such as the objects that it declares."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ T = TypeVar("T")
 
 
 class Keeping(BaseModel):
-    """A frozen table that keeps results of methods marked `kept`.
+    """A frozen table that caches the results of methods marked `kept`.
 
-    They lie in a slot, since pydantic compares, copies and pickles private attributes: a changed copy makes its objects anew.
+    The cache is a slot, since pydantic compares, copies and pickles private attributes. A changed copy
+    computes its results again.
     """
 
     __slots__ = ("_kept",)
 
     def keep_from(self, other: Keeping) -> None:
-        """Take over what another table keeps, which declares the same."""
+        """Copy the cache of another table with equal declarations."""
         object.__setattr__(self, "_kept", dict(_of(other)))
 
 
 def kept(method: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Call a method without arguments once for each table; an exception is not kept."""
+    """Call a method without arguments once for each table; an exception is not cached."""
 
     @wraps(method)
     def keeping(self: Any) -> T:

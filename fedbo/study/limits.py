@@ -1,6 +1,6 @@
 """Limits on the size of a study: its numbers, its cells and runs, and the memory that it needs.
 
-They are checked before anything of the size of the study is made.
+They are checked before anything of the size of the study is created.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _AGENT = 1000  # bytes in memory of one agent, at least
 
 
 def numbers(study: StudyTables) -> Iterator[SettingError]:
-    """List the numbers that are too large, and sweeps with too many cells or runs."""
+    """Yield errors for numbers that are too large, and for sweeps with too many cells or runs."""
     for loc, value in _numbers(study.document(), ()):
         most = _limit(loc)
         if most is not None and value > most:
@@ -65,7 +65,7 @@ def numbers(study: StudyTables) -> Iterator[SettingError]:
 
 
 def memory(study: StudyTables) -> Iterator[SettingError]:
-    """Say that the observations of a study cannot be held by this machine, which puts them together in the end."""
+    """Yield errors for studies whose observations exceed this machine's memory, which must hold all of them in the end."""
     need, have = needed(study), machine_memory()
     if need > have:
         words = f"needs at least {need / 2**30:,.0f} GiB of memory, but this machine has {have / 2**30:,.0f} GiB"
@@ -79,7 +79,7 @@ def memory(study: StudyTables) -> Iterator[SettingError]:
 
 
 def needed(study: StudyTables) -> int:
-    """Give the bytes of memory that a study takes at least, data and surrogates not counted."""
+    """Return a lower bound on a study's memory in bytes, data and surrogates not counted."""
     count, agents = study.federation().n_agents, study.agents
     targets = count if agents.targets == "all" else len(agents.targets)
     rows = 0
@@ -93,19 +93,19 @@ def needed(study: StudyTables) -> int:
 
 
 def _more(study: StudyTables, group: GroupTable, phased: bool) -> int:
-    """Count the observations that the agents of a group make at least beyond those of others, below 0 where it is fewer."""
+    """Return how many more observations the agents of a group make than others, negative if fewer."""
     initial = (study.agents.initial if group.initial is None else group.initial) - study.agents.initial
     decisions = 0 if phased or group.iterations is None else group.iterations - study.budget.decisions
     return _size(study, group) * (initial + decisions)
 
 
 def _size(study: StudyTables, group: GroupTable) -> int:
-    """Count the agents of a group, which need not be right yet."""
+    """Return the number of agents of a group, which need not be valid yet."""
     return len(group.agents or ()) or round((group.share or 0.0) * study.federation().n_agents)
 
 
 def machine_memory() -> int:
-    """Give the bytes of memory that this machine has, or that its container may take."""
+    """Return the bytes of memory of this machine, or its container's limit."""
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         told = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
@@ -126,7 +126,7 @@ def _numbers(value: Any, loc: Loc) -> Iterator[tuple[Loc, int]]:
 
 
 def _limit(loc: Loc) -> int | None:
-    """Give the limit of a place; that of its table holds for what has none of its own."""
+    """Return the limit of a setting; the limit of its table applies to settings without one."""
     path = tuple(step for step in loc if isinstance(step, str))
     if path[0] == "group":  # whose tables are those of the study
         path = path[1:]

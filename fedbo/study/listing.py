@@ -30,9 +30,9 @@ from fedbo.study.settings import names_of, plain
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that a study file can name: what it is, its settings with defaults, ranges and meanings, and its presets.
+    """One entry of the catalogue: its name and summary, its settings with defaults, ranges and meanings, and its presets.
 
-    `reveals` is what messages reveal, of an algorithm with default settings; empty for anything else.
+    `reveals` is what messages of an algorithm with default settings reveal; empty for anything else.
     """
 
     name: str
@@ -45,12 +45,12 @@ class Item:
 
 
 def groups() -> dict[str, list[Item]]:
-    """List everything that a study file can name, by group."""
+    """Return everything that a study file can name, by group."""
     return {name: list_items() for name, list_items in GROUPS.items()}
 
 
 def broken() -> list[str]:
-    """Say of each plug-in that cannot be used why, on one line."""
+    """Return one line for each unusable plug-in, with the reason."""
     known = (algorithms.catalogue(), objectives.catalogue(), timings, availabilities, exchanges)
     return [line for catalogue in known for line in catalogue.broken()]
 
@@ -71,7 +71,7 @@ def _algorithms() -> list[Item]:
 
 
 def _revealed(entry: algorithms.Entry) -> str:
-    """Return what an algorithm with default settings declares; the worst where some of its settings have no default."""
+    """Return what an algorithm with default settings declares; the worst case where a setting has no default."""
     try:
         return revealed_by(entry.make())
     except (TypeError, ValueError):
@@ -124,7 +124,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 
 def _suites() -> list[Item]:
-    """List the suites with their tasks, each with its objective; a suite is for comparing methods, no study names it."""
+    """Return the suites with their tasks, each with its objective. Suites compare methods; no study names one."""
     return [
         Item(suite.name, f"version {suite.version}: {suite.summary}", {task.name: task.objective for task in suite.tasks})
         for suite in SUITES.values()

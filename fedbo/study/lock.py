@@ -21,9 +21,9 @@ _held: dict[tuple[int, int], int] = {}  # process by device and inode: what this
 def locked(directory: Path) -> Iterator[None]:
     """Lock a directory against other writers; DirectoryError where it is locked already, or cannot be locked.
 
-    The lock is a POSIX record lock (`fcntl.lockf`). It belongs to the process: the kernel releases it when the process ends,
-    however it ends, and neither a forked child nor one that is about to call `exec` holds it. A lock of `flock` belongs to the
-    open file, which children share until they close it.
+    The lock is a POSIX record lock (`fcntl.lockf`), which belongs to the process. The kernel releases it when the process
+    ends, however it ends, and no child process holds it. A lock of `flock` would belong to the open file, which children
+    share until they close it.
     """
     path = directory / ".lock"
     with _guard:
@@ -42,7 +42,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def _acquire(directory: Path, path: Path) -> int:
-    """Open and lock the file of a lock."""
+    """Open and lock the file of a lock, and return its descriptor."""
     while True:
         # To close a second descriptor of the file would release the lock that another thread of this process holds.
         if path.exists() and _held.get(_identity(path.stat())) == os.getpid():
@@ -73,7 +73,7 @@ def _in_use(directory: Path, owner: str) -> DirectoryError:
 
 
 def _owner(noted: str) -> str:
-    """Return the words for the process that holds a lock; the one that is noted may have ended just before."""
+    """Return a description of the process that holds a lock; the recorded one may have ended just before."""
     number, _, host = noted.partition(" ")
     if not number.isdigit() or len(number) > 10:
         return "another process"

@@ -12,7 +12,7 @@ MAX_BYTES = 200  # bytes of a name in UTF-8: with a date it is still the name of
 
 
 def _fit(name: str) -> str:
-    """Give a name back that fits on one line; ValueError says the remedy."""
+    """Return a name that fits on one line; ValueError with the remedy otherwise."""
     if not name.strip():
         raise ValueError("must not be empty")
     if (letter := unfit(name)) is not None:
@@ -24,7 +24,7 @@ def _fit(name: str) -> str:
 
 
 def _of_folder(name: str) -> str:
-    """Give a name back that a folder can have; ValueError says the remedy."""
+    """Return a name that a folder can have; ValueError with the remedy otherwise."""
     slash = next((letter for letter in name if letter in "/\\"), None)
     if slash is not None:
         raise ValueError(f"holds '{slash}', but a folder is named after it; use '-' instead")

@@ -1,4 +1,4 @@
-"""Paths that a user gives: errors of the file system become one-line messages."""
+"""Paths of users: errors of the file system become one-line messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)")  # with one slash, to
 
 
 def address_of(folder: str | Path) -> str | None:
-    """Give a folder that is named by an address, such as "s3://bucket/folder", as an address; None for any other."""
+    """Return the address of a folder on remote storage, such as "s3://bucket/folder"; None for a local path."""
     found = _ADDRESS.fullmatch(str(folder))
     if found is None:
         return None
@@ -30,7 +30,7 @@ def address_of(folder: str | Path) -> str | None:
 
 
 def refuse_address(folder: Path) -> None:
-    """DirectoryError where a folder is on storage that is not a disk of this machine, which only a few can read."""
+    """Raise DirectoryError for a folder on remote storage, which only a few commands can read."""
     if (address := address_of(folder)) is not None:
         words = "only `fedbo show` and `fedbo plot` read runs on remote storage; copy the run to a folder of this machine"
         raise DirectoryError(f"'{address}': {words}")
@@ -40,7 +40,7 @@ PRIVATE = 0o700  # the mode of folders with what agents observed: only their own
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """Make a folder and those above it; DirectoryError where none may be made, or where it may not be written to."""
+    """Create a folder and its parents; DirectoryError where that is impossible, or where it is not writable."""
     refuse_address(folder)
     with usable(folder, "cannot create a folder there"):
         atomic.make_folder(folder, mode)
@@ -50,7 +50,7 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
 
 @contextmanager
 def usable(path: Path, what: str) -> Iterator[None]:
-    """Say in one line that a path cannot be used as asked, with the system's reason: DirectoryError; not of a full disk."""
+    """Convert the system's error for a path to a DirectoryError of one line; a full disk's error passes unchanged."""
     try:
         yield
     except OSError as error:
@@ -60,7 +60,7 @@ def usable(path: Path, what: str) -> Iterator[None]:
 
 
 def out_of_space(error: BaseException) -> bool:
-    """Say whether an error comes from a disk that is full."""
+    """Return whether an error comes from a full disk."""
     causes = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
     seen: BaseException | None = error
     while seen is not None:

@@ -1,4 +1,4 @@
-"""What of others a study names: plug-ins, with the distributions that they are from, and Python code by its place."""
+"""External code that a study names: plug-ins with their distributions, and Python code by its place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST, _LONGEST = 5, 200  # places that a line names, and characters of each
 
 
 def named(value: Any) -> Iterator[tuple[str, str]]:
-    """List the groups and names of all that a study, or a table of it, names in catalogues that plug-ins can extend."""
+    """Yield the groups and names of everything that a study, or a table of it, names in catalogues that plug-ins can extend."""
     if isinstance(value, tuple):
         for each in value:
             yield from named(each)
@@ -32,14 +32,14 @@ def named(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _swept(sweep: dict[str, list[Any]]) -> Iterator[tuple[str, str]]:
-    """List what a sweep may name, which group it may be of."""
+    """Yield the names in a sweep, with every group that they may belong to."""
     for key, values in sweep.items():
         if key.split(".")[-1] in _KEYS:
             yield from ((group, each) for group in GROUPS for each in values if isinstance(each, str))
 
 
 def distributions(study: BaseModel) -> dict[str, str]:
-    """Give the plug-ins that a study names, as "group.name", with their distributions and versions."""
+    """Return the plug-ins that a study names, as "group.name", with their distributions and versions."""
     return used(named(study))
 
 
@@ -53,7 +53,7 @@ def code_in(document: Any, refused: UntrustedError) -> str:
 
 
 def places_of_code(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """List the keys and values that have the form of a place of code; what the study and its parts are called does not."""
+    """Yield the keys and values that have the form of a place of code, except names and labels."""
     if isinstance(value, str):
         if _PLACE.fullmatch(value):
             yield key, value

@@ -1,4 +1,4 @@
-"""What the algorithms of a study may know before the first evaluation."""
+"""The facts that the algorithms of a study may know before the first evaluation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedbo.study.tables import AlgorithmTable
 
 @kept
 def problem(study: StudyTables) -> Problem:
-    """Return what every algorithm may know before the first evaluation."""
+    """Return the problem that every algorithm may know before the first evaluation."""
     federation, budget = study.federation(), largest_budget(study)
     return Problem(
         dim=len(federation.parameters),
@@ -33,7 +33,7 @@ def problem(study: StudyTables) -> Problem:
 
 
 def problem_of(study: StudyTables, table: AlgorithmTable) -> Problem:
-    """Return what one algorithm may know: it may be a single agent, or begin without initial points."""
+    """Return the problem that one algorithm may know: it may be a single agent, or start without initial points."""
     algorithm, known = table.make(), problem(study)
     if table.centralised:
         known = replace(known, n_agents=1, targets=(0,), history=0, **common_budget(study)._asdict())

@@ -1,4 +1,4 @@
-"""The JSON Schema of a study file, generated from the tables that read it and from all that a study can name."""
+"""The JSON Schema of a study file, generated from its tables and from everything that a study can name."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SWEPT = {
 
 
 def schema() -> dict[str, Any]:
-    """Give the JSON Schema of study files: every key, its type and range, and the names of what is installed.
+    """Return the JSON Schema of study files: every key, its type and range, and the names of what is installed.
 
-    What is wrong in the combination of keys only `load_study` says.
+    Errors in the combination of keys are reported by `load_study` only.
     """
     found = Study.model_json_schema(schema_generator=_Generator)
     found["$defs"] = dict(sorted({**found["$defs"], "Swept": _SWEPT}.items()))
@@ -44,7 +44,7 @@ def schema() -> dict[str, Any]:
 
 
 class _Generator(GenerateJsonSchema):
-    """Writes tables whose keys depend on a name as one alternative for each name; TOML has no null."""
+    """Generates tables whose keys depend on a name as one alternative for each name, and without null, which TOML lacks."""
 
     def model_schema(self, schema: core.ModelSchema) -> JsonSchemaValue:
         table = schema["cls"]
@@ -97,7 +97,7 @@ class _Generator(GenerateJsonSchema):
             yield {"title": "a class by its place", "type": "object", "properties": of_place, "required": [key]}
 
     def _closed(self, declared: type[Any], names: Any, also: Mapping[str, Any]) -> JsonSchemaValue:
-        """Write a table of settings by some `names`, with other keys beside them, and no more."""
+        """Return the schema of a table of settings with some `names` and the keys `also`, and no others."""
         found = self._settings(declared)
         settings = {name: value for name, value in found.get("properties", {}).items() if name in set(names)}
         required = [name for name in found.get("required", ()) if name in settings]
@@ -117,7 +117,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def _name_choices(declared: Any, properties: Mapping[str, Any]) -> None:
-    """Put the words of a setting that is one of a few into its schema."""
+    """Add the choices of a setting to its schema."""
     for name, marks in marks_of(declared).items():
         chosen = [mark.choices for mark in marks if isinstance(mark, OneOf)]
         if chosen and name in properties and "type" in properties[name]:
@@ -125,7 +125,7 @@ def _name_choices(declared: Any, properties: Mapping[str, Any]) -> None:
 
 
 def _describe(declared: type[Any], properties: dict[str, Any]) -> None:
-    """Add to each key its meaning and, where it is a setting, its default, as editors show them."""
+    """Add to each key its meaning and, for a setting, its default, for editors to show."""
     defaults = dict(_defaults(declared))
     for name, text in meanings(declared).items():
         key = name.rstrip("_")  # `from_` is the key `from`

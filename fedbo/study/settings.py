@@ -21,7 +21,7 @@ Settings = dict[str, Any]
 
 
 def names_of(declared: type[Any], fixed: Iterable[str] = ()) -> tuple[str, ...]:
-    """List the settings that a dataclass takes, without those that are `fixed`."""
+    """Return the settings of a dataclass, except those that are `fixed`."""
     left_out = set(fixed)
     return tuple(f.name for f in dataclasses.fields(declared) if f.init and f.name not in left_out)
 
@@ -33,11 +33,14 @@ def build(
     also: Iterable[str] = (),
     defaults_too: bool = False,
 ) -> Any:
-    """Make an instance from plain settings; StudyError when a key, a type or a value is wrong.
+    """Return an instance made from plain settings; StudyError when a key, a type or a value is invalid.
 
-    `make` takes the checked settings instead of the class itself; `also` are keys that its table has besides them. A class may
-    name settings that were `removed`, each with the value that is still accepted, as runs have it, and what to do about others.
-    With `defaults_too` a wrong default is put at its key as well.
+    - `make`: called with the checked settings instead of the class.
+    - `also`: keys of the table besides the settings.
+    - `defaults_too`: report an invalid default at its key, rather than at the table.
+
+    A class may name settings that were `removed`, each with the value that is still accepted, as older runs contain it, and the
+    remedy for other values.
     """
     names, removed = names_of(declared), getattr(declared, "removed", {})
     given = {name: value for name, value in given.items() if name not in removed or value != removed[name][0]}
@@ -63,7 +66,7 @@ def build(
 
 
 def plain(instance: Any, names: Iterable[str]) -> Settings:
-    """Write an instance's settings as what TOML can hold; those that are None are left out."""
+    """Return an instance's settings as values for TOML; those that are None are omitted."""
     values = {name: getattr(instance, name) for name in names}
     return {name: _pruned(to_jsonable_python(value)) for name, value in values.items() if value is not None}
 
@@ -75,7 +78,7 @@ def _pruned(value: Any) -> Any:
 
 
 def _within(declared: Any, tables: Settings) -> list[SettingError]:
-    """List what is wrong within settings that are tables, so that it is told at its own place."""
+    """Return the errors within settings that are tables, each at its own place."""
     faults: list[SettingError] = []
     for name, value in tables.items():
         if (inner := _tables_of(declared).get(name)) is not None:
@@ -88,7 +91,7 @@ def _within(declared: Any, tables: Settings) -> list[SettingError]:
 
 @cache  # the cells of a sweep are checked one by one
 def _tables_of(declared: Any) -> dict[str, Any]:
-    """List the settings of a class that are declared by a class of their own."""
+    """Return the settings of a class that are themselves dataclasses."""
     return {name: hint for name, hint in typing.get_type_hints(declared).items() if dataclasses.is_dataclass(hint)}
 
 
@@ -105,7 +108,7 @@ def model_of(declared: Any) -> type[BaseModel]:
 
 
 def _range_words(marks: Marks) -> str:
-    """Say what a number must be, as the class itself would."""
+    """Return the error for a number outside its range, in the words of the class."""
     hint = hint_of(marks)
     return f"must be {range_of(marks)}{hint and f'; {hint}'}"
 
@@ -135,7 +138,7 @@ def _names_by_alias(model: type[BaseModel]) -> dict[str | None, str]:
 
 
 def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, Any]) -> list[SettingError]:
-    """Join what pydantic says of the members of one union; their names are no part of the place."""
+    """Join pydantic's errors for the members of a union, whose names are not part of the place."""
     marks = marks_of(declared)
     found: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
@@ -149,9 +152,9 @@ def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, 
 
 
 def invalid_from(error: Exception, given: Container[str] | None = None) -> SettingError:
-    """Put an error at its path; where it has none, or leads to a setting that is not `given`, at the table as a whole.
+    """Return an error as a SettingError at its path, or at the table where the path is unknown or not `given`.
 
-    The table's line has the message of the error, which alone shows the default that is wrong.
+    At the table, the message of the error is the only place that shows the invalid default.
     """
     if isinstance(error, SettingError) and (given is None or error.path[0] in given):
         return SettingError(error.path, error.remedy)

@@ -1,4 +1,4 @@
-"""[stopping]: which evaluations stop early, and what it needs of the rest of a study."""
+"""[stopping]: the stopper of a study, and its requirements on the other tables."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _RUNGS = 10_000  # of a bracket
 
 
 def stopping_of(study: StudyTables) -> Stopping | None:
-    """Give the stopper of a study on the fidelity axis of its objectives; None where nothing stops early in virtual time."""
+    """Return the early stopping of a study on the fidelity axis of its objectives; None without one or in real time."""
     return _on(study, fidelity_of(study.federation())) if study.timing.clock == "virtual" else None
 
 
 def reported_stopping_of(study: StudyTables) -> Stopping | None:
-    """Give the stopper of a study on the axis on which evaluations report; None where nothing stops early in real time."""
+    """Return the early stopping of a study on the axis of reports; None without one or in virtual time."""
     return _on(study, reported_fidelity_of(study.federation())) if study.timing.clock == "wall" else None
 
 
@@ -32,7 +32,7 @@ def _on(study: StudyTables, fidelity: Fidelity | None) -> Stopping | None:
 
 
 def invalid_rungs(stopper: Any, fidelity: Fidelity) -> Iterator[SettingError]:
-    """List what is wrong with the rungs of a stopper on a fidelity axis."""
+    """Yield the errors in the rungs of a stopper on a fidelity axis."""
     key = "grace" if isinstance(stopper, Median) else "smallest"
     first = getattr(stopper, key)
     if first is not None and not fidelity.smallest <= first < fidelity.largest:
@@ -43,13 +43,13 @@ def invalid_rungs(stopper: Any, fidelity: Fidelity) -> Iterator[SettingError]:
 
 
 def not_in_real_time(stopper: Any) -> Iterator[SettingError]:
-    """List the settings of a stopper that only virtual time has."""
+    """Yield errors for settings of a stopper that need virtual time."""
     if getattr(stopper, "variant", "stop") == "promote":
         yield SettingError(("variant",), 'must be "stop" in real time, where evaluations cannot pause')
 
 
 def stopping_combinations(study: StudyTables) -> Iterator[SettingError]:
-    """List what does not go together with stopping early."""
+    """Yield the errors in the combination of early stopping with other tables."""
     if study.stopping is None:
         return
     real, stopper = study.timing.clock == "wall", study.stopping.make()

@@ -1,4 +1,4 @@
-"""Folders on storage that is not a disk of this machine: S3, Google Cloud Storage, HDFS, and whatever else pyarrow reaches."""
+"""Folders on remote storage: S3, Google Cloud Storage, HDFS, and any other storage that pyarrow supports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _READ = (".json", ".toml", ".parquet")  # of the files of a run, those that are 
 
 
 def reached(folder: str | Path, filesystem: FileSystem | None = None) -> tuple[FileSystem, str]:
-    """Give the filesystem of a folder and its path there; ValueError where an address cannot be read, OSError as it answers."""
+    """Return the filesystem of a folder and its path there; ValueError for an invalid address, OSError from the storage."""
     if filesystem is not None:
         return filesystem, str(folder)
     address = address_of(folder)
@@ -31,7 +31,7 @@ def reached(folder: str | Path, filesystem: FileSystem | None = None) -> tuple[F
 
 
 def copy_run(address: str, folder: Path) -> None:
-    """Copy the manifest, the study and the tables of a run to a folder; ValueError and OSError as `reached`."""
+    """Copy the manifest, the study and the tables of a run to a folder; raises the errors of `reached`."""
     files, path = reached(address)
     for each in files.get_file_info(FileSelector(path)):
         if each.type == FileType.Directory and each.base_name == "parts":

@@ -1,4 +1,4 @@
-"""A study: loaded, checked and completed before anything runs; its sweep as cells."""
+"""A study: loaded, checked and completed before anything runs, with its sweep as cells."""
 
 from __future__ import annotations
 
@@ -63,23 +63,23 @@ __all__ = ["Cell", "Study", "StudyError", "load_study", "recall_study"]
 
 
 class Study(StudyTables):
-    """A study file, every default filled in. `load_study` makes one; its fields are the tables of the file."""
+    """A study file with every default filled in, as returned by `load_study`. Its fields are the tables of the file."""
 
     def problem(self) -> Problem:
-        """Return what every algorithm may know before the first evaluation."""
+        """Return the problem that every algorithm may know before the first evaluation."""
         return problem(self)
 
     def problem_of(self, table: AlgorithmTable) -> Problem:
-        """Return what one algorithm may know: it may be a single agent, or begin without initial points."""
+        """Return the problem that one algorithm may know: it may be a single agent, or start without initial points."""
         return problem_of(self, table)
 
     def cells(self) -> list[Cell]:
-        """List the combinations of the sweep, each with a study of its own; one cell when nothing is swept."""
+        """Return the combinations of the sweep, each with its study; one cell without a sweep."""
         return [Cell(0, {}, self)] if not self.sweep else list(self._cells())
 
     @kept
     def _cells(self) -> tuple[Cell, ...]:
-        """Check every combination of the sweep; StudyError, where what is wrong in one is said of the sweep."""
+        """Check and return every combination of the sweep; StudyError reports an error of one as an error of the sweep."""
         faults: dict[SettingError, None] = {}
         cells = []
         for number, (values, document, tables) in enumerate(_combined(self)):
@@ -92,11 +92,11 @@ class Study(StudyTables):
         return tuple(cells)
 
     def titles(self) -> list[str]:
-        """Write each cell's values on one line, in the order of the cells; empty where nothing is swept."""
+        """Return each cell's values on one line, in the order of the cells; an empty title without a sweep."""
         return [_title(values) for values, _, _ in _combined(self)]
 
     def to_toml(self) -> str:
-        """Write the study as a TOML file with every default in it."""
+        """Return the study as a TOML file with every default."""
         return to_toml(self.document())
 
     def code(self) -> dict[str, str]:
@@ -104,9 +104,10 @@ class Study(StudyTables):
         return source_hashes(self.document())
 
     def digest(self, code: Mapping[str, str] | None = None) -> str:
-        """Give a SHA-256 of all that may change a result: not of the name, the description, the hosting and the recovery.
+        """Return a SHA-256 of everything that may change a result.
 
-        Files count by what is in them, plug-ins with their versions, and Python code by its source, or by what `code` says.
+        The name, the description, the hosting and the recovery are excluded. Files enter by their contents, plug-ins by their
+        versions, and Python code by its source, or by the hashes in `code`.
         """
         document = hash_files(self.document(), self.code() if code is None else code)
         if found := distributions(self):
@@ -127,7 +128,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """Write the values on one line; empty when nothing is swept."""
+        """Return the values on one line; empty without a sweep."""
         return _title(self.values)
 
 
@@ -141,9 +142,9 @@ def load_study(
 ) -> Study:
     """Load a study from a TOML file or from a dictionary of its tables; `overrides` are `dotted.key=value`.
 
-    Checking a study that names Python code imports that code, which needs `trust`. A study that is `derived` from one that was
-    checked, such as that of a run, may have settings without effect. StudyError, with one line for each fault, when anything is
-    wrong.
+    Checking a study that names Python code imports that code, which needs `trust`. A study that is `derived` from a
+    checked one, such as that of a run, may have settings without effect. StudyError, with one line for each fault,
+    when anything is invalid.
     """
     if isinstance(source, Mapping):
         name, folder, document = "study", Path.cwd(), as_document(source)
@@ -169,7 +170,7 @@ def load_study(
 
 
 def checked_study(document: Document, folder: Path, trust: bool = False, modules: bool = False, derived: bool = False) -> Study:
-    """Return the study of a document whose paths count from a folder; StudyError or UntrustedError."""
+    """Return the study of a document whose paths are relative to a folder; StudyError or UntrustedError."""
     study = _checked(resolve_paths(_flat_sweep(document), folder, trust, modules))
     if not derived and (idle := settings_without_effect(cell.study for cell in study.cells())):
         raise StudyError.of(idle)
@@ -182,7 +183,7 @@ def _flat_sweep(document: Document) -> Document:
 
 
 def recall_study(path: Path) -> Study:
-    """Read a resolved study that a run left, without asking whether it could run here and now; StudyError."""
+    """Read the resolved study of a run, without checking whether it could run here and now; StudyError for an invalid file."""
     document = read(path)
     try:
         return Study.model_validate(document)
@@ -226,7 +227,7 @@ def _checked_alone(document: Document, tables: Mapping[str, Any] | None = None) 
 
 
 def _checked(document: Document, tables: Mapping[str, Any] | None = None) -> Study:
-    """Check everything, also every cell of a sweep; StudyError."""
+    """Check everything, including every cell of a sweep; StudyError."""
     resolved = _checked_alone(document, tables) if tables else with_first_values(document, _checked_alone)
     resolved.cells()
     points = resolved.initial_points()
@@ -237,7 +238,7 @@ def _checked(document: Document, tables: Mapping[str, Any] | None = None) -> Stu
 
 
 def _table_by_table(document: Document) -> Iterator[SettingError]:
-    """List all that is wrong in the tables of a study, their settings too."""
+    """Yield all errors in the tables of a study, including their settings."""
     try:
         Study.model_validate(document, context=SETTINGS_TOO)
     except ValidationError as error:
@@ -245,7 +246,7 @@ def _table_by_table(document: Document) -> Iterator[SettingError]:
 
 
 def _combined(study: Study) -> Iterator[tuple[dict[str, Any], Document, dict[str, Any]]]:
-    """List the sweep's combinations: values, document, and its tables, those without a swept value as the study has them."""
+    """Yield the sweep's combinations: values, document, and tables; tables without a swept value are shared with the study."""
     base = {key: value for key, value in study.document().items() if key != "sweep"}
     for combination in itertools.product(*study.sweep.values()):
         values = dict(zip(study.sweep, combination, strict=True))
@@ -265,7 +266,7 @@ def _combined(study: Study) -> Iterator[tuple[dict[str, Any], Document, dict[str
 
 
 def _known() -> dict[Loc, Sequence[str]]:
-    """List the keys of every table, for suggestions."""
+    """Return the keys of every table, for suggestions."""
     known: dict[Loc, Sequence[str]] = {(): list(Study.model_fields)}
     known |= {(key,): [field.alias or name for name, field in table.model_fields.items()] for key, table in _TABLES.items()}
     known[("cluster", "worker")] = list(WorkerTable.model_fields)

@@ -1,4 +1,4 @@
-"""The tables of a study as one record, which checks read before there is a study."""
+"""The tables of a study as one record, which checks read before there is a `Study`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from fedbo.study.tables import (
 
 
 class StudyTables(Table):
-    """All tables of a study file, each valid by itself; `Study` adds the cells of its sweep."""
+    """All tables of a study file, each valid on its own; `Study` adds the cells of its sweep."""
 
     study: Header
     objective: ObjectiveTable
@@ -64,12 +64,12 @@ class StudyTables(Table):
 
     @property
     def targets(self) -> Sequence[int]:
-        """Return the agents that optimise, in ascending order; all of them are a range, since there may be a million."""
+        """Return the agents that optimise, ascending; a range if they are all agents, since there may be a million."""
         given = self.agents.targets
         return range(self.federation().n_agents) if given == "all" else tuple(sorted(given))
 
     def federation(self) -> Federation:
-        """Build the federation, without noise."""
+        """Return the federation, without added noise."""
         federation: Federation = self.objective.make()
         return federation
 
@@ -81,5 +81,5 @@ class StudyTables(Table):
         return read_points(Path(self.agents.initial_file), dim, self.targets, self.study.replicates)
 
     def document(self) -> Document:
-        """Return the study as plain tables, numbers and strings; `load_study` takes it back."""
+        """Return the study as plain tables, numbers and strings, which `load_study` accepts."""
         return {key: value for key, value in self.model_dump(mode="json", exclude_none=True).items() if value}

@@ -1,4 +1,4 @@
-"""The keys of a sweep: which may be swept, and which invalid setting is due to a swept value."""
+"""The keys of a sweep: which may be swept, and which errors are due to a swept value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ("name", "preset", "model", "mode", "kind")  # keys that say whose setti
 
 
 def swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
-    """List what is swept; StudyError for keys that change no result and for those that lead nowhere."""
+    """Return the paths that are swept; StudyError for keys that change no result or do not exist."""
     fixed = [key for key in sweep if _is_fixed(key)]
     if fixed:
         remedy = "does not change results, so it cannot be swept; remove it"
@@ -28,7 +28,7 @@ def swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
 
 
 def not_named_by(document: Document, faults: Iterable[SettingError]) -> Iterator[SettingError]:
-    """Leave out what is wrong in tables whose name is swept: the settings of one name are wrong for another."""
+    """Return the faults outside of tables whose name is swept, since settings of one name are invalid for another."""
     tables = set[Loc]()
     for key in document.get("sweep") or ():
         try:
@@ -41,7 +41,7 @@ def not_named_by(document: Document, faults: Iterable[SettingError]) -> Iterator
 
 
 def check_values(sweep: Mapping[str, Sequence[Any]]) -> None:
-    """Raise StudyError where a value is named twice, which would be run twice and counted as two cells."""
+    """Raise StudyError where a value is listed twice, which would run twice and count as two cells."""
     faults = [(key, twice) for key, values in sweep.items() if (twice := _twice(values)) is not None]
     if faults:
         raise StudyError.of(
@@ -50,7 +50,7 @@ def check_values(sweep: Mapping[str, Sequence[Any]]) -> None:
 
 
 def _twice(values: Sequence[Any]) -> tuple[Any] | None:
-    """Give the first value that was there before, if there is one; 1 and 1.0 are the same."""
+    """Return the first repeated value as a 1-tuple, None if there is none; 1 and 1.0 are equal."""
     seen = set[str]()
     for value in values:
         written = json.dumps(_whole(value), sort_keys=True)
@@ -78,9 +78,9 @@ def _is_fixed(key: str) -> bool:
 
 
 def with_first_values(document: Document, check: Callable[[Document], T]) -> T:
-    """Check a study; where that fails and there is a sweep, with the first of the swept values in it; StudyError.
+    """Check a study; where that fails and there is a sweep, check it with the first swept values; StudyError.
 
-    So a value of which the sweep is about to put others in the place, such as a default, need not be good.
+    So a value that the sweep replaces, such as a default, need not be valid.
     """
     try:
         return check(document)
@@ -96,7 +96,7 @@ def with_first_values(document: Document, check: Callable[[Document], T]) -> T:
 
 
 def _filled(document: Document) -> tuple[dict[str, Any], Document]:
-    """Return the first value of each swept key, and the document with these; as it is, where a key leads nowhere."""
+    """Return the first value of each swept key, and the document with these; unchanged where a key does not exist."""
     sweep = document.get("sweep")
     lists = sweep.items() if isinstance(sweep, dict) else ()
     values = {str(key): listed[0] for key, listed in lists if isinstance(listed, list) and listed}
@@ -113,7 +113,7 @@ def _filled(document: Document) -> tuple[dict[str, Any], Document]:
 
 
 def at_sweep(fault: SettingError, values: Mapping[str, Any], document: Document) -> SettingError:
-    """Say of the sweep what is wrong in the study of one combination of its values."""
+    """Return a fault in one combination of swept values as a fault of the sweep."""
     for key, value in values.items():
         if applies_to(fault, locate(document, key)):
             named = fault.remedy.startswith("no ")  # "no such key", or "no group 'slw'", which names the value itself
@@ -123,7 +123,7 @@ def at_sweep(fault: SettingError, values: Mapping[str, Any], document: Document)
 
 
 def left_over(fault: SettingError, document: Document, changed: Sequence[Loc]) -> SettingError:
-    """Return the remedy for a setting of what an override has replaced by another name: to replace the whole table."""
+    """Return the remedy for a setting that belongs to the name before an override: replace the whole table."""
     for loc in changed:
         if loc[-1] in NAMES and loc != fault.path and fault.path[:-1] == loc[:-1] and fault.remedy.startswith("no such key"):
             table, value = ".".join(map(str, loc[:-1])), one_line(lookup(document, loc))
@@ -135,5 +135,5 @@ def left_over(fault: SettingError, document: Document, changed: Sequence[Loc]) -
 
 
 def applies_to(fault: SettingError, loc: Loc) -> bool:
-    """Say whether a fault is one of what was put at `loc`, or of a table that exists only because of it."""
+    """Return whether a fault is in the value that was set at `loc`, or in a table that exists only because of it."""
     return fault.path[: len(loc)] == loc or (loc[: len(fault.path)] == fault.path and fault.remedy.startswith("no such"))

@@ -1,4 +1,4 @@
-"""The tables of a study file: their keys, their defaults, and what they build."""
+"""The tables of a study file: their keys, their defaults, and the objects that they build."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTINGS_TOO = "settings too"  # the context of a validation that also makes wha
 
 
 def is_agents(value: Any) -> bool:
-    """Say whether a value is a list of whole numbers, as agents are given."""
+    """Return whether a value is a list of integers, the form of a list of agents."""
     return isinstance(value, list | tuple) and all(type(item) is int for item in value)
 
 
@@ -49,7 +49,7 @@ class Declared(Keeping):
 
     @model_validator(mode="after")
     def _makeable(self, info: ValidationInfo) -> Self:
-        """Check the settings too where the context asks for it, so that pydantic lists them with all else that is wrong."""
+        """Check the settings too if the context requests it, so that pydantic reports them with all other errors."""
         if info.context == SETTINGS_TOO:
             try:
                 self.make()
@@ -59,16 +59,16 @@ class Declared(Keeping):
 
     @property
     def settings(self) -> Settings:
-        """Give the settings as TOML holds them."""
+        """Return the settings as TOML values."""
         return dict(self.model_extra or {})
 
     @kept
     def make(self) -> Any:
-        """Build what is declared; StudyError when its name or a setting is wrong."""
+        """Return the declared object; StudyError when its name or a setting is invalid."""
         return build(self._look_up(), self.settings, also=type(self).model_fields)
 
     def resolved(self) -> Self:
-        """Show every setting."""
+        """Return the table with every setting."""
         return self._showing(names_of(self._look_up()))
 
     def _showing(self, names: Iterable[str], **changes: Any) -> Self:
@@ -86,9 +86,9 @@ class Declared(Keeping):
 
 
 class Named(Declared):
-    """A table that names something of a catalogue and gives its settings beside the name.
+    """A table that names an entry of a catalogue and contains its settings.
 
-    `key` is the table's key that holds the name, `noun` the word for it in errors, `catalogue` lists what there is.
+    `key` is the table's key that holds the name, `noun` the word for it in errors, and `catalogue` returns the entries.
     """
 
     key: ClassVar[str] = "model"
@@ -119,15 +119,16 @@ class Header(Table):
 
 
 class DifferencesTable(Declared):
-    """[objective.differences]: by how much agents differ beyond what the federation has."""
+    """[objective.differences]: additional differences between agents, beyond those of the federation."""
 
     declared = Differences
 
 
 class ObjectiveTable(Named):
-    """[objective]: a federation by name, its settings, and by how much its agents differ besides.
+    """[objective]: a federation by name, its settings, and additional differences between its agents.
 
-    `noise`, the variance of an observation, can be given to any of them: one that does not know of noise has it added.
+    `noise`, the variance of an observation, can be set for any federation: it is added where the
+    federation has no such setting.
     """
 
     key = "name"
@@ -140,12 +141,12 @@ class ObjectiveTable(Named):
 
     @property
     def noise(self) -> float:
-        """Give the variance of the noise to be added to what the federation's own objectives return."""
+        """Return the variance of the noise to be added to the values of the federation's objectives."""
         return 0.0 if self._has_own() else float(self.settings.get("noise", 0.0))
 
     @kept
     def make(self) -> Any:
-        """Build the federation, without added noise; StudyError when its name or a setting is wrong."""
+        """Return the federation, without added noise; StudyError when its name or a setting is invalid."""
         made = self._without_differences()
         if self.differences is None:
             return made
@@ -162,7 +163,7 @@ class ObjectiveTable(Named):
         return build(declared, settings, also=("name", "noise", "differences"), defaults_too=True)
 
     def resolved(self) -> Self:
-        """Show every setting."""
+        """Return the table with every setting."""
         self.make()
         added: dict[str, Any] = {} if self._has_own() else {"noise": self.noise}
         if self.differences is not None:
@@ -175,16 +176,16 @@ class ObjectiveTable(Named):
 
 @dataclass(frozen=True, slots=True)
 class AddedNoise:
-    """The noise of observations of an objective that has none of its own."""
+    """The noise of observations of an objective that has no such setting."""
 
     noise: Annotated[float, Ge(0)]
     """Variance of normal noise added to each observation, in squared units of the objective."""
 
 
 class AlgorithmTable(Named):
-    """[[algorithm]]: an algorithm by name, perhaps a preset, its label in the results, and its settings.
+    """[[algorithm]]: an algorithm by name, an optional preset, its label in the results, and its settings.
 
-    One that is `centralised` runs as a single agent that evaluates the mean of all agents' objectives.
+    A `centralised` one runs as a single agent that evaluates the mean of all agents' objectives.
     """
 
     key = "name"
@@ -201,12 +202,12 @@ class AlgorithmTable(Named):
 
     @property
     def title(self) -> str:
-        """Give the label, or what stands for it."""
+        """Return the label or its default."""
         return default_label({"name": self.name, "label": self.label, "preset": self.preset})
 
     @kept
     def make(self) -> Algorithm:
-        """Build the algorithm; StudyError when its name, the preset or a setting is wrong."""
+        """Return the algorithm; StudyError when its name, the preset or a setting is invalid."""
         entry = self._look_up()
         if self.preset is not None and self.preset not in entry.presets:
             raise StudyError.of([SettingError(("preset",), unknown("preset", self.preset, entry.presets))])
@@ -223,12 +224,12 @@ class AlgorithmTable(Named):
         return made
 
     def resolved(self) -> Self:
-        """Show every setting, and the label."""
+        """Return the table with every setting and the label."""
         return self._showing(self._look_up().free(), label=self.title)
 
 
 class SecureAggregationTable(Declared):
-    """[privacy.secure_aggregation]: how messages are masked, so that the coordinator learns sums alone."""
+    """[privacy.secure_aggregation]: how messages are masked, so that the coordinator learns only sums."""
 
     declared = SecureAggregation
 
@@ -247,10 +248,10 @@ class PrivacyTable(Table):
 
 
 class BudgetTable(Table):
-    """[budget]: iterations of every target after its initial points, or its evaluations in all; perhaps a limit in time.
+    """[budget]: iterations of every target after its initial points, or its evaluations in all, and limits.
 
-    In real time a study also ends when some agent has reached the native value `target`, or when there have been so many
-    successful `evaluations` of all agents together.
+    A study may also end when some agent has reached the native value `target`, or after a number of successful
+    `evaluations` of all agents together.
     """
 
     model_config = ConfigDict(
@@ -279,7 +280,7 @@ class BudgetTable(Table):
 
     @property
     def decisions(self) -> int:
-        """Give the largest number of decisions of a target."""
+        """Return the largest number of decisions of a target."""
         count = self.iterations or self.pulls
         assert count is not None
         return count
@@ -301,7 +302,7 @@ class RecoveryTable(Table):
 
 
 class HostingTable(Table):
-    """[hosting]: where agents live, with how many workers, on which Ray cluster, and how its hosts get the package."""
+    """[hosting]: where agents live, the number of workers, the Ray cluster, and how its hosts get the package."""
 
     kind: Literal["inline", "dedicated", "packed"] = "inline"
     """Where agents live: with their coordinator, or on Ray, one or several to an actor."""

@@ -1,1 +1,1 @@
-"""fedbo.study.agents: what the agents of a study begin with, and what each may do, where they are unequal."""
+"""What the agents of a study start with, and their budgets where these are unequal."""

@@ -1,4 +1,4 @@
-"""The budgets of a study's agents, where some groups have budgets of their own."""
+"""The budgets of a study's agents, where some groups have separate budgets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ KEYS = ("iterations", "pulls", "initial")
 
 
 def common_budget(study: StudyTables) -> AgentBudget:
-    """Give the budget of those agents that no group gives another one."""
+    """Return the budget of all agents whose group sets none."""
     return AgentBudget(study.agents.initial, study.budget.decisions, study.budget.pulls or 0)
 
 
 def budgets_of(study: StudyTables) -> dict[int, AgentBudget]:
-    """Give the budget of each target where a group has one of its own; none where all are alike."""
+    """Return the budget of each target if any group sets one; an empty dictionary if all are equal."""
     tables = [table for table in study.group if has_own(table)]
     if not tables:
         return {}
@@ -29,18 +29,18 @@ def budgets_of(study: StudyTables) -> dict[int, AgentBudget]:
 
 
 def budget_of(study: StudyTables, table: GroupTable) -> AgentBudget:
-    """Give the budget of a group's agents."""
+    """Return the budget of a group's agents."""
     initial, iterations, pulls = common_budget(study)
     decisions = table.iterations or table.pulls or iterations
     return AgentBudget(initial if table.initial is None else table.initial, decisions, table.pulls or pulls)
 
 
 def has_own(table: GroupTable) -> bool:
-    """Say whether a group has a budget of its own."""
+    """Return whether a group sets a budget."""
     return any(getattr(table, key) is not None for key in KEYS)
 
 
 def largest_budget(study: StudyTables) -> AgentBudget:
-    """Give the largest number of each that any target has."""
+    """Return the largest value of each part of a budget over all targets."""
     found = set(budgets_of(study).values()) or {common_budget(study)}
     return AgentBudget(*(max(column) for column in zip(*found, strict=True)))

@@ -1,4 +1,4 @@
-"""Checks of what the agents of a study begin with, and of what each may do: histories, and the budgets of groups."""
+"""Checks of the histories of a study's agents, and of the budgets of groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedbo.study.study_tables import StudyTables
 
 
 def group_budgets(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse budgets of groups that the study's own does not count, that have no effect, or that never begin."""
+    """Yield errors for group budgets that do not match the study's, have no effect, or never start."""
     counted, other = ("pulls", "iterations") if study.budget.pulls else ("iterations", "pulls")
     groups = members(study) if any(map(has_own, study.group)) else {}
     for number, table in enumerate(study.group):
@@ -39,7 +39,7 @@ def _span(study: StudyTables, table: Any, number: int) -> Iterator[SettingError]
 
 
 def history_combinations(study: StudyTables) -> Iterator[SettingError]:
-    """List what is wrong with the histories of a study whose agents and groups are right."""
+    """Yield the errors in the histories of a study whose agents and groups are valid."""
     for source in history_sources(study):
         table = source.table
         if table.algorithm is None:
@@ -51,7 +51,7 @@ def history_combinations(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _warm(study: StudyTables, source: HistorySource) -> Iterator[SettingError]:
-    """Refuse methods that cannot be told of points for which they have not asked."""
+    """Yield errors for algorithms that cannot learn points that they did not choose."""
     for number, algorithm in enumerate(study.algorithm if source.table.warm_start else ()):
         if not isinstance(made := algorithm.make(), Overlapping) or made.queries != 1:
             remedy = "cannot start from observations that it did not choose; use ts, fts, gp_ei or gp_ucb"
@@ -59,7 +59,7 @@ def _warm(study: StudyTables, source: HistorySource) -> Iterator[SettingError]:
 
 
 def _given(study: StudyTables, source: HistorySource) -> Iterator[SettingError]:
-    """Say what is wrong with a file or an earlier run."""
+    """Yield the error of a file or an earlier run, if there is one."""
     for replicate in range(study.study.replicates):
         try:
             observed(study, source, replicate)

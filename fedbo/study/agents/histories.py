@@ -1,7 +1,7 @@
-"""Histories that were made before a study: from a CSV or Parquet file, or from an earlier run.
+"""Histories from before a study: from a CSV or Parquet file, or from an earlier run.
 
-A file has a column for each parameter, in native units, and one, `value`, for the native quantity; perhaps `agent` and
-`replicate`. Rows without a value are evaluations that failed, and are passed over.
+A file has a column for each parameter, in native units, and a column `value` for the native quantity; `agent` and `replicate`
+are optional. Rows without a value are failed evaluations and are skipped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MANIFEST, _OBSERVATIONS = "manifest.json", "observations.parquet"
 
 
 class HistorySource(NamedTuple):
-    """Where some agents have their histories from: the table, its place in the study, and the agents."""
+    """The source of some agents' histories: the table, its place in the study, and the agents."""
 
     table: HistoryTable
     loc: Loc
@@ -40,12 +40,12 @@ class HistorySource(NamedTuple):
 
 
 def has_history(study: StudyTables) -> bool:
-    """Say whether any agent has observations from before the study."""
+    """Return whether any agent has observations from before the study."""
     return study.agents.history is not None or any(table.history is not None for table in study.group)
 
 
 def history_sources(study: StudyTables) -> list[HistorySource]:
-    """List where the agents of a study have their histories from, those of no group's own first."""
+    """Return the sources of the agents' histories; the common one comes before those of groups."""
     if not has_history(study):
         return []
     groups = members(study) if any(table.history for table in study.group) else {}
@@ -64,17 +64,17 @@ def history_sources(study: StudyTables) -> list[HistorySource]:
 
 
 def most_observed(study: StudyTables) -> int:
-    """Give the largest number of observations of an earlier task that an agent has been given or makes before the study."""
+    """Return the largest number of observations of an earlier task that any agent has."""
     return max((most_of(study, source) for source in history_sources(study) if not source.table.warm_start), default=0)
 
 
 def warm_agents(study: StudyTables) -> frozenset[int]:
-    """List the agents that begin with observations of this very task."""
+    """Return the agents that start with observations of this very task."""
     return frozenset(agent for source in history_sources(study) if source.table.warm_start for agent in source.agents)
 
 
 def most_of(study: StudyTables, source: HistorySource) -> int:
-    """Give the largest number of observations of an agent of one source, over all replicates."""
+    """Return the largest number of observations of any agent of a source, over all replicates."""
     if source.table.algorithm is not None:
         return source.table.observations or 0
     every = (observed(study, source, replicate) for replicate in range(study.study.replicates))
@@ -82,7 +82,7 @@ def most_of(study: StudyTables, source: HistorySource) -> int:
 
 
 def observed(study: StudyTables, source: HistorySource, replicate: int) -> dict[int, list[Row]]:
-    """Give the rows of those agents that have any in a file or an earlier run; SettingError names file, column and row."""
+    """Return the rows by agent from a file or an earlier run; SettingError names the invalid file, column and row."""
     table, federation = source.table, study.federation()
     most = table.observations
     if table.run is not None:
@@ -94,7 +94,7 @@ def observed(study: StudyTables, source: HistorySource, replicate: int) -> dict[
 
 
 def key_of(source: HistorySource, cell: int, replicate: int) -> RunKey:
-    """Name the rows of a source in the table of histories: by the algorithm, the run's label, or "file"."""
+    """Return the key of a source's rows in the table of histories: named after the algorithm, the run's label, or "file"."""
     table = source.table
     title = table.algorithm.title if table.algorithm is not None else table.label or ("file" if table.file else "run")
     return RunKey(cell, title, replicate)
@@ -124,7 +124,7 @@ def _of_file(path: Path, federation: Federation, source: HistorySource, replicat
 
 
 def _row(agent: int, place: int, x: list[float], u: list[float], value: float) -> Row:
-    """Make the row of one observation; what was noise-free then is not known, so the value stands for it."""
+    """Return the row of one observation. Its noise-free value is unknown, so the observed value is used."""
     return Row(
         agent=agent,
         phase="history",
@@ -151,7 +151,7 @@ def _modified(path: Path) -> int:
 
 
 def _check_rows(federation: Federation, agent: Any, x: Any, value: Any) -> None:
-    """Refuse agents that are not there, and points outside the box; rows without a value may hold anything."""
+    """Raise SettingError for unknown agents and points outside the box; rows without a value may hold anything."""
     there = ~np.isnan(value)
     if (there & np.isinf(value)).any():
         row = int(np.argmax(np.isinf(value)))
@@ -177,7 +177,7 @@ def _middle(federation: Federation) -> Any:
 
 
 def _of_run(path: Path, federation: Federation, table: HistoryTable, replicate: int) -> dict[int, list[Row]]:
-    """Give what the agents of an earlier run observed, in the order in which they did, but for what failed."""
+    """Return the successful observations of the agents of an earlier run, in their order."""
     manifest = _manifest(path)
     cell, label = _cell(manifest, table), _label(manifest, table)
     _check_parameters(manifest, cell, federation)

@@ -18,9 +18,9 @@ _INDICES = ("agent", "replicate", "point")
 
 
 def read_points(path: Path, dim: int, agents: Iterable[int], replicates: int) -> Points:
-    """Read the points `(n, dim)` of each (agent, replicate), ordered by `point`; ValueError says what is wrong.
+    """Read the points `(n, dim)` of each (agent, replicate), ordered by `point`; ValueError for an invalid file.
 
-    Rows of other agents and replicates are passed over; all of those asked for must have equally many points.
+    Rows of other agents and replicates are skipped. All of the requested ones must have equally many points.
     """
     table = _columns(path, dim)
     indices = np.stack([np.asarray(table[name]) for name in _INDICES], axis=1)

@@ -1,4 +1,4 @@
-"""Tables of a study file on its agents: which optimise, what they begin with, and their histories."""
+"""Tables of a study file on its agents: which optimise, what they start with, and their histories."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from fedbo.study.tables import AlgorithmTable, Count, Positive, Table, is_agents
 
 
 class HistoryAlgorithm(AlgorithmTable):
-    """The algorithm of a history: a table like [[algorithm]], without a label, and of every agent alone."""
+    """The algorithm of a history: a table like [[algorithm]] without a label, for each agent alone."""
 
     label: None = None
     centralised: None = None
 
     def resolved(self) -> Self:
-        """Show every setting."""
+        """Return the table with every setting."""
         return self._showing(self._look_up().free())
 
 
 class HistoryTable(Table):
-    """[agents.history]: what agents have observed before the study.
+    """[agents.history]: observations that agents made before the study.
 
-    By an `algorithm` they make `observations` in all of an earlier task, the first `initial` of them uniform. Else they stand
-    in a `file`, or are those of an earlier `run`, of the algorithm with this `label` and of one `cell`; the first so many of
-    each agent. With `warm_start` they are observations of this very task, with which agents begin as with their own.
+    With an `algorithm` they make `observations` in all of an earlier task, the first `initial` of them uniform. Otherwise
+    they come from a `file`, or from an earlier `run`, of the algorithm with this `label` and of one `cell`. `observations`
+    then limits them to the first ones of each agent. With `warm_start` they are observations of this very task, and agents
+    learn them as their own.
     """
 
     algorithm: HistoryAlgorithm | None = None
@@ -85,7 +86,7 @@ class HistoryTable(Table):
             yield SettingError(("initial",), f"must be at most observations = {self.observations}")
 
     def resolved(self) -> Self:
-        """Show the defaults of an earlier task."""
+        """Return the table with the defaults of an earlier task."""
         if self.algorithm is None:
             return self
         initial = 3 if self.initial is None else self.initial

@@ -1,1 +1,1 @@
-"""The environment of a study: its tables, their checks, and the models that they make."""
+"""The environment of a study: its tables, their checks, and the models that they build."""

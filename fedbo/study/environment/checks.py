@@ -22,7 +22,7 @@ from fedbo.study.study_tables import StudyTables
 
 
 def world_combinations(study: StudyTables, groups_are_right: bool) -> Iterator[SettingError]:
-    """List what does not go together in the environment of a study whose tables are right by themselves."""
+    """Yield the errors in the combination of the environment's valid tables."""
     yield from _real_time(study)
     yield from _costs(study)
     yield from _devices(study)
@@ -32,7 +32,7 @@ def world_combinations(study: StudyTables, groups_are_right: bool) -> Iterator[S
 
 
 def exchange_combinations(study: StudyTables) -> Iterator[SettingError]:
-    """List what an exchange mode cannot do with the agents of a study, whose targets are known to be right."""
+    """Yield the errors of an exchange mode with the agents of a study, whose targets must be valid."""
     exchange, targets = study.exchange.make(), len(study.targets)
     if not exchange.is_synchronous and exchange.selection.who in ("fraction", "speed"):
         remedy = f"under '{exchange.mode}' there are no rounds to take a share of; use \"poisson\""
@@ -43,9 +43,9 @@ def exchange_combinations(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _selected(study: StudyTables, exchange: Exchange) -> Iterator[SettingError]:
-    """Refuse to pass over agents that may wait for an answer where no round closes, or is theirs, to give them one.
+    """Yield errors for selections that skip agents which may wait for an answer that no round sends them.
 
-    A method whose decisions vary in size may decide on no point at all, and waits then; whether it will cannot be told before.
+    A method with decisions of varying size may decide on no point, and then waits. Whether it will is not known before.
     """
     selection = exchange.selection
     if selection.who == "all" or (exchange.is_synchronous and not selection.idles):
@@ -62,7 +62,7 @@ def _selected(study: StudyTables, exchange: Exchange) -> Iterator[SettingError]:
 
 
 def agents_remedy(given: Sequence[int], count: int) -> str | None:
-    """Say what is wrong with a list of agents, None when nothing is."""
+    """Return the error in a list of agents, None when there is none."""
     if not given:
         return 'must contain at least one agent; use "all" for every agent'
     strange = next((agent for agent in given if not 0 <= agent < count), None)
@@ -74,7 +74,7 @@ def agents_remedy(given: Sequence[int], count: int) -> str | None:
 
 
 def group_combinations(study: StudyTables) -> Iterator[SettingError]:
-    """List what is wrong with the names and the agents of groups."""
+    """Yield the errors in the names and the agents of groups."""
     first: dict[str, int] = {}
     for number, table in enumerate(study.group):
         if table.name == "all":
@@ -134,7 +134,7 @@ def _measures(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _real_time(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse what real time leaves without effect, and what only real time has."""
+    """Yield errors for settings without effect in real time, and for those that need real time."""
     if study.timing.clock == "virtual":
         if study.evaluation.make().memory_limit is not None:
             yield SettingError(("evaluation", "memory_limit"), 'applies to real time only; remove it, or set clock = "wall"')
@@ -157,7 +157,7 @@ def _real_time(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _devices(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse a file of devices that cannot be read, and what says the same besides."""
+    """Yield errors for an invalid file of devices, and for settings that it duplicates."""
     timing, loc = study.timing, ("timing", "devices")
     if timing.devices is None:
         return
@@ -176,7 +176,7 @@ def _devices(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _costs(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse durations that follow costs where the objective reports none."""
+    """Yield errors for durations that depend on costs where the objective reports none."""
     owners: list[tuple[Loc, Any]] = [(("timing",), study.timing)]
     owners += [(("group", number), table) for number, table in enumerate(study.group)]
     for loc, owner in owners:
@@ -193,7 +193,7 @@ def _costs(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _slopes(study: StudyTables, model: LogLinear, loc: Loc) -> Iterator[SettingError]:
-    """Refuse slopes that are not as many as the parameters, and those of some agents."""
+    """Yield errors for slopes that do not match the parameters, or are set for a group."""
     count = len(study.federation().parameters)
     if loc != ("timing",):
         remedy = "has slopes that apply to all agents; set it in [timing], and set a speed for this group"
@@ -209,7 +209,7 @@ def _costly() -> str:
 
 
 def _short_days(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse days on which no agent is ever there for as long as a step takes, where the step is lost each time."""
+    """Yield errors for days too short for any step, where an absence loses the step each time."""
     if study.timing.clock == "wall" or study.budget.time is not None:
         return
     owners: list[tuple[Loc, Any]] = [(("availability",), study)]
@@ -227,7 +227,7 @@ def _short_days(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _shortest(study: StudyTables, owner: Any) -> float:
-    """Give the time that a step takes at least of which every target has one: its initial points, or one point."""
+    """Return a lower bound on the time of a step that every target makes: its initial points, or one point."""
     length = (owner.evaluation or study.timing.evaluation).make()
     if not isinstance(length, Constant) or study.timing.devices is not None:
         return 0.0

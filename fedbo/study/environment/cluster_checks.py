@@ -1,4 +1,4 @@
-"""Checks of [cluster]: workers, what evaluations need of them, and what befalls them."""
+"""Checks of [cluster]: its workers, the resources that evaluations need, and preemptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KNOWN = ("CPU", "GPU", "memory")
 
 
 def cluster_combinations(study: StudyTables) -> Iterator[SettingError]:
-    """List what does not go together in a cluster and the rest of its study."""
+    """Yield the errors in the combination of a cluster with the rest of its study."""
     yield from _preemptions(study)
     cluster = study.cluster
     if cluster is None:
@@ -48,7 +48,7 @@ def cluster_combinations(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _gone(study: StudyTables, cluster: ClusterTable) -> Iterator[SettingError]:
-    """Refuse a cluster whose workers are all gone before the study can end."""
+    """Yield an error if all workers leave before the study can end."""
     ends = [one.leaves for one in cluster.worker if one.leaves is not None and one.leaves > one.joins]
     if not ends or len(ends) < len(cluster.worker):
         return
@@ -59,7 +59,7 @@ def _gone(study: StudyTables, cluster: ClusterTable) -> Iterator[SettingError]:
 
 
 def _needs(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse what no worker has."""
+    """Yield errors for resources that no worker has."""
     assert study.cluster is not None
     resources, count = study.evaluation.make().resources, study.federation().n_agents
     if len(resources) not in (0, 1, count):
@@ -78,7 +78,7 @@ def _needs(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _preemptions(study: StudyTables) -> Iterator[SettingError]:
-    """Refuse preemptions of workers that are not there."""
+    """Yield errors for preemptions of workers that do not exist."""
     classes = () if study.cluster is None else study.cluster.classes()
     for number, table in enumerate(study.fault):
         fault = table.make()

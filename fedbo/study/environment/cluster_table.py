@@ -15,7 +15,7 @@ Amount = Annotated[float, Field(ge=0)]
 
 
 class WorkerTable(Table):
-    """[[cluster.worker]]: a class of workers: their number, speed and resources, and when they are there."""
+    """[[cluster.worker]]: a class of workers: their number, speed and resources, and when they are present."""
 
     name: Name
     """Name by which faults and sweeps find the class."""
@@ -37,7 +37,7 @@ class WorkerTable(Table):
     """Time at which the workers leave for good."""
 
     def make(self) -> WorkerClass:
-        """Build the class."""
+        """Return the class of workers."""
         resources = Resources(self.cpus, self.gpus, self.memory)
         leaves = math.inf if self.leaves is None else self.leaves
         return WorkerClass(
@@ -46,7 +46,7 @@ class WorkerTable(Table):
 
 
 class ClusterTable(Table):
-    """[cluster]: so many equal workers, or classes of them, and the rule of the queue for them."""
+    """[cluster]: a number of equal workers, or classes of them, and the rule of their queue."""
 
     workers: Positive | None = None
     """Equal workers with one CPU each; set this or [[cluster.worker]]."""
@@ -60,12 +60,12 @@ class ClusterTable(Table):
     """Classes of workers."""
 
     def classes(self) -> tuple[WorkerClass, ...]:
-        """List the classes of workers."""
+        """Return the classes of workers."""
         if self.worker:
             return tuple(table.make() for table in self.worker)
         return (WorkerClass("all", self.workers or 1, startup=self.startup),)
 
     def make(self, resources: tuple[dict[str, float], ...]) -> ClusterModel:
-        """Build the model, for evaluations that need these resources."""
+        """Return the model, for evaluations that need these resources."""
         needs = tuple(Resources(one.get("CPU", 1.0), one.get("GPU", 0.0), one.get("memory", 0.0)) for one in resources)
         return ClusterModel(self.classes(), self.rule, needs or (Resources(),), self.priorities or (0.0,))

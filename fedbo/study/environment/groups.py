@@ -1,4 +1,4 @@
-"""The agents of each [[group]] that has the same ones in every replicate."""
+"""The agents of each [[group]] whose members are the same in every replicate."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from fedbo.study.study_tables import StudyTables
 
 
 def members(study: StudyTables) -> dict[str, tuple[int, ...]]:
-    """List the agents of each group that has the same in every replicate, ascending.
+    """Return the agents, ascending, of each group whose members are the same in every replicate.
 
-    A group with a share takes the last round(share * n) of those that belong to no list and to no earlier share.
+    A group with a share takes the last round(share * n) agents that are in no list and in no earlier share.
     """
     return placed(study)[0]
 
 
 def placed(study: StudyTables) -> tuple[dict[str, tuple[int, ...]], list[int]]:
-    """Place the agents of groups without a measure; return the others too."""
+    """Return the agents of groups without a measure, and the remaining agents."""
     count = study.federation().n_agents
     listed = {agent for table in study.group for agent in table.agents or ()}
     left = [agent for agent in range(count) if agent not in listed]
@@ -29,5 +29,5 @@ def placed(study: StudyTables) -> tuple[dict[str, tuple[int, ...]], list[int]]:
 
 
 def share_of(share: float, count: int) -> int:
-    """Return how many of `count` agents a share of them is."""
+    """Return the number of agents in a share of `count`."""
     return round(share * count)

@@ -1,4 +1,4 @@
-"""Settings that have no effect in a study, because of what else it says or leaves out."""
+"""Settings that have no effect in a study, because of other settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NO_MESSAGES = "no algorithm of this study sends messages; remove it, or add one
 
 
 def settings_without_effect(cells: Iterable[StudyTables]) -> list[SettingError]:
-    """List the settings that change nothing in any cell of a study."""
+    """Return the settings that have no effect in any cell of a study."""
     found: list[SettingError] | None = None
     for study in cells:
         here = list(_of_cell(study))
@@ -31,7 +31,7 @@ def _of_cell(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _choices(study: StudyTables) -> Iterator[tuple[Loc, str]]:
-    """List settings of something else than what was chosen."""
+    """Yield the settings of alternatives that were not chosen."""
     exchange, unused = study.exchange.make(), tuple[str, ...]()
     selection, staleness = exchange.selection, exchange.staleness
     given = study.objective.differences
@@ -63,7 +63,7 @@ def _choices(study: StudyTables) -> Iterator[tuple[Loc, str]]:
 
 
 def _messages(study: StudyTables) -> Iterator[tuple[Loc, str]]:
-    """List what concerns messages where nobody sends any; the world may be that of the methods with which it is compared."""
+    """Yield settings on messages where no algorithm sends any; other settings may serve a comparison with other methods."""
     lies = [number for number, table in enumerate(study.fault) if isinstance(table.make(), Lie)]
     masked = study.privacy.secure_aggregation is not None
     if not (lies or masked) or any(_sends(study, number) for number in range(len(study.algorithm))):
@@ -81,7 +81,7 @@ def _sends(study: StudyTables, number: int) -> bool:
 
 
 def _absences(study: StudyTables) -> Iterator[tuple[Loc, str]]:
-    """List what concerns absences in virtual time, where none come but those of the study."""
+    """Yield settings on absences in virtual time where agents are never absent."""
     if study.timing.clock == "wall":
         return
     if study.availability.leaving == "lost" and study.availability.model == "always" and not study.group:
@@ -89,7 +89,7 @@ def _absences(study: StudyTables) -> Iterator[tuple[Loc, str]]:
 
 
 def _changed(made: Any, loc: Loc, names: tuple[str, ...], remedy: str) -> Iterator[tuple[Loc, str]]:
-    """List those of some settings that are not at their defaults."""
+    """Yield those of some settings that differ from their defaults."""
     for name in names:
         field = type(made).__dataclass_fields__[name]
         if getattr(made, name) != field.default:

@@ -1,4 +1,4 @@
-"""Measures of agents by which a group takes its share: who is slow or missing may depend on the objective or the data."""
+"""Measures by which a group takes its share of agents: slowness or absence may depend on the objective or the data."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ POINTS = 1024  # of the unit cube, at which functions are looked at
 
 
 def measure(study: StudyTables, by: str, replicate: int) -> Array:
-    """Measure each agent of a replicate `(agents,)`; SettingError.
+    """Return a measure of each agent of a replicate, `(agents,)`; SettingError for an unknown one.
 
-    "number" is the agent's own; "difficulty" how far a uniform point is from the best one on average, as a share of the
-    function's range; "distance" how far the agent's best point is from the mean of all agents' best points, in the unit cube;
-    "data" the number of training examples; "history" that of the observations before the study. By the name of a parameter
-    it is where the agent's best point lies along it.
+    - "number": the agent's number.
+    - "difficulty": mean gap of a uniform point to the best one, as a share of the function's range.
+    - "distance": distance of the agent's best point from the mean of all agents' best points, in the unit cube.
+    - "data": number of training examples; "history": number of observations before the study.
+    - name of a parameter: that coordinate of the agent's best point.
     """
     if by == "number":
         return np.arange(study.federation().n_agents, dtype=np.float64)
@@ -38,7 +39,7 @@ def measure(study: StudyTables, by: str, replicate: int) -> Array:
 
 
 def check_measure(study: StudyTables, by: str) -> None:
-    """Refuse what is no measure of this study's agents; the first agent stands for all: SettingError."""
+    """Raise SettingError for a measure that the agents do not have; the first agent stands for all."""
     federation = study.federation()
     names = [parameter.name for parameter in federation.parameters]
     if by not in (*MEASURES, *names):
@@ -71,7 +72,7 @@ def _observations(study: StudyTables, replicate: int) -> Array:
 
 @lru_cache(maxsize=16)
 def _of_objectives(table: str, run: tuple[int, int], by: str) -> Array:
-    """Measure the objectives of a study's table, of the seed and the replicate of a run."""
+    """Return a measure of the objectives of a study's table, for the seed and the replicate of a run."""
     seed, replicate = run
     federation, world = ObjectiveTable.model_validate_json(table).make(), Streams(seed, replicate)
     agents: Iterator[Any] = (objective_of(federation, agent, world) for agent in range(federation.n_agents))

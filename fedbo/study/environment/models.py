@@ -1,4 +1,4 @@
-"""The environment of a study, agent by agent: groups, models, and the agents that faults concern."""
+"""The environment of a study by agent: groups, models, and the agents that faults affect."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _KBIT = 125.0  # bytes
 
 
 def members_in(study: StudyTables, replicate: int) -> dict[str, tuple[int, ...]]:
-    """List the agents of each group in a replicate, ascending.
+    """Return the agents of each group in a replicate, ascending.
 
-    A group with a measure takes those for which it is largest of all that belong to no group before, those without a measure
-    being placed first; of equals the last.
+    A group with a measure takes the agents with the largest values among those in no earlier group; ties go to the higher
+    number. Groups without a measure are filled first.
     """
     found, left = placed(study)
     count = study.federation().n_agents
@@ -43,7 +43,7 @@ def members_in(study: StudyTables, replicate: int) -> dict[str, tuple[int, ...]]
 
 
 def environment_of(study: StudyTables, replicate: int = 0) -> Environment:
-    """Make the environment of one cell of a study in a replicate."""
+    """Return the environment of one cell of a study in a replicate."""
     groups, network = members_in(study, replicate), study.network
     common = _common(study)
     own = {table.name: _models(common, table) for table in study.group}
@@ -64,7 +64,7 @@ def environment_of(study: StudyTables, replicate: int = 0) -> Environment:
 
 
 def centralised(environment: Environment) -> Environment:
-    """Give the environment of a single, centralised agent: the study's own models, without its groups and faults of agents."""
+    """Return the environment of a single, centralised agent: the study's own models, without groups and faults of agents."""
     plan = tuple(fault for fault in environment.plan if isinstance(fault, Preemption))
     return replace(environment, exceptions={}, plan=plan)
 
@@ -85,7 +85,7 @@ def _common(study: StudyTables) -> AgentModels:
 def _on_devices(
     study: StudyTables, models: Mapping[int, AgentModels], groups: Mapping[str, tuple[int, ...]]
 ) -> dict[int, AgentModels]:
-    """Give each agent the speed and the bandwidth of its device, but where its group has its own."""
+    """Return each agent's models with the speed and bandwidth of its device, unless its group sets them."""
     found = capacities(str(study.timing.devices))
     typical = median(one.computation for one in found)
     own = {key: {agent for one in study.group if getattr(one, key) is not None for agent in groups[one.name]} for key in _OWN}
@@ -102,7 +102,7 @@ def _on_devices(
 
 
 def capacities(path: str) -> tuple[Capacity, ...]:
-    """Read the capacities of devices; the file is read once, and again when it has changed; SettingError."""
+    """Read the capacities of devices; SettingError for an invalid file. The result is cached until the file changes."""
     return _capacities(path, Path(path).stat().st_mtime_ns if Path(path).is_file() else 0)
 
 
@@ -115,7 +115,7 @@ def _capacities(path: str, modified: int) -> tuple[Capacity, ...]:
 
 
 def _models(common: AgentModels, table: GroupTable) -> AgentModels:
-    """Give the models of a group, whose agents may join late and leave for good."""
+    """Return the models of a group, whose agents may join late and leave for good."""
     models = replace(common, **_differences(table))
     if table.from_ is None and table.until is None:
         return models

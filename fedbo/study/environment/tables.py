@@ -43,36 +43,36 @@ class TimingModel(Named):
 
     @kept
     def make(self) -> Any:
-        """Build the model, with named data where they are found; StudyError, DataMissing."""
+        """Return the model, with named data located; StudyError for invalid settings, DataMissing for missing data."""
         made = super().make()
         return _located(made) if isinstance(made, Empirical) and made.data is not None else made
 
     def resolved(self) -> Self:
-        """Show every setting; named data by its name."""
+        """Return the table with every setting; named data are shown by name."""
         return self._showing_of(super().make(), names_of(self._look_up()))
 
 
 def _located(made: Empirical) -> Empirical:
-    """Give a model whose named data are a file."""
+    """Return a model whose named data are replaced by their file."""
     assert made.data is not None
     name = f"job_{made.data.removeprefix('pai-')}_norm.csv"
     return replace(made, file=str(locate("pai") / name), data=None, column="batch_time_norm", by="worker")
 
 
 class DecisionTable(Declared):
-    """How long a decision takes, as the history grows."""
+    """The duration of a decision as a function of the history's length."""
 
     declared = DecisionTimeModel
 
 
 class SpeedTable(Declared):
-    """Classes of speed, to one of which each agent belongs."""
+    """Classes of speed; each agent belongs to one."""
 
     declared = SpeedClasses
 
 
 class TimingTable(Table):
-    """[timing]: which clock, and how long evaluations, decisions and messages take on the virtual one.
+    """[timing]: the clock, and the durations of evaluations, decisions and messages in virtual time.
 
     `devices` is a file with the speed and the bandwidth of each agent's device.
     """
@@ -114,7 +114,7 @@ class AvailabilityModel(Named):
 
 
 class AvailabilityTable(AvailabilityModel):
-    """[availability]: a model of absence, and what happens to the evaluation under way of an agent that leaves."""
+    """[availability]: a model of absence, and what happens to a running evaluation of an agent that leaves."""
 
     model: str = "always"
     """Name of a model of presence and absence."""
@@ -123,7 +123,7 @@ class AvailabilityTable(AvailabilityModel):
 
 
 class ExchangeTable(Named):
-    """[exchange]: when the coordinator answers, by the name of the mode, and its settings."""
+    """[exchange]: the mode that determines when the coordinator answers, by name, and its settings."""
 
     key = "mode"
     noun = "exchange mode"
@@ -133,10 +133,10 @@ class ExchangeTable(Named):
 
 
 class GroupTable(Table):
-    """[[group]]: some agents by a common name, and what differs for them from the study's own.
+    """[[group]]: a named group of agents, and the settings that differ for them from the study's.
 
-    They take part from the time `from` on, and until the time `until`. A share may be of those for whom a measure is largest,
-    `by` which agents are ordered; it may differ from replicate to replicate, and such a group has no budget and no history.
+    They take part from time `from` until time `until`. A `share` may consist of the agents with the largest values of a measure
+    `by`. It may then differ between replicates, so such a group has no budget and no history.
     """
 
     model_config = ConfigDict(**{**Table.model_config, "serialize_by_alias": True})
@@ -193,6 +193,7 @@ class GroupTable(Table):
             yield SettingError(("by",), "orders agents to take a share of them, but agents are listed; remove it")
         elif self.share is None:
             yield SettingError(("by",), "orders agents to take a share of them; set a share, for example share = 0.2")
+        # Members of such a group may differ between replicates, but budgets and histories are set once for the study.
         for key in ("iterations", "pulls", "initial", "history"):
             if getattr(self, key) is not None:
                 remedy = "must be the same in every replicate, but the agents of a group `by` a measure differ; remove it"
@@ -212,7 +213,7 @@ class FaultTable(Named):
 
     @kept
     def make(self) -> Any:
-        """Build the fault; StudyError when its kind or a setting is wrong."""
+        """Return the fault; StudyError when its kind or a setting is invalid."""
         who = self.settings.get("agents", "all")
         if "agents" in names_of(self._look_up()) and not (isinstance(who, str) or is_agents(who)):
             remedy = 'must be "all", the name of a group, or a list of agents, for example [0, 1]'

@@ -1,7 +1,7 @@
 """fedbo: asynchronous simulation of federated black-box optimisation.
 
-`run` carries out a study, `load_study` checks one, `Result.open` reads what an earlier run left, `tabulate` evaluates an
-objective beforehand, `tune` tunes a function at several sites in real time.
+`run` runs a study, `load_study` checks one, `Result.open` reads an earlier run, `tabulate` evaluates an objective in advance,
+and `tune` tunes a function at several sites in real time.
 """
 
 from __future__ import annotations
@@ -139,10 +139,10 @@ _PLACES = {
 
 
 def load_study(source: str | Path | Mapping[str, Any], overrides: Overrides = (), trust: bool = False) -> Study:
-    """Load a study from a TOML file or from a dictionary of its tables, and check all of it.
+    """Load a study from a TOML file or from a dictionary of its tables, and check it completely.
 
     `overrides` are `dotted.key=value`, or a dictionary by dotted keys. Checking a study that names Python code imports that
-    code, which needs `trust`. StudyError, with one line for each fault, when anything is wrong.
+    code, which needs `trust`. StudyError, with one line for each fault, when anything is invalid.
     """
     from fedbo.call_arguments import named_in_python, overrides_of, study_of
     from fedbo.study.study import load_study
@@ -159,12 +159,15 @@ def run(
     progress: bool = False,
     callbacks: Sequence[Callback | str] = (),
 ) -> Result:
-    """Run a study and give its results.
+    """Run a study and return its results.
 
-    `study` is a TOML file, a dictionary of its tables, or a checked study, which takes no overrides any more; `overrides` are
-    `dotted.key=value`; `out` is the directory to be made (by default one under `runs/`). `callbacks` are told of all that
-    happens, and change nothing (docs/plugins.md). StudyError when the study is wrong, RunError when it could not be completed;
-    KeyboardInterrupt after Ctrl-C. Whatever was observed before has been written.
+    - `study`: a TOML file, a dictionary of its tables, or a checked study, which takes no overrides.
+    - `out`: the new directory, by default one under `runs/`.
+    - `overrides`: changes as `dotted.key=value`.
+    - `callbacks`: called for each evaluation and event; they change nothing (docs/plugins.md).
+
+    Raises StudyError when the study is invalid, RunError when it fails, and KeyboardInterrupt after Ctrl-C. All observations up
+    to then have been written.
     """
     from fedbo.call_arguments import named_in_python, new_folder_of, succeeded
     from fedbo.callbacks import callbacks_of
@@ -188,12 +191,15 @@ def resume(
     callbacks: Sequence[Callback | str] = (),
     changed_code: bool = False,
 ) -> Result:
-    """Resume a run that was interrupted, killed or failed, or extend one that has ended, and give its results.
+    """Resume a run that was interrupted, killed or failed, or extend one that has ended, and return its results.
 
-    `overrides` may change the hosting and the snapshots; of a run that has ended `budget.iterations`, `.evaluations`, `.time`
-    and `.target` and `study.replicates`, and tables of `algorithms` may be added. ValueError when there is nothing to resume,
-    or a run of the larger study would not begin as this one; else as `run`. `callbacks` are told of all from the beginning.
-    Python code that the study names must be as it was, unless the run failed; `changed_code` allows a mix of both versions.
+    `overrides` may change the hosting and the snapshots. For a finished run they may also raise `study.replicates` and
+    `budget.iterations`, `.evaluations`, `.time` and `.target`, and tables of `algorithms` may be added. Python code that the
+    study names must be unchanged, unless the run failed; `changed_code` accepts a mix of both versions. `callbacks` are called
+    for everything from the start of the run.
+
+    Raises ValueError when there is nothing to resume, or when a run of the larger study would start differently;
+    else the errors of `run`.
     """
     from fedbo.call_arguments import added_algorithms, folder_of, named_in_python, overrides_of, succeeded
     from fedbo.callbacks import callbacks_of
@@ -215,12 +221,14 @@ def fork(
     progress: bool = False,
     trust: bool = False,
 ) -> Fork:
-    """Let a finished run go on from one point with something changed, on the same draws, beside what it was.
+    """Continue a finished run from one point with a change, with the same random draws, beside the original.
 
-    `at` is a time, or "event:500", or it is forked at `every` multiple of a time. `overrides` are the changes, such as
-    `exchange.mode=immediate`, where "fork" in place of a time is that of the fork; what was used before may not be changed.
-    Python code that the run names is imported only with `trust`. ValueError with the reason where a run cannot be forked there,
-    or not with that change; else as `run`.
+    - `at`: a time, or "event:500"; `every`: fork at each multiple of a time instead.
+    - `overrides`: the changes, such as `exchange.mode=immediate`; "fork" as a time stands for the time of the fork. Settings
+      that were used before the fork cannot change.
+    - `trust`: import the Python code that the run names.
+
+    Raises ValueError with the reason where a run cannot be forked there or with that change; else the errors of `run`.
     """
     from fedbo.call_arguments import folder_of, named_in_python, new_folder_of, overrides_of
     from fedbo.lab.fork.fork import fork_run, points_of
@@ -238,28 +246,29 @@ def fork(
 def tune(
     objective: Callable[..., Any], space: Any, agents: int = 1, *, progress: bool = False, **options: Unpack[Options]
 ) -> Result:
-    """Tune a function of a configuration at several sites at once, in real time on Ray, and give the results.
+    """Tune a function of a configuration at several sites at once, in real time on Ray, and return the results.
 
-    `objective(configuration, agent)` returns a number, or a dictionary of numbers of which `metric` is tuned, maximised or
-    with `mode="min"` minimised; it is given `agent`, a generator `rng` and a `report(value, step)` where it asks for them.
-    `space` is a `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or what Ray Tune and Optuna declare.
+    `objective(configuration, agent)` returns a number, or a dictionary of numbers with the key `metric`. This value is
+    maximised, or with `mode="min"` minimised. The function gets `agent`, a generator `rng` and a `report(value, step)` if it
+    has parameters of these names. `space` is a `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or a
+    space of Ray Tune or Optuna.
 
-    Every agent makes `initial` and `iterations` evaluations, up to `parallel` of them at once while up to `prefetch` more are
-    decided, each of which takes `resources` (one table or one for each agent: CPU, GPU, memory in MiB, and what else machines
-    offer), at most `time_limit` seconds and `memory_limit` MiB, and is tried again `retries` times. All ends early after
-    `seconds`, after so many `evaluations` in all, when one has reached `target`, or when one of the `callbacks`, which are told
-    of every evaluation, returns True. An evaluation of so many `steps` stops early by what it reports, as `stopping` says.
+    Every agent makes `initial` and `iterations` evaluations. Up to `parallel` of them run at once, and up to `prefetch` more
+    are decided in advance. Each evaluation reserves `resources` (one table, or one for each agent: CPU, GPU, memory in MiB, and
+    custom resources). It may take `time_limit` seconds and `memory_limit` MiB, and is retried up to `retries` times.
 
-    No configuration of a space that has at most 2,048 is evaluated twice, and a tuning ends when all were; with `repeats`, for
-    noisy objectives, they are evaluated again.
+    Tuning ends early after `seconds`, after a total of `evaluations`, when an agent reaches `target`, or when one of the
+    `callbacks`, which are called for every evaluation, returns True. An evaluation of several `steps` may stop early by its
+    reports, by the rules of `stopping`. In a space of at most 2,048 configurations none is evaluated twice, and tuning ends
+    when all were; with `repeats`, for noisy objectives, they are evaluated again.
 
-    All begin with what was evaluated before, if that is given as a `start`: pairs of a configuration and its value, a .csv or
-    .parquet file, the directory of a run, or an `optuna.Study`; or a dictionary of these by agents. The configurations that
-    are listed in `enqueue` are evaluated first, in place of random ones.
+    `start` are earlier evaluations: pairs of a configuration and its value, a .csv or .parquet file, the directory of
+    a run, an `optuna.Study`, or a dictionary of these by agent. The configurations in `enqueue` are evaluated first,
+    in place of random ones.
 
-    `algorithm` is a name or a table with settings, by default `fts`, and `gp_ei` for a single agent; `address` is a Ray
-    cluster, and `study` are tables of a study that override all this. With `resume`, the study in `out` is resumed, if it has
-    begun. Raises what `run` raises. See docs/tuning.md.
+    `algorithm` is a name or a table with settings, by default `fts`, and `gp_ei` for a single agent. `address` is a Ray
+    cluster, and `study` contains tables of a study that override all other arguments. With `resume`, the study in `out` is
+    resumed if it exists. Raises the errors of `run`. See docs/tuning.md.
     """
     from fedbo.call_arguments import drawn, named_in_python, succeeded
     from fedbo.figures.reports.tables import console
@@ -283,11 +292,11 @@ def tabulate(
     workers: int | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Evaluate a federation at a design by every agent, for the objective `tabulated`; give what the `table.json` says.
+    """Evaluate a federation at a design by every agent, for the objective `tabulated`; return the contents of `table.json`.
 
-    `objective` is a federation's name, with `setting=value` as `overrides`, or a study file, with those of a study. The folder
-    `out` (by default NAME.table) is new, or holds the same table, which is then resumed or extended. ValueError when
-    anything is wrong with these, RunError when evaluating failed, KeyboardInterrupt after Ctrl-C: what was evaluated is kept.
+    `objective` is a federation's name, with `setting=value` as `overrides`, or a study file, with overrides of a study. The
+    folder `out` (by default NAME.table) is new, or holds the same table, which is then resumed or extended. Raises ValueError
+    for an invalid argument, RunError when evaluating failed, and KeyboardInterrupt after Ctrl-C. Finished evaluations are kept.
     """
     from fedbo.call_arguments import check_tabulation, named_in_python, new_folder_of, overrides_of
     from fedbo.lab.tabulation.sources import source

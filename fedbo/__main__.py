@@ -1,4 +1,4 @@
-"""The command `fedbo`, also as `python -m fedbo`: Ctrl-C ends it in one line while it is still being imported."""
+"""The command `fedbo`, also as `python -m fedbo`. Ctrl-C during its imports ends it with one line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedbo.settings.interrupts import ends_at_once
 
 
 def main() -> int:
-    """Import the command line, and run the command that the process was started with."""
+    """Import the command line, and run the command of this process."""
     with ends_at_once("interrupted"):
         from fedbo.cli import main as command
     return command()

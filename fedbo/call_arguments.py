@@ -1,4 +1,4 @@
-"""The arguments of `fedbo.run`, `resume`, `fork`, `load_study` and `tabulate`, their names in errors, and what all return."""
+"""The arguments of `fedbo.run`, `resume`, `fork`, `load_study` and `tabulate`, their names in errors, and common results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IN_PYTHON = (
 
 @contextmanager
 def named_in_python() -> Iterator[None]:
-    """Name arguments instead of options of the command line in the errors that are raised within."""
+    """Replace options of the command line by arguments in the errors that are raised within."""
     try:
         yield
     except FedboError as error:
@@ -51,7 +51,7 @@ def study_of(given: Any) -> Any:
 
 
 def overrides_of(given: Any) -> list[str]:
-    """Return overrides as `key=value`, also where they were passed as a dictionary by dotted keys."""
+    """Return overrides as `key=value`, also if they are a dictionary by dotted keys."""
     if isinstance(given, Mapping):
         return [f"{arguments.text('overrides: a key', key)}={inline(as_document(value))}" for key, value in given.items()]
     if isinstance(given, str) or not isinstance(given, Sequence):
@@ -64,7 +64,7 @@ def overrides_of(given: Any) -> list[str]:
 
 
 def folder_of(name: str, given: Any) -> Path:
-    """Return a directory that must be there."""
+    """Return an existing directory; ArgumentError otherwise."""
     folder = Path(arguments.path(name, given))
     if not folder.is_dir():
         raise arguments.wrong(name, str(given), "is no directory; pass the directory of a run, as result.directory names it")
@@ -72,12 +72,12 @@ def folder_of(name: str, given: Any) -> Path:
 
 
 def new_folder_of(given: Any) -> Path | None:
-    """Return the directory that is to be made; None for the default."""
+    """Return the directory to be created; None for the default."""
     return None if given is None else Path(arguments.path("out", given))
 
 
 def added_algorithms(given: Any) -> list[Mapping[str, Any]]:
-    """Return the tables of algorithms; a name stands for its table."""
+    """Return the tables of algorithms; a name is expanded to a table."""
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise arguments.wrong("algorithms", given, "must be a list of tables, such as [{'name': 'ts'}]")
     tables = [{"name": each} if isinstance(each, str) else each for each in given]
@@ -88,7 +88,7 @@ def added_algorithms(given: Any) -> list[Mapping[str, Any]]:
 
 
 def check_tabulation(points: Any, refine: Any, agents: Any, seed: Any, replicate: Any, workers: Any) -> None:
-    """Check the numbers that `tabulate` is passed."""
+    """Check the numbers among the arguments of `tabulate`."""
     for name, value, least in (("points", points, 1), ("refine", refine, 0), ("replicate", replicate, 0)):
         arguments.whole(name, value, least)
     for name, value in (("seed", seed), ("workers", workers)):
@@ -101,7 +101,7 @@ def check_tabulation(points: Any, refine: Any, agents: Any, seed: Any, replicate
 
 
 def succeeded(result: Result, warn: bool = True) -> Result:
-    """Return the result of a run; RunError where all its evaluations failed. Warn where some did, once."""
+    """Return the result of a run; RunError if all its evaluations failed, and one warning if some failed."""
     failed, first = result.failures()
     total = len(result.observations)
     words = f"{failed} of {total} evaluations failed; first error: {first}"
@@ -113,7 +113,7 @@ def succeeded(result: Result, warn: bool = True) -> Result:
 
 
 def drawn(result: Result) -> Result:
-    """Return a result whose figure and report have been written into its directory, as `fedbo run` does; warn if not."""
+    """Return a result after writing its figure and report into its directory, as `fedbo run` does; warn if that fails."""
     from fedbo.figures.page.page import REPORT, write_report
 
     try:

@@ -1,8 +1,7 @@
 """Callbacks of any study: evaluations to MLflow, TensorBoard or Weights & Biases, counters and gauges to Ray's metrics.
 
-Each needs its library, which is imported when the callback is made. What they are told of is what
-`fedbo.execution.notices` describes: observations leave the run for wherever these libraries send them, so give them to a
-study whose sites agree to that.
+Each needs its library, which is imported when the callback is created. `fedbo.execution.notices` describes their inputs.
+Observations leave the run for the places where these libraries send them, so use them only if all sites of the study agree.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class MLflow:
         self._experiment = self._client.create_experiment(experiment) if found is None else found.experiment_id
 
     def __call__(self, evaluation: Evaluation) -> None:
-        """Write an evaluation down."""
+        """Log an evaluation."""
         name = f"agent {evaluation.agent}, evaluation {evaluation.number}"
         run = self._client.create_run(self._experiment, run_name=name, tags={"agent": str(evaluation.agent)}).info.run_id
         for parameter, value in evaluation.configuration.items():
@@ -45,13 +44,13 @@ class MLflow:
 
 
 class TensorBoard:
-    """Logs, for every agent, values and metrics against the number of the evaluation, and each evaluation's reports."""
+    """Logs, for every agent, values and metrics by the number of the evaluation, and each evaluation's reports."""
 
     def __init__(self, folder: str | Path) -> None:
         self._writer = _needed("tensorboardX", "tensorboardX").SummaryWriter(str(folder))
 
     def __call__(self, evaluation: Evaluation) -> None:
-        """Write an evaluation down."""
+        """Log an evaluation."""
         agent = f"agent {evaluation.agent}"
         for metric, number in _numbers(evaluation):
             self._writer.add_scalar(f"{agent}/{metric}", number, evaluation.number)
@@ -63,7 +62,7 @@ class TensorBoard:
         self._writer.flush()
 
     def close(self) -> None:
-        """Close its file."""
+        """Close the file."""
         self._writer.close()
 
 
@@ -74,7 +73,7 @@ class WeightsAndBiases:
         self._run = _needed("wandb", "wandb").init(project=project, **options)
 
     def __call__(self, evaluation: Evaluation) -> None:
-        """Write an evaluation down."""
+        """Log an evaluation."""
         agent = f"agent {evaluation.agent}"
         found: dict[str, Any] = {f"{agent}/{metric}": number for metric, number in _numbers(evaluation)}
         found |= {f"{agent}/configuration/{name}": value for name, value in evaluation.configuration.items()}
@@ -90,7 +89,7 @@ class WeightsAndBiases:
 class RayMetrics:
     """Counts evaluations, events and rounds of a study on Ray, and shows each agent's last value, as metrics of Ray.
 
-    Ray's Prometheus endpoint has them with the prefix "ray_". RuntimeError where the study is not carried out on Ray.
+    Ray's Prometheus endpoint shows them with the prefix "ray_". Raises RuntimeError if the study does not run on Ray.
     """
 
     def __init__(self) -> None:
@@ -98,7 +97,7 @@ class RayMetrics:
         self._made: dict[str, Any] = {}
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Count an evaluation, by how it ended; note its value and how long it took."""
+        """Count an evaluation by its status; record its value and duration."""
         tags = {**_run_tags(*evaluation.run), "agent": str(evaluation.agent)}
         ended = "failed" if evaluation.value is None else "succeeded"
         self._metric("Counter", "fedbo_evaluations", "evaluations that have ended", (*tags, "ended")).inc(
@@ -113,7 +112,7 @@ class RayMetrics:
             )
 
     def on_event(self, event: LoggedEvent) -> None:
-        """Count an event, by its kind."""
+        """Count an event by its kind."""
         tags = {**_run_tags(*event[:3]), "kind": event.kind}
         self._metric("Counter", "fedbo_events", "events, as in events.parquet", tags).inc(1, tags)
 
@@ -138,9 +137,9 @@ def _run_tags(cell: int, algorithm: str, replicate: int) -> dict[str, str]:
 
 
 def callback(given: str | Callback) -> Callback:
-    """Give a callback, or the one of this name: `mlflow`, `wandb`, `ray_metrics`, a plug-in, or the place of one.
+    """Return a callback, also for a name: `mlflow`, `wandb`, `ray_metrics`, a plug-in, or the place of an object.
 
-    A class is called without arguments to make one. ValueError when there is none.
+    A class is instantiated without arguments. ValueError for an unknown name.
     """
     if isinstance(given, str):
         admit([given])  # no study names callbacks, only who runs it
@@ -151,7 +150,7 @@ def callback(given: str | Callback) -> Callback:
 
 
 def callbacks_of(given: Any) -> list[Callback]:
-    """Return the callbacks of an argument `callbacks`; ArgumentError where it is no list, or has one that is none."""
+    """Return the callbacks of an argument `callbacks`; ArgumentError if it is not a list, or contains an invalid one."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise wrong("callbacks", given, "must be a list; write callbacks=[…]")
     made = []
@@ -173,7 +172,7 @@ CALLBACKS = Catalogue[Any](
 
 
 def _numbers(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
-    """List the value, where there is one, how long it took, and the metrics."""
+    """Yield the value, if there is one, the duration, and the metrics."""
     if evaluation.value is not None:
         yield "value", evaluation.value
     yield "took", evaluation.finished - evaluation.started

@@ -91,7 +91,7 @@ app.add_typer(data, name="data", help="List and fetch public data sets.", **help
 
 @cache
 def _command() -> Any:
-    """Read the options of all commands from their functions, once: that takes longer than to parse them."""
+    """Return the command with the options of all functions. It is cached, since reading them takes longer than parsing."""
     command = typer.main.get_command(app)
     # Typer's --install-completion edits the start-up file of the shell; --show-completion prints what belongs there.
     command.params = [option for option in command.params if option.name != "install_completion"]
@@ -99,7 +99,7 @@ def _command() -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; an error is one line on standard error. All that it prints is `shown`."""
+    """Run one command and return its exit code; an error is one line on standard error. All output passes through `shown`."""
     with redirect_stdout(ShownStream(sys.stdout)), redirect_stderr(ShownStream(sys.stderr)):
         try:
             code = _main(arguments)
@@ -134,7 +134,7 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 
 def _expected(error: Exception) -> int:
-    """Say an error that a user can do something about in its own words; any other one is ours, and is raised."""
+    """Print an error that users can fix and return its exit code; raise any other error, which is a bug of fedbo."""
     if hasattr(error, "format_message"):  # typer's own: wrong usage
         command = getattr(getattr(error, "ctx", None), "command_path", "fedbo")
         return _complain(f"{error.format_message().rstrip('.')}; see {command} --help", WRONG_INPUT)
@@ -158,7 +158,7 @@ def _expected(error: Exception) -> int:
 
 
 def _exited(error: SystemExit) -> int:
-    """Report code of others that called sys.exit, as it was imported for instance; the command line itself may exit."""
+    """Report external code that called sys.exit, for instance when it was imported; the command line itself may exit."""
     from fedbo.settings.exits import ends_process, exit_words
 
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
@@ -168,7 +168,7 @@ def _exited(error: SystemExit) -> int:
 
 
 def _kept(error: Exception) -> str:
-    """Say where that is which a run had done before it failed, unless its error does."""
+    """Return a note of where a failed run's results are, unless the error contains it."""
     directory = str(getattr(error, "directory", ""))
     if not directory or directory in str(error):
         return ""

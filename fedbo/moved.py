@@ -1,4 +1,4 @@
-"""Earlier names of modules and errors, which still import for one version, with a `DeprecationWarning`."""
+"""Earlier names of modules and errors, which can still be imported for one version, with a `DeprecationWarning`."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ RENAMED = {"Refused": "SettingError", "UnknownChoice": "SettingError"}
 
 
 class MovedModules(MetaPathFinder, Loader):
-    """Finds modules by their earlier names; asked first, or the folder of a room would load a second copy."""
+    """Finds modules by their earlier names. It comes first, since the folder of a package would load a second copy."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return the specification of a module that has moved, None for any other."""
         return ModuleSpec(name, self, is_package=True) if _place(name) else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Import the module from its place."""
+        """Import the module under its new name."""
         module = import_module(_place(spec.name))
         self._own = module.__spec__
         warnings.warn(f"{spec.name} is deprecated; import {_place(spec.name)}", DeprecationWarning, stacklevel=2)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave the module with the specification of its place."""
+        """Restore the module's own specification, which the import machinery replaced."""
         module.__spec__ = self._own
 
 
@@ -61,6 +61,6 @@ def _place(name: str) -> str:
 
 
 def install() -> None:
-    """Let imports find moved modules from now on."""
+    """Enable imports of modules by their earlier names."""
     if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
         sys.meta_path.insert(0, MovedModules())

@@ -1,6 +1,6 @@
-"""The contracts of plug-ins as tests: `pytest --fedbo-contract DISTRIBUTION` tries every plug-in that it declares.
+"""The contracts of plug-ins as tests: `pytest --fedbo-contract DISTRIBUTION` tests every plug-in that it declares.
 
-pytest loads this module wherever fedbo is installed, so it imports nothing heavy before it is asked to.
+pytest loads this module wherever fedbo is installed, so it imports nothing heavy before it is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Add one test for each plug-in of the distributions that were named."""
+    """Add one test for each plug-in of the named distributions."""
     for name in config.getoption("--fedbo-contract"):
         found = [plugin for group in GROUPS for plugin in installed(group) if _is_of(plugin, name)]
         if not found:
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 
 def _is_of(plugin: Plugin, name: str) -> bool:
-    """Say whether a plug-in is of a distribution, or of a package, of this name."""
+    """Return whether a plug-in belongs to a distribution or a package of this name."""
     return _normal(plugin.distribution) == _normal(name) or f"{plugin.place}.".replace(":", ".").startswith(f"{name}.")
 
 
@@ -46,24 +46,24 @@ class _Contract(pytest.Item):
 
     @classmethod
     def of(cls, session: pytest.Session, plugin: Plugin) -> _Contract:
-        """Make the test of a plug-in."""
+        """Return the test of a plug-in."""
         made: _Contract = cls.from_parent(session, name=f"{plugin.group}.{plugin.name}")
         made.plugin = plugin
         return made
 
     def runtest(self) -> None:
-        """Try it."""
+        """Check the plug-in's contract."""
         _CHECKS[self.plugin.group](self.plugin.name)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Say a broken promise in its own words; show the traceback of any other error."""
+        """Return the message of a broken contract; the traceback of any other error."""
         if type(excinfo.value).__name__ in ("ContractBroken", "PluginError"):
             return str(excinfo.value)
         excinfo.traceback = excinfo.traceback.cut(path=__file__)
         return excinfo.getrepr(style="short")
 
     def reportinfo(self) -> tuple[str, None, str]:
-        """Say what is tried."""
+        """Return the place and the title of the test."""
         return self.plugin.place, None, f"fedbo contract: {self.name} of {self.plugin.origin}"
 
 

@@ -1,1 +1,1 @@
-"""fedbo.settings: ranges declared as marks on fields, one check that reads them, and its errors."""
+"""Settings: ranges declared as marks on fields, one check that reads them, and its errors."""

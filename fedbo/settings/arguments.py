@@ -16,7 +16,7 @@ MOST = 2**63 - 1  # what a study file can hold
 
 
 def short(value: object) -> str:
-    """Return a value as it is shown in an error: on one line, and cut off where it grows long."""
+    """Return a value as shown in an error: on one line, and shortened."""
     try:
         text = " ".join(repr(value).split())
     except Exception:
@@ -25,12 +25,12 @@ def short(value: object) -> str:
 
 
 def wrong(name: str, value: object, remedy: str) -> ArgumentError:
-    """Return the error of an argument, to be raised."""
+    """Return the error of an invalid argument, for the caller to raise."""
     return ArgumentError(f"{name} = {short(value)}: {remedy}")
 
 
 def whole(name: str, value: Any, least: int = 0, most: int = MOST) -> int:
-    """Return a whole number; True and 3.0 are none."""
+    """Return an integer; True and 3.0 are not accepted."""
     found = int(value) if type(value) is not bool and isinstance(value, Integral) else None
     if found is not None and found > MOST == most:
         raise wrong(name, value, "must be at most 2**63 - 1")
@@ -54,21 +54,21 @@ def number(name: str, value: Any, above: float | None = None) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return a truth value."""
+    """Return a boolean."""
     if not isinstance(value, bool):
         raise wrong(name, value, "must be True or False")
     return value
 
 
 def text(name: str, value: Any) -> str:
-    """Return a string that is not empty."""
+    """Return a non-empty string."""
     if not isinstance(value, str) or not value:
         raise wrong(name, value, "must be a string that is not empty")
     return value
 
 
 def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
-    """Return one of some words."""
+    """Return a string that is one of the choices."""
     words = [repr(choice) for choice in choices]
     if not isinstance(value, str) or repr(value) not in words:
         raise wrong(name, value, f"must be {', '.join(words[:-1])} or {words[-1]}")
@@ -76,7 +76,7 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
 
 
 def path(name: str, value: Any, what: Literal["file", "folder"] = "folder") -> Any:
-    """Return a path, or an address of storage."""
+    """Return a path, or an address of remote storage."""
     if not isinstance(value, str | PathLike) or not str(value):
         raise wrong(name, value, f"must be the path of a {what}, as a string or a Path")
     if "\0" in str(value):
@@ -85,7 +85,7 @@ def path(name: str, value: Any, what: Literal["file", "folder"] = "folder") -> A
 
 
 def instance(name: str, value: Any, kind: type[Any], remedy: str) -> Any:
-    """Return a value of a class; `remedy` says how one is made."""
+    """Return an instance of a class; `remedy` says how to create one."""
     if not isinstance(value, kind):
         raise wrong(name, value, f"must be a {kind.__name__}; {remedy}")
     return value

@@ -1,4 +1,4 @@
-"""Columns of numbers from a CSV or Parquet file: every error is one line that begins with "file".
+"""Columns of numbers from a CSV or Parquet file: every error is one line that starts with "file".
 
 Rows count from 1 below the header, without blank lines.
 """
@@ -20,7 +20,12 @@ KINDS = (".csv", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class NumberColumn:
-    """A column that a file has: of `whole` numbers or of any; one that may be left out; one with `gaps`, which become NaN."""
+    """A column of numbers in a file.
+
+    - `whole`: only integers are accepted.
+    - `optional`: the column may be missing.
+    - `gaps`: empty cells are accepted and become NaN.
+    """
 
     name: str
     whole: bool = False
@@ -29,9 +34,9 @@ class NumberColumn:
 
 
 def read_columns(path: Path, columns: Sequence[NumberColumn]) -> dict[str, npt.NDArray[Any]]:
-    """Read columns `(n,)` of int64 where they are whole, else of float64; those that are not there are left out.
+    """Read columns `(n,)`, as int64 if they are `whole`, else as float64; missing optional ones are omitted.
 
-    SettingError says what is wrong with the file, by column and row. Columns that are not asked for are passed over.
+    SettingError names the invalid column and row. Other columns of the file are ignored.
     """
     table = _table(path, columns)
     needed = [column.name for column in columns if not column.optional]

@@ -1,4 +1,4 @@
-"""What the modules of packages declare by name; the packages are listed at run time, so that a new name is a new file."""
+"""The names that the modules of packages declare. Packages are listed at run time, so that a new name needs only a new file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class DeclaredNames(Mapping[str, T]):
-    """The items of the dictionary `variable` in each module of some packages, in alphabetical order of their names.
+    """The items of the dictionary `variable` in each module of some packages, sorted by name.
 
-    A name is looked up first in the modules with whose names it begins, such as `fts_noise` in `fts`; all others are imported
-    only where it is not there, and for a list of the names. A module that cannot be imported takes only its names with it.
+    A name is looked up first in modules whose names are a prefix of it, such as `fts_noise` in `fts`. All other modules are
+    imported only if it is not there, or for the list of all names. A module that cannot be imported affects only its own names.
     """
 
     def __init__(self, packages: Sequence[str], variable: str) -> None:
@@ -47,7 +47,7 @@ class DeclaredNames(Mapping[str, T]):
 
     @cached_property
     def _imported(self) -> tuple[dict[str, T], list[str]]:
-        """Import all modules; return what they declare, and on one line each what is wrong with any."""
+        """Import all modules; return their declarations, and one line for each fault."""
         found, first, broken = dict[str, T](), dict[str, str](), list[str]()
         for module in self._modules:
             try:
@@ -63,7 +63,7 @@ class DeclaredNames(Mapping[str, T]):
         return found, broken
 
     def broken(self) -> list[str]:
-        """List what is wrong with modules, one line for each fault."""
+        """Return one line for each fault in the modules."""
         return self._imported[1]
 
     def _look_up(self, name: str) -> T:

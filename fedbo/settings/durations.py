@@ -1,6 +1,6 @@
-"""Distributions of durations, in any unit of time, and the time that a transmission takes.
+"""Distributions of durations, in any unit of time, and the time of a transmission.
 
-The environment of a study draws from them, and so do objectives that simulate something of their own.
+The environment of a study draws from them, and so do objectives that simulate durations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 
 class _Lasting:
-    """Distributions that differ between agents by a lasting factor; `between` is the standard deviation of its logarithm."""
+    """Distributions with a permanent factor for each agent; `between` is the standard deviation of its logarithm."""
 
     __slots__ = ()
     costs: ClassVar[bool] = False
@@ -30,7 +30,7 @@ class _Lasting:
         check(self)
 
     def speed(self, rng: np.random.Generator) -> float:
-        """Draw one agent's lasting factor, with expectation 1."""
+        """Sample one agent's permanent factor, with expectation 1."""
         return lasting_factor(rng, self.between)
 
 
@@ -47,20 +47,20 @@ class Constant:
         check(self)
 
     def speed(self, rng: np.random.Generator) -> float:
-        """Give 1: all agents are alike."""
+        """Return 1: all agents are equal."""
         return 1.0
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Give `size` times the mean."""
+        """Return `size` copies of the mean."""
         return np.full(size, self.mean)
 
 
 @dataclass(frozen=True, slots=True)
 class Lognormal(_Lasting):
-    """Log-normal durations with expectation `mean`: heavy enough a tail that stragglers appear.
+    """Log-normal durations with expectation `mean`, whose tail is heavy enough for stragglers.
 
-    `sigma` is the standard deviation of the logarithm from one evaluation to the next; `between` that of the logarithm
-    of an agent's lasting factor, so that some agents are always slow.
+    - `sigma`: standard deviation of the logarithm, from one duration to the next.
+    - `between`: standard deviation of the logarithm of an agent's permanent factor, so that some agents are always slow.
     """
 
     model: ClassVar[str] = "lognormal"
@@ -71,15 +71,15 @@ class Lognormal(_Lasting):
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw `size` durations."""
+        """Sample `size` durations."""
         return np.asarray(self.mean * np.exp(self.sigma * rng.standard_normal(size) - 0.5 * self.sigma**2))
 
 
 @dataclass(frozen=True, slots=True)
 class Exponential(_Lasting):
-    """Exponentially distributed durations with expectation `mean`: how long one has waited says nothing about the rest.
+    """Exponentially distributed durations with expectation `mean`: the elapsed time tells nothing about the remaining time.
 
-    `between` is the standard deviation of the logarithm of an agent's lasting factor.
+    `between` is the standard deviation of the logarithm of an agent's permanent factor.
     """
 
     model: ClassVar[str] = "exponential"
@@ -88,7 +88,7 @@ class Exponential(_Lasting):
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw `size` durations."""
+        """Sample `size` durations."""
         return rng.exponential(self.mean, size)
 
 
@@ -96,8 +96,8 @@ class Exponential(_Lasting):
 class Pareto(_Lasting):
     """Pareto durations with expectation `mean`: a few take very long, P(longer than x) falls as x to the power of -`alpha`.
 
-    The shortest is mean * (alpha - 1) / alpha; at `alpha` of 2 or below the variance is infinite. `between` is the standard
-    deviation of the logarithm of an agent's lasting factor.
+    The shortest is mean * (alpha - 1) / alpha; for `alpha` of 2 or below the variance is infinite. `between` is the standard
+    deviation of the logarithm of an agent's permanent factor.
     """
 
     model: ClassVar[str] = "pareto"
@@ -108,16 +108,16 @@ class Pareto(_Lasting):
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw `size` durations."""
+        """Sample `size` durations."""
         minimum = self.mean * (self.alpha - 1) / self.alpha
         return np.asarray(minimum * (1.0 + rng.pareto(self.alpha, size)))  # NumPy's is the Lomax law, which begins at 0
 
 
 @dataclass(frozen=True, slots=True)
 class Gamma(_Lasting):
-    """Gamma durations with expectation `mean` and variance mean**2 / `shape`: a whole shape is that many stages in a row.
+    """Gamma durations with expectation `mean` and variance mean**2 / `shape`: an integer shape is that many stages in a row.
 
-    `between` is the standard deviation of the logarithm of an agent's lasting factor.
+    `between` is the standard deviation of the logarithm of an agent's permanent factor.
     """
 
     model: ClassVar[str] = "gamma"
@@ -128,15 +128,15 @@ class Gamma(_Lasting):
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw `size` durations."""
+        """Sample `size` durations."""
         return rng.gamma(self.shape, self.mean / self.shape, size)
 
 
 def transmission_time(latency: float, size: int, bandwidth: float | None) -> float:
-    """Give how long a message of `size` bytes is on its way; without a `bandwidth`, in bytes per unit of time, the latency."""
+    """Return the transmission time of a message of `size` bytes: `latency`, plus size / `bandwidth` if that is set."""
     return latency + size / bandwidth if bandwidth else latency
 
 
 def lasting_factor(rng: np.random.Generator, between: float) -> float:
-    """Draw an agent's log-normal factor with expectation 1."""
+    """Sample an agent's log-normal factor with expectation 1."""
     return float(np.exp(between * rng.standard_normal() - 0.5 * between**2))

@@ -1,4 +1,4 @@
-"""The base of all errors, and the errors of settings and arguments: which one is wrong, and the remedy."""
+"""The base of all errors, and the errors of settings and arguments, which name the invalid one and the remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class FedboError(Exception):
-    """The base of all errors that fedbo raises on purpose; the message says what is wrong and what to do about it."""
+    """The base of all errors that fedbo raises deliberately; the message names the fault and the remedy."""
 
 
 class EvaluationWarning(RuntimeWarning):
@@ -18,7 +18,7 @@ class EvaluationWarning(RuntimeWarning):
 
 
 def warn_caller(words: str, category: type[Warning]) -> None:
-    """Warn at the line outside of fedbo that called it, however deep in fedbo the reason is found."""
+    """Issue a warning at the line outside of fedbo that called it, however deep in fedbo the reason is."""
     level = 1
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fedbo":
@@ -27,14 +27,14 @@ def warn_caller(words: str, category: type[Warning]) -> None:
 
 
 class ArgumentError(FedboError, ValueError):
-    """A wrong argument of a function: `<argument> = <value>: <what it must be>; <remedy>`."""
+    """An invalid argument of a function: `<argument> = <value>: <what it must be>; <remedy>`."""
 
 
 class SettingError(FedboError, ValueError):
-    """A wrong setting: `path` leads to it, and `remedy` says what is wrong with it and what to do.
+    """An invalid setting: `path` locates it, and `remedy` states the fault and what to do.
 
-    A line of a study shows the setting's value before the remedy. The error's own message shows `value` between what is
-    `needed` and the `hint`, or is `message`. Errors with the same path and remedy are equal.
+    A line of a study shows the setting's value before the remedy. The error's own message shows `value` between `needed` and
+    `hint`, or is `message`. Errors with the same path and remedy are equal.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class SettingError(FedboError, ValueError):
         self.remedy = f"{needed}; {hint}" if hint else needed
 
     def __str__(self) -> str:
-        """Write the path, what is needed, the value and the hint."""
+        """Return the path, the requirement, the value and the hint."""
         came = "" if self.value is None else f", not {self.value}"
         words = f"{'.'.join(map(str, self.path))} {self.needed}{came}{self.hint and f'; {self.hint}'}"
         return self.message or words.lstrip()
@@ -61,18 +61,18 @@ class SettingError(FedboError, ValueError):
 
 
 def invalid(key: str, value: object, remedy: str) -> SettingError:
-    """Return the error of a value that its setting cannot have: `<key> = <value> is invalid: <remedy>`."""
+    """Return the error of a value that its setting does not accept: `<key> = <value> is invalid: <remedy>`."""
     return SettingError(key, "is invalid", value, remedy, f"{key} = {value!r} is invalid: {remedy}")
 
 
 def unknown_choice(key: str, choice: str, known: Iterable[str]) -> SettingError:
-    """Return the error of a value that is none of the choices of its setting."""
+    """Return the error of a value that is not among the choices of its setting."""
     words = unknown(key, choice, known)
     return SettingError(key, words, choice, message=words)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """Say that there is no such name, what was probably meant, and what there is."""
+    """Return an error for an unknown name, with the closest known name and all of them."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ";"

@@ -1,4 +1,4 @@
-"""Code that is not fedbo's: which of its exits end the process, and which are errors, with their place, like any other."""
+"""External code: which of its exits end the process, and which become errors with their place."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ R = TypeVar("R")
 
 
 class ExitError(FedboError, RuntimeError):
-    """An algorithm, a callback or a plug-in called `sys.exit`, or raised another error that is no `Exception`."""
+    """An algorithm, a callback or a plug-in called `sys.exit`, or raised another error that is not an `Exception`."""
 
 
 def ends_process(error: BaseException) -> bool:
-    """Return whether an error must pass through: Ctrl-C, and what the handler of a signal raised."""
+    """Return whether an error must propagate: Ctrl-C, and errors that the handler of a signal raised."""
     if isinstance(error, Exception):
         return False
     in_main = threading.current_thread() is threading.main_thread()
@@ -34,7 +34,7 @@ def ends_process(error: BaseException) -> bool:
 
 
 def exit_words(error: BaseException) -> str:
-    """Return where and how code asked its process to end."""
+    """Return where and how code tried to end its process."""
     *_, (frame, line) = traceback.walk_tb(error.__traceback__)
     place = f"{PurePath(frame.f_code.co_filename).name}, line {line}, in {frame.f_code.co_name}"
     what = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"raised {type(error).__name__}"
@@ -42,9 +42,9 @@ def exit_words(error: BaseException) -> str:
 
 
 def exits_as_errors(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function so that code that it calls cannot end the process by `sys.exit`, and that its errors name their place.
+    """Wrap a function so that code that it calls cannot end the process by `sys.exit`, and so that errors name their place.
 
-    Raises: ExitError for an exit, CodeError for an error in code that is not fedbo's.
+    Raises ExitError for an exit, and CodeError for an error in code outside fedbo.
     """
 
     @wraps(function)

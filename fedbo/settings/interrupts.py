@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one asks to stop and is answered at once, whatever the process is doing; the second one ends it."""
+"""Ctrl-C: the first one requests a stop and is answered at once, whatever the process is doing; the second one ends it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _ASKING = (signal.SIGINT, signal.SIGTERM)
 
 
 def raise_interrupt(number: int, frame: FrameType | None) -> None:
-    """Handle a signal by KeyboardInterrupt, whose traceback has this frame: one that code raises itself has not."""
+    """Raise KeyboardInterrupt from a signal handler, whose frame distinguishes it from one that code raises itself."""
     raise KeyboardInterrupt
 
 
 def mark_interrupts() -> None:
-    """Handle Ctrl-C in this process by `raise_interrupt`, unless something else already handles it."""
+    """Set `raise_interrupt` as the handler of Ctrl-C in this process, unless there is another handler."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, raise_interrupt)
 
 
 @contextmanager
 def ends_at_once(words: str) -> Iterator[None]:
-    """End the process at Ctrl-C with a line of `words`, where nothing is left to be done but imports or figures.
+    """End the process with the line `words` on Ctrl-C, while only imports or figures remain.
 
-    Imports take KeyboardInterrupt for their own error, or lose it.
+    Imports treat KeyboardInterrupt as their own error, or lose it.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -51,10 +51,10 @@ def ends_at_once(words: str) -> Iterator[None]:
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or SIGTERM into a request to stop; the second Ctrl-C raises KeyboardInterrupt.
+    """Convert the first Ctrl-C or SIGTERM to a request to stop; the second Ctrl-C raises KeyboardInterrupt.
 
-    A thread answers on standard error, since Python calls no handler before a long call of a compiled library returns. Where
-    the second one is not obeyed either, it ends the process.
+    A thread answers on standard error, since Python calls no handler before a long call of a compiled library returns. If the
+    second Ctrl-C has no effect either, the thread ends the process.
     """
     asked, obeyed = threading.Event(), threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -88,7 +88,7 @@ def interrupts() -> Iterator[Callable[[], bool]]:
 
 
 def _watch(reader: int, obeyed: threading.Event) -> None:
-    """Answer the first signal unless it is obeyed soon, and end the process at the second where nothing obeys it."""
+    """Answer the first signal unless it takes effect soon, and end the process if the second one has no effect."""
     asked = answered = False
     while True:
         waiting = asked and not answered

@@ -1,11 +1,11 @@
-"""What a setting means: the string below its field, from which reference pages and the JSON Schema are generated.
+"""The meaning of a setting: the string below its field, from which reference pages and the JSON Schema are generated.
 
     @dataclass(frozen=True)
     class Search:
         queries: Annotated[int, Ge(1)] = 1
         "Points of a decision."
 
-Python drops these strings, as it does comments, so they are read from the source, and only when they are asked for.
+Python discards these strings, as it does comments. So they are read from the source, at their first use.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Texts = Mapping[str, str]  # by the name of a field; empty where a field has non
 def meanings(declared: Any) -> Texts:
     """Return the meaning of each field of a class, its bases' included, by name.
 
-    A field without a string has that of its base; else that of the first field of this name in the same module, since such
-    settings as `probability` mean the same in many classes.
+    A field without a string has that of its base, or that of the first field of this name in the same module, since settings
+    such as `probability` mean the same in many classes.
     """
     found: dict[str, str] = {}
     for base in reversed(declared.__mro__):
@@ -38,7 +38,7 @@ def meanings(declared: Any) -> Texts:
 
 @cache
 def _texts(module: str) -> Mapping[str, Texts]:
-    """Return the fields of all classes of a module with the strings below them; none where its source is not there."""
+    """Return the fields of all classes of a module with the strings below them; empty where its source is missing."""
     file = getattr(sys.modules.get(module), "__file__", None)
     source = None if file is None else Path(file).with_name(f"{module.rpartition('.')[2]}.py")  # of a compiled module too
     if source is None or not source.is_file():

@@ -1,4 +1,4 @@
-"""Errors in code that is not fedbo's, such as a method or an objective of a user: where they were raised, on one line."""
+"""Errors in code outside fedbo, such as a method or an objective of a user: where they were raised, on one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedbo.settings.trust import admitted
 
 
 class CodeError(FedboError, RuntimeError):
-    """An error in code that is not fedbo's; the message names its place, and `traceback` is its text."""
+    """An error in code outside fedbo; the message names its place, and `traceback` is the text of its traceback."""
 
     def __init__(self, message: str, traceback: str) -> None:
         super().__init__(message, traceback)  # by which it is made again in another process
@@ -26,14 +26,14 @@ class CodeError(FedboError, RuntimeError):
 
 
 def code_error(error: Exception) -> CodeError | None:
-    """Return an error in code that is not fedbo's with its place; None for fedbo's errors, and those of other libraries."""
+    """Return an error in code outside fedbo with its place; None for fedbo's errors, and those of other libraries."""
     if type(error).__module__.partition(".")[0] == "fedbo" or (words := code_words(error)) is None:
         return None
     return CodeError(words, "".join(traceback.format_exception(error)))
 
 
 def code_words(error: BaseException) -> str | None:
-    """Return file, line, function, agent and step of an error and its text on one line; None where no such code raised it."""
+    """Return file, line, function, agent and step of an error and its text on one line; None for fedbo and libraries."""
     if (found := _last_own(error)) is None:
         return None
     frame, line = found
@@ -43,12 +43,12 @@ def code_words(error: BaseException) -> str | None:
 
 
 def note_step(error: BaseException, agent: int, step: int) -> None:
-    """Note the step that an agent was carrying out when an error was raised."""
+    """Note the step that an agent was running when an error was raised."""
     error.fedbo_step = f"agent {agent}, step {step}"  # type: ignore[attr-defined]
 
 
 def _last_own(error: BaseException) -> tuple[FrameType, int] | None:
-    """Find the innermost frame of a traceback that is neither fedbo's nor of a library that a method calls."""
+    """Return the innermost frame of a traceback that is neither in fedbo nor in a library; None without one."""
     frames = [found for found in traceback.walk_tb(error.__traceback__) if _is_own(found[0])]
     return frames[-1] if frames else None
 
@@ -62,7 +62,7 @@ def _is_own(frame: FrameType) -> bool:
 
 
 def _named() -> set[str]:
-    """List the packages of plug-ins and of places that a study names, which may be installed among libraries."""
+    """Return the packages of plug-ins and of places that a study names, which may be installed among libraries."""
     places = [*admitted(), *(plugin.place for plugins in declared().values() for plugin in plugins)]
     return {place.rpartition(":")[0].partition(".")[0] for place in places}
 

@@ -1,4 +1,4 @@
-"""Plug-ins: what other installed packages add to the catalogues by entry points, and what a study names by its place."""
+"""Plug-ins: entries that installed packages add to the catalogues by entry points, and objects that a study names by place."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ GROUPS = ("algorithms", "objectives", "timings", "availabilities", "exchanges", 
 
 
 class PluginError(FedboError, ValueError):
-    """A plug-in, or a class that is named by its place, cannot be used; the message says which, why, and the remedy."""
+    """A plug-in, or a class that is named by its place, cannot be used; the message states which, why, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A name that an installed distribution adds to a group, and the `place` "package.module:object" of what it stands for."""
+    """A name that an installed distribution adds to a group, and the `place` "package.module:object" of its object."""
 
     group: str
     name: str
@@ -33,18 +33,18 @@ class Plugin:
 
     @property
     def origin(self) -> str:
-        """Give the distribution and its version."""
+        """Return the distribution and its version."""
         return f"{self.distribution} {self.version}"
 
 
 def installed(group: str) -> tuple[Plugin, ...]:
-    """List the plug-ins of a group by name; one name may be declared by several distributions."""
+    """Return the plug-ins of a group, sorted by name; several distributions may declare the same name."""
     return declared().get(group, ())
 
 
 @cache
 def declared() -> dict[str, tuple[Plugin, ...]]:
-    """List the plug-ins of all groups; to read what each installed distribution declares takes longer than a small run."""
+    """Return the plug-ins of all groups. They are cached, since reading all distributions takes longer than a small run."""
     everything = importlib.metadata.entry_points()
     found = {group: {_plugin(group, each) for each in everything.select(group=f"fedbo.{group}")} for group in GROUPS}
     return {group: tuple(sorted(of, key=lambda each: (each.name, each.distribution))) for group, of in found.items()}
@@ -57,10 +57,10 @@ def _plugin(group: str, entry: EntryPoint) -> Plugin:
 
 
 class Catalogue(Mapping[str, T]):
-    """The names of a group and what they stand for: our own, and those of plug-ins, which are imported when they are asked for.
+    """The names of a group and their objects: fedbo's own, and those of plug-ins, which are imported at first use.
 
-    `admitted` makes an entry of what a plug-in gives, or raises ValueError. A name with a colon is the place of an object,
-    "package.module:object" or "file.py:object". Looking up a plug-in raises PluginError where it cannot be used.
+    `admitted` converts a plug-in's object to an entry, or raises ValueError. A name with a colon is the place of an object,
+    "package.module:object" or "file.py:object". Looking up a plug-in that cannot be used raises PluginError.
     """
 
     def __init__(self, group: str, own: Mapping[str, T], admitted: Callable[[Any], T]) -> None:
@@ -68,7 +68,7 @@ class Catalogue(Mapping[str, T]):
         self._found: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
-        """Look a name up; KeyError when there is none, PluginError when it cannot be used."""
+        """Return the entry of a name; KeyError when there is none, PluginError when it cannot be used."""
         if name in self.own:
             return self.own[name]
         if name not in self._found:
@@ -85,7 +85,7 @@ class Catalogue(Mapping[str, T]):
         return name in self.own or isinstance(name, str) and (":" in name or bool(self._named(name)))
 
     def usable(self) -> Iterator[tuple[str, T]]:
-        """List the names that can be used, with what they stand for."""
+        """Yield the names that can be used, with their entries."""
         for name in self:
             try:
                 yield name, self[name]
@@ -93,7 +93,7 @@ class Catalogue(Mapping[str, T]):
                 continue
 
     def broken(self) -> Iterator[str]:
-        """Say of each plug-in, and of each of our own modules, that cannot be used why, on one line."""
+        """Yield one line for each plug-in, and each module of fedbo, that cannot be used, with the reason."""
         yield from getattr(self.own, "broken", list)()
         for each in installed(self.group):
             if each.name in self.own:
@@ -130,14 +130,14 @@ class Catalogue(Mapping[str, T]):
 
 
 def used(named: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Give the plug-ins among pairs of a group and a name, as "group.name" with distribution and version."""
+    """Return the plug-ins among pairs of a group and a name, as "group.name" with distribution and version."""
     pairs = set(named)
     found = (each for group in sorted({group for group, _ in pairs}) for each in installed(group))
     return {f"{each.group}.{each.name}": each.origin for each in found if (each.group, each.name) in pairs}
 
 
 def settings_of(protocol: type, found: Any) -> type[Any]:
-    """Give the class of settings that a plug-in gives; ValueError unless it is a dataclass with all members of a protocol."""
+    """Return a plug-in's class of settings; ValueError unless it is a dataclass with all members of a protocol."""
     if not isinstance(found, type) or not is_dataclass(found):
         raise ValueError(f"it is {found!r:.80}, and a frozen dataclass of settings would do")
     settings = {each for base in found.__mro__ for each in getattr(base, "__annotations__", ())}
@@ -156,7 +156,7 @@ def _whole(place: str) -> str:
 
 
 def _object(found: Any, place: str) -> Any:
-    """Return the object of a place, found in its module."""
+    """Return the object of a place in its module."""
     module_name, _, name = place.rpartition(":")
     for part in name.split("."):
         if not hasattr(found, part):

@@ -38,13 +38,13 @@ BOUNDS: dict[type[Any], tuple[str, Callable[[Any, Any], Any]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OneOf:
-    """A mark for a field whose value is one of a few words."""
+    """A mark for a field whose value is one of a few choices."""
 
     choices: tuple[Any, ...]
 
 
 def check(settings: Any) -> None:
-    """Refuse the first setting outside what its field's marks declare: SettingError. None stands for no value and passes."""
+    """Raise SettingError for the first setting outside the range of its field's marks. None means no value and is accepted."""
     for name, marks in marks_of(type(settings)).items():
         value = getattr(settings, name)
         if value is None:
@@ -57,7 +57,7 @@ def check(settings: Any) -> None:
 
 
 def marks_of(declared: Any) -> Mapping[str, Marks]:
-    """Give the marks of a dataclass's fields, by name; those of `Annotated[int, Ge(1)] | None` count for any number."""
+    """Return the marks of a dataclass's fields by name; those of `Annotated[int, Ge(1)] | None` apply to any number."""
     return _marks_of(declared)
 
 
@@ -79,7 +79,7 @@ def _marks(hint: Any) -> Marks:
 
 
 def range_of(marks: Marks) -> str:
-    """Write what marks declare: `at least 1`, `above 0 and finite`, `in (0, 1]`, `one of a, b`; nothing where it is nothing."""
+    """Return the range of marks in words: `at least 1`, `above 0 and finite`, `in (0, 1]`, `one of a, b`; empty without one."""
     for mark in marks:
         if isinstance(mark, OneOf):
             return f"one of {', '.join(map(str, mark.choices))}"
@@ -93,7 +93,7 @@ def range_of(marks: Marks) -> str:
 
 
 def hint_of(marks: Marks) -> str:
-    """Give the text among marks, if any."""
+    """Return the text among marks; empty without one."""
     return next((mark for mark in marks if isinstance(mark, str)), "")
 
 

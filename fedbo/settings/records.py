@@ -13,7 +13,7 @@ _READERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
 
 
 def copied(record: Record) -> Record:
-    """Return a copy of a record of at least two fields, which may be changed."""
+    """Return a copy of a record with at least two fields."""
     kind = type(record)
     read = _READERS.get(kind)
     if read is None:

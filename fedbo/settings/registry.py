@@ -1,6 +1,6 @@
-"""Functions of upper rooms that lower rooms call by a name, so that no file imports what stands above it.
+"""Functions of higher packages that lower packages call by name, so that no module imports a higher one.
 
-`fedbo/__init__.py` says where each of them is. It is imported when it is first called: drawing needs matplotlib.
+`fedbo/__init__.py` registers their places. Each is imported at its first call: drawing needs matplotlib.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _PLACES: dict[str, str] = {}
 
 
 def register(**places: str) -> None:
-    """Note the places, `module:function`, of functions by their names."""
+    """Register the places, `module:function`, of functions by their names."""
     _PLACES.update(places)
 
 
 def registered(name: str) -> Callable[..., Any]:
-    """Import and return the function of a name; KeyError where nothing registers it."""
+    """Import and return the function of a name; KeyError if the name is not registered."""
     module, _, function = _PLACES[name].partition(":")
     found: Callable[..., Any] = getattr(import_module(module), function)
     return found

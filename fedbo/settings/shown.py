@@ -1,6 +1,6 @@
-"""Text as a terminal shows it: characters that would act on the terminal, or turn the order of a line round, are escaped.
+"""Text for a terminal: characters that would control the terminal, or reverse the order of a line, are escaped.
 
-What a run, a study or an objective says may come from somebody else, and is printed nowhere but through `shown`.
+The texts of a run, a study or an objective may come from other people, and are printed only through `shown`.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _ACTING = re.compile(
 
 
 def shown(text: str) -> str:
-    """Return a text with such characters as JSON and TOML escape them, so that those stay what they are."""
+    """Return a text with such characters escaped as in JSON and TOML, so that these formats stay valid."""
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def quoted(path: object) -> str:
-    """Return a path as a shell reads it back, for a command that a user copies."""
+    """Return a path quoted for a shell, for a command that a user copies."""
     return shlex.quote(str(path))
 
 
 def unfit(text: str) -> str | None:
-    """Return the first such character of a text, a tab or an end of a line; None where it is fit for one line."""
+    """Return the first such character, tab or line end of a text; None if it fits on one line."""
     found = re.search(r"[\t\n]", text) or _ACTING.search(text)
     return None if found is None else found[0]
 
 
 @contextmanager
 def written() -> Iterator[None]:
-    """Turn an error of the system while something is printed into OutputError, but for a closed pipe."""
+    """Convert a system error while something is printed to OutputError, except for a closed pipe."""
     try:
         yield
     except BrokenPipeError:  # whoever read it has seen enough
@@ -48,13 +48,14 @@ def written() -> Iterator[None]:
 
 
 class OutputError(FedboError):
-    """Standard output, or standard error, cannot be written to, such as a file on a full disk."""
+    """Standard output or standard error cannot be written, such as a file on a full disk."""
 
 
 class ShownStream:
-    """A text stream that escapes what is written to it; `raw` is the stream itself, for codes that are fedbo's own.
+    """A text stream that escapes what is written to it; `raw` is the stream itself, for fedbo's own control codes.
 
-    What its encoding lacks becomes a question mark. Raises: OutputError where it cannot be written to, but for a closed pipe.
+    Characters that its encoding lacks become question marks. Raises OutputError where it cannot be written,
+    except for a closed pipe.
     """
 
     def __init__(self, raw: TextIO) -> None:
@@ -68,7 +69,7 @@ class ShownStream:
             return self.raw.write(shown(text))
 
     def flush(self) -> None:
-        """Write what is left."""
+        """Flush the stream."""
         with written():
             self.raw.flush()
 

@@ -1,8 +1,8 @@
-"""Code that a study names by its place, "package.module:object" or "file.py:object": imported only where it is trusted.
+"""Code that a study names by its place, "package.module:object" or "file.py:object": imported only if it is trusted.
 
-Importing a module runs it, and a study or a run may come from somebody else. So all such code is imported by `module_at`,
-which refuses every place that nothing in this process has admitted. Admission is by place and lasts as long as the process;
-other processes of a run get it with their task.
+Importing a module runs it, and a study or a run may come from other people. So all such code is imported by `module_at`, which
+refuses every place that this process has not admitted. A place stays admitted until the process ends; other processes of a run
+get the places with their task.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _admitted: set[str] = set()
 
 
 class UntrustedError(FedboError):
-    """A study names Python code that nobody has said to trust.
+    """A study names Python code that is not trusted.
 
-    No ValueError, so that no check of a setting takes it for a wrong value and goes on.
+    This is not a ValueError, so that no check of a setting treats it as an invalid value and continues.
     """
 
     def __init__(self, place: str) -> None:
@@ -33,7 +33,7 @@ class UntrustedError(FedboError):
         self.place = place
 
     def __str__(self) -> str:
-        """Return the place, the danger and the remedy."""
+        """Return the place, the risk and the remedy."""
         return f"the study names Python code ({self.place!r}), which would be executed; {REMEDY}"
 
 
@@ -48,7 +48,7 @@ def admitted() -> tuple[str, ...]:
 
 
 def places_in(value: Any) -> Iterator[str]:
-    """List the strings in a document, however deep, that could be places of code."""
+    """Yield the strings in a document, however deep, that could be places of code."""
     if isinstance(value, str):
         if ":" in value:
             yield value
@@ -61,13 +61,13 @@ def places_in(value: Any) -> Iterator[str]:
 
 
 def file_of(place: str) -> Path | None:
-    """Return the file in a place "file.py:object"; None where a module is named."""
+    """Return the file in a place "file.py:object"; None for a module."""
     file = place.rpartition(":")[0]
     return Path(file) if file.endswith(".py") else None
 
 
 def module_at(place: str, files: bool = False) -> ModuleType:
-    """Import the module of a place, or with `files` its file; UntrustedError, before anything runs, unless it was admitted."""
+    """Import the module of a place, or with `files` its file; UntrustedError, before any code runs, unless it was admitted."""
     if _absolute(place) not in _admitted and not place.startswith(_OURS):
         raise UntrustedError(place)
     file = file_of(place) if files else None
@@ -80,7 +80,7 @@ def _absolute(place: str) -> str:
 
 
 def _import_file(file: Path) -> ModuleType:
-    """Import a file, so that other processes, which are given this one's folders, find its module as well."""
+    """Import a file as a module of its folder, so that other processes with this one's path can import it too."""
     if not file.is_file():
         if find_spec(file.stem) is None:
             raise ValueError(f"there is no file '{file}'")

@@ -1,7 +1,7 @@
 """Earlier evaluations, read from an Optuna study, a CSV or Parquet file, or a run, for agents to start from.
 
-    for point in evaluated("old.csv", space, value="accuracy"):
-        agent.add(*point)
+for point in evaluated("old.csv", space, value="accuracy"):
+    agent.add(*point)
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ fedbo.run({"study": {"name": "first", "seed": 1, "replicates": 2}, "objective": 
     "docs/tuning.md": """
 import fedbo
 __import__("pathlib").Path("old.csv").write_text("rate,layers,kind,accuracy\\n0.01,2,a,0.9\\n")
-def error(config, agent):
-    return {"error": 0.12}
+def accuracy(config, agent):
+    return 0.9
 def objective(trial):
     kind = trial.suggest_categorical("kind", ["a", "b"])
     return trial.suggest_float("rate", 1e-5, 1e-1, log=True) + trial.suggest_int("layers", 1, 6) + (kind == "a")

@@ -74,7 +74,7 @@ class Problem:
     agent: number of this agent; -1 at the coordinator.
     history_x `(t_n, d)`, history_y `(t_n,)`: observations of this agent in an earlier task, fewer rows where evaluations
     failed; None without such a task, and at the coordinator.
-    history: t_n, the observations of each agent in an earlier task.
+    history: t_n, the observations of each agent before the study: of an earlier task, or of this one with a warm start.
     pulls: T, the evaluations of an agent in all, with its `initial` points, where the budget counts them; else 0.
     rounds: whether agents wait for rounds to close, and are then answered together. Without rounds only agents whose decision
       has no points wait.

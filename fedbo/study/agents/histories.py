@@ -64,8 +64,8 @@ def history_sources(study: StudyTables) -> list[HistorySource]:
 
 
 def most_observed(study: StudyTables) -> int:
-    """Return the largest number of observations of an earlier task that any agent has."""
-    return max((most_of(study, source) for source in history_sources(study) if not source.table.warm_start), default=0)
+    """Return the largest number of observations that any agent has before the study."""
+    return max((most_of(study, source) for source in history_sources(study)), default=0)
 
 
 def warm_agents(study: StudyTables) -> frozenset[int]:

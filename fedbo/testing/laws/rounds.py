@@ -92,5 +92,5 @@ class RoundCauses:
     def end(self) -> None:
         """Check that no round was left open that could close."""
         if not self.run.ends_early and self.follows:
-            left = self.committed - self.troubles.done.keys() - self.troubles.gone.keys()
+            left = self.committed - self.troubles.done.keys() - self.troubles.gone.keys() - self.troubles.absent
             need(not left, f"round {self.closed} never closed, to which agents {sorted(left)} had reported")

@@ -1,7 +1,8 @@
 """Gaussian processes, random Fourier features, acquisition and maximisers: pure functions of arrays.
 
-Inputs live in the unit cube, larger values are better, and every random number comes from the generator a caller gives.
-One set of letters holds for the whole project:
+Inputs lie in the unit cube, larger values are better, and all random numbers come from the caller's generator.
+
+The whole project uses the same letters:
 
 | paper (FTS)           | code                        | shape      | meaning                                          |
 |-----------------------|-----------------------------|------------|--------------------------------------------------|

@@ -1,4 +1,4 @@
-"""Acquisition functions of a Gaussian prediction, with gradients, larger being better, and where they are largest."""
+"""Acquisition functions of a Gaussian prediction with gradients, and their maximisation; larger values are better."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Prediction(NamedTuple):
 
 
 def prediction(posterior: Posterior, x: Array) -> Prediction:
-    """Prediction of a Gaussian process at `x (n, d)`."""
+    """Return the prediction of a Gaussian process at `x (n, d)`."""
     mean, variance, mean_gradient, variance_gradient = predict_with_gradients(posterior, x)
     return Prediction(mean, variance, mean_gradient=mean_gradient, variance_gradient=variance_gradient)
 
 
 def expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]:
-    """Expected improvement over `best`, `(n,)`, and its gradient `(n, d)`; with variance zero the plain improvement."""
+    """Return the expected improvement over `best`, `(n,)`, and its gradient `(n, d)`; at variance 0 the plain improvement."""
     sd = np.sqrt(np.maximum(at.variance, TINY))
     z = np.clip((at.mean - best) / sd, -1e8, 1e8)
     density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
@@ -50,9 +50,9 @@ def expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]:
 
 
 def log_expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]:
-    """Logarithm of the expected improvement over `best`, `(n,)`, and its gradient `(n, d)` (Ament et al. 2023).
+    """Return the logarithm of the expected improvement over `best`, `(n,)`, and its gradient `(n, d)` (Ament et al. 2023).
 
-    It has a slope also where the improvement itself is too small for a number.
+    Its slope does not vanish where the improvement itself underflows.
     """
     sd = np.sqrt(np.maximum(at.variance, TINY))
     z = np.clip((at.mean - best) / sd, -1e8, 1e8)
@@ -69,7 +69,7 @@ def log_expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]
 
 
 def probability_of_improvement(at: Prediction, best: float) -> tuple[Array, Array]:
-    """Probability of a value above `best`, `(n,)`, and its gradient `(n, d)` (Kushner 1964)."""
+    """Return the probability of a value above `best`, `(n,)`, and its gradient `(n, d)` (Kushner 1964)."""
     sd = np.sqrt(np.maximum(at.variance, TINY))
     z = np.clip((at.mean - best) / sd, -1e8, 1e8)
     density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
@@ -78,7 +78,7 @@ def probability_of_improvement(at: Prediction, best: float) -> tuple[Array, Arra
 
 
 def upper_confidence_bound(at: Prediction, beta: float) -> tuple[Array, Array]:
-    """Mean plus `beta` standard deviations, `(n,)`, and its gradient `(n, d)`."""
+    """Return mean plus `beta` standard deviations, `(n,)`, and its gradient `(n, d)`."""
     sd = np.sqrt(np.maximum(at.variance, TINY))
     return at.mean + beta * sd, at.mean_gradient + (0.5 * beta / sd)[:, None] * at.variance_gradient
 
@@ -120,7 +120,7 @@ def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.rando
 
 
 def criterion_values(posterior: Posterior, criterion: Criterion, x: Array) -> Array:
-    """Values `(n,)` of a criterion at `x (n, d)`."""
+    """Return the values `(n,)` of a criterion at `x (n, d)`."""
     mean, variance = predict(posterior, x)
     if criterion.bounding:
         return mean + criterion.level * np.sqrt(np.maximum(variance, TINY))
@@ -145,7 +145,7 @@ def climbing(
 
 
 def process(posterior: Posterior) -> Any:
-    """A Gaussian process as `compiled.search` takes it, in units in which it has mean 0 and its scale is 1."""
+    """Return a Gaussian process in the form of `compiled.search`, in units with mean 0 and scale 1."""
     hyper, dim = posterior.hyper, posterior.x.shape[1]
     inverse = 1.0 / np.broadcast_to(np.asarray(hyper.length_scale, dtype=np.float64), (dim,))
     root = posterior.factor
@@ -163,7 +163,7 @@ def _standard(posterior: Posterior, criterion: Criterion) -> tuple[float, bool]:
 
 
 def _native(posterior: Posterior, criterion: Criterion, value: float) -> float:
-    """The criterion in the units of the posterior."""
+    """Return the criterion in the units of the posterior."""
     scale = posterior.hyper.scale
     return posterior.hyper.offset + scale * value if criterion.bounding else log(scale) + value
 
@@ -183,7 +183,7 @@ def _cube(dim: int) -> Array:
 
 @lru_cache(maxsize=64)
 def _sobol(dim: int) -> Array:
-    """Scrambled Sobol points `(EVERYWHERE, d)`, the same in every process."""
+    """Return scrambled Sobol points `(EVERYWHERE, d)`, the same in every process."""
     from scipy.stats import qmc  # takes a second, which processes that only evaluate need not spend
 
     return np.asarray(qmc.Sobol(dim, rng=np.random.default_rng(SEED)).random(EVERYWHERE), dtype=np.float64)

@@ -54,12 +54,12 @@ def grid(dim: int, count: int) -> Array:
 
 
 def nearest(arms: Array, x: Array) -> Index:
-    """Numbers `(q,)` of the arms nearest to `x (q, d)`."""
+    """Return the numbers `(q,)` of the arms nearest to `x (q, d)`."""
     return np.asarray(scipy.spatial.distance.cdist(x, arms, "sqeuclidean").argmin(axis=1))
 
 
 def correlations(kernel: str, length_scale: float, x: Array) -> Array:
-    """Correlations `(K, K)` of the arms `x (K, d)`: a kernel of `make_kernel`, or "exponential", exp(-|x - z| / l)."""
+    """Return the correlations `(K, K)` of the arms `x (K, d)`: a kernel, or "exponential", exp(-|x - z| / l)."""
     if kernel == "exponential":
         return np.exp(-scipy.spatial.distance.cdist(x, x) / length_scale)
     return make_kernel(kernel, length_scale, 1.0)(x, x)
@@ -76,13 +76,13 @@ def _root(kernel: str, length_scale: float, dim: int, count: int) -> Array:
 
 
 def prior(kernel: str, length_scale: float, dim: int, count: int) -> ArmPosterior:
-    """Prediction before the first value, on `grid(dim, count)`: mean 0 and variance 1."""
+    """Return the posterior before the first value, on `grid(dim, count)`: mean 0 and variance 1."""
     root = _root(kernel, length_scale, dim, count)
     return ArmPosterior(np.zeros(root.shape[1]), root)
 
 
 def observe(posterior: ArmPosterior, arm: int, y: float, noise_variance: float) -> ArmPosterior:
-    """Prediction after the value `y` of an arm, seen with so much noise; O(r K)."""
+    """Return the posterior after the value `y` of an arm with this noise; O(r K)."""
     direction = np.ascontiguousarray(posterior.root[:, arm])
     variance = float(direction @ direction)
     cross = direction @ posterior.root  # covariances of the arm with all arms
@@ -95,16 +95,16 @@ def observe(posterior: ArmPosterior, arm: int, y: float, noise_variance: float) 
 
 
 def draw(posterior: ArmPosterior, rng: np.random.Generator, scale: float) -> Array:
-    """Values `(K,)` of all arms drawn together, with `scale` times the standard deviations; O(r K)."""
+    """Return values `(K,)` of all arms drawn jointly, with `scale` times the standard deviations; O(r K)."""
     return np.asarray(posterior.mean + scale * (rng.standard_normal(len(posterior.root)) @ posterior.root))
 
 
 def draw_independent(posterior: ArmPosterior, rng: np.random.Generator, scale: float) -> Array:
-    """Values `(K,)` of all arms, each drawn as if it were alone."""
+    """Return values `(K,)` of all arms, each drawn independently of the others."""
     return np.asarray(posterior.mean + scale * deviations(posterior) * rng.standard_normal(len(posterior.mean)))
 
 
 def deviations(posterior: ArmPosterior) -> Array:
-    """Standard deviations `(K,)` of the arms."""
+    """Return the standard deviations `(K,)` of the arms."""
     variances: Array = np.einsum("ij,ij->j", posterior.root, posterior.root)
     return np.sqrt(variances)

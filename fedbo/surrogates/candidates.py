@@ -34,12 +34,12 @@ class Product(NamedTuple):
     shape: Sizes
 
     def points(self, index: Index) -> Array:
-        """The candidates with flat indices `(q,)`, shape `(q, d)`."""
+        """Return the candidates with flat indices `(q,)`, shape `(q, d)`."""
         return np.hstack([self.u[index // len(self.v)], self.v[index % len(self.v)]])
 
 
 def frequencies(draw: Draw, dim: int) -> Array:
-    """Typical frequency of the draw along every input, `(d,)`: its roughness, sigma for frequencies N(0, sigma^2)."""
+    """Return the draw's typical frequency along every input, `(d,)`: sigma for frequencies N(0, sigma^2)."""
     rough = np.zeros(dim)
     if draw.features is not None:
         s = draw.features.frequencies
@@ -52,7 +52,7 @@ def frequencies(draw: Draw, dim: int) -> Array:
 
 
 def grid_sizes(rough: Array, spacing: float) -> Sizes:
-    """Numbers of points per axis such that a step is about `spacing / frequency`, within limits, in steps of 8."""
+    """Return the numbers of points per axis for steps of about `spacing / frequency`, within limits, as multiples of 8."""
     if len(rough) > 3:
         size = HALF_SIZES[int(rough.max() > 1.5)]
         return (size, size)
@@ -62,7 +62,7 @@ def grid_sizes(rough: Array, spacing: float) -> Sizes:
 
 @lru_cache(maxsize=64)
 def product(dim: int, sizes: Sizes) -> Product:
-    """Candidates of `dim` inputs: points per axis for dim <= 3, otherwise the numbers of points of U and of V."""
+    """Return candidates of `dim` inputs: points per axis for dim <= 3, otherwise the numbers of points of U and of V."""
     if dim > 3:
         half = (dim + 1) // 2
         return Product(_sobol(half, sizes[0], SOBOL_SEED), _sobol(dim - half, sizes[1], SOBOL_SEED + 1), ())
@@ -76,7 +76,7 @@ def product(dim: int, sizes: Sizes) -> Product:
 
 
 def _sobol(dim: int, count: int, seed: int) -> Array:
-    """Scrambled Sobol points `(count, dim)`, a power of two of them, the same in every process."""
+    """Return scrambled Sobol points `(count, dim)`, a power of two of them, the same in every process."""
     from scipy.stats import qmc  # takes a second, which processes that only evaluate need not spend
 
     points = qmc.Sobol(dim, rng=np.random.default_rng(seed)).random_base2(int(count - 1).bit_length())
@@ -97,7 +97,7 @@ def best_candidates(at_candidates: Array, grid: Product, count: int) -> Array:
 
 
 def _peaks(grid: Array, count: int) -> Array:
-    """Points `(q, d)` of at most `count` peaks of values on a grid, refined by one parabola per axis."""
+    """Return points `(q, d)` of at most `count` peaks of values on a grid, refined by one parabola per axis."""
     # Mirrored at the edges, so that every point has two neighbours along every axis.
     padded = np.empty([size + 2 for size in grid.shape])
     padded[(slice(1, -1),) * grid.ndim] = grid

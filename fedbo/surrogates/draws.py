@@ -49,7 +49,7 @@ class WeightSpace:
 
 
 def value(draw: Draw, x: Array) -> Array:
-    """Values of the draw at `x (n, d)`, shape `(n,)`."""
+    """Return the values of the draw at `x (n, d)`, shape `(n,)`."""
     total = np.zeros(len(x))
     if draw.features is not None and draw.weights is not None:
         total += phi(draw.features, x) @ draw.weights
@@ -71,7 +71,7 @@ def compiled_surface(draw: Draw, dim: int) -> tuple[Callable[[Array], Array], Ca
 
 
 def value_and_gradient(draw: Draw, x: Array) -> tuple[Array, Array]:
-    """Values `(n,)` and gradients `(n, d)` of the draw at `x (n, d)`."""
+    """Return values `(n,)` and gradients `(n, d)` of the draw at `x (n, d)`."""
     at_x, gradient, _ = derivatives(draw)(x)
     return at_x, gradient
 
@@ -159,7 +159,7 @@ def posterior_draw(
 
 
 def compiled_features(draw: Draw, dim: int) -> tuple[Array, Array, Array, bool]:
-    """The features of a draw as `compiled.surface` takes them, their weights in units of the draw."""
+    """Return the features of a draw in the form of `compiled.surface`, with weights in units of the draw."""
     features, weights = draw.features, draw.weights
     if features is None or weights is None:
         return *_nothing(dim)[:3], False
@@ -168,7 +168,7 @@ def compiled_features(draw: Draw, dim: int) -> tuple[Array, Array, Array, bool]:
 
 
 def compiled_kernel(draw: Draw, dim: int) -> tuple[int, Array, Array, Array]:
-    """The kernel part of a draw as `compiled.surface` takes it: points over the length scale, weights in units of the draw."""
+    """Return the kernel part of a draw in the form of `compiled.surface`: scaled points, and weights in units of the draw."""
     part = draw.kernel_part
     if part is None:
         none, empty, _, ones = _nothing(dim)
@@ -179,24 +179,24 @@ def compiled_kernel(draw: Draw, dim: int) -> tuple[int, Array, Array, Array]:
 
 @lru_cache(maxsize=64)
 def _nothing(dim: int) -> tuple[Array, Array, Array, Array]:
-    """No points `(0, d)`, twice no weights, and as many ones as there are inputs."""
+    """Return the empty kernel part: no points `(0, d)`, no weights, and a scale of 1 for each input."""
     return np.empty((0, dim)), np.empty(0), np.empty(0), np.ones(dim)
 
 
 def _inverse(kernel: Kernel, dim: int) -> Array:
-    """1 over the length scale, `(d,)`."""
+    """Return 1 over the length scale, `(d,)`."""
     inverse = np.empty(dim)
     inverse[:] = kernel.length_scale
     return 1.0 / inverse
 
 
 def message_function(features: Features, omega: Array) -> Draw:
-    """The function phi(x)'omega of a received message omega `(m,)` (FTS Alg. 1 line 6)."""
+    """Return the function phi(x)'omega of a received message omega `(m,)` (FTS Alg. 1 line 6)."""
     return Draw(features, omega)
 
 
 def _kernel_derivatives(part: KernelPart) -> Callable[[Array], Derivatives]:
-    """Value, gradient and Hessian of k(x, X)v."""
+    """Return value, gradient and Hessian of k(x, X)v."""
     kernel = part.kernel
     inverse = 1.0 / np.broadcast_to(np.asarray(kernel.length_scale), (part.x.shape[1],))
     centres, v = part.x * inverse, kernel.variance * part.v

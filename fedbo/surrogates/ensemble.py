@@ -29,12 +29,12 @@ class Ensemble(NamedTuple):
 
 
 def ensemble(features: Features, nu: Array, inverse: Array, noise_variance: float) -> Ensemble:
-    """Models from what agents send: nu `(k, m)` and Sigma^-1 `(k, m, m)`."""
+    """Return the ensemble of the agents' messages: nu `(k, m)` and Sigma^-1 `(k, m, m)`."""
     return Ensemble(features, nu, noise_variance * inverse.transpose(1, 0, 2).reshape(nu.shape[1], -1))
 
 
 def combined(models: Ensemble, weight: Array) -> Ensemble:
-    """One model for the sum of independent functions, one from each model, times `weight (k,)`.
+    """Return one model for the sum of independent functions, one from each model, times `weight (k,)`.
 
     Its mean is sum w_n mu_n and its variance sum w_n^2 sigma_n^2 everywhere: a weighted ensemble costs no more than one model.
     """
@@ -44,18 +44,18 @@ def combined(models: Ensemble, weight: Array) -> Ensemble:
 
 
 def means(models: Ensemble, x: Array) -> Array:
-    """Posterior means at `x (n, d)`, one column for each model, `(n, k)`."""
+    """Return the posterior means at `x (n, d)`, one column for each model, `(n, k)`."""
     return phi(models.features, x) @ models.nu.T
 
 
 def means_with_gradients(models: Ensemble, x: Array) -> tuple[Array, Array]:
-    """Posterior means at `x (n, d)`, `(n, k)`, and their gradients `(n, k, d)`."""
+    """Return the posterior means at `x (n, d)`, `(n, k)`, and their gradients `(n, k, d)`."""
     rows, jacobian = phi_and_jacobian(models.features, x)
     return rows @ models.nu.T, np.matmul(models.nu, jacobian)
 
 
 def predictions(models: Ensemble, x: Array) -> Prediction:
-    """Posterior means and variances at `x (n, d)`, each `(n, k)`, and their gradients, each `(n, k, d)`."""
+    """Return the posterior means and variances at `x (n, d)`, each `(n, k)`, and their gradients, each `(n, k, d)`."""
     rows, jacobian = phi_and_jacobian(models.features, x)
     solved = (rows @ models.spread).reshape(len(rows), -1, rows.shape[1])
     variance = np.maximum(np.matmul(solved, rows[:, :, None])[:, :, 0], 0.0)
@@ -104,7 +104,7 @@ def leave_one_out_draws(posterior: Posterior, count: int, rng: np.random.Generat
 
 
 def ranking_loss(draws: Array, y: Array) -> Array:
-    """Number of ordered pairs of `y (n,)` that each of the draws `(..., n)` puts in another order, `(...)`.
+    """Return the number of ordered pairs of `y (n,)` that each of the draws `(..., n)` puts in another order, `(...)`.
 
     Feurer et al. 2018, equation (3): sum over j, k of [f_j < f_k] xor [y_j < y_k].
     """
@@ -113,7 +113,7 @@ def ranking_loss(draws: Array, y: Array) -> Array:
 
 
 def leave_one_out_loss(draws: Array, y: Array) -> Array:
-    """The ranking loss of `leave_one_out_draws (n, s, n)`, where row j is compared in draw j: `(s,)`."""
+    """Return the ranking loss of `leave_one_out_draws (n, s, n)`, where row j is compared in draw j: `(s,)`."""
     n = len(y)
     own = draws[np.arange(n), :, np.arange(n)]
     wrong = (own[:, :, None] < draws) != (y[:, None] < y)[:, None, :]

@@ -52,7 +52,7 @@ def draw_features(
 
 
 def phi(features: Features, x: Array) -> Array:
-    """Feature rows of the points `x (n, d)`, shape `(n, m)` (FTS appendix A)."""
+    """Return the feature rows of the points `x (n, d)`, shape `(n, m)` (FTS appendix A)."""
     c: Array = x @ features.frequencies.T
     c += features.phases
     np.cos(c, out=c)
@@ -65,7 +65,7 @@ def phi(features: Features, x: Array) -> Array:
 
 
 def phi_and_jacobian(features: Features, x: Array) -> tuple[Array, Array]:
-    """Feature rows `(n, m)` and their gradients with respect to the inputs, `(n, m, d)`."""
+    """Return the feature rows `(n, m)` and their gradients with respect to the inputs, `(n, m, d)`."""
     angle = x @ features.frequencies.T + features.phases
     c, s = np.cos(angle), np.sin(angle)
     rise = -s[:, :, None] * features.frequencies
@@ -113,10 +113,10 @@ def derivatives(features: Features, omega: Array) -> Callable[[Array], Derivativ
 
 
 def second_moments(s: Array) -> tuple[Array, Array, Array]:
-    """[1, -s s'] and [1, -4 s s'], `(m, 1 + d^2)`, and 2 sum s s', `(d, d)`.
+    """Return [1, -s s'] and [1, -4 s s'], `(m, 1 + d^2)`, and 2 sum s s', `(d, d)`.
 
-    They make q = sum cos^2 and its Hessian out of cos^2. Remembered because all agents share one feature set; the key
-    is the numbers themselves, to the bit.
+    These give q = sum cos^2 and its Hessian from cos^2. The result is cached, since all agents share one feature set; the key
+    is the bits of the numbers.
     """
     return _second_moments(s.tobytes(), len(s))
 

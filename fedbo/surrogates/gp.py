@@ -137,9 +137,9 @@ def fit_shared_gp(
     rng: np.random.Generator,
     start: Hyperparameters | None = None,
 ) -> Hyperparameters:
-    """Hyperparameters that several Gaussian processes share, fitted to `x (n, d)`, `y (n,)` of each as `fit_gp` does.
+    """Return hyperparameters that several Gaussian processes share, fitted to `x (n, d)`, `y (n,)` of each as `fit_gp` does.
 
-    They maximise the sum of the log marginal likelihoods; the values come standardised as they shall be.
+    They maximise the sum of the log marginal likelihoods. The caller standardises the values.
     """
     dim = tables[0][0].shape[1]
     evidences = [evidence_function(settings.kernel, x, y, ard=settings.ard) for x, y in tables]
@@ -188,7 +188,7 @@ def _fit_space(settings: GPSettings, dim: int) -> _FitSpace:
 
 
 def _starts(settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyperparameters | None) -> tuple[Array, Array]:
-    """Log hyperparameters `(r, p)` to climb from, the first those to begin with, and their bounds `(p, 2)`."""
+    """Return the log hyperparameters `(r, p)` to climb from, the start values first, and their bounds `(p, 2)`."""
     space = _fit_space(settings, dim)
     usual, bounds = space.usual, space.bounds
     starts = [usual if start is None else _pack(start, settings, dim)]
@@ -200,7 +200,7 @@ def _starts(settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyp
 
 
 def _standardisation(y: Array, settings: GPSettings) -> tuple[float, float]:
-    """Offset and scale of the modelled values; a constant y keeps scale 1."""
+    """Return offset and scale of the modelled values; the scale of constant values is 1."""
     if not (settings.centre or settings.standardise) or not len(y):
         return 0.0, 1.0
     offset = float(np.add.reduce(y)) / len(y)
@@ -222,9 +222,9 @@ def _unpack(theta: Array, settings: GPSettings, offset: float, scale: float) -> 
 
 
 def _priors(settings: GPSettings, dim: int) -> Array:
-    """Medians m and precisions q of the log hyperparameters and a vector g, `(3, p)`: their prior is N(m, (diag(q) - g g')^-1).
+    """Return medians m, precisions q and a vector g `(3, p)`: the log hyperparameters' prior is N(m, (diag(q) - g g')^-1).
 
-    By the formula of Sherman and Morrison that is the prior whose length scales have covariance tau^2 I + s^2 11', s = `alike`.
+    By the formula of Sherman and Morrison, the length scales then have the prior covariance tau^2 I + s^2 11', s = `alike`.
     """
     parameters = settings.parameters(dim)
     medians = np.log([p.prior[0] if p.prior else 1.0 for p in parameters])
@@ -235,7 +235,7 @@ def _priors(settings: GPSettings, dim: int) -> Array:
 
 
 def _with_priors(evidence: Evidence, settings: GPSettings, dim: int) -> Evidence:
-    """Minus the log posterior density of the log hyperparameters, up to a constant, with its gradient."""
+    """Return minus the log posterior density of the log hyperparameters, up to a constant, with its gradient."""
     medians, precisions, common = _priors(settings, dim)
 
     def objective(theta: Array) -> tuple[float, Array]:
@@ -247,7 +247,7 @@ def _with_priors(evidence: Evidence, settings: GPSettings, dim: int) -> Evidence
 
 
 def _best_climb(objective: Evidence, starts: Array, bounds: Array, iterations: int) -> Array:
-    """The best end point of one climb from each of `starts (r, p)`; the first one wins a tie."""
+    """Return the best end point of one climb from each of `starts (r, p)`; the first one wins a tie."""
     box = scipy.optimize.Bounds(bounds[:, 0], bounds[:, 1])
     options: Any = {"maxiter": iterations}
     results = [scipy.optimize.minimize(objective, s, jac=True, method="L-BFGS-B", bounds=box, options=options) for s in starts]

@@ -26,7 +26,7 @@ class FittedParameter:
             raise ValueError(f"need 0 < lower bound <= start <= upper bound; got {low}, {self.start}, {high}")
 
     def times(self, factor: float) -> FittedParameter:
-        """The parameter with its start and its median multiplied by a factor."""
+        """Return the parameter with its start and its median multiplied by a factor."""
         start, prior = self.start * factor, self.prior and (self.prior[0] * factor, self.prior[1])
         return replace(self, start=start, bounds=(self.bounds[0], max(self.bounds[1], start)), prior=prior)
 
@@ -63,7 +63,7 @@ class GPSettings:
             raise ValueError(f"no kernel {self.kernel!r}; available: {', '.join(FAMILIES)}")
 
     def parameters(self, dim: int) -> list[FittedParameter]:
-        """The parameters of a problem with `dim` inputs, in the order of the log hyperparameters."""
+        """Return the parameters of a problem with `dim` inputs, in the order of the log hyperparameters."""
         scale = self.length_scale.times(dim**0.5) if self.growing else self.length_scale
         return [scale] * (dim if self.ard else 1) + [self.variance, self.noise_variance]
 

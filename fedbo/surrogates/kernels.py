@@ -37,16 +37,16 @@ class _Stationary:
         raise NotImplementedError
 
     def squared_distance(self, x: Array, z: Array) -> Array:
-        """Scaled squared distances u, `(n, n')`."""
+        """Return the scaled squared distances u, `(n, n')`."""
         scale = np.asarray(self.length_scale)
         return scipy.spatial.distance.cdist(x / scale, z / scale, "sqeuclidean")
 
     def __call__(self, x: Array, z: Array) -> Array:
-        """Covariances of `x (n, d)` with `z (n', d)`, shape `(n, n')`."""
+        """Return the covariances of `x (n, d)` with `z (n', d)`, shape `(n, n')`."""
         return self.variance * self.correlation(self.squared_distance(x, z))
 
     def gradient(self, x: Array, z: Array) -> Array:
-        """Gradients of k(x, z) with respect to x, shape `(n, n', d)`."""
+        """Return the gradients of k(x, z) with respect to x, shape `(n, n', d)`."""
         slope = self.slopes(self.squared_distance(x, z))[1]
         scale = np.asarray(self.length_scale) ** 2
         return np.asarray((2.0 * self.variance) * slope[:, :, None] * (x[:, None, :] - z[None, :, :]) / scale)
@@ -65,11 +65,11 @@ class SE(_Stationary):
         return 0
 
     def correlation(self, u: Array) -> Array:
-        """Correlation at the scaled squared distances `u`, same shape."""
+        """Return the correlation at the scaled squared distances `u`, same shape."""
         return np.exp(-0.5 * u)
 
     def slopes(self, u: Array) -> tuple[Array, Array, Array]:
-        """Correlation with its first and second derivative with respect to `u`."""
+        """Return the correlation with its first and second derivative with respect to `u`."""
         c = np.exp(-0.5 * u)
         return c, -0.5 * c, 0.25 * c
 
@@ -92,13 +92,13 @@ class Matern(_Stationary):
         return 1 if self.nu == 1.5 else 2
 
     def correlation(self, u: Array) -> Array:
-        """Correlation at the scaled squared distances `u`, same shape."""
+        """Return the correlation at the scaled squared distances `u`, same shape."""
         r = sqrt(2.0 * self.nu) * np.sqrt(u)
         polynomial = 1.0 + r if self.nu == 1.5 else 1.0 + r + r * r / 3.0
         return np.asarray(polynomial * np.exp(-r))
 
     def slopes(self, u: Array) -> tuple[Array, Array, Array]:
-        """Correlation with its first and second derivative with respect to `u`."""
+        """Return the correlation with its first and second derivative with respect to `u`."""
         r = sqrt(2.0 * self.nu) * np.sqrt(u)
         e = np.exp(-r)
         if self.nu == 1.5:
@@ -112,7 +112,7 @@ FAMILIES: dict[str, Kernel] = {"se": SE(), "matern32": Matern(nu=1.5), "matern52
 
 
 def make_kernel(family: str, length_scale: Any, variance: float) -> Kernel:
-    """Kernel of a family by name, "se", "matern32" or "matern52"; raises ValueError for another name."""
+    """Return the kernel of a family by name, "se", "matern32" or "matern52"; raises ValueError for another name."""
     if family not in FAMILIES:
         raise ValueError(f"no kernel {family!r}; available: {', '.join(FAMILIES)}")
     scales = np.atleast_1d(np.asarray(length_scale, dtype=np.float64))

@@ -125,7 +125,7 @@ def flat_prior(dim: int, centre: float, scale: float) -> LearnedPrior:
 
 
 def learned_prior(design: Array, moments: Moments, length_scale: float) -> LearnedPrior:
-    """A prior from moments at `design (M, d)`; its scale is the standard deviation of such functions over the design."""
+    """Return a prior from moments at `design (M, d)`; its scale is the standard deviation of such functions over the design."""
     mean, directions, residual = moments
     centre = float(mean.mean())
     scale = float(np.sqrt(mean.var() + (directions**2).sum() / len(mean) + residual)) or 1.0
@@ -173,7 +173,7 @@ def shrunk(spread: Array, number: float) -> tuple[Array, float]:
 
 
 def shape_prior(shape: Shape, centre: float, scale: float) -> LearnedPrior:
-    """A prior whose mean has a given shape about `centre`, in units of `scale`; how large it is, and a constant, may vary."""
+    """Return a prior whose mean has a given shape about `centre`, in units of `scale`; its size and a constant may vary."""
     coefficients = np.column_stack([shape.coefficients, SIZE * shape.coefficients, shape.constant])
     return LearnedPrior(shape.design, shape.length_scale, centre, scale, coefficients)
 
@@ -199,12 +199,15 @@ def recovered(design: Array, values: Array, noise: float, length_scale: float) -
 
 
 def rows_of(prior: LearnedPrior, x: Array) -> Array:
-    """Mean and directions at `x (n, d)`, in units of the scale, `(n, 1 + r)`."""
+    """Return mean and directions at `x (n, d)`, in units of the scale, `(n, 1 + r)`."""
     return np.asarray(SE(prior.length_scale)(x, prior.design) @ prior.coefficients)
 
 
 def fit(prior: LearnedPrior, x: Array, y: Array, iterations: int = 100) -> PriorParameters:
-    """The parameters with the largest posterior density given `y (n,)` at `x (n, d)`; the medians without observations."""
+    """Return the parameters with the largest posterior density given `y (n,)` at `x (n, d)`.
+
+    Without observations these are the medians.
+    """
     if not len(x):
         return prior.parameters
     density = density_function(prior, x, y)
@@ -220,7 +223,7 @@ def fit(prior: LearnedPrior, x: Array, y: Array, iterations: int = 100) -> Prior
 
 
 def density_function(prior: LearnedPrior, x: Array, y: Array) -> Any:
-    """Minus the log posterior density, up to a constant, and its gradient, as a function of the log parameters `(4,)`."""
+    """Return minus the log posterior density, up to a constant, with its gradient, as a function of log parameters `(4,)`."""
     n, rows, medians = len(x), rows_of(prior, x), np.log(prior.parameters)
     target = (y - prior.centre) / prior.scale - rows[:, 0]
     shared = rows[:, 1:] @ rows[:, 1:].T
@@ -248,7 +251,7 @@ def density_function(prior: LearnedPrior, x: Array, y: Array) -> Any:
 
 
 def believe(prior: LearnedPrior, parameters: PriorParameters, x: Array, y: Array) -> Belief:
-    """The posterior given `y (n,)` at `x (n, d)`, n >= 0."""
+    """Return the posterior given `y (n,)` at `x (n, d)`, n >= 0."""
     rows = rows_of(prior, x)
     matrix = parameters.tau * rows[:, 1:] @ rows[:, 1:].T + _residual(prior, parameters)(x, x)
     matrix.flat[:: len(x) + 1] += parameters.noise_variance
@@ -270,14 +273,14 @@ def _residual(prior: LearnedPrior, parameters: PriorParameters) -> Matern:
 
 
 def expected(belief: Belief, x: Array) -> Array:
-    """The posterior mean at `x (n, d)`, in the units of the values."""
+    """Return the posterior mean at `x (n, d)`, in the units of the values."""
     rows = rows_of(belief.prior, x)
     cross = belief.parameters.tau * rows[:, 1:] @ belief.rows[:, 1:].T + _residual(belief.prior, belief.parameters)(x, belief.x)
     return np.asarray(belief.prior.centre + belief.prior.scale * (rows[:, 0] + cross @ belief.alpha))
 
 
 def prediction(belief: Belief, x: Array, slopes: bool = True) -> Prediction:
-    """Mean and variance of the function at `x (n, d)`, in units of the prior's scale about its centre, and their gradients.
+    """Return mean and variance of the function at `x (n, d)`, in units of the prior's scale about its centre, with gradients.
 
     Without `slopes` the gradients are empty, `(n, 0)`, which saves most of the time.
     """
@@ -300,5 +303,5 @@ def prediction(belief: Belief, x: Array, slopes: bool = True) -> Prediction:
 
 
 def interpolation_length(points: int, dim: int) -> float:
-    """The length scale that carries values from so many design points to all of the cube: about two of their distances."""
+    """Return a length scale of about two distances of this many design points, which suffices to interpolate between them."""
     return 2.0 * float(np.exp(-log(points) / dim))

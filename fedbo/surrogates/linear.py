@@ -24,7 +24,7 @@ _NONE = np.empty(0)
 
 @cache
 def _compiled() -> Any:
-    """Import the compiled routines, once: an import that has been made still costs half a microsecond."""
+    """Import the compiled routines. The module is cached, since even a repeated import takes half a microsecond."""
     from fedbo.surrogates.compiled import block, draws
 
     return block, draws
@@ -65,7 +65,10 @@ class Drawn(NamedTuple):
 
 @lru_cache(maxsize=16)
 def linear_model(m: int, noise_variance: float) -> LinearModel:
-    """Model of `m` features before any observation: Sigma = sigma^2 I, nu = 0; raises ValueError unless sigma^2 > 0."""
+    """Return the model of `m` features before any observation: Sigma = sigma^2 I, nu = 0.
+
+    Raises ValueError unless sigma^2 > 0.
+    """
     if not noise_variance > 0.0:
         raise ValueError(f"noise variance must be positive; got {noise_variance}")
     factor = np.zeros((m + 1, m + 1), order="F")
@@ -93,33 +96,36 @@ def update(model: LinearModel, phi_rows: Array, y: Array | float) -> LinearModel
 
 
 def mean(model: LinearModel) -> Array:
-    """Posterior mean nu = Sigma^-1 Phi'y of the weights, `(m,)`."""
+    """Return the posterior mean nu = Sigma^-1 Phi'y of the weights, `(m,)`."""
     return _solve(model, model.factor[:-1, -1])
 
 
 def covariance(model: LinearModel) -> Array:
-    """Posterior covariance sigma^2 Sigma^-1 of the weights, `(m, m)`."""
+    """Return the posterior covariance sigma^2 Sigma^-1 of the weights, `(m, m)`."""
     return model.noise_variance * inverse_precision(model)
 
 
 def inverse_precision(model: LinearModel) -> Array:
-    """Sigma^-1, `(m, m)`, what RGPE and TAF send."""
+    """Return Sigma^-1, `(m, m)`, the matrix that RGPE and TAF send."""
     inverse = _solve(model, np.eye(model.factor.shape[0] - 1))
     return np.asarray(inverse @ inverse.T)
 
 
 def draw(model: LinearModel, rng: np.random.Generator, count: int = 1, beta: float = 1.0) -> Array:
-    """Draws omega ~ N(nu, beta^2 sigma^2 Sigma^-1), `(count, m)` (FTS section 2.2; beta = 1 for messages)."""
+    """Return draws omega ~ N(nu, beta^2 sigma^2 Sigma^-1), `(count, m)` (FTS section 2.2; beta = 1 for messages)."""
     return _drawn(model, rng.standard_normal((count, model.factor.shape[0] - 1)), beta)
 
 
 def _drawn(model: LinearModel, normals: Array, beta: float) -> Array:
-    """The draws `(count, m)` that standard normal ones are turned into."""
+    """Convert standard normal draws to draws of the weights, `(count, m)`."""
     return _solve(model, (beta * sqrt(model.noise_variance) * normals + model.factor[:-1, -1]).T).T
 
 
 def predict(model: LinearModel, phi_rows: Array) -> tuple[Array, Array]:
-    """Posterior mean and variance of phi(x)'omega at feature rows `(n, m)`, each `(n,)` (FTS equations (6) and (7))."""
+    """Return the posterior mean and variance of phi(x)'omega at feature rows `(n, m)`, each `(n,)`.
+
+    FTS equations (6) and (7).
+    """
     root = scipy.linalg.lapack.dtrtrs(model.factor[:, :-1], phi_rows.T, trans=1)[0]
     return phi_rows @ mean(model), model.noise_variance * np.einsum("ij,ij->j", root, root)
 
@@ -217,7 +223,7 @@ def _draw_from_few(models: Models, observed: Sequence[Observations], beta: Seque
 
 
 def _model(models: Models, x: Array, y: Array) -> LinearModel:
-    """The model given points `(n, d)` and scaled values `(n,)`."""
+    """Return the model given points `(n, d)` and scaled values `(n,)`."""
     return update(linear_model(len(models.features.phases), models.noise_variance), feature_rows(models.features, x), y)
 
 
@@ -227,14 +233,14 @@ def _joined(arrays: Sequence[Array]) -> Array:
 
 
 def normals_for(n: int, m: int) -> int:
-    """How many normal draws one draw of `m` weights given n observations takes."""
+    """Return the number of normal draws that one draw of `m` weights needs, given n observations."""
     return m + n if n < m else m
 
 
 def scaled_values(y: Array, clip: float, standardise: bool) -> Array:
-    """Values `(n,)` raised to their quantile `clip` (the lower of two neighbours), and perhaps shifted and scaled.
+    """Return values `(n,)` raised to their quantile `clip` (the lower of two neighbours), and optionally standardised.
 
-    With `standardise` they have mean 0 then, and standard deviation 1 where they are not equal.
+    With `standardise` they have mean 0 and, unless all are equal, standard deviation 1.
     """
     y = np.array(y)
     _compiled()[0].scale(y, clip, standardise)
@@ -242,14 +248,14 @@ def scaled_values(y: Array, clip: float, standardise: bool) -> Array:
 
 
 def feature_rows(features: Features, x: Array) -> Array:
-    """Feature rows of the points `x (n, d)`, shape `(n, m)`: `features.phi`, compiled."""
+    """Return the feature rows of the points `x (n, d)`, shape `(n, m)`: `features.phi`, compiled."""
     rows = np.empty((len(x), len(features.phases)))
     _compiled()[0].feature_rows(tuple(features), x, rows)
     return rows
 
 
 def _solve(model: LinearModel, right: Array) -> Array:
-    """R^-1 times `right (m,)` or `(m, c)`."""
+    """Return R^-1 times `right (m,)` or `(m, c)`."""
     # All rows of the factor go along, because a slice of rows would be copied; LAPACK reads the first m of them.
     solution: Array = scipy.linalg.lapack.dtrtrs(model.factor[:, :-1], right)[0]
     return solution

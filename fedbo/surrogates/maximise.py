@@ -30,7 +30,7 @@ _KNOWN: dict[int, tuple[Array, Array, tuple[int, float], Array, Product, Any]] =
 
 @dataclass(frozen=True, slots=True)
 class MaximiserSettings:
-    """How hard a maximiser tries.
+    """The settings of a maximiser.
 
     spacing: step of the candidates, times the draw's typical frequency.
     starts: number of climbs; twice that in more than three inputs.
@@ -53,7 +53,7 @@ def maximise(
     settings: MaximiserSettings = MaximiserSettings(),  # noqa: B008
     extra: Array | None = None,
 ) -> tuple[Array, float]:
-    """The point `(d,)` of `[0, 1]^d` where the draw is largest, and its value there.
+    """Return the point `(d,)` of `[0, 1]^d` where the draw is largest, and its value there.
 
     `extra (e, d)` are further starts, such as incumbents. `rng` is used in more than three inputs only. Raises
     ValueError when the draw is not finite.
@@ -104,7 +104,7 @@ def maximise_each(features: Features, omega: Array, settings: MaximiserSettings 
 
 @cache
 def _compiled() -> Any:
-    """Import the compiled routines, once: an import that has been made still costs half a microsecond."""
+    """Import the compiled routines. The module is cached, since even a repeated import takes half a microsecond."""
     from fedbo.surrogates.compiled import maximise
 
     return maximise
@@ -118,7 +118,7 @@ def _compiled_block() -> Any:
 
 
 def _candidates_of_shared(features: Features, dim: int, spacing: float) -> tuple[Array, Product, Any]:
-    """1 over typical frequencies, candidates and tables of a feature set, remembered because all agents share one."""
+    """Return 1 over typical frequencies, candidates and tables of a feature set; cached, because all agents share one."""
     frequencies, phases = features.frequencies, features.phases
     known = _KNOWN.get(id(frequencies))
     if known is not None and known[0] is frequencies and known[1] is phases and known[2] == (dim, spacing):
@@ -132,7 +132,7 @@ def _candidates_of_shared(features: Features, dim: int, spacing: float) -> tuple
 
 @lru_cache(maxsize=_MOST_KNOWN)
 def _candidates_of_equal(frequencies: bytes, phases: bytes, dim: int, spacing: float) -> tuple[Array, Product, Any]:
-    """The same by the numbers, to the bit."""
+    """Return the same, cached by the bits of the numbers."""
     b = np.frombuffer(phases)
     s = np.frombuffer(frequencies).reshape(b.size, dim)
     rough = np.maximum(candidates.frequencies(Draw(Features(s, b), b), dim), 1.0)
@@ -142,7 +142,7 @@ def _candidates_of_equal(frequencies: bytes, phases: bytes, dim: int, spacing: f
 
 @lru_cache(maxsize=64)
 def _none(dim: int) -> Array:
-    """No points `(0, d)`."""
+    """Return an empty array of points `(0, d)`."""
     return np.empty((0, dim))
 
 
@@ -151,7 +151,7 @@ def _points(extra: Array | None, dim: int) -> Array:
 
 
 def _cloud(rng: np.random.Generator | None, dim: int, settings: MaximiserSettings) -> Array:
-    """Normal draws `(c, d)` for the points that are scattered about the best candidate, none in up to three inputs."""
+    """Return normal draws `(c, d)` for the points that are scattered about the best candidate, none in up to three inputs."""
     if dim <= 3:
         return _none(dim)
     if rng is None:
@@ -162,7 +162,7 @@ def _cloud(rng: np.random.Generator | None, dim: int, settings: MaximiserSetting
 def maximise_pieces(
     features: Features, omega: Array, low: Array, high: Array, rng: np.random.Generator | None
 ) -> tuple[Array, float]:
-    """The point `(d,)` where phi(x)'omega_i, x in box i, is largest over all boxes, and the value there.
+    """Return the point `(d,)` where phi(x)'omega_i, x in box i, is largest over all boxes, and the value there.
 
     `omega (P, m)` are the weights in the boxes with corners `low` and `high`, each `(P, d)`; faces belong to both sides. `rng`
     is used in more than three inputs only. Raises ValueError when a weight is not finite.
@@ -228,7 +228,7 @@ def maximise_from(
 
 
 def _count(dim: int, settings: MaximiserSettings) -> int:
-    """Number of starts; candidates are sparse in more than three inputs, so that twice as many are needed."""
+    """Return the number of starts, doubled in more than three inputs, where candidates are sparse."""
     return settings.starts if dim <= 3 else 2 * settings.starts
 
 
@@ -239,7 +239,7 @@ def best_extra(at_extra: Array, extra: Array) -> Array:
 def scattered(
     surface: Surface, starts: Array, rng: np.random.Generator | None, step_bound: Array, settings: MaximiserSettings
 ) -> Array:
-    """The starts and the best of some points scattered about the first: candidates are sparse in many inputs."""
+    """Return the starts and the best of some points scattered about the first: candidates are sparse in many inputs."""
     cloud = starts[0] + _cloud(rng, starts.shape[1], settings) * np.minimum(step_bound, 0.2)
     cloud = np.clip(cloud, 0.0, 1.0)
     order = np.argsort(-surface(cloud)[0], kind="stable")[: max(settings.starts // 4, 1)]
@@ -247,7 +247,7 @@ def scattered(
 
 
 def with_curvature(function: Callable[[Array], tuple[Array, Array]]) -> Surface:
-    """A function of values `(k,)` and gradients `(k, d)` with a Hessian from central differences of its gradients."""
+    """Return a function with Hessians by central differences, from one of values `(k,)` and gradients `(k, d)`."""
 
     def surface(x: Array) -> tuple[Array, Array, Array]:
         k, d = x.shape

@@ -30,7 +30,7 @@ class Observed(NamedTuple):
 
 
 def evidence(hyper: Hyperparameters, rho: float, seen: Observed) -> float:
-    """Log density of the values."""
+    """Return the log density of the values."""
     factor, _ = factorise(_covariance(hyper, rho, seen))
     alpha = scipy.linalg.lapack.dpotrs(factor, seen.y, lower=1)[0]
     half = float(np.log(factor.diagonal()).sum())
@@ -40,7 +40,7 @@ def evidence(hyper: Hyperparameters, rho: float, seen: Observed) -> float:
 def multitask_draw(
     hyper: Hyperparameters, rho: float, seen: Observed, target: int, rng: np.random.Generator, count: int = 200
 ) -> Draw:
-    """Draw f_target from the posterior given everybody's observations, by pathwise conditioning on `count` features."""
+    """Draw f_target from the posterior given all observations, by pathwise conditioning on `count` features."""
     features = draw_features(
         rng, seen.x.shape[1], count, hyper.length_scale, hyper.family, variance=hyper.variance, normalise=False
     )
@@ -56,7 +56,7 @@ def multitask_draw(
 
 
 def _covariance(hyper: Hyperparameters, rho: float, seen: Observed) -> Array:
-    """Covariance of the values, `(n, n)`."""
+    """Return the covariance of the values, `(n, n)`."""
     covariance = hyper.kernel(seen.x, seen.x)
     if rho < 1.0:
         covariance *= np.where(seen.task[:, None] == seen.task, 1.0, rho)

@@ -23,11 +23,11 @@ class Sample(NamedTuple):
 
 
 class Diverged(ValueError):
-    """Gradient descent whose weights grew beyond all numbers."""
+    """Gradient descent whose weights overflowed."""
 
 
 def parameters(dim: int, width: int) -> int:
-    """Number of weights p."""
+    """Return the number of weights p."""
     return width * (dim + 2) + 1
 
 
@@ -39,13 +39,13 @@ def _parts(weights: Array, dim: int) -> tuple[Array, Array, Array, float]:
 
 
 def value(weights: Array, x: Array) -> Array:
-    """Values `(n,)` at the inputs `x (n, d)`."""
+    """Return the values `(n,)` at the inputs `x (n, d)`."""
     inner, shift, outer, offset = _parts(weights, x.shape[1])
     return np.asarray(np.maximum(x @ inner.T + shift, 0.0) @ outer + offset)
 
 
 def jacobian(weights: Array, x: Array) -> Array:
-    """Gradients `(n, p)` of the values at `x (n, d)` by the weights; a unit at exactly 0 counts as off."""
+    """Return the gradients `(n, p)` of the values at `x (n, d)` by the weights; a unit at exactly 0 counts as off."""
     inner, shift, outer, _ = _parts(weights, x.shape[1])
     active = np.maximum(x @ inner.T + shift, 0.0)
     by_shift = np.where(active > 0.0, outer, 0.0)
@@ -54,12 +54,12 @@ def jacobian(weights: Array, x: Array) -> Array:
 
 
 def empty(dim: int) -> Sample:
-    """No values at inputs `(d,)`."""
+    """Return a sample without values, of inputs `(d,)`."""
     return Sample(np.empty((0, dim)), np.empty(0), np.empty(0))
 
 
 def added(sample: Sample, x: Array, y: float) -> Sample:
-    """Add one value at `x (d,)`; the mean and the number of an input's values are all that a fit needs."""
+    """Add one value at `x (d,)`; a fit needs only the mean and the number of an input's values."""
     same = np.flatnonzero((sample.x == x).all(axis=1))
     if not len(same):
         return Sample(np.vstack([sample.x, x]), np.append(sample.times, 1.0), np.append(sample.total, y))
@@ -70,7 +70,7 @@ def added(sample: Sample, x: Array, y: float) -> Sample:
 
 
 def descend(weights: Array, sample: Sample, steps: int, rate: float, decay: float) -> Array:
-    """Weights after some steps of gradient descent on the mean squared error plus `decay` |weights|^2 / 2; raises Diverged."""
+    """Return the weights after gradient descent on the mean squared error plus `decay` |weights|^2 / 2; raises Diverged."""
     y, share = sample.total / sample.times, 2.0 * rate * sample.times / sample.times.sum()
     inputs = np.hstack([sample.x, np.ones((len(y), 1))])
     inner, shift, outer, offset = _parts(weights, sample.x.shape[1])

@@ -85,7 +85,7 @@ def _starts_at(surface: Surface, x: Array, radius: Array) -> _Starts:
 
 
 def _steps(starts: _Starts, step_bound: Array) -> tuple[Array, Array]:
-    """Newton steps `(k, d)` within the cube and the step_bound, and the first-order gain of each, `(k,)`."""
+    """Return Newton steps `(k, d)` within the cube and the step_bound, and the first-order gain of each, `(k,)`."""
     x, gradient, hessian = starts.x, starts.gradient, starts.hessian
     edge = (x <= 0.0) | (x >= 1.0)
     held = edge & ((x < 0.5) == (gradient < 0.0)) if edge.any() else edge

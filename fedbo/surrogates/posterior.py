@@ -73,7 +73,7 @@ def factorise(matrix: Array, scale: float = 0.0) -> tuple[Array, float]:
 
 
 def condition(hyper: Hyperparameters, x: Array, y: Array) -> Posterior:
-    """Posterior given `x (n, d)`, `y (n,)`, n >= 0; raises NotPositiveDefinite when the jitter ladder ends."""
+    """Return the posterior given `x (n, d)`, `y (n,)`, n >= 0; raises NotPositiveDefinite when the jitter ladder ends."""
     covariance = hyper.kernel(x, x)
     covariance.flat[:: len(x) + 1] += hyper.noise_variance
     factor, jitter = factorise(covariance)
@@ -81,25 +81,25 @@ def condition(hyper: Hyperparameters, x: Array, y: Array) -> Posterior:
 
 
 def predict(posterior: Posterior, x: Array) -> tuple[Array, Array]:
-    """Mean and variance of the noise-free function at `x (n', d)`, each `(n',)` (FTS equation (1))."""
+    """Return mean and variance of the noise-free function at `x (n', d)`, each `(n',)` (FTS equation (1))."""
     return _moments(posterior, *_cross(posterior, x))
 
 
 def _moments(posterior: Posterior, cross: Array, root: Array) -> tuple[Array, Array]:
-    """Mean and variance from k(x, X) and L^-1 k(X, x)."""
+    """Return mean and variance from k(x, X) and L^-1 k(X, x)."""
     hyper = posterior.hyper
     variance = hyper.variance - np.einsum("ij,ij->j", root, root)
     return hyper.offset + hyper.scale * (cross @ posterior.alpha), hyper.scale**2 * np.maximum(variance, 0.0)
 
 
 def covariance(posterior: Posterior, x: Array) -> Array:
-    """Posterior covariance of the noise-free function at `x (n', d)`, shape `(n', n')`."""
+    """Return the posterior covariance of the noise-free function at `x (n', d)`, shape `(n', n')`."""
     _, root = _cross(posterior, x)
     return posterior.hyper.scale**2 * (posterior.hyper.kernel(x, x) - root.T @ root)
 
 
 def predict_with_gradients(posterior: Posterior, x: Array) -> tuple[Array, Array, Array, Array]:
-    """Mean and variance at `x (n', d)`, each `(n',)`, and their gradients, each `(n', d)`."""
+    """Return mean and variance at `x (n', d)`, each `(n',)`, and their gradients, each `(n', d)`."""
     cross, root = _cross(posterior, x)
     mean, variance = _moments(posterior, cross, root)
     hyper = posterior.hyper
@@ -110,12 +110,12 @@ def predict_with_gradients(posterior: Posterior, x: Array) -> tuple[Array, Array
 
 
 def _prior_cross(posterior: Posterior, x: Array) -> Array:
-    """Prior covariances of `x (n', d)` with the observed points, `(n', n)`."""
+    """Return the prior covariances of `x (n', d)` with the observed points, `(n', n)`."""
     return posterior.hyper.kernel(x, posterior.x)
 
 
 def _cross(posterior: Posterior, x: Array) -> tuple[Array, Array]:
-    """k(x, X), `(n', n)`, and L^-1 k(X, x), `(n, n')`."""
+    """Return k(x, X), `(n', n)`, and L^-1 k(X, x), `(n, n')`."""
     cross = _prior_cross(posterior, x)
     if cross.shape[1] == 0:
         return cross, cross.T
@@ -127,7 +127,7 @@ def _standard(hyper: Hyperparameters, y: Array) -> Array:
 
 
 def _solve(factor: Array, right: Array) -> Array:
-    """(L L')^-1 times `right (n,)` or `(n, c)`; LAPACK refuses an empty system."""
+    """Return (L L')^-1 times `right (n,)` or `(n, c)`, also for an empty system, which LAPACK refuses."""
     if len(factor) == 0:
         return right
     solution: Array = scipy.linalg.lapack.dpotrs(factor, right, lower=1)[0]
@@ -135,7 +135,7 @@ def _solve(factor: Array, right: Array) -> Array:
 
 
 def log_marginal_likelihood(hyper: Hyperparameters, x: Array, y: Array) -> tuple[float, Array]:
-    """Log density of `y (n,)` at `x (n, d)`, and its gradient with respect to the log hyperparameters.
+    """Return the log density of `y (n,)` at `x (n, d)`, and its gradient with respect to the log hyperparameters.
 
     The gradient is over (length scale or one per input, variance, noise variance), shape `(3,)` or `(d + 2,)`; the
     density is that of the modelled `(y - offset) / scale`.

@@ -37,7 +37,7 @@ class Lattice(Protocol):
     """A mixed search space: which points of the unit cube can be evaluated."""
 
     def __hash__(self) -> int:
-        """Equal ones have equal points."""
+        """Return a hash; equal lattices have the same points."""
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -155,7 +155,7 @@ def _higher(values: Values, ends: Array, best: Array, top: float) -> tuple[Array
 
 
 def newton(surface: Surface, space: ProjectedSpace, tolerance: float = 1e-8) -> Values:
-    """A function that ascends from points `(r, e)` along their real numbers by Newton's method to the best end, `(1, e)`."""
+    """Return a function that climbs from `(r, e)` along the real numbers by Newton's method to the best end, `(1, e)`."""
 
     def along(u: Array) -> tuple[Array, Array, Array]:
         value, gradient, hessian = surface(u)
@@ -169,7 +169,7 @@ def newton(surface: Surface, space: ProjectedSpace, tolerance: float = 1e-8) -> 
 
 
 def _about(centres: Array, space: ProjectedSpace, rng: np.random.Generator) -> Array:
-    """Points `(m, e)` near those of the centres `(c, e)`: some of their numbers are moved, and few of their categories."""
+    """Return points `(m, e)` near the centres `(c, e)`, with some of their numbers and few of their categories changed."""
     lattice = space.lattice
     u = np.repeat(space.back(centres), NEAR_BEST, axis=0)
     widths = np.exp(rng.uniform(log(WIDTHS[0]), log(WIDTHS[1]), (len(u), 1)))
@@ -181,7 +181,7 @@ def _about(centres: Array, space: ProjectedSpace, rng: np.random.Generator) -> A
 
 @lru_cache(maxsize=16)
 def _candidates(lattice: Lattice) -> Array:
-    """Points of the unit cube `(n, d)` that can be evaluated: all where they are few whole numbers, else by Sobol's."""
+    """Return points of the unit cube `(n, d)` that can be evaluated: all of a small discrete space, else Sobol points."""
     levels, count = lattice.levels, 1
     for level in levels:
         count *= level or COMBINATIONS + 1
@@ -197,7 +197,7 @@ def _candidates(lattice: Lattice) -> Array:
 
 
 def _neighbours(u: Array, levels: tuple[int, ...], lattice: Lattice) -> Array:
-    """Points `(n, d)` that differ from u `(d,)` in one whole number: in all its values, or in near and far ones."""
+    """Return points `(n, d)` that differ from u `(d,)` in one integer: in all its values, or in near and far ones."""
     found = []
     for axis, count in enumerate(levels):
         if not count:

@@ -26,7 +26,7 @@ class Ridge(NamedTuple):
 
 
 def ridge(precision: Array, regulariser: float) -> Ridge:
-    """Ridge of lambda I + `precision (p, p)`, which is a sum of g g'; raises NotPositiveDefinite when it is none."""
+    """Return the ridge of lambda I + `precision (p, p)`, a sum of g g'; NotPositiveDefinite for another matrix."""
     matrix = precision.copy()
     matrix.flat[:: len(matrix) + 1] += regulariser
     factor, jitter = factorise(matrix)
@@ -36,7 +36,7 @@ def ridge(precision: Array, regulariser: float) -> Ridge:
 
 
 def updated(before: Ridge, row: Array) -> Ridge:
-    """Ridge of V + g g' for `row` g `(p,)`; O(p^2) (Sherman and Morrison)."""
+    """Return the ridge of V + g g' for `row` g `(p,)`; O(p^2) (Sherman and Morrison)."""
     turned = before.inverse @ row
     growth = float(row @ turned)
     scaled = turned / np.sqrt(1.0 + growth)
@@ -50,6 +50,6 @@ def updated(before: Ridge, row: Array) -> Ridge:
 
 
 def norms(rows: Array, inverse: Array) -> Array:
-    """sqrt(g' V^-1 g) for the `rows (n, p)`, `(n,)`."""
+    """Return sqrt(g' V^-1 g) for the `rows (n, p)`, `(n,)`."""
     squares: Array = np.einsum("np,np->n", rows @ inverse, rows)
     return np.sqrt(np.maximum(squares, 0.0))

@@ -1,8 +1,7 @@
-"""A trust region about the best point (TuRBO: Eriksson et al. 2019), as a function of what was observed, in order.
+"""A trust region about the best point (TuRBO: Eriksson et al. 2019), as a function of the observations in their order.
 
-In many inputs most of a cube is far from all observations: a draw from the posterior is nearly one from the prior there, and
-the largest of many such values is noise. A box about the best point, which grows with success and shrinks without, keeps it
-sensible.
+In many inputs most of a cube is far from all observations. A draw from the posterior is nearly a prior draw there, and the
+largest of many such values is noise. A box about the best point, which grows with success and shrinks without, avoids this.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ LEAST = 1e-3  # what counts as success, relative to the spread of the values
 
 
 def side(y: Array, dim: int) -> float:
-    """The side of the region after the values `y (n,)`, in the order in which they were observed.
+    """Return the side of the region after the values `y (n,)`, in the order in which they were observed.
 
-    It is halved after as many failures in a row as there are inputs, at least four; when it falls below the shortest, it begins
-    anew. A region that began anew keeps its centre, since observations are dear.
+    It is halved after as many failures in a row as there are inputs, at least four. Below the shortest side the region
+    restarts. It keeps its centre then, since observations are expensive.
     """
     length, successes, failures, best = FIRST, 0, 0, -np.inf
     least = LEAST * float(y.std()) if len(y) else 0.0
@@ -44,14 +43,17 @@ def side(y: Array, dim: int) -> float:
 
 
 def box(centre: Array, side_length: float, length_scale: LengthScale) -> tuple[Array, Array]:
-    """The corners `(d,)` of the region within the cube: sides are in proportion to the length scales, with that volume."""
+    """Return the corners `(d,)` of the region within the cube, with sides proportional to the length scales.
+
+    Before it is cut at the cube's faces, its volume is that of a cube with sides `side_length`.
+    """
     scales = np.broadcast_to(np.asarray(length_scale, dtype=np.float64), centre.shape)
     half = 0.5 * side_length * scales / np.exp(np.log(scales).mean())
     return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
 
 
 def within(draw: Draw, low: Array, high: Array) -> Draw:
-    """The draw as a function of v in the unit cube, at x = low + (high - low) v."""
+    """Return the draw as a function of v in the unit cube, at x = low + (high - low) v."""
     wide = high - low
     features, part = draw.features, draw.kernel_part
     if features is not None:

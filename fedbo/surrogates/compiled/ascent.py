@@ -54,7 +54,7 @@ def ascent(
 
 @compiled()
 def _live(value: Array, gain: Array, tolerance: float) -> Array:
-    """The starts to climb on from: those that promise to become the best, and the best; none when none promises anything."""
+    """Return the starts to climb on from: the best one and those that may overtake it; none if none can gain."""
     first = np.argmax(value)
     best = value[first]
     small = tolerance * max(1.0, abs(best))
@@ -106,7 +106,7 @@ def _step(x: Array, gradient: Array, hessian: Array, i: int, bounds: Array, radi
 
 @compiled()
 def _uphill(slope: Array, bend: Array) -> Array:
-    """|H|^-1 g, where |H| has the absolute eigenvalues of H, so that directions of positive curvature are turned round."""
+    """Return |H|^-1 g, where |H| has the absolute eigenvalues of H, which reverses steps of positive curvature."""
     d = len(slope)
     axes = np.eye(d)
     _diagonalise(bend, axes)
@@ -182,7 +182,7 @@ def ascent_one_by_one(waves: Waves, starts: Array, bounds: Array, tolerance: flo
 
 @compiled()
 def _plane_step(here: Any, at: tuple[float, float], limit: tuple[float, float]) -> Any:
-    """A Newton step within the square and the limits, and its first-order gain."""
+    """Return a Newton step within the square and the limits, and its first-order gain."""
     x, y = at
     _, gx, gy, hxx, hxy, hyy = here
     if (x <= 0.0 and gx < 0.0) or (x >= 1.0 and gx > 0.0):
@@ -202,7 +202,7 @@ def _plane_step(here: Any, at: tuple[float, float], limit: tuple[float, float]) 
 
 @compiled()
 def _plane_uphill(gx: float, gy: float, hxx: float, hxy: float, hyy: float) -> tuple[float, float]:
-    """|H|^-1 g as a combination of g and Hg."""
+    """Return |H|^-1 g as a combination of g and Hg."""
     middle, half = 0.5 * (hxx + hyy), hypot(0.5 * (hxx - hyy), hxy)
     high, low = middle + half, middle - half
     floor = max(1e-9 * max(abs(high), abs(low)), TINY)

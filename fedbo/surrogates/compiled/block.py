@@ -23,7 +23,7 @@ DATA = Tuple((MATRIX, FLOAT[::1], VECTOR, VECTOR))
 
 @compiled()
 def _squares(vector: Array) -> float:
-    """The sum of squares, as eight sums of every eighth number."""
+    """Return the sum of squares, as eight sums of every eighth number."""
     m = len(vector)
     whole = m - m % 8
     a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0

@@ -13,7 +13,7 @@ Array = Any
 
 @compiled(FLOAT(MATRIX, VECTOR))
 def nearest(points: Array, x: Array) -> float:
-    """How far the nearest of `points (n, d)` is from x `(d,)`, by the coordinate in which they differ most."""
+    """Return the distance of x `(d,)` to the nearest of `points (n, d)`, in the coordinate in which they differ most."""
     least = np.inf
     for i in range(len(points)):
         most = 0.0

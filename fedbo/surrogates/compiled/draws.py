@@ -18,7 +18,7 @@ Array = Any
 
 @compiled()
 def _products(rows: Array, weights: Array, product: Array) -> None:
-    """The product of `rows (n, m)` and `weights (m,)`, four rows at once: each sum is made in the order of the features."""
+    """Return the product of `rows (n, m)` and `weights (m,)`, four rows at a time, each summed in the order of the features."""
     n, m = rows.shape
     whole = n - n % 4
     for a in range(0, whole, 4):

@@ -22,14 +22,14 @@ ONE_OVER_PI = 0.3183098861837907
 
 
 def _to_bits(typing_context: Any, number: Any) -> Any:
-    """The bits of a float as a whole number."""
+    """Return the bits of a float as an integer."""
     return types.int64(types.float64), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], context.get_value_type(types.int64)
     )
 
 
 def _from_bits(typing_context: Any, number: Any) -> Any:
-    """The float of these bits."""
+    """Return the float with these bits."""
     return types.float64(types.int64), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], context.get_value_type(types.float64)
     )
@@ -41,7 +41,7 @@ _of_bits: Any = intrinsic(_from_bits)
 
 @compiled()
 def sine_cosine(x: float) -> tuple[float, float]:
-    """Sine and cosine of x."""
+    """Return the sine and cosine of x."""
     shifted = x * TWO_OVER_PI + ROUND
     k = shifted - ROUND
     quadrant = _bits(shifted)  # its last two bits
@@ -61,7 +61,7 @@ def sine_cosine(x: float) -> tuple[float, float]:
 
 @compiled()
 def cosine(x: float) -> float:
-    """Cosine of x, in two thirds of the time of both; its error is that of a number near 1."""
+    """Return the cosine of x, in two thirds of the time of both. Its error is that of a number near 1."""
     shifted = x * ONE_OVER_PI + ROUND
     k = 2.0 * (shifted - ROUND)
     r = ((x - k * HALF_PI[0]) - k * HALF_PI[1]) - k * HALF_PI[2]
@@ -77,7 +77,7 @@ def cosine(x: float) -> float:
 
 @compiled()
 def exponential(x: float) -> float:
-    """e^x for x <= 0; 0 below -708."""
+    """Return e^x for x <= 0; 0 below -708."""
     x = max(x, -709.0)
     shifted = x * LOG_2_E + ROUND
     k = shifted - ROUND

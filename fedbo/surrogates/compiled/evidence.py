@@ -36,7 +36,7 @@ class Evidence(NamedTuple):
 
 @compiled()
 def squares_of(x: Array) -> Array:
-    """The squared differences of points `x (d, n)`, `(d, n (n - 1) / 2)`."""
+    """Return the squared differences of points `x (d, n)`, `(d, n (n - 1) / 2)`."""
     d, n = x.shape
     squares = np.empty((d, n * (n - 1) // 2))
     for k in range(d):
@@ -50,16 +50,16 @@ def squares_of(x: Array) -> Array:
 
 @compiled()
 def evidence_of(family: int, squares: Array, y: Array, prior: Array, bounds: Array) -> Evidence:
-    """The evidence of values `y (n,)`."""
+    """Return the evidence of values `y (n,)`."""
     n = len(y)
     return Evidence(family, squares, y, prior, bounds, np.empty((2, squares.shape[1])), np.empty((4, n, padded(n))))
 
 
 @compiled()
 def negative_log_posterior(model: Evidence, theta: Array, gradient: Array) -> float:
-    """Minus the log posterior density of the log hyperparameters `theta (p,)`, up to a constant; its gradient is written.
+    """Return minus the log posterior density at `theta (p,)`, the log hyperparameters, up to a constant; write its gradient.
 
-    Infinite where the covariance matrix has no Cholesky factor.
+    The result is infinite where the covariance matrix has no Cholesky factor.
     """
     y, prior = model.y, model.prior
     n, scales = len(y), len(theta) - 2

@@ -17,7 +17,7 @@ SE, MATERN32, MATERN52 = 0, 1, 2
 
 @compiled()
 def waves(s: Array, b: Array, points: Array, of: int) -> tuple[Array, Array]:
-    """Cosine and sine of s.x + b at points `(A, d)` of the inputs from number `of` on, each `(m, A)`."""
+    """Return cosine and sine of s.x + b at points `(A, d)` of the inputs from number `of` on, each `(m, A)`."""
     m, count = len(b), len(points)
     cosine, sine = np.empty((m, count)), np.empty((m, count))
     for j in range(m):
@@ -33,7 +33,7 @@ def waves(s: Array, b: Array, points: Array, of: int) -> tuple[Array, Array]:
 
 @compiled()
 def sum_of_products(weights: Array, u: tuple[Array, Array], v: tuple[Array, Array]) -> Array:
-    """Sum over features of weights (cos_u cos_v - sin_u sin_v), `(A, B)`."""
+    """Return the sum over features of weights (cos_u cos_v - sin_u sin_v), `(A, B)`."""
     m, rows, columns = len(weights), u[0].shape[1], v[0].shape[1]
     total = np.zeros((rows, columns))
     (cos_u, sin_u), (cos_v, sin_v) = u, v
@@ -49,7 +49,7 @@ def sum_of_products(weights: Array, u: tuple[Array, Array], v: tuple[Array, Arra
 
 @compiled()
 def norms(u: tuple[Array, Array], v: tuple[Array, Array]) -> Array:
-    """1 / |cos(s.x + b)| at every candidate, `(A, B)`."""
+    """Return 1 / |cos(s.x + b)| at every candidate, `(A, B)`."""
     # |raw phi|^2 = sum cos^2 = m / 2 + sum cos(2 (s.x + b)) / 2, and doubled angles need no new cosines.
     m = len(u[0])
     double_u = 2.0 * u[0] * u[0] - 1.0, 2.0 * u[1] * u[0]
@@ -60,7 +60,7 @@ def norms(u: tuple[Array, Array], v: tuple[Array, Array]) -> Array:
 
 @compiled()
 def correlation(family: int, u: float) -> float:
-    """Correlation of a stationary kernel at the scaled squared distance u."""
+    """Return the correlation of a stationary kernel at the scaled squared distance u."""
     if family == SE:
         return exponential(-0.5 * u)
     if family == MATERN32:
@@ -104,7 +104,7 @@ def add_kernel(total: Array, family: int, centres: Array, weights: Array, u: Arr
 
 @compiled()
 def largest(values: Array, count: int) -> tuple[Array, Array]:
-    """Places and values of the `count` largest, the first of equals first."""
+    """Return the places and values of the `count` largest; ties keep their order."""
     places, top, held = np.empty(count, np.int64), np.empty(count), 0
     for i in range(len(values)):
         value = values[i]
@@ -121,7 +121,7 @@ def largest(values: Array, count: int) -> tuple[Array, Array]:
 
 @compiled()
 def _beside(values: Array, i: int, index: int, size: int, stride: int) -> tuple[float, float]:
-    """The values of the neighbours along an axis, mirrored at its ends."""
+    """Return the values of the neighbours along an axis, mirrored at its ends."""
     below = i - stride if index > 0 else i + stride
     above = i + stride if index + 1 < size else i - stride
     return values[below], values[above]
@@ -129,7 +129,7 @@ def _beside(values: Array, i: int, index: int, size: int, stride: int) -> tuple[
 
 @compiled()
 def _rise(values: Array, i: int, index: int, size: int, stride: int) -> float:
-    """An eighth of the bend at a value along an axis, by its neighbours there, or -1 where one of them exceeds it."""
+    """Return an eighth of the curvature at a value along an axis; -1 where one of its neighbours exceeds it."""
     if size == 1:
         return 0.0
     below, above = _beside(values, i, index, size, stride)
@@ -141,9 +141,9 @@ def _rise(values: Array, i: int, index: int, size: int, stride: int) -> float:
 
 @compiled()
 def peaks(values: Array, shape: tuple[int, int, int], count: int) -> Array:
-    """Points `(q, 3)` of at most `count` peaks of values `(s_0 s_1 s_2,)` on a grid, refined by one parabola per axis.
+    """Return points `(q, 3)` of at most `count` peaks of grid values `(s_0 s_1 s_2,)`, refined by one parabola per axis.
 
-    An axis of one point is none, and its coordinate 0.
+    An axis with a single point has coordinate 0.
     """
     size = len(values)
     found, height, promise = np.empty(size, np.int64), np.empty(size), np.empty(size)

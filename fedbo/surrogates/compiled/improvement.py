@@ -1,7 +1,7 @@
 """The logarithm of expected improvement, and the upper confidence bound, of a Gaussian process at one point, with gradients.
 
-What `acquisition.log_expected_improvement` and `acquisition.upper_confidence_bound` are, at about three microseconds a point:
-loops go over the observations, so that they are vectorised, and the inverse of the Cholesky factor is given.
+These are `acquisition.log_expected_improvement` and `acquisition.upper_confidence_bound`, at about three microseconds a point.
+Loops run over the observations, so that they are vectorised, and the inverse of the Cholesky factor is precomputed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Acquisition(NamedTuple):
 
 @compiled()
 def log_improvement(z: float) -> tuple[float, float, float]:
-    """log h(z), h(z) = phi(z) + z Phi(z), with Phi(z) / h(z) and phi(z) / h(z) (Ament et al. 2023, equation (9))."""
+    """Return log h(z), h(z) = phi(z) + z Phi(z), with Phi(z) / h(z) and phi(z) / h(z) (Ament et al. 2023, equation (9))."""
     if z > -1.0:
         density, below = exp(-0.5 * z * z) / sqrt(2.0 * pi), 0.5 * erfc(-z / sqrt(2.0))
         h = density + z * below
@@ -91,7 +91,7 @@ def _covariances(model: Acquisition, x: Array) -> None:
 
 @compiled()
 def moments(model: Acquisition, x: Array) -> tuple[float, float]:
-    """Mean and variance at `x (d,)`; L^-1 k is written to `room[3]`."""
+    """Return mean and variance at `x (d,)`; write L^-1 k to `room[3]`."""
     _covariances(model, x)
     covariance, scaled = model.room[0], model.room[3]
     n, mean, variance = len(model.alpha), 0.0, model.variance
@@ -109,7 +109,7 @@ def moments(model: Acquisition, x: Array) -> tuple[float, float]:
 
 @compiled()
 def acquisition(model: Acquisition, x: Array) -> tuple[float, float, float]:
-    """The acquisition at `x (d,)`, and its derivatives by mean and by variance."""
+    """Return the acquisition at `x (d,)`, and its derivatives by mean and by variance."""
     mean, variance = moments(model, x)
     sd = sqrt(max(variance, TINY))
     if model.bounding:
@@ -120,7 +120,7 @@ def acquisition(model: Acquisition, x: Array) -> tuple[float, float, float]:
 
 @compiled()
 def negative_acquisition(model: Acquisition, x: Array, gradient: Array) -> float:
-    """Minus the acquisition at `x (d,)`; its gradient is written."""
+    """Return minus the acquisition at `x (d,)`; write its gradient."""
     value, by_mean, by_variance = acquisition(model, x)
     slope, scaled, solved = model.room[1], model.room[3], model.room[4]
     n = len(model.alpha)

@@ -92,7 +92,7 @@ def _tilted(at: Point, slope: float, sign: float) -> Point:
 def _interpolate(
     best: Point, other: Point, at: Point, bracketed: bool, limits: tuple[float, float]
 ) -> tuple[Point, Point, bool, float]:
-    """The next interval and step, by cubic and quadratic interpolation in the four cases of the article."""
+    """Return the next interval and step, by cubic and quadratic interpolation in the four cases of the article."""
     turned = at.slope * (1.0 if best.slope > 0.0 else -1.0) < 0.0
     apart = at.step - best.step
     if at.value > best.value:  # 1: a higher value brackets the minimum
@@ -126,7 +126,7 @@ def _interpolate(
 
 @compiled()
 def _with_less_slope(best: Point, other: Point, at: Point, bracketed: bool, limits: tuple[float, float]) -> float:
-    """The next step in the third case."""
+    """Return the next step in the third case."""
     apart = at.step - best.step
     theta, gamma = _cubic(best, at, True)
     gamma = -gamma if at.step > best.step else gamma

@@ -19,7 +19,7 @@ POINTS, SHAPE, LIMITS = Tuple((MATRIX,) * 4), Tuple((INT,) * 3), Tuple((INT,) * 
 
 @compiled(SETS(MATRIX, VECTOR, BOOL, MATRIX, MATRIX))
 def tables(frequencies: Array, phases: Array, constant: bool, u: Array, v: Array) -> Any:
-    """Cosine and sine of s.u + b, each `(m, A)`, of s.v, each `(m, B)`; if `constant`, 1 / |cos(s.x + b)|, `(A, B)`."""
+    """Return cosine and sine of s.u + b, each `(m, A)`, of s.v, each `(m, B)`; if `constant`, 1 / |cos(s.x + b)|, `(A, B)`."""
     at_u = waves(frequencies, phases, u, 0)
     at_v = waves(frequencies, np.zeros(len(phases)), v, u.shape[1])
     if constant:
@@ -29,7 +29,7 @@ def tables(frequencies: Array, phases: Array, constant: bool, u: Array, v: Array
 
 @compiled()
 def _values(features: Waves, kernels: Kernels, table: Any, u: Array, v: Array) -> Array:
-    """Values of the draw less its offset at every candidate, `(A B,)`."""
+    """Return the values of the draw less its offset at every candidate, `(A B,)`."""
     total = np.zeros((len(u), len(v)))
     if len(features[1]):
         if len(table[0]) == 0:
@@ -45,7 +45,7 @@ def _values(features: Waves, kernels: Kernels, table: Any, u: Array, v: Array) -
 
 @compiled()
 def _starts(waves: Waves, kernels: Kernels, values: Array, points: Any, shape: Any, limits: Any) -> Array:
-    """The most promising candidates, and the best of the further starts, `(k, d)`."""
+    """Return the most promising candidates, and the best of the further starts, `(k, d)`."""
     u, v, extra, _ = points
     d = u.shape[1] + v.shape[1]
     if shape[0]:
@@ -71,7 +71,7 @@ def _starts(waves: Waves, kernels: Kernels, values: Array, points: Any, shape: A
 
 @compiled()
 def _scattered(waves: Waves, kernels: Kernels, starts: Array, normals: Array, bounds: Array, count: int) -> Array:
-    """The starts and the best of some points scattered about the first."""
+    """Return the starts and the best of some points scattered about the first."""
     cloud = np.empty((starts.shape[1], len(normals)))
     for k in range(starts.shape[1]):
         width = min(bounds[k], 0.2)

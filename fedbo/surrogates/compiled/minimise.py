@@ -39,7 +39,10 @@ VALUE_TOLERANCE, GRADIENT_TOLERANCE = 2.2204460492503131e-09, 1e-5
 
 @compiled()
 def _evaluate(model: Any, x: Array, gradient: Array) -> float:
-    """The value of a model at `x (p,)`; its gradient is written. The compiler keeps the branch of the model's type alone."""
+    """Return the value of a model at `x (p,)`, and write its gradient.
+
+    The compiler keeps only the branch of the model's type.
+    """
     if len(model) == 7:
         return negative_log_posterior(model, x, gradient)
     return negative_acquisition(model, x, gradient)
@@ -74,7 +77,7 @@ def _dot(a: Array, b: Array) -> float:
 
 @compiled()
 def _along(gradient: Array, start: Array, end: Array) -> float:
-    """The slope of a function along the way from one point to another."""
+    """Return the slope of a function on the line from one point to another."""
     total = 0.0
     for i in range(len(start)):
         total += gradient[i] * (end[i] - start[i])
@@ -200,7 +203,7 @@ def _aim(x: Array, gradient: Array, bounds: Array, direct: bool, room: Room) -> 
 
 @compiled()
 def _longest(x: Array, target: Array, bounds: Array) -> float:
-    """How many times the way to the target leads to the first bound."""
+    """Return the multiple of the step to the target at which the first bound is reached."""
     longest = 1e10
     for i in range(len(x)):
         d = target[i] - x[i]
@@ -235,7 +238,7 @@ def _search(model: Any, start: Array, target: Array, value: float, gradient: Arr
 
 @compiled()
 def _bend(x: Array, start: Array, gradient: Array, before: Array) -> float:
-    """The product of a step and the change of the gradient."""
+    """Return the product of a step and the change of the gradient."""
     total = 0.0
     for i in range(len(x)):
         total += (x[i] - start[i]) * (gradient[i] - before[i])

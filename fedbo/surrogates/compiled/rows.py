@@ -21,7 +21,7 @@ _unpacked: Any = cgutils.unpack_tuple
 
 @compiled()
 def padded(n: int) -> int:
-    """The least multiple of eight that is not less than n."""
+    """Return the least multiple of eight that is not less than n."""
     return -(-n // WIDTH) * WIDTH
 
 

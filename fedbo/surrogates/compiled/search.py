@@ -25,7 +25,7 @@ def _model(process: Any, criterion: Any, bounds: Array) -> Acquisition:
 
 @compiled(FLOAT(PROCESS, CRITERION, MATRIX, VECTOR, FLOAT[::1]))
 def value_and_gradient(process: Any, criterion: Any, bounds: Array, x: Array, gradient: Array) -> float:
-    """The acquisition at `x (d,)`; its gradient `(d,)` is written."""
+    """Return the acquisition at `x (d,)`; write its gradient `(d,)`."""
     value = -negative_acquisition(_model(process, criterion, bounds), x, gradient)
     for k in range(len(x)):
         gradient[k] = -gradient[k]

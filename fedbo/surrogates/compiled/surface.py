@@ -20,7 +20,7 @@ WAVES, KERNELS = Tuple((MATRIX, VECTOR, VECTOR, BOOL)), Tuple((INT, MATRIX, VECT
 
 @compiled()
 def derivatives(waves: Waves, kernels: Kernels, offset: float, x: Array) -> Derivatives:
-    """Value `(k,)`, gradient `(d, k)` and Hessian `(d, d, k)` at points `x (d, k)`."""
+    """Return value `(k,)`, gradient `(d, k)` and Hessian `(d, d, k)` at points `x (d, k)`."""
     d, count = x.shape
     value, gradient, hessian = np.zeros(count), np.zeros((d, count)), np.zeros((d, d, count))
     if d == 2 and not waves[3]:
@@ -77,7 +77,7 @@ def _add_waves(waves: Waves, x: Array, value: Array, gradient: Array, hessian: A
 
 @compiled()
 def _add_waves_in_the_plane(waves: Waves, x: Array, value: Array, gradient: Array, hessian: Array) -> None:
-    """The same sums for two inputs in one loop over the points, where |phi(x)| is not constant."""
+    """Add the sums over the features for two inputs in one loop over the points, where |phi(x)| is not constant."""
     frequencies, phases, weights, _ = waves
     for j in range(len(phases)):
         w, s, t = weights[j], frequencies[j, 0], frequencies[j, 1]
@@ -107,9 +107,9 @@ def plane_coefficients(waves: Waves) -> Array:
 
 @compiled()
 def in_the_plane(waves: Waves, coefficients: Array, at: tuple[float, float], cosine: Array, sine: Array) -> Any:
-    """Value, gradient and Hessian at one point in up to two inputs as six numbers, to the bit those of `derivatives`.
+    """Return value, gradient and Hessian at one point in up to two inputs as six numbers, equal to `derivatives` bit for bit.
 
-    There the loop over the points is vectorised, and here that over the features; `cosine` and `sine (m,)` are overwritten.
+    There the loop over the points is vectorised, here that over the features; `cosine` and `sine (m,)` are overwritten.
     """
     frequencies, phases, _, constant = waves
     planar = frequencies.shape[1] == 2
@@ -153,7 +153,7 @@ def in_the_plane(waves: Waves, coefficients: Array, at: tuple[float, float], cos
 
 @compiled()
 def _normalise(value: Array, gradient: Array, hessian: Array, norm: Array, slope: Array, bend: Array) -> None:
-    """From g = sum w cos to g / sqrt(q) with q = sum cos^2, of gradient -2 `slope` and Hessian `bend`."""
+    """Convert derivatives of g = sum w cos to those of g / sqrt(q); q = sum cos^2 has gradient -2 `slope`, Hessian `bend`."""
     d, count = gradient.shape
     for i in range(count):
         inverse, half = 1.0 / norm[i], 0.5 * value[i]

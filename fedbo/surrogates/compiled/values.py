@@ -77,7 +77,7 @@ def _add_correlations(family: int, weight: float, squares: Array, total: Array) 
 
 @compiled(FLOAT[::1](WAVES, KERNELS, FLOAT, MATRIX))
 def values(waves: Waves, kernels: Kernels, offset: float, x: Array) -> Array:
-    """Values `(n,)` at points `x (n, d)`."""
+    """Return values `(n,)` at points `x (n, d)`."""
     count, d = x.shape
     total = np.empty(count)
     for first in range(0, count, AT_ONCE):
@@ -95,6 +95,6 @@ def values(waves: Waves, kernels: Kernels, offset: float, x: Array) -> Array:
 
 @compiled(Tuple((FLOAT[::1], FLOAT[:, ::1], FLOAT[:, :, ::1]))(WAVES, KERNELS, FLOAT, MATRIX))
 def derivatives_at(waves: Waves, kernels: Kernels, offset: float, x: Array) -> Derivatives:
-    """Value `(n,)`, gradient `(n, d)` and Hessian `(n, d, d)` at points `x (n, d)`."""
+    """Return value `(n,)`, gradient `(n, d)` and Hessian `(n, d, d)` at points `x (n, d)`."""
     value, gradient, hessian = derivatives(waves, kernels, offset, np.ascontiguousarray(x.T))
     return value, np.ascontiguousarray(gradient.T), np.ascontiguousarray(hessian.T)

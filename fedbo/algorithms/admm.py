@@ -96,7 +96,7 @@ class Consensus(Coupled):
     """Weights w_i of the agents' objectives. Default: all 1."""
 
     def upload(self, problem: Problem) -> Declaration:
-        """The iterate x_i `(d,)` in native units, and its dual `(d,)`; SettingError when settings do not suit the problem."""
+        """Declare the iterate x_i `(d,)` in native units, and its dual `(d,)`; SettingError for unsuitable settings."""
         self.check(problem)
         if self.weights and (len(self.weights) != problem.n_agents or not min(self.weights) > 0):
             words = f"one number above 0 for each of the {problem.n_agents} agents"
@@ -126,11 +126,11 @@ class Consensus(Coupled):
         return {"x": use, "dual": state.multiplier + state.rho * (state.relaxed - use)}
 
     def server_init(self, problem: Problem) -> ADMMServer:
-        """Begin without messages."""
+        """Start without messages."""
         return _empty_server(self.penalty(problem), problem.n_agents, problem.dim)
 
     def receive(self, state: ADMMServer, message: Inbound, now: float) -> ADMMServer:
-        """Keep an agent's newest message."""
+        """Store an agent's newest message."""
         return _store_newest(state, message, "x", "dual")
 
     def broadcast(
@@ -188,7 +188,7 @@ class Allocation(Coupled):
             raise SettingError("changes", "must be in the order of their rounds", self.changes)
 
     def upload(self, problem: Problem) -> Declaration:
-        """The resource use C_i z_i `(m,)`, plain and relaxed; SettingError when the settings do not suit the problem."""
+        """Declare the resource use C_i z_i `(m,)`, plain and relaxed; SettingError for unsuitable settings."""
         self.check(problem)
         if len(self.matrices) not in (0, 1, problem.n_agents):
             needed = f"must be one, or one for each of the {problem.n_agents} agents, not {len(self.matrices)}"
@@ -231,11 +231,11 @@ class Allocation(Coupled):
         return {"use": use, "relaxed": state.relaxed}
 
     def server_init(self, problem: Problem) -> ADMMServer:
-        """Begin without messages and with the price 0."""
+        """Start without messages and with the price 0."""
         return _empty_server(self.penalty(problem), problem.n_agents, self._rows(problem))
 
     def receive(self, state: ADMMServer, message: Inbound, now: float) -> ADMMServer:
-        """Keep an agent's newest message."""
+        """Store an agent's newest message."""
         return _store_newest(state, message, "use", "relaxed")
 
     def broadcast(

@@ -72,7 +72,7 @@ class DPFedPrior(PriorAgent):
         return np.full((1, problem.n_agents), 1.0 / problem.n_agents)
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """The shape at the design points, and by how much observations speak for stretched coordinates: `(M + 1,)`."""
+        """Declare the shape at the design points, and the evidence for stretched coordinates: `(M + 1,)`."""
         return {"shape": Field((self.design_size(problem) + 1,))}
 
     def download(self, problem: Problem) -> Declaration | None:
@@ -85,7 +85,7 @@ class DPFedPrior(PriorAgent):
         return shape_prior(shape, *level(local))
 
     def outbox(self, state: PriorState, streams: Streams) -> tuple[Payload | None, PriorState]:
-        """Write a message about all that is known."""
+        """Write a message about all observations."""
         known, state = self._known(state, streams)
         if known is None:
             return None, state
@@ -96,11 +96,11 @@ class DPFedPrior(PriorAgent):
         return {"shape": np.append(shape, PART * known.stretch / MOST)}, state
 
     def server_init(self, problem: Problem) -> ShapeServer:
-        """Begin without a release."""
+        """Start without a release."""
         return ShapeServer(np.zeros(self.design_size(problem) + 1), problem.n_agents)
 
     def receive(self, state: ShapeServer, message: Inbound, now: float) -> ShapeServer:
-        """Refuse: no single message may come this far."""
+        """Raise an error, since single messages must not reach this half."""
         raise AssertionError("messages pass the mechanism")
 
     def released(self, state: ShapeServer, vectors: Array, release: int) -> ShapeServer:

@@ -143,7 +143,7 @@ class DPFTSDE(Federated):
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """One vector omega_n `(M,)`; SettingError when the settings do not suit the problem."""
+        """Declare one vector omega_n `(M,)`; SettingError when the settings do not suit the problem."""
         self.mechanism(problem)
         check_probabilities(self.p, problem.iterations)
         for release in range(1, problem.iterations + 2):
@@ -198,11 +198,11 @@ class DPFTSDE(Federated):
         return np.asarray(direction * (np.linalg.norm(omega) / np.linalg.norm(direction)))
 
     def server_init(self, problem: Problem) -> DPServer:
-        """Begin without a release."""
+        """Start without a release."""
         return DPServer(np.zeros((self.regions, self.features)))
 
     def receive(self, state: DPServer, message: Inbound, now: float) -> DPServer:
-        """Refuse: no single message may come this far."""
+        """Raise an error, since single messages must not reach this half."""
         raise AssertionError("messages pass the mechanism")
 
     def released(self, state: DPServer, vectors: Array, release: int) -> DPServer:
@@ -217,7 +217,7 @@ class DPFTSDE(Federated):
     def broadcast(
         self, state: DPServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], DPServer]:
-        """Hand the newest vectors to everybody (Alg. 1 line 12)."""
+        """Send the newest vectors to all recipients (Alg. 1 line 12)."""
         if not state.changed:
             return {}, state
         omega = state.omega.copy()  # one for all recipients, since none may write to it
@@ -277,7 +277,7 @@ class Regions(NamedTuple):
 
 @lru_cache(maxsize=64)
 def split_cube(count: int, dim: int) -> Regions:
-    """Split the unit cube into `count` boxes: each along its longest side, in proportion to how many are to come of a part."""
+    """Split the unit cube into `count` boxes: each along its longest side, in proportion to the boxes of each part."""
     boxes = np.array(_split(np.zeros(dim), np.ones(dim), count)).reshape(count, 2, dim)
     boxes.flags.writeable = False
     return Regions(boxes[:, 0], boxes[:, 1])

@@ -92,7 +92,10 @@ class FedPrior(PriorAgent):
         return {"values": Field((m,)), "certainty": certainty, "stretch": stretch}
 
     def download(self, problem: Problem) -> Declaration | None:
-        """Mean `(M,)` and directions `(r, M)` of the others, the largest first, the variance left over, and their choice."""
+        """Declare mean `(M,)` and directions `(r, M)` of the others, the largest first, and the remaining variance.
+
+        The last field is the others' evidence for stretched coordinates.
+        """
         if self.control == "alone":
             return None
         m = self.design_size(problem)
@@ -104,7 +107,7 @@ class FedPrior(PriorAgent):
         return for_own_level(prior, local.u, local.y, LOUDEST) if len(local.y) else prior
 
     def outbox(self, state: PriorState, streams: Streams) -> tuple[Payload | None, PriorState]:
-        """Write a message about all that is known."""
+        """Write a message about all observations."""
         known, state = self._known(state, streams)
         if known is None:
             return None, state
@@ -114,12 +117,12 @@ class FedPrior(PriorAgent):
         return {"values": values, "certainty": r, "stretch": np.array([known.stretch])}, state
 
     def server_init(self, problem: Problem) -> PriorServer:
-        """Begin without messages."""
+        """Start without messages."""
         n, m = problem.n_agents, self.design_size(problem)
         return PriorServer(np.zeros((n, m)), np.zeros((n, m)), np.zeros(n))
 
     def receive(self, state: PriorServer, message: Inbound, now: float) -> PriorServer:
-        """Keep an agent's newest message."""
+        """Store an agent's newest message."""
         state.values[message.sender] = message.payload["values"]
         state.certainty[message.sender] = np.clip(message.payload["certainty"], 0.0, 1.0)
         state.stretch[message.sender] = np.clip(message.payload["stretch"][0], -MOST, MOST)
@@ -128,7 +131,7 @@ class FedPrior(PriorAgent):
     def broadcast(
         self, state: PriorServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], PriorServer]:
-        """Answer each with mean and covariance of the others, by weighted sums from which its own share is taken."""
+        """Answer each agent with mean and covariance of the others, from weighted sums less its own share."""
         weight = staleness_weight * state.certainty.any(axis=1)
         known = weight * state.certainty.sum(axis=1)
         if not known.any():

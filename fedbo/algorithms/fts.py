@@ -29,8 +29,8 @@ _ONE.flags.writeable = False  # the weight of the only message that agents hold,
 class FTSServer(NamedTuple):
     """The coordinator's state: the newest message of each agent n, `omega[row[n]]`, and who has sent one, `held (N,)`.
 
-    Where all are passed on, row n of `omega (N, M)` is agent n's. Else an agent has a row, the next of those `used`, once it
-    has sent something, so that one that is never asked costs none.
+    Where all messages are relayed, row n of `omega (N, M)` is that of agent n. Otherwise an agent gets a row, the next of those
+    `used`, with its first message, so that an agent that is never asked costs none.
     """
 
     omega: Array
@@ -75,7 +75,7 @@ class FTS(Federated):
             raise SettingError("aggregation", needed, self.aggregation.rule, 'or take query = "mean" and relay = "all"')
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """One draw omega_n `(M,)`; ValueError when the settings do not suit the problem."""
+        """Declare one draw omega_n `(M,)`; ValueError when the settings do not suit the problem."""
         if self.weights and len(self.weights) != problem.n_agents:
             raise SettingError(
                 "weights", f"must be one number for each of the {problem.n_agents} agents, not {len(self.weights)}"
@@ -84,7 +84,7 @@ class FTS(Federated):
         return {"omega": Field((self.features,))}
 
     def download(self, problem: Problem) -> Declaration | None:
-        """The newest messages of all agents with P_N, or the message of one agent and its number."""
+        """Declare the newest messages of all agents with P_N, or the message of one agent and its number."""
         if self.relay == "one":
             return {"omega": Field((self.features,)), "sender": Field((1,), "int64")}
         return {"omega": Field((problem.n_agents, self.features)), "weight": Field((problem.n_agents,))}
@@ -132,13 +132,13 @@ class FTS(Federated):
         return streams.rng("message").standard_normal(self.features) if self.control == "noise" else spread * omega
 
     def server_init(self, problem: Problem) -> FTSServer:
-        """Begin without messages."""
+        """Start without messages."""
         count = problem.n_agents if self.relay == "all" else 0
         row = np.arange(count) if self.relay == "all" else np.full(problem.n_agents, -1)
         return FTSServer(np.zeros((count, self.features)), np.zeros(problem.n_agents), row)
 
     def receive(self, state: FTSServer, message: Inbound, now: float) -> FTSServer:
-        """Keep an agent's newest message."""
+        """Store an agent's newest message."""
         sender, count = message.sender, len(state.omega)
         if state.row[sender] < 0:
             omega = state.omega

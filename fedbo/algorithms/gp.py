@@ -52,7 +52,7 @@ class GP(Surrogate, LocalOnly):
     """Maximisation: L-BFGS-B from many starts, or Newton's method."""
 
     def agent_init(self, problem: Problem, streams: Streams) -> LocalState:
-        """Begin without observations."""
+        """Start without observations."""
         return self.begin(problem)
 
     def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:

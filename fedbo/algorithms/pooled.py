@@ -1,4 +1,4 @@
-"""Pooled data: one optimiser that sees everybody's observations, a bound for federations, which may not send them."""
+"""Pooled data: one optimiser with the observations of all agents, an upper bound for federations, which must not send them."""
 
 from __future__ import annotations
 
@@ -91,16 +91,16 @@ class Pooled:
         return 1
 
     def sends(self, step: int) -> bool:
-        """After every step."""
+        """Return True after every step."""
         return True
 
     def upload(self, problem: Problem) -> Declaration:
-        """All observations of an agent, `x (C, d)` and `y (C,)`, filled up with NaN."""
+        """Declare all observations of an agent, `x (C, d)` and `y (C,)`, padded with NaN."""
         c = _capacity(problem)
         return {"x": Field((c, problem.dim), finite=False, observed=False), "y": Field((c,), finite=False)}
 
     def download(self, problem: Problem) -> Declaration:
-        """All observations of all agents."""
+        """Declare all observations of all agents."""
         n, c = problem.n_agents, _capacity(problem)
         return {"x": Field((n, c, problem.dim), finite=False), "y": Field((n, c), finite=False)}
 
@@ -120,7 +120,7 @@ class Pooled:
         )
 
     def ask(self, state: PooledState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, PooledState]:
-        """Maximise a draw from the posterior given everything that is known of anybody."""
+        """Maximise a draw from the posterior given all known observations."""
         for message in inbox:
             state = state._replace(others=message.payload["x"], values=message.payload["y"])
         if not len(state.local.u):
@@ -137,7 +137,7 @@ class Pooled:
         return decision, state._replace(local=before.fitted_by(local))
 
     def _tables(self, state: PooledState) -> dict[int, tuple[Array, Array]]:
-        """List the observations by agent, the own ones first, the values of each clipped and standardised."""
+        """Return the observations by agent, the agent's own first, with clipped and standardised values."""
         tables = {state.number: (state.local.u, state.local.y)}
         for agent in range(len(state.others)):
             # A number that was damaged to NaN is not refused, since what is not there is NaN: its row is passed over.
@@ -147,7 +147,7 @@ class Pooled:
         return {agent: (u, standardised(self._model.clipped(y))) for agent, (u, y) in tables.items()}
 
     def _fit(self, state: PooledState, tables: dict[int, tuple[Array, Array]], streams: Streams) -> PooledState:
-        """Fit hyperparameters and likeness anew when enough observations have come in."""
+        """Refit hyperparameters and similarity when enough observations have arrived."""
         if state.local.hyper is not None and len(state.local.u) - state.fitted < self.refit:
             return state
         mine, *others = tables
@@ -169,19 +169,19 @@ class Pooled:
         return state._replace(local=self._model.observed(state.local, x, y))
 
     def outbox(self, state: PooledState, streams: Streams) -> tuple[Payload, PooledState]:
-        """Send everything that was ever observed."""
+        """Send all observations."""
         x, y = np.concatenate([state.history[0], state.local.u]), np.concatenate([state.history[1], state.local.y])
         full, values = np.full((state.capacity, x.shape[1]), np.nan), np.full(state.capacity, np.nan)
         full[: len(y)], values[: len(y)] = x, y
         return {"x": full, "y": values}, state
 
     def server_init(self, problem: Problem) -> PooledServer:
-        """Begin with nothing known."""
+        """Start without observations."""
         n, c = problem.n_agents, _capacity(problem)
         return PooledServer(np.full((n, c, problem.dim), np.nan), np.full((n, c), np.nan))
 
     def receive(self, state: PooledServer, message: Inbound, now: float) -> PooledServer:
-        """Keep an agent's newest message."""
+        """Store an agent's newest message."""
         state.x[message.sender] = message.payload["x"]
         state.y[message.sender] = message.payload["y"]
         return state

@@ -1,4 +1,4 @@
-"""Uniform random search: every agent alone, the floor under every comparison."""
+"""Uniform random search: every agent alone, the baseline of every comparison."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Random(LocalOnly):
         check(self)
 
     def agent_init(self, problem: Problem, streams: Streams) -> RandomState:
-        """Keep the dimension, and a space that may run out."""
+        """Store the dimension, and the space if it may run out of points."""
         space, none = problem.lattice, np.empty((0, problem.dim))
         if space is None or 0 in space.levels or math.prod(space.levels) > COMBINATIONS:
             return RandomState(problem.dim)
         return RandomState(problem.dim, space, none, none)
 
     def ask(self, state: RandomState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, RandomState]:
-        """Draw uniform points, of a space that may run out only new ones as long as there are any."""
+        """Draw uniform points; in a space that may run out, only new ones as long as there are any."""
         x = streams.rng("random search").random((self.queries, state.dim))
         if state.space is not None and state.seen is not None and state.waiting is not None:
             x, every = state.space.project(x), ProjectedSpace(state.space).candidates()
@@ -63,11 +63,11 @@ class Random(LocalOnly):
         return Decision(x, "random"), state
 
     def pending(self, state: RandomState, x: Array) -> RandomState:
-        """Note the points that are being evaluated, where the space may run out."""
+        """Record the points that are being evaluated, where the space may run out."""
         return state if state.space is None else state._replace(waiting=x)
 
     def tell(self, state: RandomState, x: Array, y: Array) -> RandomState:
-        """Learn nothing but which points are done, where the space may run out."""
+        """Record which points are evaluated, where the space may run out; the values are ignored."""
         return state if state.seen is None else state._replace(seen=np.concatenate([state.seen, x]))
 
 

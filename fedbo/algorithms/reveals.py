@@ -47,12 +47,12 @@ def revealed_by(algorithm: Any) -> Reveals:
 
 
 def read_reveals(word: Any) -> Reveals:
-    """Read a word of `Reveals`; ValueError when it is none."""
+    """Return the member of `Reveals` for a word; ValueError for an unknown word."""
     if word not in [*Reveals]:
         raise ValueError(f"reveals = {word!r}: {unknown('choice', str(word), [*Reveals])}")
     return Reveals(word)
 
 
 def meaning_of(word: str) -> str:
-    """Return the meaning of a word that a run has recorded; words of another version mean nothing here."""
+    """Return the meaning of a word in a run's record; "not known to this version" for words of another version."""
     return MEANINGS[Reveals(word)] if word in [*Reveals] else "not known to this version"

@@ -36,10 +36,10 @@ DILUTION = 95.0  # percentile of the own surrogate's losses
 class RGPE(Transfer):
     """Ranking-weighted Gaussian process ensemble; `Transfer` has the settings that are not named here.
 
-    Every surrogate, the own one too, weighs what share of `samples` joint draws it ranks the agent's own points best in: one
-    of others by a draw of it at all points, the own one by draws that leave out the point compared. A surrogate of others
-    whose median loss exceeds the 95th percentile of the own one's weighs nothing. The ensemble has mean sum w_n mu_n and
-    variance sum w_n^2 sigma_n^2 and is searched with expected improvement over the largest value observed.
+    The weight of a surrogate is the share of `samples` joint draws in which it ranks the agent's points best. Surrogates of
+    others are drawn at all points. The agent's surrogate is drawn without the point that is compared. A surrogate of others
+    whose median loss exceeds the 95th percentile of the agent's has weight 0. The ensemble has mean sum w_n mu_n and variance
+    sum w_n^2 sigma_n^2. The search maximises its expected improvement over the largest observed value.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -83,7 +83,7 @@ class RGPE(Transfer):
 
 
 def _mixed(own: Prediction, share: float, others: Prediction) -> Prediction:
-    """Combine the own surrogate's prediction `(n,)`, with its share, and that of all others together, `(n, 1)`."""
+    """Return the prediction of the agent's surrogate `(n,)`, with its weight, combined with that of all others, `(n, 1)`."""
     return Prediction(
         share * own.mean + others.mean[:, 0],
         share**2 * own.variance + others.variance[:, 0],

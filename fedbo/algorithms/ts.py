@@ -81,7 +81,7 @@ class TS(Surrogate, LocalOnly):
             raise SettingError("beta", 'must be above 0, or "theoretical"', repr(self.beta))
 
     def agent_init(self, problem: Problem, streams: Streams) -> LocalState:
-        """Begin without observations."""
+        """Start without observations."""
         state = self.begin(problem)
         if self.surrogate != "features":
             return state
@@ -159,7 +159,7 @@ class TS(Surrogate, LocalOnly):
         return centre, side(observed, state.dim), posterior.hyper.length_scale
 
     def fit(self, state: LocalState, streams: Streams) -> LocalState:
-        """Fit the hyperparameters anew when enough observations have come in."""
+        """Refit the hyperparameters when enough observations have arrived."""
         return state if self.surrogate == "features" else Surrogate.fit(self, state, streams)
 
     def function(self, state: LocalState, streams: Streams) -> Draw:
@@ -192,7 +192,7 @@ class TS(Surrogate, LocalOnly):
     def theoretical_beta(self, state: LocalState) -> float:
         """Compute beta_t = B + sigma sqrt(2 (gamma_{t-1} + 1 + log(4 / delta))) (Dai et al. 2020, Theorem 1).
 
-        The information gain gamma is that of the points at hand: what can be computed, and no bound.
+        gamma is the information gain of the observed points, which can be computed, rather than its upper bound.
         """
         if state.shared is not None:
             rows = feature_rows(state.shared, state.u)

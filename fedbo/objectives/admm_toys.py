@@ -1,7 +1,7 @@
-"""Small problems whose agents are coupled, with known joint optima: the two of Krishnamoorthy's text, and convex plants.
+"""Small problems with coupled agents and known joint optima: the two of Krishnamoorthy's text, and convex plants.
 
-What counts is the sum of all agents' objectives at points that fulfil the constraint. At points that do not, the sum may look
-better than the optimum; `best_value` is that of an agent alone.
+The goal is the sum of all agents' objectives at points that satisfy the constraint. Elsewhere the sum may exceed the optimum;
+`best_value` is that of one agent alone.
 """
 
 from __future__ import annotations
@@ -169,14 +169,14 @@ class Plants:
 
 
 def joint_score(objectives: Sequence[Objective], points: Array) -> float:
-    """Add up the noise-free values of all agents at their points `(N, d)`, or at one point `(d,)` that is everybody's."""
+    """Return the sum of all agents' noise-free values at their points `(N, d)`, or at one common point `(d,)`."""
     each = np.broadcast_to(points, (len(objectives), np.shape(points)[-1]))
     scores = [objective.score(x) for objective, x in zip(objectives, each, strict=True)]
     return float(plain_sum(score for score in scores if score is not None))
 
 
 def plants_consensus(plants: Sequence[Plant]) -> Array:
-    """Find the one point `(d,)` that is best for the sum, with SciPy."""
+    """Return the common point `(d,)` that maximises the sum, with SciPy."""
     box = [(parameter.low, parameter.high) for parameter in plants[0].parameters]
     start = np.mean([plant.wish for plant in plants], axis=0)
 
@@ -188,7 +188,7 @@ def plants_consensus(plants: Sequence[Plant]) -> Array:
 
 
 def plants_allocation(plants: Sequence[Plant], total: Array, at_most: bool = False) -> Array:
-    """Find the shares `(N, d)` that are best for the sum and add up to `total (d,)`, or to no more, with SciPy."""
+    """Return the shares `(N, d)` that maximise the sum and add up to `total (d,)`, or at most to it, with SciPy."""
     n, d = len(plants), len(total)
     low, high = (np.tile([getattr(p, side) for p in plants[0].parameters], n) for side in ("low", "high"))
     start = np.tile(np.asarray(total) / n, n)

@@ -60,16 +60,16 @@ class Metric:
         return "maximise" if self.sign > 0 else "minimise"
 
     def native(self, value: Array | float) -> Array:
-        """Turn values to be maximised into the native quantity."""
+        """Convert values to be maximised to the native quantity."""
         return self.offset + self.sign * np.asarray(value, dtype=np.float64)
 
 
 class LibraryMissing(FedboError, ImportError):
-    """A library that only some objectives need is not installed."""
+    """A library that some objectives need is not installed."""
 
 
 def is_usable(value: float) -> bool:
-    """Return whether methods can compute with a value: it is finite, and not beyond LARGEST_VALUE in size."""
+    """Return whether methods can compute with a value: it is finite, and at most LARGEST_VALUE in size."""
     return abs(value) <= LARGEST_VALUE
 
 
@@ -80,7 +80,7 @@ def require(holds: bool, field: str, value: object, remedy: str) -> None:
 
 
 def require_agent(agent: int, n_agents: int) -> None:
-    """Refuse an agent that the federation does not have: IndexError."""
+    """Raise IndexError for an agent that the federation does not have."""
     if not 0 <= agent < n_agents:
         raise IndexError(f"no agent {agent}: there are {n_agents}, numbered from 0 to {n_agents - 1}")
 
@@ -185,8 +185,8 @@ class Federation(Protocol):
     parameters: the tuned parameters.
     metric: the native quantity.
     random_per_replicate: whether the streams shape the objectives, so that another replicate has different ones.
-    objective: builds the black box of agent `agent`. Every agent of a replicate obtains `shared_rng` alike, for a common
-      function or a split of the data; `agent_rng` belongs to this agent alone.
+    objective: builds the black box of agent `agent`. `shared_rng` is equal for all agents of a replicate, for a common function
+    or a split of the data; `agent_rng` belongs to this agent alone.
 
     A federation with `Costly` objectives may declare it: see `reports_costs`. One with `MultiFidelity` objectives has an
     attribute `fidelity`: see `fidelity_of`.

@@ -121,7 +121,10 @@ class Digits:
         return self.agents
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> DigitsAgent:
-        """Build one agent's objective: the images are dealt to all at once; contrast, splits and wrong labels are its own."""
+        """Build one agent's objective.
+
+        The images are dealt to all agents at once; contrast, splits and wrong labels are the agent's.
+        """
         require_agent(agent, self.agents)
         rows = self._parts(int(shared_rng.integers(2**63)))[agent]
         images, label = digit_images()

@@ -65,10 +65,10 @@ def _unit_axes(dimensions: int) -> tuple[Parameter, ...]:
 
 @dataclass(frozen=True)
 class Quadratic:
-    """Bowls in the unit cube: each agent is to find its own centre.
+    """Bowls in the unit cube: each agent searches for its own centre.
 
-    The centres lie within `spread` of a common one, per coordinate, and all in [0, 1]^d; `spread` 0 makes the agents
-    equal, 0.5 and more unrelated. `dimensions` is d, `noise` the variance of an observation. An evaluation at x costs 1 plus
+    The centres lie within `spread` of a common one, per coordinate, and all in [0, 1]^d; `spread` 0 makes the agents equal,
+    0.5 and more unrelated. `dimensions` is d, `noise` the variance of an observation. An evaluation at x costs 1 plus
     `cost_spread` times the mean of x.
     """
 
@@ -101,7 +101,7 @@ class Quadratic:
         return _unit_axes(self.dimensions)
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Bowl:
-        """Build one agent's bowl: the common centre is drawn for all agents alike, the way from it for each."""
+        """Build one agent's bowl: the common centre is the same for all agents, the offset from it is drawn for each."""
         require_agent(agent, self.agents)
         common = shared_rng.uniform(size=self.dimensions)
         centre = np.clip(common + self.spread * agent_rng.uniform(-1.0, 1.0, self.dimensions), 0.0, 1.0)
@@ -186,7 +186,7 @@ class Branin:
     def objective(
         self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator
     ) -> ShiftedBranin | FormulaAgent:
-        """Build one agent's function; a plain shift is its own, and nothing is shared."""
+        """Build one agent's function; a plain shift is drawn for each agent."""
         require_agent(agent, self.agents)
         if self.family == "shift" and not self.scaled:
             return ShiftedBranin(self._shift * agent_rng.uniform(-1.0, 1.0, 2), self.noise, self.half_width)
@@ -242,7 +242,7 @@ class LearningCurves:
         return Fidelity("epoch", 1, self.epochs)
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> LearningCurve:
-        """Build one agent's training: the common place is drawn for all agents alike, the way from it for each."""
+        """Build one agent's training: the common optimum is the same for all agents, the offset from it is drawn for each."""
         require_agent(agent, self.agents)
         centre = np.clip(shared_rng.uniform(size=2) + self.spread * agent_rng.uniform(-1.0, 1.0, 2), 0.0, 1.0)
         return LearningCurve(centre, self.epochs, self.noise, self.cost_spread)

@@ -1,4 +1,4 @@
-"""Functions drawn from Gaussian processes, alike for all agents to a degree that is given.
+"""Functions drawn from Gaussian processes, with a given similarity between agents.
 
 On a grid of one input, the synthetic experiments of Dai et al. 2020 (FTS, appendix D.1) and 2021 (DP-FTS-DE, Sec. 5.1); and in
 any number of inputs, with a given correlation of any two agents' functions.
@@ -82,7 +82,7 @@ class GPSynthetic:
         return self.agents
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> GridFunction:
-        """Build one agent's function: the draw is of the world, the signs are the agent's own."""
+        """Build one agent's function: the draw is shared, the signs are the agent's own."""
         require_agent(agent, self.agents)
         values = common_function(self.points, self.length_scale, int(shared_rng.integers(2**63)))
         if agent == 0:
@@ -185,7 +185,7 @@ class GPFamily:
         return tuple(Parameter(f"x{i + 1}", 0.0, 1.0) for i in range(self.dimensions))
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> CosineSum:
-        """Build one agent's function: g_0 is of the world, g_n the agent's own."""
+        """Build one agent's function: g_0 is shared, g_n is the agent's own."""
         require_agent(agent, self.agents)
         size = self.dimensions, self.length_scale
         parts = [drawn_cosines(shared_rng, *size, self.likeness), drawn_cosines(agent_rng, *size, 1.0 - self.likeness)]

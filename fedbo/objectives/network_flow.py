@@ -1,7 +1,7 @@
-"""Flows in a ring of nodes: each node knows its own supply and the costs at its ends of two edges, and no other's.
+"""Flows in a ring of nodes: each node knows its supply and the costs at its ends of two edges, and no other's.
 
-A node decides on the flows on both edges as it would have them. That neighbours mean the same flow is a linear constraint, one
-row for each edge: the second application in Krishnamoorthy's text.
+A node chooses the flows on both edges. That neighbours agree on the flow between them is a linear constraint, one row for each
+edge: the second application in Krishnamoorthy's text.
 """
 
 from __future__ import annotations

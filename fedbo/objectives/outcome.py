@@ -13,7 +13,7 @@ Reports = Sequence[tuple[float, float]]
 
 @dataclass(slots=True, init=False)
 class Outcome:
-    """What one evaluation yields."""
+    """The result of one evaluation."""
 
     value: float
     """Observed value, to be maximised: an error has its sign changed."""

@@ -162,7 +162,7 @@ class XGBoostTasks(_Surrogates):
 
 @dataclass(frozen=True)
 class _Tables(_Tasks):
-    """Complete tables; with `noisy` an evaluation is what one seed came to, without it the mean over the seeds."""
+    """Complete tables; with `noisy` an evaluation is the result of one seed, otherwise the mean over the seeds."""
 
     noisy: bool = True
     """Whether an evaluation is one seed's result, or the mean of all seeds."""

@@ -160,7 +160,7 @@ class TypedFunction:
 
     @property
     def takes_report(self) -> bool:
-        """Check whether the function can report what its steps come to."""
+        """Return whether the function can report the values of its steps."""
         return "report" in _takes(self._callable)
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> TypedCall:
@@ -192,7 +192,7 @@ def _takes(function: Callable[..., Any]) -> list[str]:
 
 
 def _check_signature(function: Callable[..., Any]) -> None:
-    """Refuse a function that cannot be called with a configuration, and with those it asks for of agent, rng and report."""
+    """Raise SettingError for a function that cannot be called with a configuration and the other arguments it asks for."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # some functions written in C do not say

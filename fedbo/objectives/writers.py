@@ -1,9 +1,8 @@
-"""Handwritten digits by writer: each agent is a person who tunes a small convolutional network on digits of their own hand.
+"""Handwritten digits by writer: each agent is a person who tunes a small convolutional network on their own digits.
 
-It takes the place of EMNIST by writer, the setting of federated learning, with data that are small: MNIST's digits, whose
-writers QMNIST has found (Yadav and Bottou 2019). Half of the writers are employees of the US Census Bureau, half
-high-school students. The agents are related and not alike: with one and the same setting, 50 writers have errors from 0 to
-0.19.
+It replaces EMNIST by writer, the usual setting of federated learning, with smaller data: MNIST's digits, whose writers QMNIST
+has found (Yadav and Bottou 2019). Half of the writers are employees of the US Census Bureau, half high-school students. The
+agents are related but not equal: with the same setting, 50 writers have errors from 0 to 0.19.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class BLiN(LocalOnly):
         return None
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """Nothing is sent; ValueError when the settings do not suit the problem."""
+        """Return None, since nothing is sent; ValueError when the settings do not suit the problem."""
         horizon(problem)
         if self.zooming > problem.dim:
             raise SettingError("zooming", f"must be at most d = {problem.dim}, the number of parameters, not {self.zooming}")
@@ -104,7 +104,7 @@ class BLiN(LocalOnly):
         return uniform[:0]
 
     def agent_init(self, problem: Problem, streams: Streams) -> BLiNState:
-        """Begin with the whole cube, as if it had been a batch."""
+        """Start with the whole cube as the first batch's result."""
         one, whole = np.ones(1, dtype=np.int64), np.zeros((1, problem.dim), dtype=np.int64)
         x = np.full((1, problem.dim), 0.5)
         return BLiNState(

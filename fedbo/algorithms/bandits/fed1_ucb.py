@@ -111,13 +111,13 @@ class Fed1UCB:
         return step > 0
 
     def upload(self, problem: Problem) -> Declaration:
-        """The means of all pulls so far, and their numbers, of every arm; zeros where there are none. ValueError without T."""
+        """Declare the means and numbers of all pulls so far of every arm, zeros where there are none; ValueError without T."""
         horizon(problem)
         k = len(grid(problem.dim, self.arms))
         return {"mean": Field((k,)), "pulls": Field((k,), "int64")}
 
     def download(self, problem: Problem) -> Declaration:
-        """The active arms, and how many agents they were chosen without."""
+        """Declare the active arms, and the number of agents that were missing when they were chosen."""
         return {"active": Field((len(grid(problem.dim, self.arms)),), "bool"), "missing": Field((1,), "int64")}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
@@ -130,7 +130,7 @@ class Fed1UCB:
         return rounds // (2 * self._length(rounds)) + 2
 
     def agent_init(self, problem: Problem, streams: Streams) -> Fed1State:
-        """Begin with all arms."""
+        """Start with all arms."""
         x = grid(problem.dim, self.arms)
         k = len(x)
         return Fed1State(x, np.zeros(k, np.int64), np.zeros(k), np.ones(k, bool), horizon(problem))

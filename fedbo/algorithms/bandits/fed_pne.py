@@ -107,11 +107,11 @@ class FedPNE:
         return self.rule(problem).most_phases
 
     def sends(self, step: int) -> bool:
-        """After every phase."""
+        """Return True after every phase."""
         return step > 0
 
     def upload(self, problem: Problem) -> Declaration:
-        """The number of the phase, and a mean for each node; NaN where a client has none."""
+        """Declare the number of the phase, and a mean for each node; NaN where a client has none."""
         self.rule(problem)
         low, high = (0.0, 1.0) if self.clip and self.epsilon == inf else (-inf, inf)
         return {
@@ -120,7 +120,11 @@ class FedPNE:
         }
 
     def download(self, problem: Problem) -> Declaration:
-        """The phase with its depth and how many were missing in the last one; depth and number of the best node; the nodes."""
+        """Declare the open phase and its nodes.
+
+        The fields are the phase with its depth, the number of clients missing in the last one, depth and number of the
+        best node, and the nodes.
+        """
         return {"phase": Field((3,), "int64"), "best": Field((2,), "int64"), "nodes": Field((None,), "int64")}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
@@ -128,7 +132,7 @@ class FedPNE:
         return uniform[:0]
 
     def agent_init(self, problem: Problem, streams: Streams) -> FedPNEClient:
-        """Begin with the first phase, which follows from the settings alone."""
+        """Start with the first phase, which depends on the settings alone."""
         rule = self.rule(problem)
         depth, nodes = rule.start()
         return FedPNEClient(rule, problem.rounds, problem.lattice, phase=1, depth=depth, nodes=nodes)
@@ -218,7 +222,7 @@ class FedPNE:
         return state
 
     def left(self, state: FedPNEServer, agent: int) -> FedPNEServer:
-        """Wait for this client no longer, unless it is to be waited for."""
+        """Stop waiting for this client, unless the policy is to wait for it."""
         state.gone[agent] = True
         return state
 

@@ -142,11 +142,11 @@ class FNUCB:
         return step > 0
 
     def upload(self, problem: Problem) -> Declaration:
-        """W_i and B_i of all own data, (lambda I + W_i)^-1, the trained network, and whether the criterion asked for it."""
+        """Declare W_i and B_i of the agent's data, (lambda I + W_i)^-1, the network, and whether the criterion was met."""
         return {**_shared(parameters(problem.dim, self.width), positive=True), "call": Field((1,), observed=False)}
 
     def download(self, problem: Problem) -> Declaration:
-        """W and B of all others, the means of all inverses and networks, and whether a fresh message is asked for."""
+        """Declare W and B of all others, the means of all inverses and networks, and whether a fresh message is requested."""
         return {**_shared(parameters(problem.dim, self.width)), "call": Field((1,))}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
@@ -154,7 +154,7 @@ class FNUCB:
         return uniform[:0]
 
     def agent_init(self, problem: Problem, streams: Streams) -> FNState:
-        """Begin with the weights that all agents share, and nothing seen."""
+        """Start with the weights that all agents share, and no data."""
         p = parameters(problem.dim, self.width)
         initial = streams.shared("first weights").standard_normal(p)
         square, row = np.zeros((p, p)), np.zeros(p)
@@ -252,7 +252,7 @@ class FNUCB:
         return descend(start, state.sample, self.steps, self.rate, self.ridge / n) if n else start
 
     def server_init(self, problem: Problem) -> FNServer:
-        """Begin without messages."""
+        """Start without messages."""
         n, p = problem.n_agents, parameters(problem.dim, self.width)
         nobody = np.full(n, -1)
         return FNServer(

@@ -79,7 +79,7 @@ class GPTS(LocalOnly):
         return uniform[:0]
 
     def agent_init(self, problem: Problem, streams: Streams) -> GPTSState:
-        """Begin with the prior; T is the evaluations that the agent may make, or its decisions."""
+        """Start with the prior; T is the number of evaluations that the agent may make, or of its decisions."""
         rounds = max(problem.pulls or problem.iterations, 1)
         regulariser = 1.0 + 2.0 / rounds if self.regulariser is None else self.regulariser
         posterior = prior(self.kernel, self.length_scale, problem.dim, self.arms)

@@ -64,12 +64,12 @@ class ConsensusBO(Collaborative):
         return "" if self.until else "mixes less and less until its end"
 
     def upload(self, problem: Problem) -> Declaration:
-        """The proposal `(d,)`, with the logarithm of its expected improvement where that decides who leads."""
+        """Declare the proposal `(d,)`, with the logarithm of its expected improvement if that selects the leader."""
         declared = {"x": Field((problem.dim,), low=0.0, high=1.0)}
         return {**declared, "utility": Field((1,))} if self.matrix == "leader" else declared
 
     def download(self, problem: Problem) -> Declaration:
-        """The mix of all proposals `(d,)`."""
+        """Declare the mix of all proposals `(d,)`."""
         return {"x": Field((problem.dim,))}
 
     def _decide(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
@@ -98,12 +98,12 @@ class ConsensusBO(Collaborative):
         return payload, state._replace(local=state.local.fitted_by(local))
 
     def server_init(self, problem: Problem) -> ConsensusServer:
-        """Begin without proposals."""
+        """Start without proposals."""
         n, until = problem.n_agents, self.until or max(problem.iterations, 1)
         return ConsensusServer(np.zeros((n, problem.dim)), np.zeros(n), np.full(n, -1), until)
 
     def receive(self, state: ConsensusServer, message: Inbound, now: float) -> ConsensusServer:
-        """Keep an agent's newest proposal, moved into the unit cube if it was damaged."""
+        """Store an agent's newest proposal, moved into the unit cube if it was damaged."""
         state.x[message.sender] = np.clip(message.payload["x"], 0.0, 1.0)
         state.utility[message.sender] = message.payload.get("utility", np.zeros(1))[0]
         state.step[message.sender] = message.step
@@ -112,7 +112,7 @@ class ConsensusBO(Collaborative):
     def broadcast(
         self, state: ConsensusServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], ConsensusServer]:
-        """Answer each that has proposed something with its mix; what stale proposals lack in weight is the recipient's own."""
+        """Answer each agent that has proposed a point with its mix; its own proposal gets the weight that stale ones lose."""
         there = np.flatnonzero(state.step >= 0)
         leader = int(state.utility[there].argmax()) if self.matrix == "leader" and len(there) else -1
         payloads: dict[int, Payload] = {}

@@ -1,4 +1,4 @@
-"""One-shot FLoRA (Zhou et al. 2021, 2023): a loss surface from everybody's evaluations names one configuration for all."""
+"""One-shot FLoRA (Zhou et al. 2021, 2023): a loss surface from all evaluations determines one configuration for all."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ class FLoRA(Collaborative):
     """Standard deviations subtracted by the cautious surface."""
 
     def sends(self, step: int) -> bool:
-        """Once, after iteration `after`."""
+        """Return True once, after iteration `after`."""
         return step == self.after
 
     def upload(self, problem: Problem) -> Declaration:
-        """All that an agent has evaluated: `x (n, d)` and `y (n,)`."""
+        """Declare all evaluations of an agent: `x (n, d)` and `y (n,)`."""
         longest = min(problem.history + problem.initial + problem.iterations, SENT)
         x, y = Field((None, problem.dim), observed=False, longest=longest), Field((None,), longest=longest)
         return {"x": x, "y": y}
 
     def download(self, problem: Problem) -> Declaration:
-        """The configuration `(d,)` for all."""
+        """Declare the configuration `(d,)` for all."""
         return {"x": Field((problem.dim,))}
 
     def _decide(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
@@ -82,14 +82,14 @@ class FLoRA(Collaborative):
         return self.own.fresh(u, state.local, streams, "federated"), state._replace(answer=None)
 
     def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload | None, CollaborativeState]:
-        """Send everything that was ever observed, or of more than `SENT` pairs an even part."""
+        """Send all observations, or an even part of more than `SENT` of them."""
         u, y = self._known(state)
         kept = slice(None, None, max(-(-len(y) // SENT), 1))
         u, y = u[kept], y[kept]
         return ({"x": from_coordinates(u, self.own.coordinates), "y": y} if len(y) else None), state
 
     def server_init(self, problem: Problem) -> dict[int, EvaluatedTable]:
-        """Begin without messages."""
+        """Start without messages."""
         return {}
 
     def receive(self, state: dict[int, EvaluatedTable], message: Inbound, now: float) -> dict[int, EvaluatedTable]:
@@ -102,7 +102,7 @@ class FLoRA(Collaborative):
     def broadcast(
         self, state: dict[int, EvaluatedTable], recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], dict[int, EvaluatedTable]]:
-        """Name the configuration where the surface of all that has been sent is best."""
+        """Send the configuration with the best value on the surface of all received evaluations."""
         if not state:
             return {}, state
         senders = sorted(state)

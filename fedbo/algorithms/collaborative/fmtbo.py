@@ -69,12 +69,12 @@ class FMTBO(Collaborative):
     """Averaged ones are kept, or start the global process's own fit."""
 
     def upload(self, problem: Problem) -> Declaration:
-        """The hyperparameters `(d + 2,)`, the ranks of the predictions at M design points, and the number of observations."""
+        """Declare hyperparameters `(d + 2,)`, ranks of predictions at M design points, and the number of observations."""
         m = len(design_points(self.points, problem.dim))
         return {"parameters": Field((problem.dim + 2,)), "ranks": Field((m,), "int64"), "size": Field((1,))}
 
     def download(self, problem: Problem) -> Declaration:
-        """The averaged hyperparameters `(d + 2,)`."""
+        """Declare the averaged hyperparameters `(d + 2,)`."""
         return {"parameters": Field((problem.dim + 2,))}
 
     def _decide(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
@@ -100,7 +100,7 @@ class FMTBO(Collaborative):
         return changed(local, hyper=replace(refitted, offset=local.hyper.offset, scale=local.hyper.scale))
 
     def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload | None, CollaborativeState]:
-        """Send the hyperparameters of the global process about everything that is known, and how it ranks the design points."""
+        """Send the hyperparameters of the global process on all observations, and its ranks of the design points."""
         u, y = self._known(state)
         if not len(y):
             return None, state
@@ -113,12 +113,12 @@ class FMTBO(Collaborative):
         return {"parameters": parameters(known.hyper, u.shape[1]), "ranks": ranks, "size": size}, state
 
     def server_init(self, problem: Problem) -> HyperServer:
-        """Begin without messages."""
+        """Start without messages."""
         n, m = problem.n_agents, len(design_points(self.points, problem.dim))
         return HyperServer(np.zeros((n, problem.dim + 2)), np.zeros((n, m), np.int64), np.zeros(n))
 
     def receive(self, state: HyperServer, message: Inbound, now: float) -> HyperServer:
-        """Keep an agent's newest message."""
+        """Store an agent's newest message."""
         state.parameters[message.sender] = message.payload["parameters"]
         state.ranks[message.sender] = message.payload["ranks"]
         state.size[message.sender] = max(message.payload["size"][0], 0.0)
@@ -127,7 +127,7 @@ class FMTBO(Collaborative):
     def broadcast(
         self, state: HyperServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], HyperServer]:
-        """Answer each that has sent something with the hyperparameters averaged over the agents most like it."""
+        """Answer each agent that has sent a message with the average hyperparameters of the agents most similar to it."""
         weight = state.size * staleness_weight
         there = np.flatnonzero(weight)
         count = max(int(self.alike * len(there)), 1)

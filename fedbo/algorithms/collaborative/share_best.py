@@ -65,12 +65,12 @@ class ShareBest(Collaborative):
     """Widening of the box on every side."""
 
     def upload(self, problem: Problem) -> Declaration:
-        """The best point `(d,)`, perhaps with its value."""
+        """Declare the best point `(d,)`, optionally with its value."""
         declared = {"x": Field((problem.dim,), low=0.0, high=1.0)}
         return {**declared, "value": Field((1,))} if self.values else declared
 
     def download(self, problem: Problem) -> Declaration:
-        """The portfolio `(s, d)`, the first chosen first, or the corners of the box, each `(d,)`."""
+        """Declare the portfolio `(s, d)` in order of choice, or the corners of the box, each `(d,)`."""
         if self.form == "portfolio":
             return {"x": Field((None, problem.dim))}
         return {"low": Field((problem.dim,)), "high": Field((problem.dim,))}
@@ -118,12 +118,12 @@ class ShareBest(Collaborative):
         return {**payload, "value": y[best : best + 1]} if self.values else payload, state
 
     def server_init(self, problem: Problem) -> BestServer:
-        """Begin without messages."""
+        """Start without messages."""
         n = problem.n_agents
         return BestServer(np.zeros((n, problem.dim)), np.zeros(n), np.zeros(n))
 
     def receive(self, state: BestServer, message: Inbound, now: float) -> BestServer:
-        """Keep an agent's newest incumbent, moved into the unit cube if it was damaged."""
+        """Store an agent's newest incumbent, moved into the unit cube if it was damaged."""
         state.x[message.sender] = np.clip(message.payload["x"], 0.0, 1.0)
         state.value[message.sender] = message.payload.get("value", np.zeros(1))[0]
         state.held[message.sender] = 1.0

@@ -51,7 +51,7 @@ class Aggregation:
         return 1.0 if self.is_mean else sqrt(pi / 2.0)
 
     def of(self, values: Array, weights: Array) -> Array:
-        """Aggregate `values (n, m)` with weights `(n,)` or `(n, m)` of at least 0, of which some are above 0 in each column."""
+        """Aggregate `values (n, m)` with weights `(n,)` or `(n, m)`, all at least 0 and some above 0 in each column."""
         weights = np.broadcast_to(weights if weights.ndim == 2 else weights[:, None], values.shape)
         values = np.where(weights > 0, values, 0.0)  # who counts for nothing may have said anything
         if self.rule == "median_of_means":

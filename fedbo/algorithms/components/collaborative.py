@@ -1,4 +1,4 @@
-"""Collaborative Bayesian optimisation, the part that methods share: an own surrogate, an earlier task, the newest answer."""
+"""The shared part of collaborative Bayesian optimisation: the agent's surrogate, an earlier task, the newest answer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Collaborative(ABC):
     """The settings and the agent half that such methods share; a method declares its messages and its decisions.
 
     own: the agent's Gaussian process.
-    every: send a fresh message before the first and after every k-th iteration; 0 sends one before the first only.
+    every: send a new message before the first and after every k-th iteration; 0 sends one before the first only.
     """
 
     own: Surrogate = field(default_factory=Surrogate)
@@ -65,7 +65,7 @@ class Collaborative(ABC):
         return 1
 
     def sends(self, step: int) -> bool:
-        """Before the start, and after every `every`-th iteration."""
+        """Return True before the start, and after every `every`-th iteration."""
         return step == 0 if not self.every else step % self.every == 0
 
     def agent_init(self, problem: Problem, streams: Streams) -> CollaborativeState:
@@ -75,7 +75,7 @@ class Collaborative(ABC):
         return CollaborativeState(self.own.begin(problem), to_coordinates(known, self.own.coordinates), values)
 
     def ask(self, state: CollaborativeState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, CollaborativeState]:
-        """Decide by the own observations and the newest answer."""
+        """Decide by the agent's observations and the newest answer."""
         for message in inbox:
             state = state._replace(answer=message.payload)
         local = state.local

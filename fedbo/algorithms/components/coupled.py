@@ -155,7 +155,7 @@ class Coupled(Surrogate, ABC):
         return None
 
     def sends(self, step: int) -> bool:
-        """After every step; before the first decision it is the best initial point."""
+        """Return True after every step; the message before the first decision is the best initial point."""
         return True
 
     def check(self, problem: Problem) -> None:

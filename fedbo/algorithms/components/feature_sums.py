@@ -75,14 +75,14 @@ class FeatureSums(Collaborative):
         """Turn an agent's values `(n,)` into scores that are comparable over agents."""
 
     def upload(self, problem: Problem) -> Declaration:
-        """The statistics of everything that an agent knows."""
+        """Declare the statistics of all observations of an agent."""
         m = self.features
         return {"gram": Field((m, m), positive=True), "moment": Field((m,)), "square": Field((1,)), "number": Field((1,))}
 
     download = upload  # the sums over all others look the same
 
     def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload | None, CollaborativeState]:
-        """Sum up everything that is known."""
+        """Send the statistics of all observations."""
         u, y = self._known(state)
         if not len(y):
             return None, state
@@ -93,12 +93,12 @@ class FeatureSums(Collaborative):
         return shared_features(streams, dim, self.features, self.length_scale, self.kernel)
 
     def server_init(self, problem: Problem) -> FeatureStatistics:
-        """Begin without messages."""
+        """Start without messages."""
         n, m = problem.n_agents, self.features
         return FeatureStatistics(np.zeros((n, m, m)), np.zeros((n, m)), np.zeros((n, 1)), np.zeros((n, 1)))
 
     def receive(self, state: FeatureStatistics, message: Inbound, now: float) -> FeatureStatistics:
-        """Keep an agent's newest statistics, unless they are damaged so that they are of no observation."""
+        """Store an agent's newest statistics, unless they are damaged and describe no observations."""
         sent = FeatureStatistics(**message.payload)
         if sent.number[0] > 0:
             for kept, new in zip(state, sent, strict=True):
@@ -108,7 +108,7 @@ class FeatureSums(Collaborative):
     def broadcast(
         self, state: FeatureStatistics, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], FeatureStatistics]:
-        """Answer each with the sums over all others; stale statistics count for less."""
+        """Answer each agent with the sums over all others; stale statistics have a smaller weight."""
         weight = np.tile((state.number[:, 0] > 0) * staleness_weight, (len(recipients), 1))
         weight[np.arange(len(recipients)), list(recipients)] = 0.0
         # Not the total less the own share: a number that was damaged to a huge one would leave rounding errors for its sender.

@@ -1,7 +1,7 @@
 """Federated Thompson sampling, the part that its variants share: a coin decides between the agent's draw and the messages.
 
-A message is the weights of a Bayesian linear model on random features that all agents share, so it is a function on the cube
-(Dai et al. 2020, section 3.1).
+A message contains the weights of a Bayesian linear model on random features that all agents share, so it is a function on the
+cube (Dai et al. 2020, section 3.1).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Federated(ABC):
         return 1
 
     def sends(self, step: int) -> bool:
-        """Before the start, and after every `every`-th iteration."""
+        """Return True before the start, and after every `every`-th iteration."""
         return step == 0 if not self.every else step % self.every == 0
 
     def agent_init(self, problem: Problem, streams: Streams) -> FederatedState:
@@ -177,7 +177,7 @@ class Federated(ABC):
         return after
 
     def _followers(self, states: Sequence[FederatedState], streams: Sequence[Streams]) -> list[int]:
-        """List who holds something of others and is to follow it, by the coins."""
+        """Return the agents that hold messages of others and follow them in this iteration, by their coins."""
         holding = [place for place, state in enumerate(states) if np.count_nonzero(state.weight)]
         if not holding:
             return []
@@ -216,9 +216,9 @@ class Federated(ABC):
         return self.kernel == "se" and mine == (self.own.features, self.own.length_scale, self.own.noise)
 
     def outbox(self, state: FederatedState, streams: Streams) -> tuple[Payload | None, FederatedState]:
-        """Write a message about all that is known (Dai et al. 2020, section 3.1).
+        """Write a message about all observations (Dai et al. 2020, section 3.1).
 
-        Before the first iteration a message is about the earlier task alone, if there was one.
+        Before the first iteration a message describes the earlier task alone, if there was one.
         """
         return self.outbox_each([(state, streams)])[0]
 

@@ -57,7 +57,7 @@ class Subproblem(NamedTuple):
     term: Term
 
     def prediction(self, v: Array, coupled: bool = True) -> Prediction:
-        """Prediction of the agent's objective, with the term added if `coupled`, at places `v (n, d)` of its box."""
+        """Return the prediction of the agent's objective at places `v (n, d)` of its box, plus the term if `coupled`."""
         u, z, by_u, by_z = self.scaling.at(v)
         at = prediction(self.posterior, u)
         mean, slope = at.mean, at.mean_gradient * by_u

@@ -22,15 +22,15 @@ class LocalOnly:
         return 1
 
     def sends(self, step: int) -> bool:
-        """Never."""
+        """Return False for every step."""
         return False
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """Nothing is sent."""
+        """Return None, since nothing is sent."""
         return None
 
     def download(self, problem: Problem) -> Declaration | None:
-        """Nothing comes back."""
+        """Return None, since there is no answer."""
         return None
 
     def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
@@ -38,15 +38,15 @@ class LocalOnly:
         return None, state
 
     def server_init(self, problem: Problem) -> Any:
-        """There is no coordinator half."""
+        """Return None, since there is no coordinator half."""
         return None
 
     def receive(self, state: Any, message: Inbound, now: float) -> Any:
-        """Nothing can arrive."""
+        """Return the state unchanged, since no message arrives."""
         return state
 
     def broadcast(
         self, state: Any, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], Any]:
-        """Nothing goes out."""
+        """Return no answers."""
         return {}, state

@@ -107,7 +107,7 @@ class PriorAgent:
         return 1
 
     def sends(self, step: int) -> bool:
-        """Before the start, and after every `every`-th iteration."""
+        """Return True before the start, and after every `every`-th iteration."""
         if self.control == "alone":
             return False
         return step == 0 if not self.every else step % self.every == 0

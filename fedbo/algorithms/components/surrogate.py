@@ -157,7 +157,7 @@ class Surrogate:
         check(self)
 
     def begin(self, problem: Problem) -> LocalState:
-        """Begin without observations."""
+        """Start without observations."""
         return LocalState(np.empty((0, problem.dim)), np.empty(0), lattice=problem.lattice)
 
     def noting(self, state: LocalState, x: Array) -> LocalState:
@@ -181,7 +181,7 @@ class Surrogate:
         return self.unrepeated(x, distance(state.taken, u), state, streams, origin)
 
     def unrepeated(self, x: Array, away: float, state: LocalState, streams: Streams, origin: Origin) -> Decision:
-        """Decide for the point `x (1, d)` of the cube, or for a uniform one; it is so far `away` from all evaluated ones.
+        """Decide for the point `x (1, d)` at distance `away` from all evaluated ones, or for a uniform one if it is evaluated.
 
         Where all points of a typed space have been evaluated, it is evaluated again, as a noisy objective may need.
         """
@@ -190,7 +190,7 @@ class Surrogate:
         return Decision(evaluable(state, x), origin)
 
     def _has_run_out(self, state: LocalState) -> bool:
-        """Check whether every point of a typed space without real numbers, that can be listed, has been evaluated."""
+        """Return whether every point of a small discrete space has been evaluated."""
         if state.lattice is None or 0 in state.lattice.levels or math.prod(state.lattice.levels) > COMBINATIONS:
             return False
         space = ProjectedSpace(state.lattice, partial(to_coordinates, name=self.coordinates), taken=state.taken)
@@ -201,7 +201,7 @@ class Surrogate:
         return self.surrogate if self.surrogate != "suited" else "fine" if dim <= FEW else "warped"
 
     def fit(self, state: LocalState, streams: Streams) -> LocalState:
-        """Fit the hyperparameters anew when enough observations have come in."""
+        """Refit the hyperparameters when enough observations have arrived."""
         if not len(state.u):
             return state
         kind = self.kind(state.dim)
@@ -273,7 +273,7 @@ class Surrogate:
         return np.maximum(y, np.sort(y)[int(self.clip * (len(y) - 1))]) if self.clip else y
 
     def posterior(self, state: LocalState) -> Posterior:
-        """Condition the process on the values as it models them, in units in which it has mean 0 and its scale is 1."""
+        """Return the process conditioned on the values as it models them, in units with mean 0 and scale 1."""
         assert state.hyper is not None
         hyper = state.hyper
         u, y = self.supposed(state)
@@ -309,7 +309,7 @@ def settings_of_typed(settings: GPSettings, x: Array, lattice: Lattice) -> GPSet
 
 
 def _apart(axes: tuple[str, ...], first: tuple[str, ...]) -> int:
-    """Count the inputs whose coordinates are not those to begin with."""
+    """Return the number of inputs whose coordinates differ from the initial ones."""
     return sum(one != other for one, other in zip(axes, first, strict=True))
 
 

@@ -115,16 +115,16 @@ class Transfer(ABC):
         return False
 
     def sends(self, step: int) -> bool:
-        """Before the start, and after every `every`-th iteration."""
+        """Return True before the start, and after every `every`-th iteration."""
         return step == 0 if not self.every else step % self.every == 0
 
     def upload(self, problem: Problem) -> Declaration:
-        """A surrogate: nu_n `(M,)` and Sigma_n^-1 `(M, M)`, perhaps with the largest value seen."""
+        """Declare a surrogate: nu_n `(M,)` and Sigma_n^-1 `(M, M)`, optionally with the largest observed value."""
         declared = {"nu": Field((self.features,)), "inverse": Field((self.features, self.features), positive=True)}
         return {**declared, "best": Field((1,))} if self._incumbents else declared
 
     def download(self, problem: Problem) -> Declaration:
-        """The newest surrogates of all agents, and what each counts for."""
+        """Declare the newest surrogates of all agents, and their weights."""
         n, m = problem.n_agents, self.features
         declared = {"nu": Field((n, m)), "inverse": Field((n, m, m)), "weight": Field((n,))}
         return {**declared, "best": Field((n,))} if self._incumbents else declared
@@ -184,7 +184,7 @@ class Transfer(ABC):
         return state._replace(local=self.own.observed(state.local, x, y), phi=np.concatenate([state.phi, rows]))
 
     def outbox(self, state: TransferState, streams: Streams) -> tuple[Payload | None, TransferState]:
-        """Write a message about all that is known; before the first iteration about an earlier task alone, if there was one."""
+        """Write a message about all observations; before the first iteration about an earlier task alone, if there was one."""
         rows, y = state.history_phi, state.history_y
         if state.t or not len(y):
             rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.local.y])
@@ -198,12 +198,12 @@ class Transfer(ABC):
         return {**payload, "best": np.array([y.max()])} if self._incumbents else payload, state
 
     def server_init(self, problem: Problem) -> TransferServer:
-        """Begin without messages."""
+        """Start without messages."""
         n, m = problem.n_agents, self.features
         return TransferServer(np.zeros((n, m)), np.zeros((n, m, m)), np.zeros(n), np.zeros(n))
 
     def receive(self, state: TransferServer, message: Inbound, now: float) -> TransferServer:
-        """Keep an agent's newest message; ValueError where its matrix is singular, which no agent's is."""
+        """Store an agent's newest message; ValueError for a singular matrix, which no agent sends."""
         if not message.payload["inverse"].diagonal().min() > LEAST:
             raise ValueError("a variance is 0")
         state.nu[message.sender] = message.payload["nu"]
@@ -215,7 +215,7 @@ class Transfer(ABC):
     def broadcast(
         self, state: TransferServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], TransferServer]:
-        """Pass the surrogates of the others on; a stale one counts for less."""
+        """Send the surrogates of the others; a stale one has a smaller weight."""
         common = {"nu": state.nu.copy(), "inverse": state.inverse.copy()}
         if self._incumbents:
             common["best"] = state.best.copy()

@@ -103,7 +103,7 @@ def inventory() -> list[InventoryRow]:
 
 
 def places(name: str) -> list[Path]:
-    """List the folders in which a data set is looked for, first things first; the last one is in the user's cache."""
+    """Return the folders in which a data set is looked for, in order; the last one is in the user's cache."""
     own = os.environ.get("FEDBO_DATA")
     return [Path(own) / name, cache() / name] if own else [cache() / name]
 
@@ -222,7 +222,7 @@ def _download(data_set: DataSet, file: DataFile, workshop: Path, source: str | N
 
 
 def _archive(data_set: DataSet, file: DataFile) -> Path | None:
-    """Find the archive that a file is made from, where the user has put it."""
+    """Return the archive that a file is made from, if the user has provided it."""
     own = [folder / file.made_from.archive for folder in places(data_set.name)] if file.made_from else []
     return next((path for path in own if path.is_file()), None)
 

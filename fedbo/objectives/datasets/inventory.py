@@ -11,7 +11,7 @@ from fedbo.objectives.datasets import hapt
 
 @dataclass(frozen=True, slots=True)
 class MadeFrom:
-    """The recipe of a file that nobody publishes.
+    """The recipe of a file that is not published.
 
     archive: the published archive. A user without a network may put it, under this name, into the file's folder.
     make: `make(archive, target)` writes the file, or raises ValueError for another archive.

@@ -21,7 +21,7 @@ _TRIES = 1000
 
 
 def partition(name: str, label: Indices, agents: int, skew: float, rng: np.random.Generator) -> tuple[Indices, ...]:
-    """Deal all rows by the partition of a name: `skew` counts the classes of an agent, or is the concentration of Dirichlet."""
+    """Deal all rows by a named partition: `skew` is the number of classes of an agent, or the Dirichlet concentration."""
     if name == "iid":
         return iid(label, agents, rng)
     if name == "classes":
@@ -56,9 +56,9 @@ def by_classes(label: Indices, agents: int, classes: int, rng: np.random.Generat
 def label_skew(label: Indices, agents: int, alpha: float, rng: np.random.Generator) -> tuple[Indices, ...]:
     """Deal all rows in nearly equal numbers, with Dirichlet(alpha) label skew: a small alpha is skewed.
 
-    Each agent draws its taste, class probabilities from Dirichlet(alpha), and receives `OF_EACH` rows of its two favourite
-    classes. Then the agents draw one class after the other, in rotation, from the remaining rows. In Hsu et al. 2019 one agent
-    after the other draws, which leaves the last with rows that nobody wanted.
+    Each agent draws its class probabilities from Dirichlet(alpha), and receives `OF_EACH` rows of its two most likely classes.
+    Then the agents draw one class after the other, in rotation, from the remaining rows. In Hsu et al. 2019 one agent after the
+    other draws all its rows, which leaves the last agent with the remainder.
     """
     classes = int(label.max()) + 1
     taste = rng.dirichlet(np.full(classes, alpha), size=agents)

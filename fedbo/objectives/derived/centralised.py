@@ -78,13 +78,13 @@ class Centralised(DerivedFederation):
 
     @property
     def n_agents(self) -> int:
-        """Count the one."""
+        """Return 1."""
         return 1
 
     def mean(self, objectives: Sequence[Objective]) -> MeanObjective:
-        """Make the objective from those of all agents."""
+        """Return the objective made from those of all agents."""
         return MeanObjective(tuple(objectives))
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Objective:
-        """Refuse: one agent's streams do not make the others' objectives."""
+        """Raise TypeError: one agent's streams cannot build the others' objectives."""
         raise TypeError("the objective of a centralised run is made by `mean` from those of all agents")

@@ -21,7 +21,7 @@ _SAME = ("absent", "agent_names", "dense", "described", "lattice")  # what a fed
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """By how much agents differ beyond the differences of the federation.
+    """Additional differences between agents, beyond those of the federation.
 
     f_n becomes o_n + s_n (m + sqrt(likeness) (f_n - m) + sqrt(1 - likeness) v g_n). m and v are mean and standard deviation of
     f_n over the box. g_n is a draw for each agent from a Gaussian process with mean 0 and variance 1 over the box. A typical
@@ -119,7 +119,7 @@ class DifferingFederation(DerivedFederation):
         return self.federation.n_agents
 
     def __getattr__(self, name: str) -> Any:
-        """Return other attributes of the federation that still hold."""
+        """Return other attributes of the federation that remain valid."""
         if name in _SAME:
             return getattr(self.federation, name)
         raise AttributeError(name)

@@ -1,4 +1,4 @@
-"""What all federations have that are made of another one."""
+"""The common part of federations that are derived from another one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedbo.objectives.base import Federation, Metric, Parameter, reports_costs
 
 @dataclass(frozen=True)
 class DerivedFederation:
-    """A federation that is made of another one, with its parameters, its metric and its costs."""
+    """A federation derived from another one, with its parameters, its metric and its costs."""
 
     federation: Federation
 

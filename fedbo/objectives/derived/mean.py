@@ -96,9 +96,9 @@ def _at_cusps(mean: MeanFunction) -> list[tuple[float, Array]]:
 
 
 def _refined(mean: MeanFunction, u: Array, y: Array, last: float) -> tuple[float, Array]:
-    """Look closer about the best places `(n, d)` of a search, in ever smaller boxes, and polish the best of them.
+    """Search again around the best places `(n, d)` of a search, in ever smaller boxes, and polish the best of them.
 
-    In one dimension the last box is as small as numbers are close, for a cusp has its height nowhere else.
+    In one dimension the last box is as small as floats are close, since a cusp reaches its height only at its place.
     """
     d, reach = u.shape[1], 2.0 * len(u) ** (-1.0 / u.shape[1])
     centres, values = _best_apart(u, y, reach)
@@ -119,7 +119,7 @@ def _refined(mean: MeanFunction, u: Array, y: Array, last: float) -> tuple[float
 
 
 def _best_apart(u: Array, y: Array, reach: float) -> tuple[Array, Array]:
-    """Choose the best places that lie apart from each other; on a line they are higher than their neighbours."""
+    """Return the best places that are apart from each other; on a line these are higher than their neighbours."""
     chosen: list[int] = []
     order = np.argsort(-y, kind="stable")
     if u.shape[1] == 1:

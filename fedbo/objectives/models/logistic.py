@@ -70,7 +70,7 @@ def softmax(logits: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class LogisticAgent:
-    """One person's rows, standardised, in a training and a validation part, and the order in which training meets them."""
+    """One person's rows, standardised, in a training and a validation part, and the order of the rows in training."""
 
     train: tuple[Array, Labels]
     validation: tuple[Array, Labels]

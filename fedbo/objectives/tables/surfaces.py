@@ -54,7 +54,7 @@ def fit(u: Array, y: Array) -> Process:
 
 
 class Nearest:
-    """The value of the nearest point; of equally near ones, the tree's choice."""
+    """The value of the nearest point; ties are decided by the tree."""
 
     def __init__(self, u: Array, y: Array) -> None:
         self._y, self._tree = y, scipy.spatial.cKDTree(u)

@@ -76,7 +76,10 @@ class SeedTable(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TableTask:
-    """One data set of a grid: an evaluation is what one seed came to, a score the mean over seeds, a cost the mean run time."""
+    """One data set of a grid.
+
+    An evaluation is the result of one seed, a score the mean over seeds, a cost the mean run time.
+    """
 
     grid: Grid
     data_set: str
@@ -129,9 +132,9 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def read_table(grid: Grid, data_set: str) -> SeedTable:
-    """Read a table, once for each process: from the cache, or from the package, and then it is cached.
+    """Read a table, once for each process: from the cache, or from the package, after which it is cached.
 
-    LibraryMissing without the package, DataDamaged when its file is another than that of version 0.2.0.
+    LibraryMissing without the package, DataDamaged when its file is not that of version 0.2.0.
     """
     return _read(grid.name, data_set, grid.files[data_set], grid.quantity, grid.logarithm)
 
@@ -150,7 +153,7 @@ def _read(collection: str, data_set: str, sha256: str, quantity: str, logarithm:
 
 
 def _kept(path: Path) -> SeedTable | None:
-    """Read a table from the cache; None where there is none, or a damaged one, which is made again."""
+    """Return a table from the cache; None where there is none, or a damaged one, which is then made again."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             return SeedTable(arrays["values"], arrays["seconds"])
@@ -175,7 +178,7 @@ def _converted(path: Path, sha256: str, quantity: str) -> SeedTable:
 
 
 def of_pickle(path: Path, quantity: str) -> SeedTable:
-    """Make a table of a pickle: a dictionary from a configuration's choices, a digit for each, to lists over seeds."""
+    """Return the table in a pickle: a dictionary from a configuration's choices, a digit for each, to lists over seeds."""
     with path.open("rb") as stream:
         found: dict[str, dict[str, list[float]]] = _PlainUnpickler(stream).load()
     rows = [found[key] for key in sorted(found)]  # the digits of the first parameter count most, as in `Grid.rows`

@@ -60,7 +60,7 @@ _DATA, _DEALING, _SAMPLING, _TIMES = range(4)  # what is drawn of a server, each
 
 @dataclass(frozen=True, eq=False)
 class TrainingState:
-    """How far a training came: the weights `(m, c)`, and the validation error after each round until then."""
+    """The progress of a training: the weights `(m, c)`, and the validation error after each round so far."""
 
     weights: Array
     errors: tuple[float, ...] = ()

@@ -78,7 +78,7 @@ def _read(written: Written, text: str) -> Space:
 
 @lru_cache(maxsize=64)
 def is_nested(text: str) -> bool:
-    """Check whether a space was declared by dictionaries in each other, whose names are joined by dots."""
+    """Return whether a space was declared by nested dictionaries, whose names are joined by dots."""
     return bool(json.loads(text).get("nested", False))
 
 

@@ -61,7 +61,7 @@ class Rule:
         return np.asarray(order & active[:, self.axis] & active[:, self.other])
 
     def axes(self) -> set[int]:
-        """List the axes that it concerns."""
+        """Return the axes of the rule."""
         own = {self.axis, self.other} - {-1}
         return own.union(*(part.axes() for part in self.parts))
 
@@ -178,7 +178,7 @@ class Space:
         return _every(self)
 
     def spread(self, u: Array, rng: np.random.Generator) -> Array:
-        """Return points `(n, d)` in which no configuration comes twice while there is another, drawn in its place."""
+        """Return points `(n, d)` in which repeated configurations are replaced by new ones, as long as there are any."""
         every = self.every()
         if every is None:
             return u
@@ -190,7 +190,7 @@ class Space:
         return found
 
     def by_name(self, axis: int) -> npt.NDArray[np.intp]:
-        """List the cells of an axis in their order, of a category that has none in that of its choices' names."""
+        """Return the cells of an axis in their order; for an unordered category, in the order of its choices' names."""
         choices = self.choices[axis]
         if choices is None or axis not in self.unordered:
             return np.arange(self.levels[axis])
@@ -249,7 +249,7 @@ def _every(space: Space) -> Array | None:
 
 
 def _involved(space: Space) -> list[int]:
-    """List the axes that forbidden clauses concern."""
+    """Return the axes of the forbidden clauses."""
     return sorted(set[int]().union(*(rule.axes() for rule in space.forbidden)))
 
 
@@ -293,7 +293,7 @@ def _exact(parameters: tuple[Parameter, ...], x: Array) -> Array:
 
 
 def _neighbours(u: float) -> Iterator[float]:
-    """List the numbers of [0, 1] that are at most some steps of their last bit away."""
+    """Return the numbers of [0, 1] within some steps of the last bit."""
     for end in (0.0, 1.0):
         place = u
         for _ in range(_ULPS):

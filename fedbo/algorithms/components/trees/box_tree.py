@@ -60,7 +60,7 @@ def deepest(k: int, dim: int) -> int:
 
 @lru_cache(maxsize=64)
 def _routes(k: int) -> tuple[tuple[int, ...], ...]:
-    """List, for each slot, the numbers of the children on the way there from the root of its block."""
+    """Return, for each slot, the numbers of the children on the path to it from the root of its block."""
     routes: list[tuple[int, ...]] = [()]
     for slot in range(1, nodes_per_block(k) + k ** levels(k)):
         routes.append((*routes[(slot - 1) // k], (slot - 1) % k))
@@ -68,7 +68,7 @@ def _routes(k: int) -> tuple[tuple[int, ...], ...]:
 
 
 def new_tree(k: int) -> Block:
-    """Make the tree to begin with: the root, which is never pulled itself, and its children."""
+    """Return the initial tree: the root, which is never pulled itself, and its children."""
     block: list[Any] = [None] * len(_routes(k))
     block[0] = (*FRESH[:4], 1)
     _add_children(block, 1, k)
@@ -104,7 +104,7 @@ def best_node(block: Block, k: int, tau: Sequence[float]) -> Address:
 
 
 def add(tree: Block, k: int, address: Address, y: float, bounds: Bounds, ancestors: bool) -> Block:
-    """Count a value for a node, or with `ancestors` for all on the way to it; set U and B anew there; split a leaf when due."""
+    """Count a value for a node, or with `ancestors` for all nodes on its path; update U and B there; split a leaf when due."""
     spread, reach, tau = bounds
     inner, slot, h = nodes_per_block(k), address[-1], address[0]
     blocks = [list(tree)]
@@ -144,14 +144,14 @@ def add(tree: Block, k: int, address: Address, y: float, bounds: Bounds, ancesto
 
 
 def _joined(below: list[Any], blocks: list[list[Any]], address: Address) -> tuple[list[Any], int]:
-    """Put a block into its slot of the block above, and return that block and the slot."""
+    """Put a block into its slot of the block above; return that block and the slot."""
     block, slot = blocks.pop(), address[len(blocks) + 1]
     block[slot] = tuple(below)
     return block, slot
 
 
 def refresh(tree: Block, k: int, bounds: Bounds, h: int = 0) -> Block:
-    """Set U and B anew in all nodes; `h` is the depth of the first one."""
+    """Update U and B in all nodes; `h` is the depth of the first one."""
     block, inner = list(tree), nodes_per_block(k)
     for slot in range(inner, len(block)):
         if block[slot] is not None:

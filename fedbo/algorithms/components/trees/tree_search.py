@@ -83,7 +83,7 @@ class TreeSearch(LocalOnly):
         return uniform[:0]
 
     def agent_init(self, problem: Problem, streams: Streams) -> TreeState:
-        """Begin with the root and its children."""
+        """Start with the root and its children."""
         return TreeState(problem.dim, problem.pulls or problem.iterations, 0, new_tree(self.branching))
 
     def bounds(self, told: int, horizon: int, dim: int) -> Bounds:

@@ -50,7 +50,7 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _differences(study: StudyTables) -> Iterator[SettingError]:
-    """Yield errors for differences between agents that the functions do not support; the first agent's stands for all."""
+    """Yield errors for differences between agents that the functions do not support; only the first agent's is checked."""
     federation = study.federation()
     if not isinstance(federation, DifferingFederation):
         return

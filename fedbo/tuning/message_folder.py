@@ -2,7 +2,7 @@
 
 A file holds one message. Only its sender writes it, once, and its name ends with the SHA-256 of its content. So files may
 arrive late, in any order, repeatedly and under other names, and an incomplete one is detected. Nothing proves who wrote a file:
-everybody who can write into the folder is trusted to use their own number.
+all who can write into the folder are trusted to use their own numbers.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _progress(study: Study, console: Console) -> TuningProgress:
 
 
 def _given_options(options: Options) -> Options:
-    """Return the options that are not None, which stands for the default; ArgumentError where one is unknown."""
+    """Return the options that are not None (the default); ArgumentError where one is unknown."""
     if unknown := sorted(set(options) - set(Options.__annotations__)):
         near = difflib.get_close_matches(unknown[0], Options.__annotations__, n=1)
         words = f"did you mean '{near[0]}'?" if near else f"available: {', '.join(sorted(Options.__annotations__))}"

@@ -1,7 +1,7 @@
 """Handling of failed points where the study's policy is to avoid them.
 
-An `Avoiding` algorithm learns of them as failures. Any other algorithm is told the worst value that its agent has observed. The
-exception are algorithms that hide single evaluations: the same value would be part of several of their sent means.
+An `Avoiding` algorithm learns of them as failures. Any other algorithm observes the worst value of its agent so far instead.
+Algorithms that hide single evaluations are an exception: the same value would be part of several of their sent means.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def learns_failures(algorithm: Algorithm) -> bool:
 
 
 def takes_worst(algorithm: Algorithm) -> bool:
-    """Return whether an algorithm is told the worst value in place of a failed one."""
+    """Return whether an algorithm observes the worst value in place of a failed one."""
     return not (isinstance(algorithm, Avoiding) or (isinstance(algorithm, LocallyPrivate) and algorithm.hides))
 
 

@@ -39,7 +39,7 @@ def measure(study: StudyTables, by: str, replicate: int) -> Array:
 
 
 def check_measure(study: StudyTables, by: str) -> None:
-    """Raise SettingError for a measure that the agents do not have; the first agent stands for all."""
+    """Raise SettingError for a measure that the agents do not have; only the first agent is checked."""
     federation = study.federation()
     names = [parameter.name for parameter in federation.parameters]
     if by not in (*MEASURES, *names):

@@ -1,4 +1,4 @@
-"""Agents as processes: step after step, with the message that follows one, and what comes between two."""
+"""Agents as processes: their steps, the messages that follow, and the absences between two steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedbo.coordinator.step_scheduler import StepScheduler
 
 
 class AgentProcesses:
-    """The agent processes: take in finished steps, send what is to be sent, and go on to the next step or wait."""
+    """The agent processes: process finished steps, send messages, and start the next step or wait."""
 
     def __init__(self, rules: Rules, network: Network, server: Server, scheduler: StepScheduler) -> None:
         self._rules, self._network, self._server, self._scheduler = rules, network, server, scheduler
@@ -36,7 +36,7 @@ class AgentProcesses:
         self.disclosures = DisclosureLog(rules.algorithm)
 
     def request_step(self, state: CoreState, agent: AgentRecord, step: int, now: float) -> list[Effect]:
-        """Begin a step as soon as nothing keeps the agent from it."""
+        """Begin a step as soon as nothing interrupts the agent."""
         state.progress.note(now)
         agent.step = step
         if agent.interruptions:
@@ -45,7 +45,7 @@ class AgentProcesses:
         return self._scheduler.begin(state, agent, now)
 
     def finished(self, state: CoreState, event: Finished, now: float) -> list[Effect]:
-        """Take in that a step is over."""
+        """Process the end of a step."""
         number, report = event.agent, event.report
         assert report is not None, "the shell did not add the report"
         agent = state.agents[number]
@@ -70,7 +70,7 @@ class AgentProcesses:
         return [Commit(number, times), *effects, *self._send(state, agent, report, step.speaks, now)]
 
     def _end_step(self, state: CoreState, agent: AgentRecord, step: AgentStep, report: StepReport, now: float) -> None:
-        """Note what came of a step."""
+        """Record the result of a step."""
         self._note_early_end(state, agent, report)
         agent.current = None
         if agent.faults is not None:
@@ -89,7 +89,7 @@ class AgentProcesses:
         self._log.append(make(StepFinished, (now, agent.number, number)))
 
     def _note_early_end(self, state: CoreState, agent: AgentRecord, report: StepReport) -> None:
-        """Note whether the study ends with a step, because it has reached its target or made its evaluations."""
+        """Record whether the study ends with this step, because it reached its target or its number of evaluations."""
         progress, end = state.progress, self._rules.task.early_end
         progress.is_enough |= report.reached
         if end is not None and end.evaluations is not None:
@@ -97,7 +97,7 @@ class AgentProcesses:
             progress.is_enough |= progress.evaluations >= end.evaluations
 
     def _send(self, state: CoreState, agent: AgentRecord, report: StepReport, asked: bool, now: float) -> list[Effect]:
-        """Send the message of a finished step, and go on or wait."""
+        """Send the message of a finished step, then advance the agent or wait."""
         number, payload = agent.step, report.payload
         effects: list[Effect] = []
         sends = self._sends(number)
@@ -127,7 +127,7 @@ class AgentProcesses:
         return effects
 
     def _told(self, state: CoreState, agent: AgentRecord, payload: Payload, now: float) -> Payload:
-        """Give what an agent sends that may lie."""
+        """Return the message that an agent sends, which a lie may have falsified."""
         if not payload:
             return payload  # a dummy says nothing
         number, step = agent.number, agent.step
@@ -141,13 +141,14 @@ class AgentProcesses:
         return told
 
     def _reports_later(self, agent: AgentRecord) -> bool:
-        """Say whether a message of an agent is under way without rounds: what becomes of it says all that the agent could."""
+        """Check whether an agent without rounds has an unacknowledged message, whose arrival will report for the agent."""
         return not self._synchronous and bool(agent.unacknowledged)
 
     def is_last(self, state: CoreState, agent: AgentRecord, step: int) -> bool:
-        """Say whether an agent's budget ends with this step.
+        """Check whether an agent's budget ends with this step.
 
-        Where it counts evaluations, a step may also be spent waiting; twice as many steps are the end of waiting in vain.
+        Where the budget counts evaluations, a step may also be spent waiting. The limit of twice as many steps ends futile
+        waiting.
         """
         if self._idles and state.rounds.number >= self._iterations:
             return True
@@ -164,7 +165,7 @@ class AgentProcesses:
         return effects if agent.unacknowledged else effects + self._server.leave(state, agent, now)
 
     def advance(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
-        """Let an agent go on to its next step, or be absent before it."""
+        """Advance an agent to its next step, or make it absent before that step."""
         if not agent.lease:  # the first step that it is asked for
             return self.request_step(state, agent, 0, now)
         step = agent.step + 1
@@ -185,7 +186,7 @@ class AgentProcesses:
         return self._server.report(state, agent, False, now)
 
     def available(self, state: CoreState, event: AgentAvailable, now: float) -> list[Effect]:
-        """Let an agent go on that was absent before a step."""
+        """Resume an agent that was absent before a step."""
         agent = state.agents[event.agent]
         if not agent.absent:
             return []  # lost for good meanwhile

@@ -1,17 +1,17 @@
-"""The core: a state machine without input or output for all that happens between agents, `(state, event, now) -> effects`.
+"""The core: a state machine without input or output for all events between agents, `(state, event, now) -> effects`.
 
 The core knows neither clocks nor processes. A shell feeds it events in order of time and applies its effects: in virtual time
-an event queue, in wall-clock time real processes. The parts of the core hold what never changes during a run (`Rules`); all
-that does is in one `CoreState`, which each part gets as an argument and changes in place (decision 001). No part knows those
-that are listed after it:
+an event queue, in wall-clock time real processes. The parts of the core hold the constants of a run (`Rules`). All
+mutable state is in one `CoreState`, which each part gets as an argument and changes in place (decision 001). No part knows
+the parts listed after it:
 
     Network         latency, bandwidth, faults of messages
-    Server          who has reported, when a round closes, the answers
+    Server          which agents have reported, when a round closes, the answers
     StepScheduler   steps that begin, and how long they take, with their evaluations where these may overlap
-    AgentProcesses  steps that end, and what follows: a message, the next step, or waiting
+    AgentProcesses  steps that end, and then a message, the next step, or waiting
     Uplink          messages that arrive at the coordinator
     Downlink        answers that arrive at agents
-    Interruptions   agents that stand still, go on, or are lost
+    Interruptions   agents that pause, resume, or are lost
     Presence        absences in continuous time
     FaultInjector   faults of agents and of the coordinator
 """
@@ -119,7 +119,7 @@ class Core:
         }
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Take in one event; give its effects, in the order in which they are to be applied."""
+        """Process one event; return its effects in the order of their application."""
         state = self.state
         state.progress.events += 1
         effects = self._handlers[type(event)](state, event, now)
@@ -128,7 +128,7 @@ class Core:
         return effects
 
     def _start(self, state: CoreState, event: StudyStarted, now: float) -> list[Effect]:
-        """Begin the study with all agents that take part in it."""
+        """Begin the study with all participating agents."""
         rules, present = self.rules, sorted(self.rules.participants)
         if not rules.idles:
             state.rounds.active.update(present)
@@ -148,17 +148,17 @@ class Core:
         return self._downlink.timed_out(state, sent, now)
 
     def is_current(self, number: int, lease: int) -> bool:
-        """Say whether a finished step with this lease is the one that its agent works on; else the lease has expired."""
+        """Check whether a finished step with this lease is the current step of its agent; otherwise the lease has expired."""
         agent = self.state.agents[number]
         return agent.lease == lease and agent.current is not None
 
     @property
     def is_over(self) -> bool:
-        """Say whether nobody takes part any more."""
+        """Check whether no agent takes part any more."""
         return bool(self.state.progress.events) and not self.state.rounds.active
 
     def share_done(self) -> float:
-        """Say how much of the budget has been used: of the rounds where they are counted, else of the targets' own."""
+        """Return the used share of the budget: of the rounds where these are counted, otherwise of the targets' own budgets."""
         rules, problem = self.rules, self.rules.problem
         if rules.idles:
             return min(1.0, self.state.rounds.number / (problem.iterations + 1))
@@ -167,7 +167,7 @@ class Core:
         return count / rules.task.whole_budget
 
     def will_recover(self) -> bool:
-        """Say whether something keeps somebody from going on that will pass by itself."""
+        """Check whether a temporary interruption, queue or deadline keeps agents from continuing."""
         state, rounds = self.state, self.state.rounds
         agents = (state.agents[number] for number in rounds.active)
         held = bool(state.outages) or any(agent.interruptions and not agent.ended for agent in agents)
@@ -175,19 +175,19 @@ class Core:
         return held or (self.exchange.deadline is not None and not rounds.deadline_passed and bool(rounds.reported))
 
     def orders(self) -> list[StepRequest]:
-        """List what agents work on, for a shell that has lost its hosts and begins again with others."""
+        """List the steps that agents work on, for a shell that has lost its hosts and starts again with others."""
         agents = sorted(self.state.agents.every(), key=lambda agent: agent.number)
         steps = (agent.current for agent in agents)
         given = [step.order for step in steps if step is not None and (self.environment.is_real_time or step.segments)]
         return [order for order in given if order is not None]
 
     def flush_events(self, sink: Callable[[list[EventLine]], None]) -> None:
-        """Hand over the lines of the event log that came since the last time."""
+        """Pass the lines of the event log since the last call to `sink`, and clear them."""
         sink(self.rules.log)
         self.rules.log.clear()
 
     def flush(self, log: Log) -> None:
-        """Hand over all that came since the last time, events and entries of the privacy ledger."""
+        """Pass the events and the entries of the privacy ledger since the last call to `log`, and clear them."""
         self.flush_events(log.extend)
         if self.aggregator is not None:
             log.enter(self.aggregator.entries)
@@ -196,10 +196,11 @@ class Core:
         self.processes.disclosures.entries.clear()
 
     def close(self) -> None:
-        """Note that nothing else will happen; ProtocolError when an agent still waits for an answer.
+        """Check that the run may end here.
 
-        EndlessError where the answer may be due to agents that are lost for good, or whose last message was refused or given
-        up, without which the method cannot go on.
+        Raises:
+            EndlessError: evaluations wait for a worker, or agents for the answer of lost agents or undelivered messages.
+            ProtocolError: an agent still waits for an answer for another reason.
         """
         waiting, cluster = self.state.rounds.waiting, self.state.cluster
         if cluster is not None and cluster.is_waited_for:
@@ -221,7 +222,7 @@ class Core:
 def _aggregator(
     task: Task, exchange: Exchange, environment: Environment, budget: PrivacyBudget, key: bytes | None
 ) -> PrivateAggregator | None:
-    """Make the aggregator of private messages; its noise comes from a secret `key`, or from the study's streams."""
+    """Build the aggregator of private messages; its noise comes from a secret `key`, or from the study's streams."""
     algorithm, problem = task.algorithm, task.problem
     masked = budget.secure_aggregation is not None
     if masked and (wrong := why_not_masked(algorithm, problem, exchange)):
@@ -234,7 +235,7 @@ def _aggregator(
 
 
 def _workers(rules: Rules, scheduler: StepScheduler) -> WorkerEvents | None:
-    """Make what befalls the workers of a cluster, where there is one."""
+    """Build the events of a cluster's workers, or return None without a cluster."""
     evaluations = scheduler.evaluations
     if evaluations is None or evaluations.running.pool is None:
         return None
@@ -242,7 +243,7 @@ def _workers(rules: Rules, scheduler: StepScheduler) -> WorkerEvents | None:
 
 
 def _of_evaluations(scheduler: StepScheduler, workers: WorkerEvents | None) -> dict[type, Handler]:
-    """Give the handlers of evaluations that are scheduled one by one, where they are, and of workers."""
+    """Return the handlers of individually scheduled evaluations and of workers, empty where there are none."""
     one_by_one = scheduler.evaluations
     if one_by_one is None:
         return {}
@@ -254,7 +255,7 @@ def _of_evaluations(scheduler: StepScheduler, workers: WorkerEvents | None) -> d
 
 
 def _first_state(rules: Rules) -> CoreState:
-    """Give the state before anything has happened."""
+    """Return the state before the first event."""
     state = CoreState(LazyRecords(AgentRecord), rules.algorithm.server_init(rules.problem))
     if rules.environment.cluster is not None:
         state.cluster = WorkerPool(rules.environment.cluster).fresh()
@@ -267,5 +268,5 @@ def _first_state(rules: Rules) -> CoreState:
 
 
 def _named(agents: Collection[int]) -> str:
-    """Name the first few of some agents."""
+    """Format the numbers of the first few agents."""
     return f"agents {', '.join(map(str, sorted(agents)[:5]))}" + (" and others" if len(agents) > 5 else "")

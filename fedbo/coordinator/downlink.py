@@ -1,4 +1,4 @@
-"""Answers of the coordinator at the agents: what is delivered, what is sent again, and who goes on with it."""
+"""Answers of the coordinator at the agents: deliveries, retransmissions, and the agents that continue with an answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedbo.settings.records import changed
 
 
 class Downlink:
-    """The agents' end of the way of answers."""
+    """The receiving end of answers, at the agents."""
 
     def __init__(self, rules: Rules, network: Network, processes: AgentProcesses) -> None:
         self._network, self._processes, self._log = network, processes, rules.log
@@ -23,7 +23,7 @@ class Downlink:
         self._bytes = sizer(rules.download, rules.more_down)
 
     def received(self, state: CoreState, event: AnswerReceived, now: float) -> list[Effect]:
-        """Give an agent an answer."""
+        """Deliver an answer to an agent."""
         answer, network = event.answer, self._network
         inbound, number = answer.inbound, answer.number
         agent = state.agents[answer.agent]
@@ -49,7 +49,7 @@ class Downlink:
         return self._release(state, agent, number, now)
 
     def timed_out(self, state: CoreState, answer: Answer, now: float) -> list[Effect]:
-        """Send an answer again, or give it up; once, however many copies of a transmission were lost."""
+        """Send an answer again or give it up, once per transmission, however many of its copies were lost."""
         agent, number = state.agents[answer.agent], answer.number
         retransmissions = agent.own_faults().retransmissions
         if agent.ended or has(agent.received_answers, number) or retransmissions.get(number, 0) > answer.attempt:
@@ -61,7 +61,7 @@ class Downlink:
         return self._release(state, agent, number, now)
 
     def _release(self, state: CoreState, agent: AgentRecord, number: int, now: float) -> list[Effect]:
-        """Let an agent go on that waited for an answer with at most this number."""
+        """Advance an agent that waits for an answer with at most this number."""
         waiting = state.rounds.waiting
         awaited = waiting.get(agent.number) if waiting else None
         if awaited is None or awaited > number:  # it does not wait, or for an answer that is still to be given

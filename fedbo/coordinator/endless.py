@@ -1,8 +1,8 @@
-"""Detection of runs that would never end, and the error that says why.
+"""Detection of runs that would never end, and the error that explains why.
 
-A run comes further when a step begins or ends, when a message has been dealt with, when an agent that waited goes on, and when
-one leaves. In virtual time it is given up when it has not come further for so long that it never will. What counts are events
-and steps begun again, which are the same under every hosting and after every resume; the real clock has no part in it.
+A run progresses when a step begins or ends, when a message has been processed, when a waiting agent continues, and when an
+agent leaves. A run in virtual time is given up after too many events, or restarts of steps, without progress. Both counts are
+the same under every hosting and after every resume; the real clock has no part in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEFT = 1e8  # events that a study may have before it until its end in time
 
 
 def require_progress(core: Core, now: float, until: float) -> None:
-    """EndlessError where nothing has come further for so long that nothing will before `until`."""
+    """Raise EndlessError if the run has gone so long without progress that it will not end by `until`."""
     progress = core.state.progress
     most = max(progress.restarts.values(), default=0)
     again = most >= STARTS_EACH and sum(progress.restarts.values()) >= STARTS
@@ -37,7 +37,7 @@ def require_progress(core: Core, now: float, until: float) -> None:
 
 
 def _words(core: Core, again: bool) -> str:
-    """Say who is at what, what keeps it from ending, and what would do."""
+    """Return the error's text: which agent is at which step, what keeps the run from ending, and a remedy."""
     progress = core.state.progress
     restarts = progress.restarts
     agent = max(restarts, key=lambda one: (restarts[one], -one)) if again else _who(core)
@@ -51,14 +51,14 @@ def _words(core: Core, again: bool) -> str:
 
 
 def _who(core: Core) -> int:
-    """Give the agent that is named: the first that is kept from working, or that still takes part."""
+    """Return the agent that the error names: the first that works or is interrupted, otherwise the first that takes part."""
     active = sorted(core.state.rounds.active) or [0]
     agents = [core.state.agents[number] for number in active]
     return next((agent.number for agent in agents if agent.interruptions or agent.current is not None), active[0])
 
 
 def _causes(core: Core, agent: int) -> str:
-    """List what may keep an agent from ending its step, or its messages from passing."""
+    """List the models that may keep an agent from ending its step, or its messages from passing."""
     models, found = core.environment.of(agent), list[str]()
     name = getattr(models.availability, "model", "always")
     if name != "always":

@@ -1,4 +1,4 @@
-"""What ends a run between agents."""
+"""Errors that end a run between agents."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ class ReplayError(FedboError, RuntimeError):
 
 
 class ForkError(FedboError, ValueError):
-    """A run cannot be forked there, or not with that change; the message says why, and the remedy."""
+    """A run cannot be forked at this time, or not with this change; the message has the reason and the remedy."""

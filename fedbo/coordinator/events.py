@@ -1,4 +1,4 @@
-"""What the core is told and what it wants done: events and effects."""
+"""Events that the core receives, and effects that it returns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StudyStarted(NamedTuple):
 
 
 class DecisionMade(NamedTuple):
-    """An agent has decided which points its step will evaluate, of which the coordinator learns no more than `choice`."""
+    """An agent has decided on the points of its step; the coordinator sees only their `choice`, without coordinates."""
 
     agent: int
     lease: int
@@ -31,7 +31,7 @@ class Finished:
 
 
 class EvaluationEnded(NamedTuple):
-    """An evaluation that was scheduled by itself has ended: point `point` of step `step`; a point of -1 is the decision."""
+    """A separately scheduled evaluation has ended: point `point` of step `step`; a point of -1 is the decision."""
 
     agent: int
     step: int
@@ -50,8 +50,8 @@ class StepDue(NamedTuple):
 class Message:
     """A message of an agent, on its way or received.
 
-    `sender` is who really sent it, `claimed_sender` who it says it is, `base` the round in which its step began, and `sent`
-    when. (`claimed_sender`, `step`) is its idempotency key: a second message with the same key changes nothing. `attempt`
+    `sender` is the real sender, `claimed_sender` the sender that it names, `base` the round in which its step began, and `sent`
+    the time. (`claimed_sender`, `step`) is its idempotency key: a second message with the same key changes nothing. `attempt`
     counts its transmissions.
     """
 
@@ -66,7 +66,7 @@ class Message:
 
 @dataclass(slots=True)
 class Answer:
-    """Answer `number` of the coordinator to an agent; without a payload it only lets the agent go on."""
+    """Answer `number` of the coordinator to an agent; without a payload it only ends the agent's wait."""
 
     agent: int
     inbound: Inbound | None
@@ -128,20 +128,20 @@ class FaultStarted(NamedTuple):
 
 
 class FaultEnded(NamedTuple):
-    """What a fault did to an agent is over."""
+    """A fault's effect on an agent is over."""
 
     fault: int
     agent: int
 
 
 class ProcessDied(NamedTuple):
-    """In real time: an agent's process is gone, although no plan said so."""
+    """In real time: an agent's process has died without a planned fault."""
 
     agent: int
 
 
 class PlacementDue(NamedTuple):
-    """Evaluations that wait for a worker of a cluster are placed; it comes last of all that happens at its time."""
+    """Evaluations that wait for a worker of a cluster are placed; this is the last event of its instant."""
 
 
 class WorkersChanged(NamedTuple):
@@ -160,7 +160,7 @@ class WorkerPreempted(NamedTuple):
 
 
 class WorkerReturned(NamedTuple):
-    """A worker that was preempted is back."""
+    """A preempted worker is back."""
 
     fault: int
     worker: int
@@ -196,7 +196,7 @@ MESSAGES: Final = frozenset((MessageAtLink, MessageReceived, AnswerReceived, Ack
 
 
 class Ask(NamedTuple):
-    """Effect: an agent shall decide now, and the shell shall say how many points and how often (`DecisionMade`)."""
+    """Effect: ask an agent for its decision; the shell returns the number of points and their repetitions (`DecisionMade`)."""
 
     order: StepRequest
 
@@ -205,7 +205,7 @@ class Ask(NamedTuple):
 class Commit:
     """Effect: the agent's last step counts.
 
-    `times (q + 1,)` are when its first evaluation began and when each of them ended; empty where the agent measured them.
+    `times (q + 1,)` holds the start of its first evaluation and the end of each; empty where the agent measured them.
     """
 
     agent: int
@@ -213,7 +213,7 @@ class Commit:
 
 
 class ProcessControl(NamedTuple):
-    """Effect, in real time only: do this to an agent's process. `what` is "kill", "hold" (until `value`) or "slow" (by it)."""
+    """Effect, in real time only: control a process. `what` is "kill", "hold" (until `value`) or "slow" (by `value`)."""
 
     agent: int
     what: str
@@ -222,7 +222,7 @@ class ProcessControl(NamedTuple):
 
 @dataclass(slots=True)
 class After:
-    """Effect: let an event happen after a delay."""
+    """Effect: schedule an event after a delay."""
 
     delay: float
     event: Event

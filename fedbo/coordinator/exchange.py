@@ -1,7 +1,7 @@
-"""Exchange modes: when the coordinator answers, what a late message counts for, and which agents are asked to send.
+"""Exchange modes: when the coordinator answers, the weight of late messages, and the choice of agents that send.
 
-Under a synchronous mode an agent that has reported waits until the open round closes; whoever reports by then is answered. A
-round expects the agents that were asked and that the coordinator does not know to be away.
+Under a synchronous mode an agent that has reported waits until the open round closes, and the coordinator answers all agents
+that have reported by then. A round expects the chosen agents, except those that the coordinator knows to be away.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from fedbo.settings.ranges import OneOf, check
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """What a message counts for that is `s` rounds old: how many rounds closed since its sender began that step.
+    """The weight of a message that is `s` rounds old: `s` rounds closed since its sender began that step.
 
     `weight` is "constant" 1, "polynomial" (1 + s)^-a, "exponential" e^(-a s), or "hinge": 1 up to `after` rounds and
-    1 / (1 + a (s - after)) beyond, where a is `decay` (Xie et al. 2019, section 5). Beyond `bound` rounds it counts for
-    nothing, and is refused when it arrives. Without rounds, one answer to each target counts as one.
+    1 / (1 + a (s - after)) beyond, where a is `decay` (Xie et al. 2019, section 5). Beyond `bound` rounds the weight is 0,
+    and the message is refused when it arrives. Without rounds, one answer to each target counts as one.
     """
 
     weight: Annotated[str, OneOf(("constant", "polynomial", "exponential", "hinge"))] = "constant"
@@ -40,11 +40,11 @@ class Staleness:
 
     @property
     def is_constant(self) -> bool:
-        """Say whether all messages count alike."""
+        """Check whether all messages have the same weight."""
         return self.weight == "constant" and self.bound is None
 
     def of(self, s: int) -> float:
-        """Give the weight of a message that is `s` rounds old."""
+        """Return the weight of a message that is `s` rounds old."""
         if self.bound is not None and s > self.bound:
             return 0.0
         if self.weight == "polynomial":
@@ -57,7 +57,7 @@ class Staleness:
 
 
 class Exchange(Protocol):
-    """An exchange mode: whether agents wait for rounds, when one closes, and what becomes of late messages."""
+    """An exchange mode: whether agents wait for rounds, when a round closes, and the treatment of late messages."""
 
     @property
     def mode(self) -> str: ...
@@ -67,15 +67,15 @@ class Exchange(Protocol):
 
     @property
     def accepts_late(self) -> bool:
-        """Say whether a message that comes after its round has closed takes effect in the open one."""
+        """Check whether a message that arrives after its round has closed takes effect in the open round."""
 
     @property
     def deadline(self) -> float | None:
-        """Give the length of a round after which it closes with whoever has reported, if there is one."""
+        """Return the maximum length of a round, after which it closes with the reports so far; None without a limit."""
 
     @property
     def oldest(self) -> int | None:
-        """Give how many rounds old a message may be that is still on its way: rounds stay open that would make one older."""
+        """Return the maximum age of a message on its way, in rounds: a round stays open that would make one older."""
 
     @property
     def staleness(self) -> Staleness: ...
@@ -84,25 +84,25 @@ class Exchange(Protocol):
     def selection(self) -> Selection: ...
 
     def should_close(self, rounds: Rounds) -> bool:
-        """Say whether the open round closes now, or the buffer is answered."""
+        """Check whether the open round closes now, or the buffer is answered."""
 
 
 @runtime_checkable
 class Sampled(Protocol):
-    """An exchange mode of which it is known what its rounds tell of who was asked (decision 008).
+    """An exchange mode that declares what its rounds reveal about the sampled agents (decision 008).
 
-    For a mode without it no gain from sampling is claimed.
+    For a mode without this protocol, no gain from sampling is claimed.
     """
 
     def reveals(self, sampling: str) -> str:
-        """Say what tells who was asked, under a `sampling` of `Mechanism`; empty only where it is proven that nothing does.
+        """Return what reveals the sampled agents, under a `sampling` of `Mechanism`; empty only if provably nothing does.
 
-        Where it is empty, a private message that misses its round is dropped, also under a mode that accepts it otherwise.
+        Where it is empty, a private message that misses its round is dropped, even under a mode that accepts late messages.
         """
 
 
 def revealed(exchange: Exchange, sampling: str) -> str:
-    """Say why under this mode there is no gain from `sampling`; empty only where the mode itself says that nothing is told."""
+    """Return why this mode has no gain from `sampling`; empty only where the mode itself declares that nothing is revealed."""
     if isinstance(exchange, Sampled):
         return exchange.reveals(sampling)
     return f"mode '{exchange.mode}' does not say what its rounds tell of who was asked"
@@ -131,7 +131,7 @@ class InRounds:
     """Modes with rounds: one closes with its first `k` messages, after `length`, or when no expected agent is missing.
 
     A message that comes later is dropped, or takes effect in the open round, as `late` says; its sender waits for that one.
-    With `oldest` a round also waits for agents whose message would else be older than so many rounds.
+    With `oldest` a round also waits for agents whose message would otherwise be older than so many rounds.
     """
 
     __slots__ = ()
@@ -147,7 +147,7 @@ class InRounds:
 
     @property
     def deadline(self) -> float | None:
-        """Return the length of a round, None where it may last for ever."""
+        """Return the length of a round, None without a limit."""
         return self.length
 
     @property
@@ -160,10 +160,11 @@ class InRounds:
         return bool(rounds.reported) and ((self.k is not None and rounds.messages >= self.k) or not rounds.missing)
 
     def reveals(self, sampling: str) -> str:
-        """Return what tells who was asked.
+        """Return what reveals the sampled agents.
 
-        Nothing does where all that begin a round end it, since they send empty messages, whoever is asked; nor under a
-        deadline where late messages are dropped and each agent has a coin of its own. Where only messages count, they do.
+        Nothing does if all agents that begin a round also end it, since agents that are not sampled send empty messages.
+        Nothing does under a deadline either, if late messages are dropped and each agent has a coin of its own. A limit of `k`
+        messages does.
         """
         if self.k is not None:
             return "the first k messages keep others out"
@@ -228,8 +229,8 @@ class Deadline(InRounds):
 class FirstK(InRounds):
     """Over-selection: a round closes with its first `k` messages; the others are late, as under a deadline.
 
-    With `oldest` it also waits for agents whose message would else be older than so many rounds (Chang et al. 2016's partial
-    barrier with bounded delay): 0 waits for all that have begun.
+    With `oldest` it also waits for agents whose message would otherwise be older than so many rounds (Chang et al. 2016's
+    partial barrier with bounded delay): 0 waits for all that have begun.
     """
 
     mode: ClassVar[str] = "first_k"

@@ -38,8 +38,8 @@ _ENDS: Mapping[type[ProcessFault], Callable[[float, int, int], EventLine]] = {
 class FaultInjector:
     """The fault injector: begins and ends the faults of the plan.
 
-    The coordinator is told of crashes, so that no round waits for a crashed agent; of hangs, of slowness and of partitions
-    nobody tells it.
+    The coordinator is notified of crashes, so that no round waits for a crashed agent. It is not notified of hangs, slowness
+    and partitions.
     """
 
     def __init__(self, rules: Rules, server: Server, interruptions: Interruptions) -> None:
@@ -56,7 +56,7 @@ class FaultInjector:
         return [effect for place, agent in pairs for effect in self._schedule(place, agent, 0, now)]
 
     def switch(self, places: Set[int], now: float) -> list[Effect]:
-        """Schedule the next time of the faults at these places of the plan, which are new in it or have changed."""
+        """Schedule the next time of the faults at these places of the plan, which are new or have changed."""
         effects = list[Effect]()
         for place in sorted(places & self._faults.keys()):
             for agent in _hit_alone(self._faults[place]):
@@ -68,7 +68,7 @@ class FaultInjector:
         return effects
 
     def at_event(self, events: int) -> list[Effect]:
-        """Let the faults begin that are due after so many events."""
+        """Begin the faults that are due after so many events."""
         return [After(0.0, FaultStarted(place, COORDINATOR, 0)) for number, place in self.at_events if number == events]
 
     def _schedule(self, place: int, agent: int, number: int, now: float) -> list[Effect]:
@@ -158,7 +158,7 @@ def _is_struck(fault: ProcessFault, agent: AgentRecord) -> bool:
 
 
 def _hit_alone(fault: ProcessFault) -> list[int]:
-    """List the agents that a fault hits each at its own times, or COORDINATOR where it hits all at once."""
+    """List the agents that a fault hits at separate times, or COORDINATOR where it hits all at once."""
     if isinstance(fault, Restart | NetworkPartition) or fault.rate is None:
         return [COORDINATOR]
     return [agent for agent in fault.agents if isinstance(agent, int)]

@@ -1,4 +1,4 @@
-"""What interrupts, slows or ends an agent's process, whatever the cause: an absence, a fault of the plan, a dead process."""
+"""Interruptions, slowness and the end of an agent's process, of any cause: an absence, a planned fault, a dead process."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fedbo.coordinator.step_scheduler import StepScheduler
 
 
 class Interruptions:
-    """Interruptions of agents: an agent stands still as long as at least one lasts."""
+    """Interruptions of agents: an agent is paused as long as at least one lasts."""
 
     def __init__(self, rules: Rules, server: Server, scheduler: StepScheduler) -> None:
         self._log, self._real_time = rules.log, rules.environment.is_real_time
         self._server, self._scheduler = server, scheduler
 
     def interrupt(self, state: CoreState, agent: AgentRecord, now: float, *, known: bool, void: bool) -> list[Effect]:
-        """Stop an agent for a while. `known`: the coordinator is told. `void`: what it works on must be begun again.
+        """Interrupt an agent. `known`: the coordinator is notified. `void`: its present step must begin again.
 
-        Where the coordinator is told, the caller settles the exchange once all agents that stop together have stopped.
+        If the coordinator is notified, the caller settles the exchange once all agents that stop together have stopped.
         """
         agent.interruptions += 1
         step, evaluations, effects = agent.current, self._scheduler.evaluations, list[Effect]()
@@ -41,7 +41,7 @@ class Interruptions:
         return effects
 
     def resume(self, state: CoreState, agent: AgentRecord, now: float, restore: str) -> list[Effect]:
-        """End one interruption; after the last one the agent goes on, or begins its step again, restored if that is said."""
+        """End one interruption; after the last one, resume or restart the step. `restore` names the state to restore first."""
         agent.interruptions -= 1
         if agent.interruptions:
             return []
@@ -51,7 +51,7 @@ class Interruptions:
         return resumed + self._resume_step(state, agent, now, restore)
 
     def _resume_step(self, state: CoreState, agent: AgentRecord, now: float, restore: str) -> list[Effect]:
-        """Let an agent go on with its step, or begin one."""
+        """Resume an agent's step, or begin one."""
         if agent.ready:
             agent.ready = False
             return self._scheduler.begin(state, agent, now)
@@ -73,7 +73,7 @@ class Interruptions:
         return [self._scheduler.completion(agent)]
 
     def slow(self, agent: AgentRecord, factor: float, now: float) -> list[Effect]:
-        """Let an agent work so many times slower."""
+        """Slow an agent down by a factor."""
         before = agent.pace
         agent.own_faults().pace = before / factor
         if self._real_time:
@@ -100,11 +100,11 @@ class Interruptions:
         return effects
 
     def settle(self, state: CoreState, now: float) -> list[Effect]:
-        """Close a round that waits for nobody any more, now that all agents that stop together have stopped."""
+        """Close a round that waits for no agent any more, now that all agents that stop together have stopped."""
         return self._server.settle(state, now)
 
     def process_died(self, state: CoreState, event: ProcessDied, now: float) -> list[Effect]:
-        """Take in that a process is gone although no plan said so: its agent begins again in a new one."""
+        """Process the death of a process without a planned fault: its agent begins again in a new one."""
         agent = state.agents[event.agent]
         if agent.ended or agent.interruptions:
             return []

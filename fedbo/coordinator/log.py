@@ -1,4 +1,4 @@
-"""What the core needs of the place where the lines of a run are kept."""
+"""The interface of the core to the place that keeps the lines of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedbo.coordinator.privacy.ledger import LedgerEntry
 
 
 class Log(Protocol):
-    """What takes the lines of the event log and the entries of the privacy ledger."""
+    """A receiver of the lines of the event log and the entries of the privacy ledger."""
 
     def extend(self, records: Iterable[EventLine]) -> None:
         """Append lines in their order."""

@@ -1,4 +1,4 @@
-"""Messages: their bytes, how they are serialised, and what is wrong with one that is not as declared."""
+"""Messages: their size, their serialisation, and the check against their declaration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROUNDING = 1e-9  # of matrices that are declared positive, relative to their dia
 
 
 def size(payload: Payload) -> int:
-    """Count a message's bytes as they are serialised: the arrays alone, since the declaration and their size fix all else."""
+    """Return a message's size in bytes, serialised: the arrays alone, since the declaration and the size fix the rest."""
     total = 0
     for array in payload.values() if isinstance(payload, dict) else ():
         if isinstance(array, _ndarray):
@@ -35,13 +35,13 @@ def size(payload: Payload) -> int:
 
 
 def declared_size(declaration: Declaration | None, length: int = 1) -> int:
-    """Count the bytes of a message that is as declared, with `length` where a length varies; 0 where nothing is declared."""
+    """Return the size in bytes of a declared message, with `length` where a length varies; 0 without a declaration."""
     fields = (declaration or {}).values()
     return sum(math.prod(_shape(field, length)) * np.dtype(field.dtype).itemsize for field in fields)
 
 
 def sizer(declaration: Declaration | None, more: int = 0) -> Callable[[Payload], int]:
-    """Give the function that counts a message's bytes, `more` than are declared; of a fixed length, it is not looked at."""
+    """Return the function that counts a message's bytes plus `more`; for a fixed length it does not read the message."""
     if varies(declaration):
         return size if not more else lambda payload: size(payload) + more
     fixed = declared_size(declaration) + more
@@ -49,7 +49,7 @@ def sizer(declaration: Declaration | None, more: int = 0) -> Callable[[Payload],
 
 
 def varies(declaration: Declaration | None) -> bool:
-    """Say whether messages differ in length."""
+    """Check whether messages differ in length."""
     return any(None in field.shape for field in (declaration or {}).values())
 
 
@@ -58,7 +58,7 @@ def _shape(field: Field, length: int) -> tuple[int, ...]:
 
 
 def _length(size: int, declaration: Declaration) -> int:
-    """Find the length that varies in a serialised message of `size` bytes; ValueError when no length gives that size."""
+    """Return the variable length of a serialised message of `size` bytes; ValueError if no length results in that size."""
     if not varies(declaration):
         return 1
     least = declared_size(declaration, 0)
@@ -69,12 +69,12 @@ def _length(size: int, declaration: Declaration) -> int:
 
 
 def longest(declaration: Declaration) -> int:
-    """Return the largest length of what varies in a message."""
+    """Return the largest variable length in a message."""
     return min((field.longest for field in declaration.values() if None in field.shape), default=0)
 
 
 def encode(payload: Payload, declaration: Declaration) -> bytes:
-    """Serialise a message: its arrays in the order of the declaration, little-endian, nothing between them."""
+    """Serialise a message: its arrays in the order of the declaration, little-endian, without padding."""
     return b"".join(
         np.ascontiguousarray(payload[name], dtype=np.dtype(field.dtype).newbyteorder("<")).tobytes()
         for name, field in declaration.items()
@@ -98,7 +98,7 @@ def decode(data: bytes, declaration: Declaration) -> Payload:
 
 
 def fault(payload: object, declaration: Declaration, most: float = math.inf) -> str | None:
-    """Say what is wrong with a payload, or None when it is as declared and no number of it is larger than `most`."""
+    """Return the fault of a payload, or None if it is as declared and no number of it is larger than `most`."""
     # Exact types only: a subclass answers every question below by code of its sender.
     if type(payload) is not dict:
         return f"payload is a {_shown(type(payload).__name__)}, not named arrays"
@@ -130,7 +130,7 @@ def fault(payload: object, declaration: Declaration, most: float = math.inf) -> 
 
 @dataclass(slots=True)
 class _Checked:
-    """A field that is a vector of known length; of one that `is_short` the sum of squares is taken without an array."""
+    """A field that is a vector of known length; if it `is_short`, its sum of squares is computed without an array."""
 
     name: str
     dtype: Any
@@ -139,7 +139,7 @@ class _Checked:
 
 
 def checker(declaration: Declaration, most: float = math.inf) -> Callable[[object], str | None]:
-    """Give the function that says of a payload what `fault` says; vectors that are as declared cost it the least."""
+    """Return the function payload -> `fault`, which is fastest for vectors that are as declared."""
     bound, vdot = most * most, _vdot
     if not all(len(field.shape) == 1 and field.shape[0] is not None for field in declaration.values()):
         return lambda payload: fault(payload, declaration, most)
@@ -168,7 +168,7 @@ def checker(declaration: Declaration, most: float = math.inf) -> Callable[[objec
 
 
 def _is_positive(matrix: np.ndarray[Any, Any]) -> bool:
-    """Say whether a matrix is symmetric and positive semi-definite up to rounding, scaled to a diagonal of ones."""
+    """Check whether a matrix is symmetric and positive semi-definite up to rounding, scaled to a diagonal of ones."""
     size = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
     size[size == 0.0] = 1.0
     scaled = matrix / size / size[:, None]
@@ -206,11 +206,11 @@ def _names(came: Mapping[object, object], declared: Declaration) -> str:
 
 
 def named(error: Exception) -> str:
-    """Name an exception that a message has caused, in few words; its own may repeat what the sender wrote."""
+    """Return an exception that a message has caused in few words, since its text may repeat the sender's."""
     words = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {_shown(words, 120)}" if words else type(error).__name__
 
 
 def _shown(words: str, most: int = _FEW_WORDS) -> str:
-    """Return words of a sender so that they can stand in a log: printable ASCII, and few."""
+    """Return a sender's text in a form that is safe for a log: short, printable ASCII."""
     return ascii(words[:most])[1:-1]

@@ -51,7 +51,7 @@ class Transmission(NamedTuple):
 
 
 class Network:
-    """The network: says when what is sent arrives, how often, and whether as it was sent."""
+    """The network: determines when a transmission arrives, how often, and whether it is intact."""
 
     def __init__(self, rules: Rules) -> None:
         environment, streams, self._n_agents = rules.environment, rules.task.streams, rules.problem.n_agents
@@ -80,7 +80,7 @@ class Network:
         self._replays = any(isinstance(fault, Corruption) and fault.how == "replay" for _, fault, _ in self._faults)
 
     def send_up(self, state: CoreState, message: Message, now: float) -> list[Effect]:
-        """Send a message to the coordinator; a dummy takes as long as any other, and is not in the log."""
+        """Send a message to the coordinator; a dummy takes as long as any other message, and is not in the log."""
         sender, step, attempt = message.sender, message.step, message.attempt
         agent, bytes_ = state.agents[sender], size(message.payload)
         if bytes_:
@@ -113,7 +113,7 @@ class Network:
         return [After(delay + later, self._arrival(carried)) for later in copies] + effects
 
     def send_down(self, state: CoreState, answer: Answer, bytes_: int, now: float) -> list[Effect]:
-        """Send an answer to an agent; what is due to be sent again while the coordinator is down is lost once more."""
+        """Send an answer to an agent; a retransmission that is due while the coordinator is down is lost again."""
         if self.is_plain:
             assert self.latency is not None
             return [After(self.latency, AnswerReceived(answer))]
@@ -131,7 +131,7 @@ class Network:
         return [After(delay + later, AnswerReceived(answer)) for later in copies]
 
     def queue_at_link(self, state: CoreState, message: Message, now: float) -> list[Effect]:
-        """Let a message wait for its turn on the coordinator's own link."""
+        """Queue a message at the coordinator's own link."""
         assert self._link is not None
         # One that was cut short on its way takes as long as any other, and so does a dummy.
         bytes_ = size(message.payload) if self._varies else self._message_bytes
@@ -139,7 +139,7 @@ class Network:
         return [After(state.link_free_at - now, MessageReceived(message))]
 
     def dropped_on_arrival(self, state: CoreState, sent: Message | Answer, bytes_: int, now: float) -> list[Effect]:
-        """Lose a transmission that arrives while its way is cut off; no effects when it is not."""
+        """Lose a transmission that arrives while its way is cut off; return no effects otherwise."""
         agent = sent.sender if isinstance(sent, Message) else sent.agent
         is_down = bool(state.outages) and isinstance(sent, Message)  # agents hear what left before the coordinator went down
         if not 0 <= agent < self._n_agents or not (is_down or state.agents[agent].is_cut_off):
@@ -147,7 +147,7 @@ class Network:
         return self._lost(sent, bytes_, now, "coordinator_down" if is_down else "partition")
 
     def round_trip(self, agents: Collection[int], number: int, bytes_: int) -> float:
-        """Give how long it takes until the last of some agents has answered a question of round `number` with so many bytes."""
+        """Return the time until the last of some agents has answered a question of round `number` with so many bytes."""
         longest = 0.0
         for agent in agents:
             both = (self.latency, self.latency) if self.latency is not None else [way(agent, number) for way in self._asked]
@@ -173,7 +173,7 @@ class Network:
     def _lost(
         self, sent: Message | Answer, bytes_: int, now: float, reason: LossReason, fault: int | None = None
     ) -> list[Effect]:
-        """Lose a transmission; `fault` is the place in the plan of the one that is the reason."""
+        """Lose a transmission; `fault` is the place of its cause in the plan."""
         if isinstance(sent, Answer):
             self._log.append(TransmissionLost(now, sent.agent, "down", reason, bytes_, answer=sent.number, fault=fault))
         elif bytes_:
@@ -194,7 +194,7 @@ class Network:
     def _disturbed(
         self, place: int, fault: TransmissionFault, key: Transmission, delay: float, copies: list[float]
     ) -> tuple[float, list[float]]:
-        """Give the delay of a transmission after a fault, and how much later each of its copies arrives."""
+        """Return the delay of a transmission after a fault, and the extra delay of each of its copies."""
         if isinstance(fault, Delay):
             return delay + fault.by, copies
         if isinstance(fault, Reordering):
@@ -208,7 +208,7 @@ class Network:
 
 
 def corrupted(payload: Payload, declared: Declaration, how: str, rng: np.random.Generator) -> Any:
-    """Damage a message on its way; what cannot be read any more arrives as bytes."""
+    """Damage a message on its way; a message that can no longer be decoded arrives as bytes."""
     try:
         data = bytearray(encode(payload, declared))
     except (KeyError, TypeError, ValueError):

@@ -14,7 +14,7 @@ from fedbo.coordinator.state import AgentRecord, CoreState
 
 
 class Presence:
-    """The presence of agents; the coordinator is told of absences, so that no round waits for an absent agent."""
+    """The presence of agents; the coordinator is notified of absences, so that no round waits for an absent agent."""
 
     def __init__(self, rules: Rules, interruptions: Interruptions) -> None:
         self._environment, self._log, self._interruptions = rules.environment, rules.log, interruptions
@@ -33,7 +33,7 @@ class Presence:
         return self._next_change(agent, 0, now)
 
     def switch(self, state: CoreState, away: Mapping[int, bool], now: float) -> list[Effect]:
-        """Let agents that are there or away go over to models that have held from the start; ended ones stay as they are."""
+        """Switch agents, present or away, to models that have held from the start; ended agents stay unchanged."""
         effects = list[Effect]()
         for number, is_away in sorted(away.items()):
             agent, place = state.agents[number], 0
@@ -48,7 +48,7 @@ class Presence:
         return effects
 
     def changed(self, state: CoreState, event: AvailabilityChanged, now: float) -> list[Effect]:
-        """Let an agent leave or return; one that would never return is lost for good."""
+        """Make an agent leave or return; one that would never return is lost for good."""
         agent, number = state.agents[event.agent], event.number
         if agent.ended:
             return []

@@ -1,4 +1,4 @@
-"""The state of an exchange: its rounds, who takes part in them, and who waits."""
+"""The state of an exchange: its rounds, and the agents that take part or wait."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Rounds:
-    """The state of an exchange; agents are given by their numbers.
+    """The state of an exchange; agents are identified by their numbers.
 
-    - `number` counts the rounds closed, or under an asynchronous mode the occasions of answering.
-    - `age` does so too, or counts the agents that were answered then.
-    - `opened` is when the open round began.
-    - `active` take part in the study.
-    - `missing` are those whom the open round waits for, `reported` those who wait for it to close.
-    - `messages` counts what took effect in the open round.
-    - `buffer` holds the senders not yet answered.
-    - `waiting` maps an agent that waits for an answer to the least number of that answer; None as long as it has no number.
-    - `left` says whether somebody has left since the last answer, where the method waits for others.
-    - `unmasking` is how long the answers of the last one waited for the shares that took the masks off its sum.
-    - `deadline_passed` says whether the open round has lasted as long as it may.
+    - `number`: the number of closed rounds, or of answering occasions under an asynchronous mode.
+    - `age`: the same, or the number of agents that were answered then.
+    - `opened`: the time at which the open round began.
+    - `active`: the agents that take part in the study.
+    - `missing`: the agents that the open round waits for; `reported`: those that wait for it to close.
+    - `messages`: the number of messages that took effect in the open round.
+    - `buffer`: the senders not yet answered.
+    - `waiting`: the least number of the answer that each waiting agent waits for; None until that answer has a number.
+    - `left`: whether an agent has left since the last answer, where the method waits for others.
+    - `unmasking`: how long the answers of the last round waited for the shares that unmask its sum.
+    - `deadline_passed`: whether the open round has reached its maximum length.
     """
 
     number: int = 0
@@ -36,7 +36,7 @@ class Rounds:
     deadline_passed: bool = False
 
     def close(self, now: float, by: int) -> None:
-        """Go on to the next round, which makes what was sent before older `by` so much."""
+        """Open the next round, which adds `by` to the age of earlier messages."""
         if self.reported:
             self.reported = set()
         if self.buffer:

@@ -1,4 +1,4 @@
-"""What never changes in a run between agents, in one place for all parts of the core."""
+"""The constants of a run between agents, in one place for all parts of the core."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from fedbo.coordinator.rounds import Rounds
 class Rules:
     """The task, the exchange mode, the environment and the private aggregation of a run, and the log that its parts write.
 
-    `streams` are the coordinator's. `targets` are the agents that optimise. `log` has what happened since it was flushed.
-    `sends_dummies` says whether who is not asked sends a dummy message. `participants` take part from the start: those who
-    optimise, and others who send a message before. `idles` says whether who is not asked in a round has nothing to do then;
-    a study has one round more than iterations then. `more_up` and `more_down` are bytes by which messages and answers are
-    larger than declared.
+    - `streams`: those of the coordinator.
+    - `targets`: the agents that optimise.
+    - `log`: the lines since the last flush.
+    - `sends_dummies`: whether agents that are not sampled send a dummy message.
+    - `participants`: the agents that take part from the start, which are the targets and agents that send a message before.
+    - `idles`: whether agents that are not sampled in a round are idle; a study then has one round more than iterations.
+    - `more_up`, `more_down`: the bytes that messages and answers have beyond their declaration.
     """
 
     def __init__(self, task: Task, exchange: Exchange, environment: Environment, aggregator: PrivateAggregator | None) -> None:

@@ -23,12 +23,12 @@ SHARES = ("fraction", "speed")  # they ask a number of agents, and not each by a
 class Selection:
     """Which agents are asked to send in a round.
 
-    The `others` "work": they go on with their own and send nothing; or they are "idle" until they are asked (`idles`).
+    The `others` "work": they continue locally and send nothing; or they are "idle" until they are asked (`idles`).
 
-    `who` is "all"; "fraction": a `share` of those who begin the round, uniformly drawn; "poisson": each with probability
+    `who` is "all"; "fraction": a `share` of the agents that begin the round, uniformly drawn; "poisson": each with probability
     `share`, independently; or "speed": a `share` of them, an `explore` part of it drawn uniformly and the rest with
-    probability proportional to min(1, T / t)^`penalty`, where t is how long an agent took last and T the median of those
-    times (after Oort, Lai et al. 2021, section 4.2, its statistical utility taken as equal).
+    probability proportional to min(1, T / t)^`penalty`, where t is an agent's last duration and T the median of these
+    durations (after Oort, Lai et al. 2021, section 4.2, its statistical utility taken as equal).
     """
 
     who: Annotated[str, OneOf(("all", "fraction", "poisson", "speed"))] = "all"
@@ -50,11 +50,11 @@ class Selection:
 
     @property
     def idles(self) -> bool:
-        """Say whether only those who are asked work in a round."""
+        """Check whether only the selected agents work in a round."""
         return self.others == "idle"
 
     def of_round(self, agents: Sequence[int] | npt.NDArray[np.int64], pace: Mapping[int, float], streams: Streams) -> set[int]:
-        """Choose among the `agents` that begin a round; `pace` is how long those took last who have reported before."""
+        """Select among the `agents` that begin a round; `pace` has the last duration of each agent that has reported before."""
         if self.who == "all" or not len(agents):
             return {int(agent) for agent in agents}
         if self.who == "poisson":
@@ -66,7 +66,7 @@ class Selection:
         return _fast([int(agent) for agent in agents], pace, count, self, rng)
 
     def of_step(self, streams: Streams) -> bool:
-        """Say whether one agent is asked at one step, where there are no rounds."""
+        """Check whether one agent is asked at one step, where there are no rounds."""
         return self.who == "all" or bool(streams.rng("selection").random() < self.share)
 
 

@@ -1,4 +1,4 @@
-"""The server of a run: who takes part, when a round closes or a buffer is answered, and the answers that go out then."""
+"""The server of a run: the participants, the end of a round or a buffer, and the answers that follow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedbo.coordinator.state import AgentRecord, CoreState
 
 
 class Server:
-    """The server: notes who has reported, and answers when the exchange mode says so."""
+    """The server: records the agents that have reported, and answers when the exchange mode requires it."""
 
     def __init__(self, rules: Rules, network: Network) -> None:
         self._rules, self._network = rules, network
@@ -35,7 +35,7 @@ class Server:
         self._broadcast, self._should_close = rules.algorithm.broadcast, rules.exchange.should_close
 
     def report(self, state: CoreState, agent: AgentRecord, counted: bool, now: float) -> list[Effect]:
-        """Note that an agent has sent what it had to send, or has nothing to send."""
+        """Record that an agent has sent its message, or has none to send."""
         rounds, synchronous = state.rounds, self._synchronous
         state.progress.note(now)
         if agent.ended:
@@ -51,7 +51,7 @@ class Server:
         return self.settle(state, now)
 
     def given_up(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
-        """Note that a message of an agent never arrived: a round stops waiting for it; without rounds nothing is answered."""
+        """Record that an agent's message never arrived: a round stops waiting for it; without rounds nothing is answered."""
         if self._synchronous or agent.ended:
             return self.report(state, agent, False, now)
         state.progress.note(now)
@@ -63,7 +63,7 @@ class Server:
         return self.settle(state, now)
 
     def remove(self, state: CoreState, agent: AgentRecord, now: float) -> None:
-        """Remove an agent from the exchange, without looking yet whether a round closes."""
+        """Remove an agent from the exchange, without checking yet whether a round closes."""
         state.progress.note(now)
         # A message that arrives later finds its agent gone; where agents idle, they leave from outside a round.
         if self._left is not None and (self._idles or agent.number in state.rounds.active):
@@ -73,7 +73,7 @@ class Server:
             members.discard(agent.number)
 
     def expect(self, state: CoreState, agent: AgentRecord) -> None:
-        """Let the open round wait for an agent that was asked to send."""
+        """Make the open round wait for an agent that was asked to send."""
         asked = self._synchronous and (agent.asked or self._aggregator is not None)
         if asked and agent.number in state.rounds.active:
             state.rounds.missing.add(agent.number)
@@ -94,19 +94,19 @@ class Server:
         return self._answer(state, now) if closes or stuck or (rounds.left and self._waits_in_vain(state)) else []
 
     def _waits_in_vain(self, state: CoreState) -> bool:
-        """Say whether all who are left wait for those who are not there any more; nothing is on its way then."""
+        """Check whether all remaining agents wait for agents that have left, with no message on its way."""
         active = [state.agents[agent] for agent in state.rounds.active]
         waiting = all(state.rounds.waiting.get(one.number, 0) is None and not one.unacknowledged for one in active)
         return bool(active) and waiting and not self._synchronous
 
     def _stays_open(self, state: CoreState, oldest: int) -> bool:
-        """Say whether a message that is on its way would be too old after the open round."""
+        """Check whether a message on its way would be too old after the open round."""
         missing = (state.agents[agent] for agent in state.rounds.missing)
         begun = [one for one in missing if one.current is not None or one.step in one.unacknowledged]
         return any(state.rounds.age - one.base >= oldest for one in begun)
 
     def deadline(self, state: CoreState, event: RoundDeadline, now: float) -> list[Effect]:
-        """Take in that the open round's time is up."""
+        """Process the deadline of the open round."""
         if event.number != state.rounds.number:
             return []
         state.rounds.deadline_passed = True  # if nobody has reported yet, the round closes with the first who does
@@ -124,7 +124,7 @@ class Server:
         return effects + self.open(state, recipients, now) if self._synchronous else effects
 
     def reply(self, state: CoreState, recipients: Sequence[int], payloads: dict[int, Any], now: float) -> list[Effect]:
-        """Close the open round, or the occasion of answering, and send what was written."""
+        """Close the open round, or the answering occasion, and send the payloads."""
         rounds, synchronous, number = state.rounds, self._synchronous, state.rounds.number
         if not synchronous:  # others may have waited for what these have sent
             if list(payloads) != recipients:
@@ -147,13 +147,13 @@ class Server:
 
     @staticmethod
     def _rest(rounds: Rounds, reported: Collection[int]) -> None:
-        """Let agents that have reported be idle again."""
+        """Make agents that have reported idle again."""
         rounds.active.difference_update(reported)
         for agent in reported:
             del rounds.waiting[agent]
 
     def _next_cohort(self, state: CoreState, reported: Sequence[int]) -> list[int]:
-        """Let those who have reported be idle again, and enlist others for the next round; nobody after the last one."""
+        """Make agents that have reported idle again, and enlist others for the next round; none after the last one."""
         rounds = state.rounds
         self._rest(rounds, reported)
         if rounds.number >= self._rules.problem.iterations:
@@ -163,7 +163,7 @@ class Server:
         return cohort
 
     def enlist(self, state: CoreState, number: int = 0) -> list[int]:
-        """Draw the agents that work in a round of this number among the idle ones that are there, or else will be."""
+        """Draw the agents that work in round `number`, among the idle agents that are present, or all idle ones if none is."""
         selection, known = self._exchange.selection, list(state.agents.every())
         idle = np.zeros(self._rules.problem.n_agents, dtype=bool)
         idle[self._participants] = True
@@ -178,7 +178,7 @@ class Server:
         return chosen
 
     def _aggregate(self, state: CoreState, recipients: Sequence[int], now: float) -> dict[int, Any]:
-        """Let the algorithm's coordinator half answer; where messages are private, on the ground of their release alone."""
+        """Compute the answers of the algorithm's coordinator half; with private messages, from their release alone."""
         aggregator, weights = self._aggregator, self._ones if self._is_constant else self._staleness_weights(state)
         if aggregator is not None:
             unmasking = self._unmasked(state, now)
@@ -189,7 +189,7 @@ class Server:
         return payloads if aggregator is None else aggregator.announce(state.privacy, payloads)
 
     def _unmasked(self, state: CoreState, now: float) -> Unmasking | None:
-        """Ask those who have sent, and are there, for the shares that take off the masks; the answers wait for these."""
+        """Ask the senders that are present for the shares that remove the masks; the answers wait for these."""
         assert self._aggregator is not None
         state.rounds.unmasking = 0.0
         unmasking = self._aggregator.unmasking(state.privacy, lambda agent: _is_there(state.agents[agent]))
@@ -201,7 +201,7 @@ class Server:
         return unmasking
 
     def _staleness_weights(self, state: CoreState) -> Array:
-        """Give what each agent's newest message counts for now `(N,)`."""
+        """Return the present weight of each agent's newest message `(N,)`."""
         staleness = self._exchange.staleness
         weights = np.zeros(self._rules.problem.n_agents)
         for agent in state.agents.every():
@@ -219,7 +219,7 @@ class Server:
         return Inbound(COORDINATOR, step=number, sent=now, payload=payload)
 
     def open(self, state: CoreState, agents: Sequence[int], now: float) -> list[Effect]:
-        """Open a round with those who begin it."""
+        """Open a round with the agents that begin it."""
         exchange, rounds, aggregator = self._exchange, state.rounds, self._aggregator
         if not self._synchronous or self._rules.upload is None:
             return []
@@ -242,12 +242,12 @@ class Server:
 
 
 def _is_there(agent: AgentRecord) -> bool:
-    """Say whether an agent that has sent a message answers now."""
+    """Check whether an agent that has sent a message answers now."""
     return not (agent.interruptions or agent.is_cut_off or agent.lost)
 
 
 def _recipients(rounds: Rounds, synchronous: bool) -> list[int]:
-    """List those who are answered."""
+    """List the agents to answer."""
     buffer, active = rounds.buffer, rounds.active
     if synchronous:
         return sorted(rounds.reported & active)

@@ -1,4 +1,4 @@
-"""All that changes in a run between agents, as plain data: what a snapshot of the coordinator holds."""
+"""The mutable state of a run between agents, as plain data: the contents of a coordinator's snapshot."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from fedbo.settings.sums import plain_sum
 class AgentStep:
     """The step that an agent works on.
 
-    - `inbox` came with it, and `speaks` says whether a message is asked for.
-    - It began at the time `begun`, the last time if it was begun again; it was `timed` when its length had been fixed once.
-    - `costs` are those of its points, which are evaluated `pulls` times each, where either is given.
-    - `segments` are the lengths of its decision and of each of its evaluations at pace 1; empty until they are known.
-    - `remaining` is what was left of their sum at the time `since`.
-    - `pace_history` has (time, work done by then, pace from then on) of every change of pace; a pace of 0 is a pause.
-    - `void` says that it must be begun again when its agent is back.
-    - `report` waits for evaluations that are retried to take their time.
-    - `order` is what the agent was told last.
+    - `inbox`: the answers that came with it; `speaks`: whether a message is asked for.
+    - `begun`: the time of its start, the last one if it was begun again; `timed`: whether its length has been fixed once.
+    - `costs`: those of its points, each of which is evaluated `pulls` times, if set.
+    - `segments`: the lengths of its decision and of each of its evaluations at pace 1; empty until they are known.
+    - `remaining`: what was left of their sum at the time `since`.
+    - `pace_history`: (time, work done by then, pace from then on) of every change of pace; a pace of 0 is a pause.
+    - `void`: whether it must be begun again when its agent is back.
+    - `report`: its report, while retried evaluations take their time.
+    - `order`: the last request to the agent.
     """
 
     inbox: tuple[Inbound, ...]
@@ -54,7 +54,7 @@ class AgentStep:
         self.segments, self.remaining, self.since = (), math.inf, 0.0
 
     def set_pace(self, now: float, before: float, after: float) -> None:
-        """Work on at another pace from now on."""
+        """Change the pace from now on."""
         if not self.segments:  # how long it takes is not known yet
             return
         if self.pace_history is None:
@@ -64,7 +64,7 @@ class AgentStep:
         self.pace_history.append((now, plain_sum(self.segments) - self.remaining, after))
 
     def times(self, now: float) -> tuple[float, ...]:
-        """Give when its first evaluation began and when each of them ended, the last one now."""
+        """Return the start of its first evaluation and the end of each, the last one now."""
         if len(self.segments) == 2 and self.pace_history is None:
             return (self.begun + self.segments[0], now)
         times, done = [], 0.0
@@ -75,7 +75,7 @@ class AgentStep:
 
 
 def _time_of(pace_history: list[tuple[float, float, float]], done: float) -> float:
-    """Give when so much of the work was done."""
+    """Return the time at which this amount of work was done."""
     for place, (time, before, pace) in enumerate(pace_history):
         after = pace_history[place + 1][1] if place + 1 < len(pace_history) else math.inf
         if pace > 0 and done <= after:
@@ -85,13 +85,13 @@ def _time_of(pace_history: list[tuple[float, float, float]], done: float) -> flo
 
 @dataclass(slots=True)
 class AgentFaults:
-    """What faults have done to one agent.
+    """The effects of faults on one agent.
 
-    - `pace` is how fast it works.
-    - `needs_restore` says that it has lost what it learned since its checkpoint, and has not begun again.
-    - `partitions` counts the network partitions that cut it off.
-    - `previous_message` is the last one that it sent, where a fault may replay it.
-    - `retransmissions` counts how often an answer was sent again, by its number.
+    - `pace`: its speed.
+    - `needs_restore`: whether it has lost what it learned since its checkpoint, and has not begun again.
+    - `partitions`: the number of network partitions that cut it off.
+    - `previous_message`: the last one that it sent, where a fault may replay it.
+    - `retransmissions`: how often an answer was sent again, by its number.
     """
 
     pace: float = 1.0
@@ -113,32 +113,32 @@ EARLIER = (
 
 @dataclass(slots=True)
 class AgentRecord:
-    """What the coordinator keeps of one agent.
+    """The coordinator's record of one agent.
 
     Its work
-    - `number` is the agent's own.
-    - `step` is the number of its step, and `current` that step while the agent works on it.
-    - `lease` counts how often it was given work: a result on an older lease is discarded.
-    - `next_evaluation` numbers its evaluations, `next_repetition` those that are made again after a crash or a failure.
-    - `t_n` counts its observations, `saved_t_n` those of its last checkpoint, `pulled` its evaluations that the budget counts.
-    - `last_duration` is how long its last step took.
-    - `interruptions` counts what keeps it from working: absences, crashes and hangs.
-    - `faults` are what faults have done to it, None before the first one.
-    - `evaluations` are those that are scheduled one by one.
+    - `number`: the agent's own.
+    - `step`: the number of its step; `current`: that step while the agent works on it.
+    - `lease`: the number of its work requests; a result on an older lease is discarded.
+    - `next_evaluation`: the next number of an evaluation; `next_repetition`: that of one repeated after a crash or a failure.
+    - `t_n`: its observations; `saved_t_n`: those of its last checkpoint; `pulled`: its evaluations that the budget counts.
+    - `last_duration`: the duration of its last step.
+    - `interruptions`: the number of absences, crashes and hangs that keep it from working.
+    - `faults`: the effects of faults on it, None before the first one.
+    - `evaluations`: those that are scheduled individually.
 
     Its part in the study
     - `absent`: it is away before a step. `ready`: it would begin its step but for an interruption.
     - `ended`: it has done its work, or is lost. `lost`: it is lost for good.
-    - `known_offline`: the coordinator knows that it is not there, so that no round waits for it.
+    - `known_offline`: the coordinator knows that it is away, so that no round waits for it.
 
     Its messages
     - `asked`: it was asked to send in its present round.
-    - `base` is the age of the exchange when its step began, `newest_base` that of its newest message, or -1.
-    - `inbox` are answers that wait for its next step.
-    - `unacknowledged` are its messages under way by step, as they were sent last.
+    - `base`: the age of the exchange when its step began; `newest_base`: that of its newest message, or -1.
+    - `inbox`: answers that wait for its next step.
+    - `unacknowledged`: its messages on their way by step, as they were sent last.
     - `unheard`: its last message was given up, or refused.
-    - `steps_accepted` are the steps whose message took effect, `received_answers` the numbers of the answers that it has had,
-      in ascending order: of twenty numbers a set takes eight times as much.
+    - `steps_accepted`: the steps whose message took effect; `received_answers`: the numbers of its answers. Both are ascending
+      lists: with twenty numbers a set takes eight times the memory.
     """
 
     number: int
@@ -170,7 +170,7 @@ class AgentRecord:
 
     @property
     def pace(self) -> float:
-        """Return how fast it works."""
+        """Return its speed."""
         return 1.0 if self.faults is None else self.faults.pace
 
     @property
@@ -184,7 +184,7 @@ class AgentRecord:
         return self.faults is not None and self.faults.partitions > 0
 
     def own_faults(self) -> AgentFaults:
-        """Return what faults have done to it, to be changed."""
+        """Return its mutable fault effects, created on first use."""
         if self.faults is None:
             self.faults = AgentFaults()
         return self.faults
@@ -202,14 +202,14 @@ class AgentRecord:
 
 
 def has(numbers: list[int], number: int) -> bool:
-    """Say whether a number is among ascending ones."""
+    """Check whether a number is in an ascending list."""
     if not numbers or number > numbers[-1]:
         return False
     return numbers[bisect_left(numbers, number)] == number
 
 
 def enter(numbers: list[int], number: int) -> None:
-    """Put a number among ascending ones, nearly always at their end."""
+    """Insert a number into an ascending list, nearly always at its end."""
     if not numbers or number > numbers[-1]:
         numbers.append(number)
     else:
@@ -218,13 +218,13 @@ def enter(numbers: list[int], number: int) -> None:
 
 @dataclass(slots=True)
 class ProgressCounter:
-    """How far a run has come: what tells one that goes on from one that never would.
+    """The progress of a run, which distinguishes a run that advances from one that never would.
 
-    - `events` counts the events handled.
-    - `last_event` is the number of the event at which the run came further last, `last_time` its time.
-    - `restarts` counts how often each agent has begun its step again since then.
-    - `evaluations` counts the successful ones of all agents, where the study ends after so many.
-    - `is_enough` says that the study ends early, since it has reached what it was to reach.
+    - `events`: the number of handled events.
+    - `last_event`: the number of the event of the last progress; `last_time`: its time.
+    - `restarts`: how often each agent has begun its step again since then.
+    - `evaluations`: the successful evaluations of all agents, where the study ends after a number of them.
+    - `is_enough`: whether the study ends early, since it has reached its target.
     """
 
     events: int = 0
@@ -236,11 +236,11 @@ class ProgressCounter:
 
     @property
     def idle(self) -> int:
-        """Count the events since the run came further."""
+        """Return the number of events since the last progress."""
         return self.events - self.last_event
 
     def note(self, now: float) -> None:
-        """Note that the run came further: a step was begun or finished, a message has been dealt with, an agent goes on."""
+        """Record progress: a step begins or ends, a message has been processed, or an agent continues."""
         self.last_event, self.last_time = self.events, now
         if self.restarts:
             self.restarts = {}
@@ -248,17 +248,17 @@ class ProgressCounter:
 
 @dataclass(slots=True)
 class CoreState:
-    """All that changes in a run between agents.
+    """All mutable state of a run between agents.
 
-    - `agents` has a record of each agent that something has happened to, by its number.
-    - `server` is the state of the algorithm's coordinator half, `privacy` the `AggregatorState` where messages are private.
-    - `rounds` is the state of the exchange.
-    - `progress` says how far the run is.
-    - `outages` counts what keeps the coordinator down.
-    - `link_free_at` is when the coordinator's link will be free.
-    - `disclosures` counts the messages that their senders have made private themselves.
-    - `copied` is the newest message that an agent which lies may copy.
-    - `cluster` is the `ClusterState`, where evaluations queue for workers.
+    - `agents`: a record of each agent with at least one event, by its number.
+    - `server`: the state of the algorithm's coordinator half; `privacy`: the `AggregatorState` where messages are private.
+    - `rounds`: the state of the exchange.
+    - `progress`: the progress of the run.
+    - `outages`: the number of reasons that keep the coordinator down.
+    - `link_free_at`: when the coordinator's link will be free.
+    - `disclosures`: the number of messages that their senders have made private themselves.
+    - `copied`: the newest message that a lying agent may copy.
+    - `cluster`: the `ClusterState`, where evaluations queue for workers.
     """
 
     agents: LazyRecords[AgentRecord]

@@ -1,4 +1,4 @@
-"""Steps of agents at their start: who is told to do what, and how long it takes in virtual time."""
+"""The start of agents' steps: the requests to agents, and the durations in virtual time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StepScheduler:
         return self.dispatch(state, agent, now)
 
     def _shall_send(self, state: CoreState, agent: AgentRecord) -> bool:
-        """Say whether an agent is asked for a message after its step."""
+        """Check whether an agent is asked for a message after its step."""
         rules = self._rules
         if not self._sends(agent.step):
             return False
@@ -53,7 +53,7 @@ class StepScheduler:
         return rules.exchange.selection.of_step(rules.streams.of(agent.number).at(agent.step))
 
     def dispatch(self, state: CoreState, agent: AgentRecord, now: float, restore: str = "") -> list[Effect]:
-        """Tell an agent to do its step; `restore` says what it shall go back to before."""
+        """Request a step from an agent; `restore` names the state to restore first."""
         durations, step, number = self.durations, agent.current, agent.number
         assert step is not None
         agent.lease += 1
@@ -88,7 +88,7 @@ class StepScheduler:
         return self._schedule(state, agent, order, DecisionSize(count), now)
 
     def decided(self, state: CoreState, event: DecisionMade, now: float) -> list[Effect]:
-        """Take in how many points an agent chose, and how often each is evaluated."""
+        """Process the number of points that an agent chose, and how often each is evaluated."""
         agent = state.agents[event.agent]
         if event.lease != agent.lease or agent.current is None:
             return []
@@ -100,7 +100,7 @@ class StepScheduler:
     def _schedule(
         self, state: CoreState, agent: AgentRecord, order: StepRequest, choice: DecisionSize, now: float
     ) -> list[Effect]:
-        """Fix how long a step takes, from its decision on."""
+        """Fix the duration of a step, from its decision on."""
         step, durations = agent.current, self.durations
         assert step is not None and durations is not None
         if self.evaluations is not None:
@@ -116,7 +116,7 @@ class StepScheduler:
         return self._fix(agent, step, now)
 
     def _fix(self, agent: AgentRecord, step: AgentStep, now: float) -> list[Effect]:
-        """Let a step take as long as its segments say, from now on."""
+        """Schedule the end of a step after its segments, from now on."""
         order = step.order
         assert order is not None
         step.begun = step.since = now
@@ -129,13 +129,13 @@ class StepScheduler:
         return [order, self.completion(agent)]
 
     def completion(self, agent: AgentRecord) -> After:
-        """Give the end of an agent's step at its present pace."""
+        """Return the end of an agent's step at its present pace."""
         step = agent.current
         assert step is not None
         return After(step.remaining / agent.pace, Finished(agent.number, agent.lease, step.report))
 
     def retry(self, agent: AgentRecord, report: StepReport, now: float) -> list[Effect]:
-        """Let the evaluations that were retried take their time, after all others."""
+        """Add the time of retried evaluations, after all others."""
         step, durations = agent.current, self.durations
         assert step is not None and durations is not None
         costs = None if step.costs is None else tuple(step.costs[point] for point in report.retried)
@@ -151,7 +151,7 @@ class StepScheduler:
 
 
 def _one_by_one(rules: Rules, durations: StepDurations | None) -> EvaluationScheduler | None:
-    """Schedule evaluations one by one where they may overlap, queue for workers or stop early, in virtual time."""
+    """Build the scheduler of individual evaluations, if they may overlap, queue for workers or stop early in virtual time."""
     model, task = rules.environment.cluster, rules.task
     if durations is None or (model is None and task.policy.most_pending == 1 and task.stopping is None):
         return None
@@ -159,7 +159,7 @@ def _one_by_one(rules: Rules, durations: StepDurations | None) -> EvaluationSche
 
 
 def _number(agent: AgentRecord, count: int, again: bool, pulls: tuple[int, ...] | None) -> Evaluations:
-    """Give some evaluations of an agent their numbers."""
+    """Number some evaluations of an agent."""
     if again:
         first, agent.next_repetition = agent.next_repetition, agent.next_repetition + count
     else:

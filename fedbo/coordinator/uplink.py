@@ -1,4 +1,4 @@
-"""Messages from agents at the coordinator: which ones take effect, which are refused, and which are sent again."""
+"""Messages from agents at the coordinator: accepted, refused, and retransmitted ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedbo.settings.records import changed
 
 
 class Uplink:
-    """The coordinator's end of the way of messages."""
+    """The receiving end of messages, at the coordinator."""
 
     def __init__(self, rules: Rules, network: Network, server: Server, processes: AgentProcesses) -> None:
         self._processes = processes
@@ -40,11 +40,11 @@ class Uplink:
         self._drops_late = self._exchange.is_synchronous and (not self._exchange.accepts_late or hides)
 
     def at_link(self, state: CoreState, event: MessageAtLink, now: float) -> list[Effect]:
-        """Let a message wait for its turn on the coordinator's link."""
+        """Queue a message at the coordinator's link."""
         return self._network.queue_at_link(state, event.message, now)
 
     def received(self, state: CoreState, event: MessageReceived, now: float) -> list[Effect]:
-        """Take a message in; whether or not it takes effect, its sender has reported then."""
+        """Process a received message; its sender has then reported, whether or not the message takes effect."""
         message, network = event.message, self._network
         if network.has_outages and (lost := network.dropped_on_arrival(state, message, self._weigh(message), now)):
             return lost
@@ -58,7 +58,7 @@ class Uplink:
         return self._server.report(state, sender, counted, now)
 
     def _accept(self, state: CoreState, message: Message, now: float) -> bool:
-        """Let a message take effect, or say in the log why it does not."""
+        """Apply a message and return True, or log the reason against it."""
         sender, claimed, step = message.sender, message.claimed_sender, message.step
         base, payload = message.base, message.payload
         if self._rules.sends_dummies and payload == DUMMY:
@@ -90,7 +90,7 @@ class Uplink:
         return True
 
     def _refusal(self, state: CoreState, message: Message, now: float) -> TransmissionRejected | None:
-        """Return the line of the log that refuses a message, if anything is wrong with it."""
+        """Return the log line that refuses a message, or None if nothing is wrong with it."""
         sender, claimed, step = message.sender, message.claimed_sender, message.step
         if claimed != sender:
             return TransmissionRejected(now, sender, "forged", step, claimed_agent=claimed)
@@ -104,7 +104,7 @@ class Uplink:
         return TransmissionRejected(now, sender, "malformed", step, message=wrong) if wrong else None
 
     def timed_out(self, state: CoreState, message: Message, now: float) -> list[Effect]:
-        """Send a message again, or give it up; once, however many copies of a transmission were lost."""
+        """Send a message again or give it up, once per transmission, however many of its copies were lost."""
         sender, step = state.agents[message.sender], message.step
         sent = sender.unacknowledged.get(step)  # what was lost may have been damaged on its way
         if sent is None or sent.attempt != message.attempt:
@@ -134,5 +134,5 @@ class Uplink:
         return not any(later > step for later in sender.unacknowledged) and not (accepted and accepted[-1] > step)
 
     def _weigh(self, message: Message) -> int:
-        """Count a message's bytes for the log, which does not know dummy messages."""
+        """Count a message's bytes for the log, which omits dummy messages."""
         return self._bytes(message.payload) if message.payload else 0

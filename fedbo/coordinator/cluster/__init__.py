@@ -1,1 +1,1 @@
-"""A cluster as a model: workers, the queue of evaluations for them, and what befalls workers."""
+"""A model of a cluster: workers, their queue of evaluations, and the events of workers."""

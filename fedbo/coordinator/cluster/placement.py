@@ -1,7 +1,7 @@
-"""The placement of evaluations on workers: who is served next, and by which worker, without a look at every worker.
+"""The placement of evaluations on workers: which evaluation starts next, and on which worker, without a scan of all workers.
 
-Workers that are alike, in their class and in what is free of them, are in one heap, and agents whose evaluations need the same
-are in another: a change costs the logarithm of their numbers.
+One heap holds the workers of equal class and equal free resources. Another holds the agents whose evaluations need the
+same resources. A change therefore costs the logarithm of their numbers.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Place = tuple[int, Resources]  # a class of workers, and what is free of each of
 class ClusterState:
     """The workers of a cluster and the queue for them.
 
-    - `places` has for each worker its class and what is free of it; None while it is away.
-    - `away` counts what keeps a worker away.
-    - `free` has a heap of workers for each place; one that is elsewhere by now is passed over.
-    - `jobs` has what runs on each worker that has anything to do.
-    - `queues` has what each agent waits for, with its number in the queue, first come first.
-    - `heads` has for each need a heap of agents by the key of the rule; one of an older version is passed over.
-    - `versions` counts the changes of each agent's key.
-    - `used` counts the jobs of each agent that run.
-    - `arrived` counts what has come into the queue.
-    - `is_due` says that the queue is served at the end of this instant.
+    - `places`: the class and the free resources of each worker; None while it is away.
+    - `away`: the number of reasons that keep a worker away.
+    - `free`: a heap of workers for each place; entries of workers that have moved since are skipped.
+    - `jobs`: the jobs on each worker that has any.
+    - `queues`: the waiting evaluations of each agent, with their numbers in the queue, first come first.
+    - `heads`: a heap of agents for each need, by the key of the rule; entries of an older version are skipped.
+    - `versions`: the number of changes of each agent's key.
+    - `used`: the number of running jobs of each agent.
+    - `arrived`: the number of evaluations that have entered the queue.
+    - `is_due`: whether the queue is served at the end of this instant.
     """
 
     places: list[Place | None]
@@ -47,7 +47,7 @@ class ClusterState:
 
     @property
     def is_waited_for(self) -> bool:
-        """Say whether anything waits for a worker."""
+        """Check whether any evaluation waits for a worker."""
         return bool(self.queues)
 
 
@@ -70,7 +70,7 @@ class WorkerPool:
         self._shares = {need: model.share(need) for need in set(model.needs)}
 
     def fresh(self) -> ClusterState:
-        """Give the state in which all are away that join later, and nobody waits."""
+        """Return the initial state: no evaluation waits, and workers that join later are away."""
         state = ClusterState([None] * len(self._class_of), [0] * len(self._class_of))
         for worker, number in enumerate(self._class_of):
             one = self.model.classes[number]
@@ -81,7 +81,7 @@ class WorkerPool:
         return state
 
     def class_of(self, worker: int) -> WorkerClass:
-        """Give the class of a worker."""
+        """Return the class of a worker."""
         return self.model.classes[self._class_of[worker]]
 
     def workers_of(self, name: str) -> list[int]:
@@ -96,19 +96,19 @@ class WorkerPool:
         self._rekey(state, agent)
 
     def release(self, state: ClusterState, worker: int, job: Job) -> None:
-        """Take a job from its worker."""
+        """Remove a job from its worker."""
         self._take_off(state, worker, job)
         place = state.places[worker]
         assert place is not None
         self._move(state, worker, (place[0], place[1].more(self.model.need(job[0]))))
 
     def withdraw(self, state: ClusterState, agent: int, key: Key) -> None:
-        """Take an evaluation out of the queue."""
+        """Remove an evaluation from the queue."""
         left = [entry for entry in state.queues.get(agent, ()) if entry[1] != key]
         self._requeue(state, agent, left)
 
     def leave(self, state: ClusterState, worker: int) -> list[Job]:
-        """Let a worker be away; give what ran on it, which runs no more."""
+        """Mark a worker as away and return its jobs, which stop."""
         state.away[worker] += 1
         if state.away[worker] > 1:
             return []
@@ -119,7 +119,7 @@ class WorkerPool:
         return jobs
 
     def join(self, state: ClusterState, worker: int) -> None:
-        """Return a worker to service, unless something else keeps it away."""
+        """Return a worker to service, unless another reason keeps it away."""
         state.away[worker] -= 1
         if not state.away[worker]:
             number = self._class_of[worker]
@@ -139,7 +139,7 @@ class WorkerPool:
             self._rekey(state, job[0])
 
     def _requeue(self, state: ClusterState, agent: int, left: list[tuple[int, Key]]) -> None:
-        """Leave so much of an agent's queue."""
+        """Replace an agent's queue by `left`."""
         if left:
             state.queues[agent] = left
             self._rekey(state, agent)
@@ -148,7 +148,7 @@ class WorkerPool:
             state.versions[agent] = state.versions.get(agent, 0) + 1
 
     def _rekey(self, state: ClusterState, agent: int) -> None:
-        """Put an agent at the place that the rule gives it by what it waits for and uses now."""
+        """Recompute an agent's place in the queue from its waiting and running evaluations."""
         version = state.versions[agent] = state.versions.get(agent, 0) + 1
         need, first = self.model.need(agent), state.queues[agent][0][0]
         rank = 0.0
@@ -159,7 +159,7 @@ class WorkerPool:
         heappush(state.heads.setdefault(need, []), (rank, first, agent, version))
 
     def serve(self, state: ClusterState) -> list[Placement]:
-        """Place what fits, each time the first by the rule; return the placements in that order."""
+        """Place the evaluations that fit, each time the first by the rule; return the placements in that order."""
         begun: list[Placement] = []
         while True:
             heads = [(head, need) for need in list(state.heads) if (head := self._head(state, need)) is not None]
@@ -174,8 +174,9 @@ class WorkerPool:
             begun.append(self._place(state, *served))
 
     def _head(self, state: ClusterState, need: Resources) -> tuple[float, int, int, int] | None:
-        """Give the agent that is next among those with a need."""
+        """Return the next agent among those with a need."""
         heap = state.heads.get(need)
+        # Entries are never changed in place: an outdated one is dropped when it comes to the top.
         while heap and state.versions[heap[0][2]] != heap[0][3]:
             heappop(heap)
         if not heap:
@@ -184,10 +185,11 @@ class WorkerPool:
         return heap[0]
 
     def _worker_for(self, state: ClusterState, need: Resources) -> int | None:
-        """Give the fastest free worker for a need, the first of equals."""
+        """Return the fastest free worker for a need, the first of equals."""
         best: tuple[float, int] | None = None
         for place in list(state.free):
             heap = state.free[place]
+            # Entries are never changed in place: a worker that has moved since is dropped when it comes to the top.
             while heap and state.places[heap[0]] != place:
                 heappop(heap)
             if not heap:
@@ -198,7 +200,7 @@ class WorkerPool:
         return None if best is None else best[1]
 
     def _place(self, state: ClusterState, agent: int, need: Resources, worker: int) -> Placement:
-        """Let the first evaluation of an agent begin on a worker."""
+        """Begin the first evaluation of an agent on a worker."""
         place = state.places[worker]
         assert place is not None
         waiting = state.queues[agent]

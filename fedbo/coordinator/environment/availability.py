@@ -1,4 +1,4 @@
-"""Availability models: whether an agent is there, before each of its iterations or as time goes by."""
+"""Availability models: whether an agent is available, before each of its iterations or over continuous time."""
 
 from __future__ import annotations
 
@@ -23,30 +23,27 @@ Array = npt.NDArray[np.float64]
 
 
 class Availability(Protocol):
-    """A model of absence, either before iterations or in continuous time; it is silent in the other of the two."""
+    """A model of absence, either before iterations or in continuous time; it adds no absences of the other kind."""
 
     def absences(self, rng: np.random.Generator, size: int) -> Array:
-        """Give for `size` iterations how long the agent is away first; 0 is: it is there."""
+        """Return the length of the absence before each of `size` iterations; 0 means available."""
 
     def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
-        """Give the ascending times at which the agent leaves, returns, leaves, …; the sequence may be endless.
-
-        An agent that is away at 0 leaves at 0.0; one that never leaves has no changes.
-        """
+        """Return the ascending times at which the agent leaves, returns, leaves, …; the sequence may be endless."""
 
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """Every agent is always there."""
+    """Every agent is always available."""
 
     model: ClassVar[str] = "always"
 
     def absences(self, rng: np.random.Generator, size: int) -> Array:
-        """Give no absence."""
+        """Return no absence."""
         return np.zeros(size)
 
     def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
-        """Give no change."""
+        """Return no change."""
         return iter(())
 
 
@@ -54,7 +51,7 @@ class Always:
 class Bernoulli:
     """Before each iteration, and independently, an agent is away with this `probability`.
 
-    It stays away for `absence` units of time; under a barrier it sits the whole round out instead.
+    It stays away for `absence` units of time; under a barrier it misses the whole round instead.
     """
 
     model: ClassVar[str] = "bernoulli"
@@ -71,7 +68,7 @@ class Bernoulli:
         return np.where(rng.random(size) < self.probability, self.absence, 0.0)
 
     def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
-        """Give no change."""
+        """Return no change."""
         return iter(())
 
 
@@ -92,11 +89,11 @@ class Markov:
         check(self)
 
     def absences(self, rng: np.random.Generator, size: int) -> Array:
-        """Give no absence: agents come and go in continuous time."""
+        """Return no absence: this model works in continuous time."""
         return np.zeros(size)
 
     def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
-        """Draw the endless changes; the first length is no special one, because exponential times have no memory."""
+        """Yield the endless changes; the first length needs no correction, because exponential times have no memory."""
         now = 0.0
         if rng.random() * (self.present + self.absent) < self.present:
             now = rng.exponential(self.present)
@@ -133,11 +130,11 @@ class Daily:
             raise SettingError("start", f"must be at least 0 and below a day of {self.day}", self.start)
 
     def absences(self, rng: np.random.Generator, size: int) -> Array:
-        """Give no absence: agents come and go in continuous time."""
+        """Return no absence: this model works in continuous time."""
         return np.zeros(size)
 
     def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
-        """Draw the agent's zone; give the endless changes, or none when the agent is there all day."""
+        """Draw the agent's time zone; return the endless changes, or none when the agent is available all day."""
         start = (self.start - int(rng.integers(self.zones)) * self.day / self.zones) % self.day
         end = start + self.present
         if end <= self.day:
@@ -170,19 +167,20 @@ class Trace:
             raise SettingError("file", not_there(self.file)) from None
 
     def absences(self, rng: np.random.Generator, size: int) -> Array:
-        """Give no absence: agents come and go in continuous time."""
+        """Return no absence: this model works in continuous time."""
         return np.zeros(size)
 
     def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
-        """Give the changes that the file tells."""
+        """Return the changes in the file."""
         return schedule(self.file, self.format)(agent)
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Agents that come and go as another `model` says, but only from the time `begin` on, and until `end`.
+    """Agents that come and go by another `model`, but only from the time `begin` until `end`.
 
-    Who is there then leaves for good. It is no model of the catalogue: [[group]] has `from` and `until` for it.
+    An agent that is present at `end` leaves for good. This model is not in the catalogue: [[group]] has `from` and `until` for
+    it.
     """
 
     model: Availability
@@ -190,11 +188,11 @@ class Within:
     end: float = inf
 
     def absences(self, rng: np.random.Generator, size: int) -> Array:
-        """Give the model's own."""
+        """Return the absences of the inner model."""
         return self.model.absences(rng, size)
 
     def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
-        """Give the changes of a presence that is clipped."""
+        """Return the changes of the inner model, clipped to the window."""
         return once(self._windows(self.model.changes(agent, rng)))
 
     def _windows(self, changes: Iterator[float]) -> Iterator[tuple[float, float]]:
@@ -212,7 +210,7 @@ AVAILABILITIES: dict[str, type[_Model]] = {m.model: m for m in _MODELS}
 
 
 def absences(availability_of: Callable[[int], Availability], streams: Streams) -> Callable[[int, int], float]:
-    """Give the function (agent, step) -> length of the absence before that iteration; 0 is: the agent is there."""
+    """Return the function (agent, step) -> length of the absence before that iteration; 0 means available."""
     return durations(lambda agent: _lengths(availability_of(agent)), "absence", streams)
 
 
@@ -222,14 +220,14 @@ def _lengths(availability: Availability) -> Timing:
 
 
 def never_before_steps(availability: Availability) -> bool:
-    """Say whether it is known of a model that its agents are never absent before a step."""
+    """Check whether a model is known never to make its agents absent before a step."""
     if isinstance(availability, Within):
         return never_before_steps(availability.model)
     return isinstance(availability, Always | Markov | Daily | Trace)
 
 
 def leaves(availability: Availability) -> bool:
-    """Say whether agents may leave in continuous time; where it is known that they do not, no stream need be begun."""
+    """Check whether agents may leave in continuous time; if not, no stream is needed."""
     return not isinstance(availability, Always | Bernoulli)
 
 
@@ -246,9 +244,9 @@ class _Absences:
 
 
 class Ascending:
-    """Times in their order, asked for one after the other: the last is kept, and `again` begins anew for an earlier one.
+    """Ascending times, read in order: only the last is kept, and `again` restarts the sequence for an earlier one.
 
-    So a long run keeps no list of what is over.
+    A long run therefore keeps no list of past times.
     """
 
     def __init__(self, again: Callable[[], Iterator[float]]) -> None:
@@ -256,7 +254,7 @@ class Ascending:
         self._count, self._last = 0, math.inf
 
     def at(self, number: int) -> float:
-        """Give the time of this number, or infinity when there are not so many."""
+        """Return the time of this number, or infinity beyond the end of the sequence."""
         if number < self._count - 1:
             self._further, self._count = self._again(), 0
         while self._count <= number:
@@ -266,9 +264,9 @@ class Ascending:
 
 
 class Changes:
-    """The times at which agents leave and return: number 0 is the first leaving, 1 the return from it, and so on.
+    """The times at which agents leave and return: number 0 is the first departure, 1 the return from it, and so on.
 
-    A pure function of agent and number, drawn from the agent's stream "availability"; the last one that was asked for is kept.
+    A pure function of agent and number, drawn from the agent's stream "availability"; only the last time is cached.
     """
 
     def __init__(self, availability_of: Callable[[int], Availability], streams: Streams) -> None:
@@ -276,7 +274,7 @@ class Changes:
         self._known: dict[int, Ascending] = {}
 
     def __call__(self, agent: int, number: int) -> float:
-        """Give the time of an agent's change of this number, or infinity when there is none."""
+        """Return the time of an agent's change of this number, or infinity if there is none."""
         return (self._known.get(agent) or self._enter(agent)).at(number)
 
     def _enter(self, agent: int) -> Ascending:

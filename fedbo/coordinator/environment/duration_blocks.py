@@ -17,7 +17,7 @@ _HELD = 100_000  # agents whose blocks are held at a time: 60 MB, and a draw aga
 class Durations:
     """The durations of one purpose in blocks of 64, which are functions of agent and number alone.
 
-    `timing_of` gives an agent's model and is asked once for each agent. The block of an agent that was used last is kept.
+    `timing_of` returns an agent's model and is called once for each agent. Only an agent's last used block is kept.
     """
 
     def __init__(self, timing_of: Callable[[int], Timing], purpose: str, streams: Streams) -> None:
@@ -26,7 +26,7 @@ class Durations:
         self._held: dict[int, tuple[int, Sequence[float]]] = {}
 
     def of(self, agent: int, number: int) -> float:
-        """Give duration `number` of an agent: always the same one, whatever was asked before it."""
+        """Return duration `number` of an agent, independent of earlier calls."""
         last = self._held.get(agent)
         if last is None or last[0] != number // _BLOCK:
             if len(self._held) >= _HELD:
@@ -35,7 +35,7 @@ class Durations:
         return last[1][number % _BLOCK]
 
     def _block(self, agent: int, number: int) -> Sequence[float]:
-        """Give an agent's durations from 64 * `number` on."""
+        """Return an agent's block `number` of durations, which begins at duration 64 * `number`."""
         model, speed = self._models.get(agent) or self._enter(agent)
         if isinstance(model, Constant):
             return _same(model.mean)
@@ -56,10 +56,10 @@ class Durations:
 
 @lru_cache(maxsize=256)
 def _same(value: float) -> list[float]:
-    """Give a block of equal durations, one list for all agents."""
+    """Return a block of equal durations, one list shared by all agents."""
     return [float(value)] * _BLOCK
 
 
 def durations(timing_of: Callable[[int], Timing], purpose: str, streams: Streams) -> Callable[[int, int], float]:
-    """Give the function (agent, number) -> duration of one purpose; `timing_of` gives an agent's model."""
+    """Return the function (agent, number) -> duration of one purpose; `timing_of` returns an agent's model."""
     return Durations(timing_of, purpose, streams).of

@@ -13,9 +13,9 @@ from fedbo.coordinator.environment.timing import Timing
 
 
 class Evaluations(NamedTuple):
-    """Some points that an agent evaluates: `size` of them from number `first` on, each `pulls` times where that is given.
+    """Points that an agent evaluates: `size` of them from number `first` on, each repeated `pulls` times if that is set.
 
-    What is evaluated `again`, after a crash or a failure, has numbers of its own, so that it shifts nobody's later luck.
+    Points evaluated `again`, after a crash or a failure, have separate numbers, so that later draws do not change.
     """
 
     first: int
@@ -25,10 +25,7 @@ class Evaluations(NamedTuple):
 
 
 class StepDurations:
-    """The durations of steps: of evaluations by their number, of decisions by the observations there are.
-
-    All pulls of a point take equally long: one duration is drawn for each point, and the time limit holds for each pull.
-    """
+    """The durations of steps: of evaluations by their number, of decisions by the number of observations."""
 
     def __init__(self, environment: Environment, streams: Streams, policy: Policy) -> None:
         self._environment, self._streams, self._policy = environment, streams, policy
@@ -50,26 +47,26 @@ class StepDurations:
         return evaluation
 
     def needs_costs(self, agent: int) -> bool:
-        """Say whether an agent's evaluations last as long as its objective says."""
+        """Check whether the objective's reported costs set the durations of an agent's evaluations."""
         if not self.costly:
             return False
         evaluation = self._environment.of(agent).evaluation
         return evaluation is not None and evaluation.costs
 
     def of(self, agent: int, number: int) -> float:
-        """Give the length of one evaluation where durations are `plain`: a step takes nothing else then."""
+        """Return the length of one evaluation where durations are `plain`: nothing else adds to the step then."""
         return self._lengths.of(agent, number)
 
     def thought(self, agent: int, t_n: int) -> float:
-        """Give the length of a decision with `t_n` observations."""
+        """Return the length of a decision with `t_n` observations."""
         return 0.0 if self._instant else self._environment.of(agent).decision(t_n)
 
     def lengths(self, agent: int, evaluations: Evaluations) -> list[float]:
-        """Give how long each pull of a point takes at cost 1, whatever the limit is."""
+        """Return the length of one pull of each point at cost 1, without the time limit."""
         return self._evaluations(agent, range(evaluations.first, evaluations.first + evaluations.size), evaluations.again)
 
     def segments(self, agent: int, evaluations: Evaluations, t_n: int, costs: tuple[float, ...] | None) -> tuple[float, ...]:
-        """Give the lengths of a decision with `t_n` observations and of evaluations."""
+        """Return the lengths of a decision with `t_n` observations and of its evaluations."""
         pulls = evaluations.pulls
         thought, lengths = self.thought(agent, t_n), self.lengths(agent, evaluations)
         if costs is not None:
@@ -81,7 +78,7 @@ class StepDurations:
         return (thought, *lengths)
 
     def evaluation_durations(self, agent: int, evaluations: Evaluations, next_repetition: int) -> tuple[float, ...]:
-        """Give how long each pull of a point takes at cost 1; retries are included, and numbered from `next_repetition` on."""
+        """Return the length of one pull of each point at cost 1, then those of retries, numbered from `next_repetition`."""
         first, count = evaluations.first, evaluations.size
         lengths = self._evaluations(agent, range(first, first + count), evaluations.again)
         retries = range(next_repetition, next_repetition + count * self._policy.retries)

@@ -1,4 +1,4 @@
-"""The environment of a run: how long things take, who is there, what the network does, and which faults there are."""
+"""The environment of a run: durations, presence, the network, and faults."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from fedbo.coordinator.environment.worker_models import ClusterModel
 class AgentModels:
     """The models of one group of agents; without `evaluation`, time is real.
 
-    `speed` gives every agent a lasting factor on its evaluation times, `decision` is how long it takes to decide with t_n
-    observations, `bandwidth` that of an agent's own link, in bytes for each unit of time. What becomes of the evaluation at
-    hand when an agent leaves is `leaving`: it is "resumed" on its return, or "lost" and begun again.
+    - `speed`: a lasting factor on every agent's evaluation times.
+    - `decision`: the time of a decision with t_n observations.
+    - `bandwidth`: that of an agent's own link, in bytes for each unit of time.
+    - `leaving`: an evaluation is "resumed" on its agent's return, or "lost" and started again.
     """
 
     evaluation: Timing | None = Constant(1.0)
@@ -31,11 +32,12 @@ class AgentModels:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """All models of a run: those `common` to all agents, and those of the `exceptions`, agent by agent.
+    """All models of a run: those `common` to all agents, and the `exceptions` of some agents.
 
-    `link` is the bandwidth of the coordinator's own link, through which all messages to it pass one after the other. A
-    transmission that is lost is repeated after `retry` units of time, until there were `attempts` of them. In the `plan`,
-    groups have been replaced by their agents. Where there is a `cluster`, evaluations of all agents queue for its workers.
+    - `link`: the bandwidth of the coordinator's own link, which carries all messages to it one after the other.
+    - `retry`, `attempts`: a lost transmission is repeated after `retry` units of time, until there were `attempts` of them.
+    - `plan`: the faults, with groups replaced by their agents.
+    - `cluster`: the workers that evaluations of all agents queue for, if any.
     """
 
     common: AgentModels = AgentModels()
@@ -47,7 +49,7 @@ class Environment:
     cluster: ClusterModel | None = None
 
     def of(self, agent: int) -> AgentModels:
-        """Give an agent's models."""
+        """Return an agent's models."""
         return self.exceptions.get(agent, self.common)
 
     def groups(self) -> tuple[AgentModels, ...]:
@@ -56,5 +58,5 @@ class Environment:
 
     @property
     def is_real_time(self) -> bool:
-        """Say whether time is real."""
+        """Check whether time is real."""
         return self.common.evaluation is None

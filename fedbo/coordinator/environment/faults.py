@@ -1,8 +1,8 @@
-"""The fault plan: what goes wrong, with whom and when, as data that acts on simulated and on live agents alike.
+"""The fault plan as data: kinds, agents and times of faults, for simulated and for live agents.
 
 Faults of *processes*, of agents or of the coordinator, begin at a time, at an event number, or at random with a rate; faults of
-*messages* meet each transmission with a probability, within a span of time, and a lie each message before it is sent. `agents`
-is "all", the name of a group, or a tuple of agents. A preemption strikes workers of a cluster.
+*messages* affect each transmission with a probability, within a span of time; a lie affects each message before it is sent.
+`agents` is "all", the name of a group, or a tuple of agents. A preemption removes workers of a cluster.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """Agents stand still for `duration`, and nobody is told."""
+    """Agents stop for `duration`, unknown to the coordinator."""
 
     kind: ClassVar[str] = "hang"
     agents: Who = "all"
@@ -115,8 +115,8 @@ class Restart:
 class Preemption:
     """Workers of a cluster are taken away for `duration`, or for good without one, each at its own times.
 
-    What runs on one waits for another worker: its work is lost, or kept where going on from a `checkpoint` takes so long.
-    `workers` is "all", or the name of a class.
+    Its evaluations wait for another worker. Their work is lost, or kept if `checkpoint` is set: the time that a continuation
+    takes. `workers` is "all", or the name of a class.
     """
 
     kind: ClassVar[str] = "preemption"
@@ -232,12 +232,12 @@ LIES = (*_OWN_LIES, "copy")
 
 @dataclass(frozen=True, slots=True)
 class Lie:
-    """Agents send something else than what they have found, within the declaration of the message.
+    """Agents send false values in place of their results, within the declaration of the message.
 
     `how` is "inverted" (numbers with their sign turned), "flattery" (all numbers as large as the largest), "drift" (the honest
     ones and a fixed direction, `strength` times as long for each unit of time), "collusion" (one direction for all who lie, as
-    long as the honest message) or "copy" (the newest message of an agent that does not copy). `strength` multiplies what is
-    sent in place of the honest numbers.
+    long as the honest message) or "copy" (the newest message of an agent that does not copy). `strength` multiplies the false
+    numbers.
     """
 
     kind: ClassVar[str] = "lie"
@@ -260,7 +260,7 @@ class Lie:
 
     @property
     def is_own(self) -> bool:
-        """Return whether the lie is made of the liar's own message, so that no other agent has a part in it."""
+        """Return whether the lie depends only on the liar's own message, and not on another agent."""
         return self.how in _OWN_LIES
 
 
@@ -277,7 +277,7 @@ FAULTS: dict[str, type[Fault]] = {declared.kind: declared for declared in (*PROC
 
 
 def fault_times(fault: ProcessFault | Preemption, rng: np.random.Generator) -> Iterator[float]:
-    """Give the times at which a fault begins, ascending; none when it does at an event number or at the rate 0."""
+    """Return the ascending times at which a fault begins; none for a fault at an event number or at the rate 0."""
     if fault.at is not None:
         return iter((fault.at,))
     if not fault.rate:

@@ -1,8 +1,8 @@
-"""Lies: what agents send in place of what they have found, within the declaration of their messages.
+"""Lies: false messages of agents, within the declaration of the message.
 
-Only the message is falsified: an agent that lies evaluates, learns and decides as any other, and is charged for what it sends
-as any other. Falsified are the fields that are declared as `observed`, numbers that are floating point and no positive matrix,
-and they stay between the bounds of the declaration; NaN, which says that there is no value, stays.
+Only the message is falsified: an agent that lies evaluates, learns and decides as any other, and pays for its messages as any
+other. A lie changes the fields that are declared as `observed`, have floating-point numbers, and are not positive matrices. The
+numbers stay between the bounds of the declaration; NaN, which marks a missing value, stays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Numbers = npt.NDArray[Any]
 
 
 class SentMessage(NamedTuple):
-    """A message that may be copied: who sent it, after which step, and the arrays."""
+    """A message that may be copied: its sender, its step, and the arrays."""
 
     sender: int
     step: int
@@ -29,7 +29,7 @@ class SentMessage(NamedTuple):
 
 
 class Lies:
-    """The lies of a fault plan; what changes, the message that may be copied, is its caller's to keep."""
+    """The lies of a fault plan; the caller keeps the state, which is the message that may be copied."""
 
     def __init__(self, plan: Plan, declared: Declaration | None, streams: Streams) -> None:
         self._lies = [(place, fault, frozenset(fault.agents)) for place, fault in enumerate(plan) if isinstance(fault, Lie)]
@@ -39,7 +39,7 @@ class Lies:
         self.are_told = bool(self._lies)
 
     def falsified(self, message: SentMessage, newest: SentMessage | None, now: float) -> tuple[Payload, tuple[str, ...]]:
-        """Give what is sent in place of an honest message, and which lies it has; none where it is sent as it is.
+        """Return the message that is sent in place of an honest one, and its lies; no lies if it is sent unchanged.
 
         `newest` is the message that may be copied.
         """
@@ -63,11 +63,11 @@ class Lies:
         return payload, tuple(told)
 
     def may_be_copied(self, agent: int) -> bool:
-        """Say whether others may copy an agent: nobody copies who copies at any time."""
+        """Check whether other agents may copy an agent: no agent copies one that itself copies at any time."""
         return bool(self._copiers) and agent not in self._copiers
 
     def _numbers(self, place: int, lie: Lie, agent: int, name: str, honest: Numbers, now: float) -> Numbers:
-        """Give the numbers of one field that are sent in place of the honest ones, of the same shape and dtype."""
+        """Return the false numbers of one field, of the same shape and dtype as the honest ones."""
         there, field = np.isfinite(honest), self._fields[name]
         size = float(np.sqrt(np.mean(np.square(honest[there], dtype=np.float64)))) if there.any() else 0.0
         low, high = np.asarray(field.low), np.asarray(field.high)
@@ -89,5 +89,5 @@ class Lies:
 
 
 def is_falsifiable(field: Field) -> bool:
-    """Say whether an agent that lies may send other numbers in a field of its message."""
+    """Check whether a lying agent may change a field of its message."""
     return field.observed and not field.positive and np.dtype(field.dtype).kind == "f"

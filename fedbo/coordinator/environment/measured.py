@@ -26,7 +26,7 @@ class Empirical:
     """Measured durations from a CSV or Parquet `file`, or from named `data`: drawn, or replayed in their order.
 
     The `column` has one measured duration a row. Where the table has the column `by`, agent k has the rows of the k-th smallest
-    number there, and numbers are used again in turn when there are fewer of them than agents; where it has none, or with
+    number there, and numbers repeat cyclically when there are fewer of them than agents; where it has none, or with
     `pooled`, every agent has all rows. `order` is "drawn", with replacement, or "replayed", which begins again when it is over.
     With `mean` all of them are scaled so that their mean is this.
     """
@@ -56,21 +56,21 @@ class Empirical:
             self._measured()
 
     def speed(self, rng: np.random.Generator) -> float:
-        """Give 1: what is lasting about an agent is in what was measured."""
+        """Return 1: the measurements already contain an agent's lasting speed."""
         return 1.0
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw `size` durations of all that were measured, whoever they are of."""
+        """Draw `size` durations from all measurements, of any agent."""
         return _drawn(np.concatenate(self._measured()))(rng, 0, size)
 
     def of(self, agent: int) -> Callable[[np.random.Generator, int, int], Array]:
-        """Give the function (rng, first, size) -> an agent's durations from number `first` on."""
+        """Return the function (rng, first, size) -> an agent's durations from number `first` on."""
         measured = self._measured()
         values = measured[agent % len(measured)]
         return _drawn(values) if self.order == "drawn" else _replayed(values)
 
     def _measured(self) -> tuple[Array, ...]:
-        """Give the durations of each number of the column `by`, ascending, or of all in one."""
+        """Return the durations of each number of the column `by`, ascending, or all durations in one array."""
         assert self.file is not None, "named data is found where a study is made"
         path = Path(self.file)
         modified = path.stat().st_mtime_ns if path.is_file() else 0

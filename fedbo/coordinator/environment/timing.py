@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Timing(Protocol):
-    """A model of durations. `draw` gives `size` independent ones for one agent; `speed` is drawn once for each agent.
+    """A model of durations. `draw` returns `size` independent ones for one agent; `speed` is drawn once for each agent.
 
     Where `costs` holds, a duration is a factor on the cost that the objective reports for the point.
     """
@@ -46,10 +46,10 @@ class Timing(Protocol):
     costs: ClassVar[bool]
 
     def speed(self, rng: np.random.Generator) -> float:
-        """Give one agent's own lasting factor on its durations."""
+        """Return one agent's own lasting factor on its durations."""
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Give `size` durations, before the agent's factor."""
+        """Return `size` durations, before the agent's factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ class Cost:
         check(self)
 
     def speed(self, rng: np.random.Generator) -> float:
-        """Give 1: all agents are alike."""
+        """Return 1: all agents are equally fast."""
         return 1.0
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Give `size` times the rate."""
+        """Return `size` times the rate."""
         return np.full(size, self.rate)
 
 
@@ -102,7 +102,7 @@ class LogLinear:
         return lasting_factor(rng, self.between)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw `size` durations in the middle of the cube; what they take elsewhere is their cost, which the task tells."""
+        """Draw `size` durations in the middle of the cube; elsewhere the task adds the dependence on the point as its cost."""
         return np.asarray(self.mean * np.exp(self.sigma * rng.standard_normal(size) - 0.5 * self.sigma**2))
 
 
@@ -152,11 +152,11 @@ class DecisionTimeModel:
         check(self)
 
     def __call__(self, t_n: int) -> float:
-        """Give the time of a decision with `t_n` observations."""
+        """Return the time of a decision with `t_n` observations."""
         return float(self.coefficient * t_n**self.power)
 
 
 def same_for_all(models: Iterable[Timing]) -> float | None:
-    """Give the only duration of all these models, if they have but one: nothing need be looked up then."""
+    """Return the single duration of all these models, or None if they have more than one."""
     found = {float(model.mean) if isinstance(model, Constant) else None for model in models}
     return found.pop() if len(found) == 1 else None

@@ -1,4 +1,4 @@
-"""Traces of devices: when each agent was there, and the capacities of FedScale's devices, read from a file.
+"""Traces of devices: when each agent was available, and the capacities of FedScale's devices, read from a file.
 
 Two formats of availability are known. `windows` is a table, CSV or Parquet, with columns agent, start, end; `fedscale` is the
 JSON form of FedScale's device behaviour. Every error is one line that begins with "file"; rows count from 1 below the header,
@@ -28,9 +28,12 @@ Schedule = Callable[[int], Iterator[float]]
 def read_windows(path: str | Path) -> dict[int, Windows]:
     """Read the windows of presence [start, end) of each agent, in order of time, from a .csv or .parquet file.
 
-    An agent that the file does not name is not in the result: it is always there. Raises FileNotFoundError, or ValueError
-    when a column is missing, when a time is missing, negative or infinite, when a window is empty, and when two windows of
-    one agent overlap; windows that only touch may stand.
+    An agent that the file does not name is not in the result: it is always available. Windows may touch.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a column or a time is missing, a time is negative or infinite, a window is empty, or two windows of one
+            agent overlap.
     """
     agent, start, end = _columns(Path(path))
     _check_rows(agent, start, end)
@@ -47,7 +50,7 @@ def read_fedscale(path: str | Path) -> tuple[tuple[Windows, float], ...]:
 
     The file is a JSON object {client: {"active": [...], "inactive": [...], "finish_time": f}}: the client is there from
     active[i] to inactive[i], and time counts modulo finish_time (Lai et al. 2022; `ClientMetadata.is_active`). FedScale
-    itself ships a pickle, which is never loaded here, because a pickle can run any code. Whoever trusts it converts it once:
+    itself ships a pickle, which is never loaded here, because a pickle can run any code. If you trust it, convert it once:
 
         json.dump(pickle.load(open("client_behave_trace", "rb")), open("trace.json", "w"))
 
@@ -85,7 +88,7 @@ def _capacity(name: str, told: Any) -> Capacity:
 
 
 def once(windows: Iterable[tuple[float, float]]) -> Iterator[float]:
-    """Give the times at which somebody with these windows leaves, returns, leaves, …; after the last one it stays away."""
+    """Return the times at which an agent with these windows leaves, returns, leaves, …; after the last window it stays away."""
     left = 0.0
     for start, end in windows:
         if start > left:
@@ -96,7 +99,7 @@ def once(windows: Iterable[tuple[float, float]]) -> Iterator[float]:
 
 
 def cycling(windows: Windows, period: float) -> Iterator[float]:
-    """Give the same when the windows, all in [0, `period`], come again in every period; endless unless nothing changes."""
+    """Return the same times for windows in [0, `period`] that repeat in every period; endless unless nothing changes."""
     joined = _joined(windows)
     if not joined:
         yield 0.0
@@ -115,7 +118,7 @@ def cycling(windows: Windows, period: float) -> Iterator[float]:
 
 
 def schedule(file: str, format: str) -> Schedule:
-    """Give the function agent -> times of leaving and returning; a file is read once, and again when it has changed.
+    """Return the function agent -> times of leaving and returning; a file is read once, and again when it has changed.
 
     Raises what the reader of the format raises.
     """
@@ -152,7 +155,7 @@ def _joined(windows: Iterable[tuple[float, float]]) -> Windows:
 
 
 def not_there(file: str | Path) -> str:
-    """Say where a file was looked for in vain, and what would do."""
+    """Return the error text for a missing file, with the remedy."""
     return f"is not there: {Path(file).absolute()}; give the path of a file with a trace"
 
 
@@ -211,7 +214,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _client(name: str, told: Any) -> tuple[Windows, float]:
-    """Check and clip one client's intervals: time modulo finish_time never sees what lies behind it."""
+    """Check and clip one client's intervals: time modulo finish_time never reaches those beyond it."""
     if not isinstance(told, dict) or not {"active", "inactive", "finish_time"} <= set(told):
         raise SettingError("file", f"gives client {name} not all it needs; it must have active, inactive and finish_time")
     active, inactive, period = told["active"], told["inactive"], told["finish_time"]

@@ -1,4 +1,4 @@
-"""The model of a cluster: its classes of workers, what an evaluation needs of one, and the rule of its queue."""
+"""The model of a cluster: its classes of workers, the needs of evaluations, and the rule of its queue."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class Resources(NamedTuple):
     memory: float = 0.0
 
     def holds(self, other: Resources) -> bool:
-        """Say whether these are enough for others."""
+        """Check whether these resources are enough for others."""
         return self.cpus >= other.cpus and self.gpus >= other.gpus and self.memory >= other.memory
 
     def less(self, other: Resources) -> Resources:
-        """Give what is left of these without others; what is left of whole numbers is exact."""
+        """Return these resources minus others; differences of whole numbers are exact."""
         return Resources(self.cpus - other.cpus, self.gpus - other.gpus, self.memory - other.memory)
 
     def more(self, other: Resources) -> Resources:
-        """Give these together with others."""
+        """Return the sum of these and other resources."""
         return Resources(self.cpus + other.cpus, self.gpus + other.gpus, self.memory + other.memory)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerClass:
-    """A class of `count` workers, `speed` times as fast as the evaluation times say.
+    """A class of `count` workers, `speed` times as fast as the evaluation times.
 
-    Each has `resources`, of which several evaluations may take their parts at once; `startup` is the time before an evaluation
-    begins. They join at the time `joins`, and leave for good at the time `leaves`.
+    Each has `resources`, which several evaluations may share at once; `startup` is the time before an evaluation begins. They
+    join at the time `joins`, and leave for good at the time `leaves`.
     """
 
     name: str
@@ -50,11 +50,11 @@ class WorkerClass:
 
 @dataclass(frozen=True, slots=True)
 class ClusterModel:
-    """A cluster: its classes of workers, the rule of its queue, what evaluations of each agent need, and agents' priorities.
+    """A cluster: its classes of workers, the rule of its queue, the needs of each agent's evaluations, and agents' priorities.
 
-    Where a worker is free, of those that wait and that it holds begins the one that came first ("first_come"); one of the agent
-    that uses least of the cluster ("fair_share"); or one of the agent with the highest priority ("priority"); the first that
-    came among these. `needs` has one entry for all agents, or one for each; so has `priorities`.
+    A free worker starts a waiting evaluation that fits: the one that came first ("first_come"), one of the agent that uses
+    least of the cluster ("fair_share"), or one of the agent with the highest priority ("priority"). Ties go to the one that
+    came first. `needs` has one entry for all agents, or one for each; so has `priorities`.
     """
 
     classes: tuple[WorkerClass, ...]
@@ -63,19 +63,19 @@ class ClusterModel:
     priorities: tuple[float, ...] = (0.0,)
 
     def need(self, agent: int) -> Resources:
-        """Give what an evaluation of an agent needs."""
+        """Return the resources that an evaluation of an agent needs."""
         return self.needs[agent if len(self.needs) > 1 else 0]
 
     def priority(self, agent: int) -> float:
-        """Give the priority of an agent."""
+        """Return the priority of an agent."""
         return self.priorities[agent if len(self.priorities) > 1 else 0]
 
     @property
     def total(self) -> Resources:
-        """Give all resources of all workers."""
+        """Return all resources of all workers."""
         sums = [plain_sum(one.resources[place] * one.count for one in self.classes) for place in range(3)]
         return Resources(*sums)
 
     def share(self, need: Resources) -> float:
-        """Give the largest share of one resource that a need is (Ghodsi et al. 2011, dominant resource fairness)."""
+        """Return the dominant share of a need: its largest share of any resource (Ghodsi et al. 2011)."""
         return max((part / whole for part, whole in zip(need, self.total, strict=True) if whole > 0 and part > 0), default=1.0)

@@ -12,7 +12,7 @@ DECISION = -1  # the point of what is no evaluation but the decision itself
 class EvaluationRequest(NamedTuple):
     """A request for an evaluation of point `point` of step `step`, which costs `cost` and is evaluated `pulls` times.
 
-    Where evaluations may stop early it is for the segment from fidelity `since` to `fidelity`, which is 0 where they do not.
+    Where evaluations may stop early it covers the segment from fidelity `since` to `fidelity`; otherwise `fidelity` is 0.
     """
 
     step: int
@@ -25,17 +25,17 @@ class EvaluationRequest(NamedTuple):
 
 @dataclass(slots=True)
 class PendingEvaluation:
-    """An evaluation that is waiting, under way, or has ended, or a decision.
+    """An evaluation that is waiting, running or ended, or a decision.
 
-    - `length` is how long one pull takes at pace 1.
-    - `started` and `finished` are when it began and ended.
-    - `remaining` is what was left of it at the time `since`, at pace 1.
-    - `lease` is the number of its end in the event queue: an older one is void.
-    - `in_time` says whether it takes no longer than it may.
-    - On a cluster `work` is how long all its pulls take on a worker of speed 1, as far as they are not done; it came into the
-      queue at the time `queued` with the `number`, and is on a `worker`, or on none, which is -1.
-    - Where evaluations may stop early, one is `held` at a rung, on its place and its worker, until its agent says what becomes
-    of it; its present leg began at the time `leg`, which is None in the first segment of a leg.
+    - `length`: the duration of one pull at pace 1.
+    - `started` and `finished`: when it began and ended.
+    - `remaining`: what was left of it at the time `since`, at pace 1.
+    - `lease`: the number of its end in the event queue; an end with an older number is void.
+    - `in_time`: whether it stays within the time limit.
+    - On a cluster, `work` is the remaining duration of all its pulls on a worker of speed 1. It entered the queue at the time
+      `queued` with the `number`, and runs on `worker`; -1 is none.
+    - Where evaluations may stop early, one is `held` at a rung, on its place and its worker, until its agent decides. Its
+      present leg began at the time `leg`, which is None in the first segment of a leg.
     """
 
     request: EvaluationRequest
@@ -55,12 +55,12 @@ class PendingEvaluation:
 
     @property
     def key(self) -> Key:
-        """Give its step and its point."""
+        """Return its step and its point."""
         return self.request.step, self.request.point
 
     @property
     def begun(self) -> float:
-        """Give when its present leg began."""
+        """Return the time at which its present leg began."""
         return self.started if self.leg is None else self.leg
 
 
@@ -68,14 +68,15 @@ class PendingEvaluation:
 class AgentEvaluations:
     """The evaluations of one agent.
 
-    - `waiting` and `running` are by step and point, in the order in which they were decided on and begun.
-    - `deciding` is the decision under way, if it takes time, and `decided` what will be evaluated after it.
-    - `ended` are those that the agent has not learned from in a step that is over, in the order of their ends.
-    - `heard` counts those of them that it has been told of, `asked` those that it is being told of; None when it is not asked.
-    - `pending` counts those that were pending when the present step had been decided on, `pulled` all that the budget counts.
-    - `leases` counts the ends that were scheduled.
-    - `saved` were pending at the agent's last checkpoint.
-    - `paused` wait at a rung; `paused_before` did when the present step was decided on, `paused_saved` at the last checkpoint.
+    - `waiting` and `running`: by step and point, in the order of decision and of start.
+    - `deciding`: the decision in progress, if it takes time; `decided`: the evaluations that follow it.
+    - `ended`: those that no finished step has learned from, in the order of their ends.
+    - `heard`: how many of them the agent knows; `asked`: how many it is being notified of, None if it is not being notified.
+    - `pending`: the number pending right after the decision of the present step; `pulled`: all that the budget counts.
+    - `leases`: the number of scheduled ends.
+    - `saved`: those pending at the agent's last checkpoint.
+    - `paused`: those that wait at a rung, now; `paused_before` at the decision of the present step, `paused_saved` at the last
+      checkpoint.
     """
 
     waiting: dict[Key, PendingEvaluation] = field(default_factory=dict)
@@ -94,7 +95,7 @@ class AgentEvaluations:
     paused_saved: dict[Key, PendingEvaluation] = field(default_factory=dict)
 
     def forget(self, step: int) -> None:
-        """Forget what was decided in a step, which begins again."""
+        """Forget the decisions of a step, which begins again."""
         self.waiting = {key: one for key, one in self.waiting.items() if key[0] != step}
         self.running = {key: one for key, one in self.running.items() if key[0] != step}
         self.ended = [one for one in self.ended if one.request.step != step]
@@ -102,9 +103,9 @@ class AgentEvaluations:
         self.deciding, self.decided, self.heard, self.asked = None, [], 0, None
 
     def unlearn(self) -> None:
-        """Take back what was made of the ends that the agent was told of in its present step, which begins again.
+        """Undo the agent's verdicts on the ends of its present step, which begins again.
 
-        An evaluation is again at the first of these ends, and one that went on from a pause is paused.
+        An evaluation returns to the first of these ends, and one that was resumed from a pause is paused again.
         """
         ends = dict[Key, PendingEvaluation]()
         for one in self.ended:
@@ -116,6 +117,6 @@ class AgentEvaluations:
         self.running = {key: one for key, one in self.running.items() if key not in again}
 
     def left(self, told: int) -> list[EvaluationRequest]:
-        """List what is pending for an agent that has been told of the first `told` ends."""
+        """List the pending evaluations of an agent that knows the first `told` ends."""
         running = (one for one in self.running.values() if not one.held)
         return [one.request for one in (*self.ended[told:], *running, *self.waiting.values())]

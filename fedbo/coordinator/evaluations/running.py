@@ -1,4 +1,4 @@
-"""Evaluations under way: on the places of their agents, or on the workers of a cluster."""
+"""Running evaluations: on the places of their agents, or on the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedbo.coordinator.state import AgentRecord, CoreState
 
 
 class RunningEvaluations:
-    """Evaluations under way: when each begins, how long it takes, and what stops it."""
+    """Running evaluations: their start, their duration, and their interruption."""
 
     def __init__(self, task: Task, durations: StepDurations, pool: WorkerPool | None, log: list[EventLine]) -> None:
         policy, stopping = task.policy, task.stopping
@@ -35,14 +35,14 @@ class RunningEvaluations:
         return self.segment(request, length, again)
 
     def segment(self, request: EvaluationRequest, length: float, resumed: bool) -> PendingEvaluation:
-        """Make an evaluation of this length, or a segment of it; to go on with one that had stood still takes a checkpoint."""
+        """Return an evaluation of this length, or a segment of it; to resume a paused one costs the time of a checkpoint."""
         if not request.fidelity:
             return PendingEvaluation(request, length, work=length * request.pulls)
         work = length * request.pulls * (request.fidelity - request.since) / self._largest
         return PendingEvaluation(request, length, work=work + (self._checkpoint if resumed and request.since else 0.0))
 
     def begin(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
-        """Begin what has waited longest, or let it wait for a worker, as long as there are places."""
+        """Begin the evaluations that have waited longest, or queue them for a worker, as long as there are places."""
         effects: list[Effect] = []
         found = agent.evaluations
         assert found is not None
@@ -59,10 +59,10 @@ class RunningEvaluations:
 
     @staticmethod
     def _serve_later(state: CoreState) -> list[Effect]:
-        """Schedule the service of the queue after all else that happens at this instant.
+        """Schedule the service of the queue after all other events of this instant.
 
-        What comes, ends, joins and leaves at one instant is one change of the cluster. Nothing is placed in the middle of it,
-        on a worker that is about to leave or before an evaluation with a higher priority that is about to come.
+        All arrivals, ends, joins and departures at one instant are one change of the cluster. Nothing is placed in the middle
+        of it, on a worker that is about to leave or before an evaluation with a higher priority that is about to arrive.
         """
         if state.cluster.is_due or not state.cluster.is_waited_for:
             return []
@@ -70,7 +70,7 @@ class RunningEvaluations:
         return [After(0.0, PlacementDue())]
 
     def place(self, state: CoreState, event: PlacementDue, now: float) -> list[Effect]:
-        """Place on workers what waits and fits, and begin it."""
+        """Place the waiting evaluations that fit on workers, and begin them."""
         assert self.pool is not None
         effects: list[Effect] = []
         state.cluster.is_due = False
@@ -84,7 +84,7 @@ class RunningEvaluations:
         return effects
 
     def _start(self, agent: AgentRecord, one: PendingEvaluation, now: float, warm: bool = False) -> list[Effect]:
-        """Let an evaluation begin, here or on its worker, which is `warm` where it has just done the segment before."""
+        """Begin an evaluation, on its agent's place or on its worker, which is `warm` if it has just run the segment before."""
         speed, startup = 1.0, 0.0
         if one.worker >= 0:
             assert self.pool is not None
@@ -100,11 +100,11 @@ class RunningEvaluations:
         return self.run(agent, one, now)
 
     def hold(self, one: PendingEvaluation, now: float) -> None:
-        """Keep an evaluation at its rung, with its place and its worker, until its agent has heard of it."""
+        """Keep an evaluation at its rung, with its place and its worker, until its agent decides."""
         one.held, one.lease, one.remaining, one.since = True, 0, 0.0, now
 
     def go_on(self, state: CoreState, agent: AgentRecord, one: PendingEvaluation, fidelity: int, now: float) -> list[Effect]:
-        """Let an evaluation that is held go on to the next rung, where it was; one that lost its place waits."""
+        """Continue a held evaluation to the next rung, on its place; one that lost its place waits."""
         found = agent.evaluations
         assert found is not None
         after = self.segment(one.request._replace(since=one.request.fidelity, fidelity=fidelity), one.length, False)
@@ -121,7 +121,7 @@ class RunningEvaluations:
         return self._start(agent, after, now, warm=True)
 
     def run(self, agent: AgentRecord, one: PendingEvaluation, now: float) -> list[Effect]:
-        """Let an evaluation go on from now, at the agent's pace unless it has a worker."""
+        """Run an evaluation from now on, at the agent's pace unless it has a worker."""
         assert agent.evaluations is not None
         agent.evaluations.leases += 1
         one.since, one.lease = now, agent.evaluations.leases
@@ -132,7 +132,7 @@ class RunningEvaluations:
         return [After(length, EvaluationEnded(agent.number, step=step, point=point, lease=one.lease))]
 
     def release(self, state: CoreState, ended: list[tuple[int, PendingEvaluation]], now: float) -> list[Effect]:
-        """Give the workers of evaluations back, and take what waits for one out of the queue."""
+        """Release the workers of evaluations, and withdraw those that wait for a worker from the queue."""
         if self.pool is None:
             return []
         for number, one in ended:
@@ -146,9 +146,9 @@ class RunningEvaluations:
         return self._serve_later(state)
 
     def preempted(self, state: CoreState, jobs: list[Job], checkpoint: float | None, now: float) -> list[Effect]:
-        """Let evaluations that have lost their worker wait again, at their old places in the queue.
+        """Queue evaluations that have lost their worker again, at their old places in the queue.
 
-        Their work is lost, and its length drawn again; or it is kept, and to go on with it takes `checkpoint` more.
+        Their work is lost, and its length drawn again; or it is kept, and the continuation takes `checkpoint` more.
         """
         assert self.pool is not None
         for number, step, point in jobs:
@@ -176,7 +176,7 @@ class RunningEvaluations:
         return self._serve_later(state)
 
     def with_agent(self, agent: AgentRecord) -> list[PendingEvaluation]:
-        """List what is under way and stands still with an agent: the decision, and without a cluster the evaluations."""
+        """List what pauses with an agent: the decision in progress, and without a cluster the evaluations."""
         found = agent.evaluations
         if found is None:
             return []
@@ -184,14 +184,14 @@ class RunningEvaluations:
         return [*([] if found.deciding is None else [found.deciding]), *running]
 
     def pause(self, agent: AgentRecord, now: float) -> None:
-        """Let all that is under way stand still with its agent."""
+        """Pause an agent's decision and evaluations."""
         if agent.evaluations is not None:
             agent.evaluations.asked = None
         for one in self.with_agent(agent):
             one.remaining, one.lease = max(0.0, one.remaining - (now - one.since) * agent.pace), 0
 
     def set_pace(self, agent: AgentRecord, before: float, now: float) -> list[Effect]:
-        """Let all that is under way go on at another pace of its agent than `before`."""
+        """Continue an agent's decision and evaluations at its new pace, where `before` is the old one."""
         if agent.interruptions:
             return []
         slowed = self.with_agent(agent)

@@ -1,12 +1,12 @@
-"""The scheduler of evaluations one by one: when each begins and ends, and when a step is over with what has ended.
+"""The scheduler of individual evaluations: when each begins and ends, and when a step is over with those that have ended.
 
-An agent has up to `parallel` evaluations under way; others that it has decided on wait, in their order. Each has a duration of
-its own, drawn by its number. A step is over as soon as fewer are pending than may be (`Task.least_pending`); the agent is told
-then what has ended, in that order, and learns from it. What the agent finds to have failed is begun again, if it may be.
+An agent runs up to `parallel` evaluations at once; the others that it has decided on wait, in their order. Each has a duration
+of its own, drawn by its number. A step is over as soon as fewer are pending than allowed (`Task.least_pending`). The agent then
+learns from the ended evaluations, in the order of their ends. Failed evaluations begin again, if retries remain.
 
-Without a cluster, whatever interrupts or slows the agent holds for its evaluations too. On a cluster an evaluation that has a
-place of its agent waits for a worker, and goes on there whatever becomes of the agent, unless that must begin its step again:
-then all evaluations under way begin again, but for those that the agent has forgotten in a crash.
+Without a cluster, interruptions and slowness of the agent hold for its evaluations too. On a cluster an evaluation that has a
+place of its agent waits for a worker, and runs there independently of the agent, unless the agent must begin its step again.
+Then all running evaluations begin again, except those that the agent has forgotten in a crash.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RungVerdicts:
         self._running, self._log = running, log
 
     def carry_out(self, state: CoreState, agent: AgentRecord, report: StepReport, told: int, now: float) -> list[Effect]:
-        """Do what an agent says of the first `told` ends, as far as it has not been done; end by end."""
+        """Carry out an agent's verdicts on the first `told` ends that have not been carried out yet, end by end."""
         found = agent.evaluations
         assert found is not None
         effects, said = list[Effect](), dict[int, list[RungVerdict]]()
@@ -48,7 +48,7 @@ class RungVerdicts:
     def _passed(
         self, state: CoreState, agent: AgentRecord, one: PendingEvaluation, verdict: RungVerdict | None, now: float
     ) -> list[Effect]:
-        """Let an evaluation go on from its rung, or give its place to others."""
+        """Continue an evaluation from its rung, or free its place."""
         found, (step, point) = agent.evaluations, one.key
         assert found is not None
         ended: Verdict = "failed" if one.held else "end"
@@ -64,7 +64,7 @@ class RungVerdicts:
         return [] if held is None else self._running.release(state, [(agent.number, held)], now)
 
     def _promote(self, agent: AgentRecord, verdict: RungVerdict, now: float) -> None:
-        """Let an evaluation wait for a place to go on from its pause."""
+        """Queue a paused evaluation for a place to continue."""
         found = agent.evaluations
         assert found is not None
         one = found.paused.pop((verdict.step, verdict.point))
@@ -82,7 +82,7 @@ class EvaluationScheduler:
         self._rungs = RungVerdicts(self.running, log)
 
     def decide(self, state: CoreState, agent: AgentRecord, choice: DecisionSize, now: float) -> list[Effect]:
-        """Begin a step with its decision, which may take time; then its evaluations are waiting."""
+        """Begin a step with its decision, which may take time; then queue its evaluations."""
         step, number = agent.current, agent.step
         assert step is not None
         found = agent.evaluations = agent.evaluations or AgentEvaluations()
@@ -102,20 +102,20 @@ class EvaluationScheduler:
         return self.running.run(agent, found.deciding, now)
 
     def _first(self, agent: AgentRecord, request: EvaluationRequest) -> EvaluationRequest:
-        """Ask for the first segment of an evaluation, where it may stop early."""
+        """Restrict a request to its first segment, where evaluations may stop early."""
         if self._stopping is None:
             return request
         span = self._stopping.first(self._task.streams.of(agent.number), request.step, request.point)
         return request._replace(since=0, fidelity=span.fidelity)
 
     def _queue(self, state: CoreState, agent: AgentRecord, more: list[PendingEvaluation], now: float) -> list[Effect]:
-        """Let evaluations wait for a place, and begin those that have one."""
+        """Queue evaluations for a place, and begin those that have one."""
         assert agent.evaluations is not None
         agent.evaluations.waiting.update((one.key, one) for one in more)
         return self.running.begin(state, agent, now) + self._due(agent)
 
     def ended(self, state: CoreState, event: EvaluationEnded, now: float) -> list[Effect]:
-        """Take in that an evaluation, or a decision, has ended."""
+        """Process the end of an evaluation or a decision."""
         number, point = event.agent, event.point
         agent = state.agents[number]
         found = agent.evaluations
@@ -138,7 +138,7 @@ class EvaluationScheduler:
         return effects + self.running.begin(state, agent, now) + self._due(agent)
 
     def _due(self, agent: AgentRecord) -> list[Effect]:
-        """Ask the agent, once all that ends now has, whether its step is over; only it knows which evaluations failed."""
+        """Ask the agent whether its step is over, once per instant; only the agent knows which evaluations failed."""
         step, found = agent.current, agent.evaluations
         assert found is not None
         if step is None or not step.segments or agent.interruptions or found.deciding is not None or found.asked is not None:
@@ -153,7 +153,7 @@ class EvaluationScheduler:
         return [After(0.0, StepDue(agent.number, agent.lease))]
 
     def due(self, state: CoreState, event: StepDue, now: float) -> list[Effect]:
-        """Tell an agent what has ended."""
+        """Request a report from an agent on its ended evaluations."""
         agent = state.agents[event.agent]
         step, found = agent.current, agent.evaluations
         if event.lease != agent.lease or step is None or step.order is None or found is None:
@@ -165,7 +165,7 @@ class EvaluationScheduler:
         return [step.order, After(0.0, Finished(agent.number, agent.lease))]
 
     def taken(self, state: CoreState, agent: AgentRecord, report: StepReport, now: float) -> tuple[bool, list[Effect]]:
-        """Begin again what an agent found to have failed; say whether its step is over, and what follows."""
+        """Begin the evaluations again that an agent reports as failed; return whether its step is over, and the effects."""
         found = agent.evaluations
         assert found is not None and found.asked is not None
         told, found.asked = found.asked, None
@@ -183,13 +183,13 @@ class EvaluationScheduler:
         return False, effects + self._due(agent)
 
     def save(self, agent: AgentRecord) -> None:
-        """Note what is pending at an agent's checkpoint."""
+        """Save an agent's pending evaluations with its checkpoint."""
         if agent.evaluations is not None:
             agent.evaluations.saved = tuple(agent.evaluations.left(0))
             agent.evaluations.paused_saved = dict(agent.evaluations.paused)
 
     def cancel(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
-        """Let all that is under way begin again; an agent that forgets in a crash knows what was pending at its checkpoint."""
+        """Restart all running evaluations; an agent that forgets in a crash returns to those pending at its checkpoint."""
         found = agent.evaluations
         if found is None:
             return []
@@ -210,14 +210,14 @@ class EvaluationScheduler:
         return self.running.release(state, [(agent.number, one) for one in stopped], now)
 
     def resume(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
-        """Let all go on that stood still."""
+        """Resume the paused decision and evaluations of an agent."""
         if agent.evaluations is None:
             return []
         effects = [effect for one in self.running.with_agent(agent) for effect in self.running.run(agent, one, now)]
         return effects + self.running.begin(state, agent, now) + self._due(agent)
 
     def give_up(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
-        """Give up what is pending: its agent has ended."""
+        """Give up the pending evaluations of an agent that has ended."""
         found, agent.evaluations = agent.evaluations, None
         return (
             [] if found is None else self.running.release(state, [(agent.number, one) for one in found.running.values()], now)
@@ -225,6 +225,6 @@ class EvaluationScheduler:
 
 
 def _end(one: PendingEvaluation) -> EvaluationEnd:
-    """Return the end of an evaluation as its agent is told of it."""
+    """Return the end of an evaluation in the form that its agent receives."""
     step, point = one.key
     return EvaluationEnd(step=step, point=point, started=one.begun, finished=one.finished, in_time=one.in_time)

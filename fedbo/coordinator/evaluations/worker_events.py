@@ -1,4 +1,4 @@
-"""What befalls the workers of a simulated cluster: they join, leave, and are preempted for a while or for good."""
+"""Events of the workers of a simulated cluster: they join, leave, and are preempted for a while or for good."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class WorkerEvents:
         return [] if time == math.inf else [After(time - now, WorkerPreempted(place, worker, number))]
 
     def changed(self, state: CoreState, event: WorkersChanged, now: float) -> list[Effect]:
-        """Let the workers of a class join, or leave for good."""
+        """Process a class of workers that joins, or leaves for good."""
         name = self._pool.model.classes[event.group].name
         workers = self._pool.workers_of(name)
         self._log.append(ClassJoined(now, name) if event.joins else ClassLeft(now, name))
@@ -54,7 +54,7 @@ class WorkerEvents:
         return effects
 
     def preempted(self, state: CoreState, event: WorkerPreempted, now: float) -> list[Effect]:
-        """Take a worker away, for a while or for good, and schedule its next preemption."""
+        """Remove a worker, for a while or for good, and schedule its next preemption."""
         place, worker, number = event
         fault = self._faults[place]
         self._log.append(WorkerTaken(now, worker, self._pool.class_of(worker).name))
@@ -65,7 +65,7 @@ class WorkerEvents:
         return effects + self._schedule(place, worker, number + 1, now)
 
     def returned(self, state: CoreState, event: WorkerReturned, now: float) -> list[Effect]:
-        """Let a worker that was preempted serve again."""
+        """Return a preempted worker to service."""
         self._log.append(WorkerRestored(now, event.worker, self._pool.class_of(event.worker).name))
         return self._evaluations.joined(state, event.worker)
 

@@ -27,7 +27,7 @@ class StepFinished(NamedTuple):
 
 
 class EvaluationFailed(NamedTuple):
-    """An evaluation of the step gave no value; `message` has the error."""
+    """An evaluation of the step returned no value; `message` has the error."""
 
     time: float
     agent: int
@@ -36,7 +36,7 @@ class EvaluationFailed(NamedTuple):
 
 
 class RungReached(NamedTuple):
-    """An evaluation that may stop early has come to a rung, or to its end."""
+    """An evaluation that may stop early has reached a rung, or its end."""
 
     time: float
     agent: int

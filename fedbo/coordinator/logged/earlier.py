@@ -27,10 +27,10 @@ def read_events(path: Path) -> pa.Table:
 
 
 def converted(table: pa.Table) -> pa.Table:
-    """Return a table of events with one column for each fact; one that has no `detail` is returned as it is.
+    """Return a table of events with one column for each fact; a table without `detail` is returned unchanged.
 
     Raises:
-        ValueError: a detail is not as the kind of its event has it.
+        ValueError: a detail does not have the form of its event's kind.
     """
     if "detail" not in table.column_names:
         return table

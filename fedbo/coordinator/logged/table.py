@@ -17,7 +17,7 @@ from fedbo.coordinator.logged.messages import Direction, LossReason, MissReason,
 
 
 class LoggedEvent(NamedTuple):
-    """A row of `events.parquet`. A column is declared here alone; None where an event of this `kind` has no such fact."""
+    """A row of `events.parquet`. Columns are declared only here; None where this `kind` has no such fact."""
 
     cell: Annotated[int, pa.int32()]
     algorithm: Annotated[str, pa.string()]
@@ -104,9 +104,9 @@ def events_table(lines: Sequence[EventLine], key: RunKey, first: int) -> pa.Tabl
 
 
 def columns_of(lines: Sequence[EventLine]) -> dict[str, pa.Array]:
-    """Return a column for each fact that some line has, by name.
+    """Return a column for each fact that at least one line has, by name.
 
-    Lines of one kind become columns together, and then all are put back in the order of the log.
+    Lines of one kind become columns together; then all columns return to the order of the log.
     """
     numbers, known = list[int](), dict[type[EventLine], list[list[Any]]]()
     for start in range(0, len(lines), _AT_ONCE):  # what is made of all at once would not fit into the processor's cache

@@ -1,4 +1,4 @@
-"""What releases cost an agent: epsilon, by three accountants, for the adjacency in which its contribution becomes zero.
+"""The privacy cost of releases for an agent: epsilon, by three accountants; in the adjacent study its contribution is zero.
 
 "moments" and "rdp" are in `order_sums`, "pld" is in `loss_sums`.
 """
@@ -32,10 +32,10 @@ _LEAST_NOISE, _MOST_NOISE, _LEAST_SPENT, _STEP = 1e-6, 1e9, 1e-12, 1e-4
 
 
 def epsilon(charges: Mapping[PrivacyCharge, int], delta: float, by: str) -> float:
-    """Give epsilon at `delta` of releases that happened as often as `charges` counts them.
+    """Return epsilon at `delta` of all releases; `charges` counts the releases of each charge.
 
     "moments" is the accountant of Abadi et al. 2016 with orders 1 to 32; "rdp" has fractional orders, and is the only one
-    for fixed sampling; "pld" is the tightest, and never above "rdp". All three give upper bounds. Discretisation adds to "pld":
+    for fixed sampling; "pld" is the tightest, and never above "rdp". All three are upper bounds. Discretisation adds to "pld":
     at most 0.7 % for up to 1,000,000 releases, 0.1 % where epsilon is above 0.3; without sampling it is exact. It is meant for
     delta >= 1e-9.
     """
@@ -45,7 +45,7 @@ def epsilon(charges: Mapping[PrivacyCharge, int], delta: float, by: str) -> floa
 
 @lru_cache(maxsize=16)
 def _total(by: str, charges: tuple[tuple[PrivacyCharge, int], ...]) -> ChargeSum:
-    """Compose charges in their order, on which rounding depends: the same ones are asked for at each delta and in each cell."""
+    """Compose charges in their order, on which rounding depends; cached, since each delta and each cell needs the same ones."""
     total = _empty_sum(by, dict(charges))
     for charge, times in charges:
         total = total.plus(charge, times)
@@ -53,7 +53,7 @@ def _total(by: str, charges: tuple[tuple[PrivacyCharge, int], ...]) -> ChargeSum
 
 
 def running(charges: Sequence[PrivacyCharge], deltas: Sequence[float], by: str) -> Array:
-    """Give epsilon `(len(charges), len(deltas))` of the first 1, 2, ... releases, at each delta."""
+    """Return epsilon `(len(charges), len(deltas))` of the first 1, 2, ... releases, at each delta."""
     _check(by, deltas)
     total, found = _empty_sum(by, Counter(charges)), np.empty((len(charges), len(deltas)))
     for row, charge in enumerate(charges):
@@ -63,7 +63,7 @@ def running(charges: Sequence[PrivacyCharge], deltas: Sequence[float], by: str) 
 
 
 class Spending:
-    """What has been spent at one delta, and what would be after one more release."""
+    """The epsilon spent so far at one delta, and after one more release."""
 
     def __init__(self, delta: float, by: str = "pld", charges: Sequence[PrivacyCharge] = ()) -> None:
         _check(by, (delta,))
@@ -74,11 +74,11 @@ class Spending:
 
     @property
     def epsilon(self) -> float:
-        """Give epsilon of all that was added."""
+        """Return epsilon of all added charges."""
         return self._total.epsilon(self._delta)
 
     def after(self, charge: PrivacyCharge, times: int = 1) -> float:
-        """Give what epsilon would be after this charge, without adding it."""
+        """Return epsilon after this charge, without adding it."""
         return self._total.plus(charge, times).epsilon(self._delta)
 
     def add(self, charge: PrivacyCharge, times: int = 1) -> None:
@@ -87,7 +87,7 @@ class Spending:
 
 
 def multiplier_for(epsilon: float, delta: float, rounds: int, share: float, by: str) -> float:
-    """Give the smallest noise multiplier, to a relative 1e-4 and never too small, that `rounds` Poisson releases need."""
+    """Return the least noise multiplier for `rounds` Poisson releases within epsilon, at most a relative 1e-4 too large."""
     _check(by, (delta,))
     if not 0 < epsilon < math.inf:
         raise ValueError(f"epsilon must be greater than 0 and finite, not {epsilon}; 1 is a common choice")
@@ -105,7 +105,7 @@ def multiplier_for(epsilon: float, delta: float, rounds: int, share: float, by: 
 
 
 def least_noise(spent: Callable[[float], float], epsilon: float, start: float = 1.0) -> float | None:
-    """Return the least noise multiplier of which no more than epsilon is `spent`, to a relative 2e-4 from above.
+    """Return the least noise multiplier whose `spent` epsilon is at most `epsilon`, to a relative 2e-4 from above.
 
     None where 1e9 is not enough.
     """
@@ -130,7 +130,7 @@ def least_noise(spent: Callable[[float], float], epsilon: float, start: float = 
 
 
 def _start(epsilon: float, delta: float, rounds: int, share: float, by: str) -> float:
-    """Return where the search begins: "pld" at what "rdp" needs, since sums of little noise are slow to compose."""
+    """Return the start of the search: for "pld" the result of "rdp", since sums of little noise are slow to compose."""
     if by != "pld":
         return 1.0
     try:

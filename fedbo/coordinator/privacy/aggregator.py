@@ -1,16 +1,16 @@
 """Central differential privacy for one run: sampling of agents, clipping, Gaussian noise, and a ledger of the releases.
 
-A message that comes in is held back until the exchange mode answers; then all that are held are clipped, weighted, summed and
-hidden in noise, as the algorithm's `Mechanism` says, and only this release reaches the coordinator half of the algorithm.
-Every release is entered in a ledger. What an agent's part in it costs follows from what really happened:
+The aggregator holds each message until the exchange mode answers. Then it clips, weights and sums all held messages and adds
+noise, as the algorithm's `Mechanism` declares. Only this release reaches the coordinator half of the algorithm. Every release
+is entered in a ledger. The charge of an agent follows from the actual round:
 
-- *sampled*: rounds were sampled by coins that nobody else sees, and who else takes part, and when, does not depend on them:
-  a round waits for all who begin it, and who is not asked sends a dummy message that takes as long. Then every release is
-  charged, at the sampling's q, to every agent that optimises and to all others that could have been asked.
-- *without amplification*: anything else. Given when messages came, a release is a sum with Gaussian noise: it is charged,
-  without any gain from sampling, to those whose messages are in it, and to nobody else.
+- *sampled*: secret coins sample the rounds, and neither the other participants nor their times depend on the coins. A round
+  waits for all agents that begin it, and agents that are not sampled send a dummy message that takes as long. Then every
+  release is charged, at the sampling's q, to every agent that optimises and to all others that could have been sampled.
+- *without amplification*: every other case. Given the times of messages, a release is a sum with Gaussian noise. It is charged,
+  without any gain from sampling, to the agents whose messages are in it, and to no others.
 
-Adjacent are two studies that differ in what one agent says: in the other its messages are zeros.
+Two studies are adjacent if they differ in one agent's messages: in the other study its messages are zeros.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GRID = 2.0**-20  # what is released is rounded to a multiple of this part of its
 
 
 class PrivateAggregator:
-    """The private aggregation of one run; what changes is in its state. `no_amplification` says why sampling gains nothing."""
+    """The private aggregation of one run, which keeps its state separately. `no_amplification`: why sampling gains nothing."""
 
     def __init__(
         self, algorithm: Private, problem: Problem, budget: PrivacyBudget, source: NoiseSource, no_amplification: str
@@ -49,12 +49,12 @@ class PrivateAggregator:
         self._filter = PrivacyFilter(self.mechanism, problem, budget, amplified=not no_amplification)
 
     def fresh(self, length: int) -> AggregatorState:
-        """Give the state before the first message of this `length`."""
+        """Return the state before the first message of this `length`."""
         n = self._problem.n_agents
         return AggregatorState(np.zeros((n, length)), np.zeros(n), np.full(n, -1), self.mechanism.clip, np.zeros(n))
 
     def sample(self, state: AggregatorState, agents: Sequence[int]) -> set[int]:
-        """Choose whom to ask among the agents that begin a round."""
+        """Sample the agents that send, among those that begin a round."""
         if state.budget_exhausted:
             return set()
         state.eligible = sorted(agents)
@@ -89,9 +89,9 @@ class PrivateAggregator:
         return None
 
     def unmasking(self, state: AggregatorState, there: Callable[[int], bool]) -> Unmasking | None:
-        """Say how the open release is unmasked, by those who have sent and are still there; None where nothing is masked.
+        """Return how the open release is unmasked, by agents that have sent and are still present; None without masks.
 
-        Where they are too few nothing of what has come can be read: the release is as if nobody had sent.
+        If they are too few, no message can be read: the release is as if no agent had sent.
         """
         arrived = np.flatnonzero(state.bases >= 0).tolist()
         cohort = sorted({*state.sampled, *arrived})
@@ -105,7 +105,7 @@ class PrivateAggregator:
     def release(
         self, state: AggregatorState, server: Any, staleness_weights: Array, now: float, unmasking: Unmasking | None = None
     ) -> Any:
-        """Release what is held, if the budget allows it, and hand it to the coordinator half; give that half's next state."""
+        """Release the held messages, if the budget allows it, to the coordinator half; return the next state of that half."""
         arrived = np.flatnonzero(state.bases >= 0)
         weights = self._weights(state.release)
         charge, charged, norms = self._filter.cost(state, weights, staleness_weights, arrived)
@@ -142,7 +142,7 @@ class PrivateAggregator:
         return weights
 
     def announce(self, state: AggregatorState, payloads: Mapping[int, Any]) -> dict[int, Any]:
-        """Let an answer go to those who have not yet heard that there will be no more."""
+        """Return the answers to send: once the budget is exhausted, only to agents that have not been notified."""
         if not state.budget_exhausted:
             return dict(payloads)
         new = {agent: payload for agent, payload in payloads.items() if agent not in state.announced}
@@ -157,7 +157,7 @@ class PrivateAggregator:
         arrived: npt.NDArray[np.int64],
         unmasking: Unmasking | None = None,
     ) -> tuple[Array, float, int]:
-        """Make a release `(P, M)`; also the norm of the sum without noise, and how many messages were clipped."""
+        """Compute a release `(P, M)`; also the norm of the sum without noise, and the number of clipped messages."""
         mechanism, number = self.mechanism, state.release
         sd = noise_stds(mechanism, weights, state.clip)[:, None]
         messages, norms = state.held, state.norms
@@ -190,10 +190,10 @@ class PrivateAggregator:
         return vectors, float(np.linalg.norm(total)), clipped
 
     def _adapt(self, state: AggregatorState, votes: float) -> None:
-        """Let the clipping norm follow its quantile (Andrew et al. 2021, Algorithm 1).
+        """Adapt the clipping norm to its quantile (Andrew et al. 2021, Algorithm 1).
 
-        An agent's vote is 1/2 where its message is not clipped, -1/2 where it is, less where the message counts for less, and
-        0 where it is zeros: so zeros are as good as no message, and nobody moves the sum by more than 1/2.
+        An agent's vote is 1/2 where its message is not clipped, -1/2 where it is, less where the message has less weight, and
+        0 where it is zeros. So zeros are as good as no message, and no agent moves the sum by more than 1/2.
         """
         mechanism = self.mechanism
         grid = GRID * mechanism.count_noise
@@ -234,10 +234,10 @@ class PrivateAggregator:
 
 
 def why_not_amplified(mechanism: Mechanism, exchange: Exchange, real_time: bool, masked: bool) -> str:
-    """Say why releases are charged without a gain from sampling; empty when it can be claimed.
+    """Return why releases are charged without a gain from sampling; empty when the gain can be claimed.
 
-    The gain needs coins that nobody can guess from what else happens: who takes part, other than by their own coins, must
-    not depend on who was asked. Exchange modes say so themselves; for one that does not no gain is claimed.
+    The gain needs coins that cannot be guessed from other events: except through their own coins, participation of agents must
+    not depend on the sample. Exchange modes declare this themselves; without such a declaration no gain is claimed.
     """
     if not mechanism.noise:
         return "it adds no noise"

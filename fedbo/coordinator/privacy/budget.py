@@ -19,16 +19,16 @@ from fedbo.coordinator.privacy.sensitivity import sensitivities
 
 @dataclass(slots=True)
 class AggregatorState:
-    """All that changes in a run's private aggregation.
+    """The mutable state of a run's private aggregation.
 
-    - `held (N, M)` are the messages of the open release, `norms (N,)` their norms, and `bases (N,)` the rounds in which their
+    - `held (N, M)`: the messages of the open release, `norms (N,)` their norms, and `bases (N,)` the rounds in which their
       steps began, -1 where there is none.
-    - `clip` is the clipping norm S.
-    - `spent (N,)` sums the squares of the norms of all charges without amplification.
-    - `eligible` could be asked for the open release, `sampled` were.
-    - `charges` are those with amplification, each for the agent to which it costs most.
-    - `release` is the number of the open release.
-    - `budget_exhausted`: there will be no more releases; `announced` are the agents that have been told so.
+    - `clip`: the clipping norm S.
+    - `spent (N,)`: the sum of the squares of the norms of all charges without amplification.
+    - `eligible`: agents that could be sampled for the open release; `sampled`: those that were.
+    - `charges`: those with amplification, each for the agent with the highest cost.
+    - `release`: the number of the open release.
+    - `budget_exhausted`: there will be no more releases; `announced`: the agents that have been notified of it.
     """
 
     held: Array
@@ -48,7 +48,7 @@ class AggregatorState:
 class PrivacyBudget:
     """The privacy budget of a study: the `deltas` at which epsilon is reported, and `epsilon_max` at the smallest of them.
 
-    At the smallest delta epsilon is largest, so that it is kept at all of them.
+    At the smallest delta epsilon is largest, so the limit holds at all of them.
 
     With `secure_noise` coins and noise come from the system's entropy, and not from the study's seed. With
     `secure_aggregation` the coordinator learns sums of messages alone.
@@ -69,7 +69,7 @@ DEFAULT_BUDGET = PrivacyBudget()
 
 
 class PrivacyFilter:
-    """A privacy filter: says what a release would cost, and refuses it where that is beyond the budget."""
+    """A privacy filter: computes the cost of a release, and refuses it if that is beyond the budget."""
 
     def __init__(self, mechanism: Mechanism, problem: Problem, budget: PrivacyBudget, amplified: bool) -> None:
         self._mechanism, self._problem, self._budget, self._amplified = mechanism, problem, budget, amplified
@@ -78,7 +78,7 @@ class PrivacyFilter:
     def cost(
         self, state: AggregatorState, weights: Array, staleness_weights: Array, arrived: npt.NDArray[np.int64]
     ) -> tuple[PrivacyCharge, npt.NDArray[np.int64], Array]:
-        """Say what the open release will cost: the greatest charge, the agents to charge, and their norms."""
+        """Return the cost of the open release: the greatest charge, the agents to charge, and their norms."""
         mechanism = self._mechanism
         norms = sensitivities(mechanism, weights)
         if not self._amplified:
@@ -94,7 +94,7 @@ class PrivacyFilter:
         return PrivacyCharge(mechanism.share, inverse(float(norms.max())), mechanism.sampling, population), charged, norms
 
     def refusal(self, state: AggregatorState, charge: PrivacyCharge, charged: npt.NDArray[np.int64], norms: Array) -> str:
-        """Say why this release may not be made; empty when it may."""
+        """Return why this release may not be made; empty if it may."""
         most = self._budget.epsilon_max
         if state.budget_exhausted:
             return "the privacy budget is spent"
@@ -118,7 +118,7 @@ class PrivacyFilter:
         return self._spending
 
     def spend(self, state: AggregatorState, charge: PrivacyCharge, charged: npt.NDArray[np.int64], norms: Array) -> None:
-        """Note what a release has cost."""
+        """Record the cost of a release."""
         if not self._amplified:
             state.spent[charged] += norms**2
         elif len(charged):

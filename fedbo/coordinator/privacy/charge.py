@@ -1,4 +1,4 @@
-"""What one release costs one agent: the charge that accountants add up."""
+"""The cost of one release for one agent: the charge that accountants add up."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fedbo.settings.ranges import OneOf, check
 
 @dataclass(frozen=True, slots=True)
 class PrivacyCharge:
-    """What one release costs one agent.
+    """The cost of one release for one agent.
 
-    The agent was in it with probability `share` q, and the noise is `multiplier` times the norm of the most it could add;
-    an infinite multiplier costs nothing, and 0 is no noise. `sampling` is "poisson", independent coins, or "fixed":
-    max(1, round(q `population`)) of a `population` of those who could be, without replacement.
+    The agent was in it with probability `share` q. The noise is `multiplier` times the norm of the agent's largest possible
+    contribution; an infinite multiplier costs nothing, and 0 is no noise. `sampling` is "poisson", independent coins, or
+    "fixed": max(1, round(q `population`)) of the `population` of eligible agents, without replacement.
     """
 
     share: Annotated[float, Gt(0), Le(1), "leave a release out that an agent could not be in"]
@@ -33,28 +33,28 @@ class PrivacyCharge:
 
     @property
     def sampled(self) -> int:
-        """Give how many are sampled, where that is fixed."""
+        """Return the number of sampled agents, where it is fixed."""
         return max(1, round(self.share * self.population))
 
     @property
     def certain(self) -> bool:
-        """Say whether the agent is in the release for sure, so that sampling makes it no cheaper."""
+        """Check whether the agent is certainly in the release, so that sampling does not reduce the cost."""
         return self.share == 1 if self.sampling == "poisson" else self.sampled == self.population
 
     @property
     def weight(self) -> float:
-        """Give 1 / multiplier^2, which adds up over releases without sampling."""
+        """Return 1 / multiplier^2, which adds up over releases without sampling."""
         return math.inf if self.multiplier == 0 else (1 / self.multiplier) * (1 / self.multiplier)
 
 
 class ChargeSum(Protocol):
-    """A sum of charges, as one accountant keeps it."""
+    """A sum of charges, in the form of one accountant."""
 
     def plus(self, charge: PrivacyCharge, times: int) -> Self:
-        """Give the sum with one charge more."""
+        """Return the sum with one more charge, `times` times."""
 
     def epsilon(self, delta: float) -> float:
-        """Give epsilon of the sum."""
+        """Return epsilon of the sum."""
 
 
 def refuse_fixed(charge: PrivacyCharge, by: str) -> None:
@@ -63,5 +63,5 @@ def refuse_fixed(charge: PrivacyCharge, by: str) -> None:
 
 
 def is_unamplified(charge: PrivacyCharge) -> bool:
-    """Say whether the bound without sampling is taken: all are in, or sampling cannot matter with so little or much noise."""
+    """Check whether the bound without sampling applies: all agents are in, or the noise is too little or too much to matter."""
     return charge.certain or not 1e-30 < charge.weight < 1e300

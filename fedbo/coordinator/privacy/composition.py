@@ -1,4 +1,4 @@
-"""The epsilon of several runs together, where these concern the data of the same agents."""
+"""The epsilon of several runs together, on the data of the same agents."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fedbo.coordinator.privacy.ledger import inverse
 
 
 def epsilon_together(rows: Iterable[Mapping[str, Any]], deltas: Sequence[float], n_agents: int) -> Array:
-    """Compute the epsilon `(agents, deltas)` of all releases in rows of a ledger, whichever runs they are of.
+    """Compute the epsilon `(agents, deltas)` of all releases in rows of a ledger, of any number of runs.
 
-    Runs draw noise and coins of their own, so that their releases are composed as those of one run are.
+    Runs draw independent noise and coins, so their releases compose like those of one run.
     """
     sampled: list[Counter[PrivacyCharge]] = [Counter() for _ in range(n_agents)]
     squares = np.zeros(n_agents)  # of the norms without a gain from sampling: together they are one Gaussian mechanism
@@ -40,10 +40,10 @@ def epsilon_together(rows: Iterable[Mapping[str, Any]], deltas: Sequence[float],
 
 
 def epsilon_of(charges: Mapping[PrivacyCharge, int], delta: float) -> float:
-    """Compute epsilon by the tightest of the accountants that can account for all of these charges."""
+    """Compute epsilon by the tightest accountant that supports all of these charges."""
     return epsilon(charges, delta, "rdp" if any(charge.sampling == "fixed" for charge in charges) else "pld")
 
 
 def _ordered(charges: Mapping[PrivacyCharge, int]) -> tuple[tuple[PrivacyCharge, int], ...]:
-    """Return charges in an order of their own, since rounding depends on it."""
+    """Return charges in a deterministic order, since rounding depends on it."""
     return tuple(sorted(charges.items(), key=lambda item: (item[0].share, item[0].multiplier, item[0].population)))

@@ -49,8 +49,8 @@ _FARTHEST = 100.0  # peaks beyond it are not looked at: so far out there is no g
 def divergences(share: float, multiplier: float, orders: Sequence[float]) -> Array:
     """Bound the Rényi divergences `(orders,)` of one release, both directions, for the `share` q and z = `multiplier`.
 
-    Orders are above 1; where an order is so high for the noise that nothing is gained, the bound is infinite. The integrals are
-    by the trapezoidal rule, to a relative 1e-5, which is added.
+    Orders are above 1; at an order too high for the noise the bound is infinite. The integrals use the trapezoidal rule, to a
+    relative 1e-5, which is added.
     """
     norm = 1 / multiplier
     return np.array([_divergence(share, norm, order) if order * norm < _FARTHEST else math.inf for order in orders])
@@ -68,7 +68,7 @@ def _divergence(share: float, norm: float, order: float) -> float:
 
 
 def _densities(share: float, norm: float, other: float, x: Array) -> tuple[Array, Array]:
-    """Give the logarithms of both densities `(n,)` at `x (n,)`; the difference of the first is kept exact where it is small."""
+    """Return the logarithms of both densities `(n,)` at `x (n,)`; small differences between them keep full precision."""
     rest = math.log1p(-share) + other * x - other * other / 2
     own = norm * x - norm * norm / 2
     plain = -x * x / 2 - math.log(2 * math.pi) / 2
@@ -79,14 +79,14 @@ def _densities(share: float, norm: float, other: float, x: Array) -> tuple[Array
 
 
 def _part(p: Array, q: Array, order: float) -> float:
-    """Give the logarithm of the integral of q f(p / q) over a grid that begins where p = q."""
+    """Return the logarithm of the integral of q f(p / q) over a grid that begins where p = q."""
     terms = q + _log_excess(p - q, order)
     terms[0] = -math.inf  # f and its derivative are 0 at 1
     return float(scipy.special.logsumexp(terms)) + math.log(_STEP)
 
 
 def _log_excess(loss: Array, order: float) -> Array:
-    """Give log(t^order - 1 - order (t - 1)) for t = exp(loss), never too small; that is 0 at t = 1, and positive elsewhere."""
+    """Return log(t^order - 1 - order (t - 1)) for t = exp(loss), never too small; the argument is 0 at t = 1, else positive."""
     near = np.clip(loss, -1.0, 1e-4)
     curved = order * np.exp(np.maximum(near, 0.0)) * (order * np.exp((order - 1) * np.maximum(near, 0.0)) - 1)
     little = 2 * np.log(np.abs(near)) + np.log(curved / 2)

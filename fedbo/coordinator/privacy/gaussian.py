@@ -19,9 +19,9 @@ def check_deltas(deltas: Sequence[float]) -> None:
 
 
 def gaussian_epsilon(mu: Array, delta: float) -> Array:
-    """Give the exact epsilon, for each mu, of Gaussian noise 1 / mu times the norm of what an agent could add.
+    """Return the exact epsilon, for each mu, of Gaussian noise 1 / mu times the norm of an agent's largest contribution.
 
-    Releases without sampling are together one such, with mu^2 the sum of their 1 / multiplier^2. With a = mu/2 - eps/mu,
+    Releases without sampling compose to one such, with mu^2 the sum of their 1 / multiplier^2. With a = mu/2 - eps/mu,
     delta = Phi(a) - phi(a) R(mu - a), where R is Mills' ratio (Balle and Wang 2018, theorem 8); it rises in a.
     """
     check_deltas((delta,))
@@ -42,6 +42,6 @@ def gaussian_epsilon(mu: Array, delta: float) -> Array:
 
 
 def _gaussian_delta(mu: Array, a: Array) -> Array:
-    """Give delta at eps = mu (mu / 2 - a)."""
+    """Return delta at eps = mu (mu / 2 - a)."""
     with np.errstate(under="ignore", over="ignore", invalid="ignore"):
         return np.asarray(scipy.special.ndtr(a) - np.exp(-a * a / 2) / 2 * scipy.special.erfcx((mu - a) / math.sqrt(2)))

@@ -1,4 +1,4 @@
-"""The privacy ledger: one entry for each release, and what all of them have cost by then, for a study and for each agent."""
+"""The privacy ledger: one entry for each release, and the accumulated cost, for a study and for each agent."""
 
 from __future__ import annotations
 
@@ -67,12 +67,15 @@ SPENT = pa.schema(
 class LedgerEntry(NamedTuple):
     """One release in the ledger, or one that was `refused`, with the reason.
 
-    `eligible` could have been asked, `sampled` were, and the messages of `arrived` are in it, `clipped` of them shortened.
-    `clip` is S, `sensitivity` S phi_max / q, `noise_multiplier` z, `noise` the standard deviations `(P,)` of the noise in its
-    `numbers` P M. It is charged to the agents `charged`, each at `share` under `sampling` (of a `population`, where their
-    number is fixed), with `norms`: the most that each could add, over the noise. `whole` says why the charge has no gain from
-    sampling; it is empty where it has. `secure` says whether the noise came from a secret key. `signal` is the norm of the
-    sum before noise, which is private: it is for whoever studies the method, and never leaves.
+    - `eligible` agents could have been sampled, and `sampled` ones were. The release has the messages of `arrived`; `clipped`
+      of them were shortened.
+    - `clip` is S, `sensitivity` S phi_max / q, `noise_multiplier` z, and `noise` the standard deviations `(P,)` of the noise in
+      its `numbers` P M.
+    - `charged` are the agents that pay, each at `share` under `sampling` (of a `population`, where their number is fixed), with
+      `norms`: the largest possible contribution of each, over the noise.
+    - `whole` is the reason against a gain from sampling; empty where there is one.
+    - `secure` tells whether the noise came from a secret key.
+    - `signal` is the norm of the sum before noise. It is private: it serves studies of the method, and is never published.
     """
 
     time: float
@@ -118,7 +121,7 @@ class LedgerEntry(NamedTuple):
 
     @property
     def charge(self) -> PrivacyCharge:
-        """Give the charge to the agent to which this release costs most."""
+        """Return the charge of the agent with the highest cost."""
         return PrivacyCharge(self.share, inverse(max(self.norms, default=0.0)), self.sampling, self.population)
 
 
@@ -126,7 +129,7 @@ LOCAL = "laplace"  # the sampling of entries whose senders have hidden them
 
 
 def local_entry(agent: int, number: int, disclosure: Disclosure, now: float) -> LedgerEntry:
-    """Enter one message of one agent with Laplace noise; it is charged its epsilon, which holds for each evaluation in it.
+    """Return the entry of one agent's message with Laplace noise, charged its epsilon, which holds for each evaluation in it.
 
     `norms` has that epsilon, `noise_multiplier` its inverse, and `noise` the standard deviation.
     """
@@ -155,7 +158,7 @@ def local_entry(agent: int, number: int, disclosure: Disclosure, now: float) -> 
 
 
 def inverse(norm: float) -> float:
-    """Give the noise multiplier that a norm of a contribution over its noise stands for."""
+    """Return the noise multiplier for the norm of a contribution over its noise."""
     return math.inf if norm == 0.0 else 1.0 / norm
 
 
@@ -167,11 +170,11 @@ def table_of(entries: Sequence[LedgerEntry], key: RunKey) -> pa.Table:
 
 
 def accounted(releases: pa.Table, deltas: Sequence[float], n_agents: int) -> tuple[pa.Table, pa.Table]:
-    """Account for one run: its releases with the epsilon spent by each, columns `PRIVACY`, and each agent's, columns `SPENT`.
+    """Account for one run: its releases with the epsilon spent so far (`PRIVACY`), and each agent's total (`SPENT`).
 
-    `moments`, `rdp` and `pld` charge every release its declared noise multiplier z, `weights` what the weights really used
-    let an agent add; NaN stands for what an accountant cannot account for. `epsilon` is the smallest of them, since all are
-    upper bounds. It is that of the agent that has spent most.
+    `moments`, `rdp` and `pld` charge every release its declared noise multiplier z; `weights` charges the largest contribution
+    under the actual weights. NaN marks releases that an accountant does not support. `epsilon` is the smallest of them, since
+    all are upper bounds. It belongs to the agent that has spent most.
     """
     rows = releases.to_pylist()
     entries = [LedgerEntry(**{name: row[name] for name in LedgerEntry._fields}) for row in rows]
@@ -191,9 +194,9 @@ def accounted(releases: pa.Table, deltas: Sequence[float], n_agents: int) -> tup
 def _local(
     releases: pa.Table, rows: Sequence[dict[str, Any]], deltas: Sequence[float], n_agents: int
 ) -> tuple[pa.Table, pa.Table]:
-    """Account for messages that agents hid themselves: no evaluation is in two means, so that epsilon is the largest of one.
+    """Account for messages that agents made private themselves: no evaluation is in two means, so epsilon is the largest.
 
-    It is pure, and so the same at every delta. The accountants of sums with normal noise have nothing to say.
+    It is pure, and so the same at every delta. The accountants of sums with Gaussian noise do not apply.
     """
     spent, own = 0.0, np.zeros((n_agents, len(deltas)))
     running = []
@@ -210,7 +213,7 @@ def _local(
 
 
 def _sampled(entries: Sequence[LedgerEntry], deltas: tuple[float, ...]) -> dict[str, Array]:
-    """Give epsilon `(releases, deltas)` by accountant where sampling gains."""
+    """Return epsilon `(releases, deltas)` by accountant, with a gain from sampling."""
     counted = [entry for entry in entries if entry.norms]
     place = np.cumsum([bool(entry.norms) for entry in entries], dtype=int)
     tight = [entry.charge for entry in counted]
@@ -223,7 +226,7 @@ def _sampled(entries: Sequence[LedgerEntry], deltas: tuple[float, ...]) -> dict[
 
 
 def _whole(entries: Sequence[LedgerEntry], deltas: tuple[float, ...], n_agents: int) -> dict[str, Array]:
-    """Give epsilon `(releases, deltas)` by accountant where each release is charged to those whose messages are in it."""
+    """Return epsilon `(releases, deltas)` by accountant; each release is charged to the agents whose messages are in it."""
     counts, squares = np.zeros(n_agents, dtype=int), np.zeros(n_agents)
     most, largest = [], []
     for entry in entries:
@@ -240,12 +243,12 @@ def _whole(entries: Sequence[LedgerEntry], deltas: tuple[float, ...], n_agents: 
 
 @lru_cache(maxsize=64)
 def _running(charges: tuple[PrivacyCharge, ...], deltas: tuple[float, ...], by: str) -> Array:
-    """Account for charges in their order, once for all replicates, which are charged alike."""
+    """Account for charges in their order; cached, since all replicates have the same charges."""
     return running(charges, deltas, by)
 
 
 def _own(entries: Sequence[LedgerEntry], deltas: Sequence[float], n_agents: int, whole: bool) -> Array:
-    """Give what each agent has spent `(agents, deltas)`, by the weights that were really used."""
+    """Return each agent's spent epsilon `(agents, deltas)`, by the actual weights."""
     if whole:
         squares = np.zeros(n_agents)
         for entry in entries:

@@ -1,4 +1,4 @@
-"""Local differential privacy: messages that agents make private themselves, before these leave them."""
+"""Local differential privacy: agents make messages private before sending them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedbo.coordinator.state import CoreState
 
 
 class DisclosureLog:
-    """The ledger entries of messages that their senders have made private; also one that never arrives has left its sender."""
+    """The ledger entries of messages that their senders made private; a message that never arrives counts too."""
 
     def __init__(self, algorithm: Algorithm) -> None:
         # Asked once: to find out whether something keeps a protocol takes longer than to handle an event.

@@ -1,7 +1,7 @@
 """Privacy loss distributions: the tightest accountant, on distributions that `dp_accounting` discretises and composes.
 
-Discretisation adds to epsilon, so a sum takes Rényi divergences along: they say how wide the grid must be, and where they
-show less, their epsilon is the bound.
+Discretisation adds to epsilon, so a sum also carries Rényi divergences. They determine the width of the grid, and their
+epsilon is the bound where it is smaller.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class LossSum:
     """A sum of privacy losses: `certain` is mu^2 of the releases without sampling, `counts` holds the others.
 
     `sampled` is the discretised distribution of the others' loss, rounded so that no delta becomes too small
-    ("connect the dots", Doroshenko et al. 2022); None where there are none, or where the noise is so weak that the
-    bound without sampling stands for it. `divergences` are those of Rényi of all releases, by order.
+    ("connect the dots", Doroshenko et al. 2022). It is None if there are none, or if the noise is so weak that the bound
+    without sampling replaces it. `divergences` are the Rényi divergences of all releases, by order.
     """
 
     interval: float
@@ -67,7 +67,7 @@ class LossSum:
 
 
 def _composed(losses: Any, charges: Mapping[PrivacyCharge, int], interval: float) -> Any:
-    """Add charges to a distribution, which is None as long as it is empty; with too wide bins it stays so."""
+    """Add charges to a distribution, where None is the empty one; None if the bins are too wide."""
     if interval > _COARSEST:
         return None
     for charge, times in charges.items():
@@ -89,7 +89,7 @@ def _losses_of(charge: PrivacyCharge, interval: float) -> Any:
 def bin_width(charges: Mapping[PrivacyCharge, int]) -> float:
     """Choose the width of a bin, a power of two: an eighth of a typical release's loss, within bounds.
 
-    Much finer ones would drown in rounding, since a bin's probability is a second difference over its width.
+    Much finer bins would drown in rounding, since a bin's probability is a second difference over its width.
     """
     counted = {charge: times for charge, times in charges.items() if times and 0 < charge.multiplier < math.inf}
     releases = sum(counted.values())
@@ -108,7 +108,7 @@ def _sum_of_weights(charges: Mapping[PrivacyCharge, int]) -> float:
 
 
 def _reach(certain: float, sampled: Mapping[PrivacyCharge, int], divergences: Array) -> float:
-    """Bound the loss but for a probability of about 1e-15: by that without sampling, and with it by Rényi divergences.
+    """Bound the loss, up to a probability of about 1e-15: by the loss without sampling, and with it by Rényi divergences.
 
     The distribution of a single release is on the same grid, so it counts too.
     """
@@ -124,5 +124,5 @@ def _gaussian_reach(square: float) -> float:
 
 
 def _least_width(reach: float) -> float:
-    """Return the width of a bin below which there would be too many."""
+    """Return the smallest width of a bin that keeps the number of bins within its limit."""
     return 2.0 ** math.ceil(math.log2(min(max(reach / _BINS, 1e-300), 1e300)))

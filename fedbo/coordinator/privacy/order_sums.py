@@ -1,6 +1,6 @@
 """The moments accountant and Rényi differential privacy: costs that add up order by order.
 
-Divergences of Poisson sampling, and what epsilon they give, are `dp_accounting`'s; the rest repairs what is loose in them.
+`dp_accounting` computes divergences of Poisson sampling, and their epsilon; this module tightens its loose bounds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RENYI_ORDERS = (*(1.5 + 0.25 * step for step in range(18)), *range(6, 64), 128, 
 
 @dataclass(frozen=True, slots=True)
 class OrderSum:
-    """A sum whose costs are one number for each order, and which `convert` makes into epsilon."""
+    """A sum whose costs are one number for each order; `convert` turns them into epsilon."""
 
     cost: Callable[[PrivacyCharge], Array]
     convert: Callable[[Array, float], float]
@@ -41,10 +41,10 @@ class OrderSum:
 
 
 def moments(charge: PrivacyCharge) -> Array:
-    """Give the logarithms of the moments, the larger of both directions.
+    """Return the logarithms of the moments, the larger of both directions.
 
-    That is always the one with the mixture above, E of (mixture / plain)^lambda over the mixture (Mironov et al. 2019,
-    theorem 5), which for whole lambda is a binomial sum; the other one would need quadrature.
+    The larger one is always that with the mixture above, E of (mixture / plain)^lambda over the mixture (Mironov et al. 2019,
+    theorem 5). For whole lambda it is a binomial sum; the other direction would need quadrature.
     """
     refuse_fixed(charge, "moments")
     if is_unamplified(charge):
@@ -63,7 +63,7 @@ def epsilon_from_moments(spent: Array, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def renyi_divergences(charge: PrivacyCharge) -> Array:
-    """Give the Rényi divergences, at most those without sampling."""
+    """Return the Rényi divergences, at most those without sampling."""
     plain = np.array(RENYI_ORDERS) / 2 * charge.weight
     if is_unamplified(charge):
         return plain
@@ -80,7 +80,7 @@ def renyi_divergences(charge: PrivacyCharge) -> Array:
 
 
 def _between_whole(divergences: Array) -> Array:
-    """Bound each from those of whole orders, as (order - 1) times the divergence is convex in the order, and 0 at 1.
+    """Bound each divergence by those of whole orders, as (order - 1) times the divergence is convex in the order, and 0 at 1.
 
     For fractional orders of Poisson sampling dp-accounting adds up the magnitudes of an alternating series, which is safe
     but may be far above; its whole orders are exact.
@@ -99,7 +99,7 @@ def epsilon_from_renyi(spent: Array, delta: float) -> float:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Keep dp-accounting from warning of orders that it leaves out; the bound without sampling stands for them."""
+    """Suppress dp-accounting's warnings about orders that it leaves out; the bound without sampling replaces them."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)

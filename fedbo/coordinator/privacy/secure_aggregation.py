@@ -1,10 +1,10 @@
-"""Simulated secure aggregation (Bonawitz et al. 2017): the coordinator learns the sum of a round's messages, and none of them.
+"""Simulated secure aggregation (Bonawitz et al. 2017): the coordinator learns the sum of a round's messages, but no single one.
 
-The agents of a round, its cohort, agree on a key with each other and deal shares of two secrets to all: of their part in these
-keys, and of a seed of their own. A message is a vector in fixed point modulo 2^bits. Its sender adds a mask from each key, with
-the sign that lets the two of a pair cancel, and one from its own seed. From those who have sent, the coordinator asks for the
-shares of the seeds of all who have, and of the keys of all who have not; `needed` of them give it both, and what is left of the
-sum when these masks are taken off is the sum of the messages.
+The agents of a round, its cohort, agree on pairwise keys. Each deals shares of two secrets to all: of its part in these keys,
+and of a seed of its own. A message is a vector in fixed point modulo 2^bits. Its sender adds a mask from each key, with
+opposite signs within a pair so that they cancel, and one from its own seed. The coordinator asks the senders for shares of the
+seeds of all senders, and of the keys of all other agents; `needed` shares reconstruct a secret. The sum without these masks is
+the sum of the messages.
 
 The arithmetic is carried out, with keys far too short for real data: a simulation draws all secrets from one source anyway.
 """
@@ -40,8 +40,8 @@ KEY, SHARE, TAG = 32, 32, 16  # bytes of a public key, of a share of a secret an
 class SecureAggregation:
     """Secure aggregation of messages in fixed point: numbers of `bits` bits, `fraction` of them behind the binary point.
 
-    Numbers are rounded towards 0, which makes no message longer, and cut off where the sum of the whole cohort could leave the
-    range. A round whose sum fewer than the share `threshold` of its cohort, and fewer than two, can unmask has no sum.
+    Numbers are rounded towards 0, which lengthens no message, and cut off where the sum of the whole cohort could leave the
+    range. A round has no sum if fewer than the share `threshold` of its cohort, or fewer than two agents, can unmask it.
     """
 
     threshold: Annotated[float, Gt(0.5), Le(1)] = 0.66
@@ -57,7 +57,7 @@ class SecureAggregation:
             raise SettingError("fraction", f"must be at most bits - 8 = {self.bits - 8}", self.fraction)
 
     def needed(self, cohort: int) -> int:
-        """Give how many of a cohort must give their shares; the sum of one message would be that message."""
+        """Return how many of a cohort must send shares; at least 2, since the sum of one message is that message."""
         return max(2, ceil(self.threshold * cohort - 1e-9))
 
     def to_fixed(self, values: Array, cohort: int) -> Words:
@@ -74,14 +74,14 @@ class SecureAggregation:
         return np.asarray(np.ldexp(signed.astype(np.float64), -self.fraction))
 
     def plain_sum(self, vectors: Sequence[Words]) -> Words:
-        """Give the sum that nobody has masked."""
+        """Return the sum of unmasked vectors."""
         return np.asarray(np.sum(vectors, axis=0, dtype=np.uint64) & self._all_bits)
 
     def added_bytes(self, mechanism: Mechanism, length: int, agents: int) -> tuple[int, int]:
-        """Give by how many bytes a message of `length` numbers, and an answer, are larger than without masks.
+        """Return the bytes that masks add to a message of `length` numbers, and to an answer.
 
-        That is with a cohort of the share of all `agents` that is asked: keys, shares for all others, and the masked vector
-        for each block in place of the message; all keys, shares from all others, and the list of who has sent.
+        The cohort is the sampled share of all `agents`. A message has keys, shares for all others, and the masked vector for
+        each block in place of the plain one. An answer has all keys, shares from all others, and the list of senders.
         """
         n = max(1, round(mechanism.share * agents))
         dealt = (n - 1) * (2 * SHARE + TAG)
@@ -94,7 +94,7 @@ class SecureAggregation:
 
 
 class Unmasking(NamedTuple):
-    """How a round is unmasked: its cohort, which of them have sent and give their shares, and how many are needed."""
+    """How a round is unmasked: its cohort, the senders that return their shares, and the number needed."""
 
     cohort: list[int]
     answering: list[int]
@@ -102,12 +102,12 @@ class Unmasking(NamedTuple):
 
     @property
     def has_failed(self) -> bool:
-        """Say whether there are too few."""
+        """Check whether there are too few."""
         return len(self.answering) < self.needed
 
     @property
     def bytes(self) -> int:
-        """Count the bytes of the shares: each gives one for each of the cohort."""
+        """Count the bytes of the shares: each answering agent sends one for each agent of the cohort."""
         return SHARE * len(self.answering) * len(self.cohort)
 
 
@@ -119,9 +119,9 @@ class Secrets(NamedTuple):
 
 
 def why_not_masked(algorithm: Algorithm, problem: Problem, exchange: Exchange) -> str:
-    """Say why the messages of an algorithm cannot be masked, and what would do; empty where they can, or where there are none.
+    """Return why the messages of an algorithm cannot be masked, with a remedy; empty if they can, or if there are none.
 
-    Only what an algorithm declares to be summed can: its messages pass a `Mechanism`.
+    Only messages that are declared to be summed can: they pass a `Mechanism`.
     """
     if algorithm.upload(problem) is None:
         return ""
@@ -137,14 +137,14 @@ def why_not_masked(algorithm: Algorithm, problem: Problem, exchange: Exchange) -
 
 
 def draw_secrets(source: NoiseSource, release: int, cohort: Sequence[int]) -> Secrets:
-    """Draw the secrets of a round; an agent's own do not depend on who else is in the cohort."""
+    """Draw the secrets of a round; an agent's own do not depend on the rest of the cohort."""
     words = [source.words(f"secrets of agent {agent}", release, 2 * LIMBS) for agent in cohort]
     limbs = (np.array(words).reshape(len(cohort), 2, LIMBS) & np.uint64(2**LIMB_BITS - 1)).astype(np.int64)
     return Secrets(limbs[:, 0], limbs[:, 1])
 
 
 def masked(vectors: Mapping[int, Words], secrets: Secrets) -> dict[int, Words]:
-    """Mask the vectors `(L,)` of those who send, given by their places in the cohort."""
+    """Mask the vectors `(L,)` of the senders, keyed by their places in the cohort."""
     keys = [_number(limbs) for limbs in secrets.keys]
     public = [pow(GENERATOR, key, PRIME) for key in keys]
     sent = {place: vector + _mask(_number(secrets.seeds[place]), len(vector)) for place, vector in vectors.items()}
@@ -161,7 +161,7 @@ def masked(vectors: Mapping[int, Words], secrets: Secrets) -> dict[int, Words]:
 
 
 def unmasked(sent: Mapping[int, Words], public: Sequence[int], recovered: Limbs) -> Words:
-    """Give the sum of what was sent without its masks, by what was `recovered`: the seeds of who has sent, the others' keys."""
+    """Return the sum of the sent vectors without its masks, from the `recovered` seeds of senders and keys of the others."""
     total: Words = np.sum(list(sent.values()), axis=0, dtype=np.uint64)
     for place, limbs in enumerate(recovered):
         if place in sent:
@@ -174,7 +174,7 @@ def unmasked(sent: Mapping[int, Words], public: Sequence[int], recovered: Limbs)
 
 
 def dealt(secrets: Limbs, coefficients: Limbs, points: Limbs) -> Limbs:
-    """Give the shares `(h, n, LIMBS)` at `points (h,)` of secrets `(n, LIMBS)` (Shamir 1979), from `(needed - 1, n, LIMBS)`."""
+    """Return shares `(h, n, LIMBS)` at `points (h,)` of secrets `(n, LIMBS)` (Shamir 1979), from `(needed - 1, n, LIMBS)`."""
     shares = np.zeros((len(points), *secrets.shape), dtype=np.int64)
     for row in (*coefficients[::-1], secrets):
         shares = (shares * points[:, None, None] + row) % FIELD
@@ -182,7 +182,7 @@ def dealt(secrets: Limbs, coefficients: Limbs, points: Limbs) -> Limbs:
 
 
 def rejoined(shares: Limbs, points: Limbs) -> Limbs:
-    """Give the secrets `(n, LIMBS)` of which `needed` shares `(h, n, LIMBS)` are known, by interpolation at 0."""
+    """Return the secrets `(n, LIMBS)` from `needed` of their shares `(h, n, LIMBS)`, by interpolation at 0."""
     known, total = [int(point) for point in points], np.zeros(shares.shape[1:], dtype=np.int64)
     for point, share in zip(known, shares, strict=True):
         above, below = 1, 1
@@ -196,7 +196,7 @@ def rejoined(shares: Limbs, points: Limbs) -> Limbs:
 def secure_sum(
     settings: SecureAggregation, vectors: Mapping[int, Words], unmasking: Unmasking, source: NoiseSource, release: int
 ) -> Words:
-    """Carry a round out: give the sum of the vectors, by agent, as the coordinator learns it."""
+    """Carry out a round: return the sum of the vectors, by agent, as the coordinator learns it."""
     place = {agent: number for number, agent in enumerate(unmasking.cohort)}
     secrets = draw_secrets(source, release, unmasking.cohort)
     sent = masked({place[agent]: vector for agent, vector in vectors.items()}, secrets)

@@ -1,4 +1,4 @@
-"""The Gaussian mechanism: clipping, the deviations of the noise, and the sensitivity that the noise has to hide."""
+"""The Gaussian mechanism: clipping, the deviations of the noise, and the sensitivity that the noise hides."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fedbo.algorithms.base import Array, Mechanism
 
 
 def clip_factors(norms: Array, bound: float) -> tuple[Array, int]:
-    """Give the factors `(n,)` that clip messages of these norms `(n,)` to the norm `bound`, and how many are clipped."""
+    """Return the factors `(n,)` that clip messages with `norms (n,)` to the norm `bound`, and the number of those clipped."""
     if math.isinf(bound):
         return np.ones(len(norms)), 0
     return bound / np.maximum(norms, bound), int((norms > bound).sum())
 
 
 def noise_stds(mechanism: Mechanism, weights: Array, clip: float) -> Array:
-    """Give the standard deviations `(P,)` of the noise in the blocks of a release, at the clipping norm `clip`."""
+    """Return the standard deviations `(P,)` of the noise in the blocks of a release, at the clipping norm `clip`."""
     if not mechanism.noise:
         return np.zeros(len(weights))
     largest = weights.max(axis=1) if mechanism.per_block else np.full(len(weights), weights.max())
@@ -25,10 +25,10 @@ def noise_stds(mechanism: Mechanism, weights: Array, clip: float) -> Array:
 
 
 def sensitivities(mechanism: Mechanism, weights: Array) -> Array:
-    """Give each agent's sensitivity `(N,)`: the most it could add to a release, each block over the deviation of its noise.
+    """Return each agent's sensitivity `(N,)`: its largest contribution to a release, each block over its noise's deviation.
 
-    At most 1 / z, and less where an agent's weights are small in some blocks: with the weights that were really used, a
-    release costs less than its bound S phi_max / q says.
+    At most 1 / z, and less where an agent's weights are small in some blocks: with the actual weights, a release costs less
+    than its bound S phi_max / q.
     """
     if not mechanism.noise:
         return np.where(weights.max(axis=0) > 0, math.inf, 0.0)
@@ -40,7 +40,7 @@ def sensitivities(mechanism: Mechanism, weights: Array) -> Array:
 
 
 def _vector_noise(mechanism: Mechanism) -> float:
-    """Give the noise multiplier of the vectors alone: the noisy count takes its part of z (Andrew et al. 2021, Theorem 1)."""
+    """Return the noise multiplier of the vectors alone: the noisy count uses its part of z (Andrew et al. 2021, Theorem 1)."""
     if mechanism.quantile is None:
         return mechanism.noise
     return float((mechanism.noise**-2 - (2 * mechanism.count_noise) ** -2) ** -0.5)

@@ -1,1 +1,1 @@
-"""What drives the core: the event queue in virtual time, the wall clock, the process on Ray, snapshots and the event log."""
+"""The drivers of the core: the event queue in virtual time, the wall clock, the process on Ray, snapshots and the event log."""

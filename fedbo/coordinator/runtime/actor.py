@@ -1,4 +1,4 @@
-"""The coordinator as a process, here or in a Ray actor: carries out one run after another, and says how far it is."""
+"""The coordinator as a process, local or in a Ray actor: runs one run after another, and reports its progress."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from fedbo.settings.trust import admit
 class Run:
     """One run of a study: one cell of its sweep, one algorithm, one replicate. Its own folder is made in `folder`.
 
-    It ends at the time `until`; a snapshot is made after so many `seconds`, and after so many `events` where those are given.
-    With `isolate` evaluations have a process of their own, which is ended after `patience` real seconds.
+    It ends at the time `until`; a snapshot is made after so many `seconds`, and after so many `events` if set. With `isolate`
+    evaluations have a process of their own, which is ended after `patience` real seconds.
     """
 
     key: RunKey
@@ -67,7 +67,7 @@ class Run:
 class WarmupRun:
     """An earlier task of some agents, whose observations the runs that need them begin with.
 
-    Where observations are `given`, agents only keep theirs, and make none.
+    If observations are `given`, agents only store them, and evaluate nothing.
     """
 
     key: RunKey
@@ -79,7 +79,7 @@ class WarmupRun:
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far a coordinator is: the share of its present run, and every target's best score so far."""
+    """The progress of a coordinator: the share of its present run, and every target's best score so far."""
 
     key: RunKey | None = None
     share: float = 0.0
@@ -88,10 +88,10 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What a run leaves behind besides its tables: the targets' best scores, and their optima where they are known.
+    """The result of a run besides its tables: the targets' best scores, and their optima where they are known.
 
-    `time` is its last, `events` their number; `seconds` it took, `kept` of them for snapshots. `stopped` says whether it was
-    stopped before its end.
+    `time` is its last, `events` their number; `seconds` its duration, of which `kept` for snapshots. `stopped` tells whether it
+    was stopped before its end.
     """
 
     key: RunKey
@@ -115,7 +115,7 @@ class Coordinator:
 
     @exits_as_errors
     def learn(self, job: WarmupRun) -> None:
-        """Carry out an earlier task of some agents."""
+        """Run an earlier task of some agents."""
         admit(job.task.code)
         for number in job.agents:
             if self._stopped:
@@ -124,9 +124,9 @@ class Coordinator:
 
     @exits_as_errors
     def run(self, run: Run) -> RunSummary | None:
-        """Carry a run out, from its last snapshot on if it has one; its tables are written also when it is stopped or fails.
+        """Execute a run, from its last snapshot if it has one; its tables are written also when it is stopped or fails.
 
-        None when another process goes on with it: that one gives the result, and nobody waits for this one.
+        Return None if another process has taken the run over: that process returns the result.
         """
         try:
             return self._run(run)
@@ -158,7 +158,7 @@ class Coordinator:
                     raise HostLost(f"{lost}; {HOST_LOSSES} times at the same place of the run; {WHY_ONE_DIES}") from lost
 
     def _go_on(self, run: Run, queue: EventQueue) -> RunSummary:
-        """Carry a run out from its last snapshot on, with hosts that are there now."""
+        """Execute a run from its last snapshot, with the present hosts."""
         snapshots = Snapshotter(RunFolder.of(run.folder, run.key), run.seconds, run.events)
         core, event_log, live = _core(run, snapshots.home), EventLog(snapshots.home), None
         snapshot = snapshots.load_latest()
@@ -173,7 +173,7 @@ class Coordinator:
             hosts.close()
 
     def _carry_out(self, run: Run, parts: RunParts, snapshots: Snapshotter) -> RunSummary:
-        """Let a run happen, and write what it leaves."""
+        """Execute a run, and write its results."""
         begun = time.monotonic()
         core, queue, hosts = parts.core, parts.queue, parts.hosts
         try:
@@ -206,7 +206,7 @@ class Coordinator:
 
     @exits_as_errors
     def _drive(self, run: Run, parts: RunParts, snapshots: Snapshotter) -> None:
-        """Let a run happen in the time of its study, until it ends or is stopped."""
+        """Drive a run in the time of its study, until it ends or is stopped."""
         core, queue, event_log, hosts = parts.core, parts.queue, parts.event_log, parts.hosts
         hooks = RunHooks(
             event_log.extend,
@@ -226,15 +226,15 @@ class Coordinator:
         run_wall(core, hosts, hooks, queue, run.until)
 
     def progress(self) -> RunProgress:
-        """Say how far the present run is; it may be asked from another thread."""
+        """Return the progress of the present run; may be called from another thread."""
         return self._progress
 
     def stop(self) -> None:
-        """Let the present run end soon, with what it has; it may be called from another thread."""
+        """Stop the present run soon, with its results so far; may be called from another thread."""
         self._stopped = True
 
     def stop_early(self) -> None:
-        """Let the present run in real time end soon, as one that is complete; it may be called from another thread."""
+        """End the present run in real time soon, as a complete one; may be called from another thread."""
         self._stopped_early = True
 
     def _host(self, run: Run, snapshots: Snapshotter, live: WallClockState | None) -> Hosts:
@@ -258,13 +258,13 @@ class Coordinator:
 
 
 def _core(run: Run, home: RunFolder) -> Core:
-    """Make the rules of a run; noise that shall be secure has its key in the run's folder until the run has ended."""
+    """Build the rules of a run; secure noise has its key in the run's folder until the run has ended."""
     key = secret_key(home.key_file) if run.budget.secure_noise else None
     return Core(run.task, run.exchange, run.environment, run.budget, key)
 
 
 def _die() -> None:
-    """End this process, as the plan says; whoever looks after it will let another one go on."""
+    """End this process, as planned; its supervisor starts another one that continues."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

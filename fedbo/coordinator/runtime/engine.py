@@ -44,8 +44,8 @@ PROGRESS_REST = 50.0  # a report takes at most one part in so many of a run's ti
 class RecordedEvent(NamedTuple):
     """One event of a run in real time: when it happened, and which one it was.
 
-    `number` is that of its scheduling, or FINISHED or DIED for what an agent's process did; those have `agent` and `lease`.
-    EXTENDED stands where the run had ended and was extended.
+    `number` is that of its scheduling, or FINISHED or DIED for events of an agent's process; those have `agent` and `lease`.
+    EXTENDED marks the place where the run had ended and was extended.
     """
 
     time: float
@@ -59,12 +59,15 @@ FINISHED, DIED, EXTENDED = -1, -2, -3
 
 @dataclass(frozen=True, slots=True)
 class RunHooks:
-    """The hooks of a run: `sink` takes the records, `stop` says whether to end now, `tick` is called twice a second or so.
+    """The hooks of a run.
 
-    `keep`, if there is one, is called after every event, with their number, and may keep a snapshot of the run as it stands
-    then. `record` is told in real time what is about to happen and when, so that the run can go on from there and be replayed.
-    `enough` says there whether the run shall end now, and counts as ended. `die` ends this very process there, where the fault
-    plan lets the coordinator die.
+    - `sink` receives the records.
+    - `stop` returns whether to end now.
+    - `tick` is called about twice a second.
+    - `keep`, if any, is called after every event with their number, and may save a snapshot of the run at that point.
+    - `record` receives each event in real time before it happens, so that the run can be resumed and replayed.
+    - `enough` returns, in real time, whether to end the run now as a complete one.
+    - `die` ends this very process in real time, where the fault plan kills the coordinator.
     """
 
     sink: Sink
@@ -77,10 +80,10 @@ class RunHooks:
 
 
 def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until: float = float("inf")) -> None:
-    """Run in virtual time: the clock moves only when an event is taken from the heap, and never reads the real one.
+    """Run in virtual time: the clock advances only when an event is taken from the heap, and never reads the real one.
 
-    The real computation of a step runs while the heap moves on; it is waited for only when its completion is due. Events
-    after `until` do not happen. A run that is stopped can go on later from its queue and the state of its core.
+    The real computation of a step runs while the heap advances; the loop waits for it only when its completion is due. Events
+    after `until` do not happen. A stopped run can be resumed later from its queue and the state of its core.
     """
     _resume_steps(core, hosts)
     thresholds = gc.get_threshold()
@@ -98,7 +101,7 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
 
 
 def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:
-    """Let one event after the other happen."""
+    """Process one event after the other."""
     heap, under_way, progress, active = queue.heap, queue.under_way, core.state.progress, core.state.rounds.active
     fast = FastPath(core, hosts, queue) if has_fast_path(core) else None
     watch, flushed, pop, keep, ends = _Watch(core, hooks, until), True, heappop, hooks.keep, queue.ends
@@ -143,14 +146,14 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
 
 
 class _Watch:
-    """What is asked when a step ends, and now and then where none does: whether to stop, and whether the run goes on."""
+    """The check when a step ends, and now and then otherwise: whether to stop, and whether the run progresses."""
 
     def __init__(self, core: Core, hooks: RunHooks, until: float) -> None:
         self._core, self._hooks, self._until, self._clock = core, hooks, until, time.monotonic
         self._due = self._clock() + PROGRESS_INTERVAL
 
     def stops(self, now: float, ends_step: bool) -> bool:
-        """Say whether the run ends here, or report its progress if that is due; EndlessError where it stands still."""
+        """Check whether the run ends here, and report its progress if due; EndlessError if it does not progress."""
         idle = self._core.state.progress.idle
         stands_still = idle >= _IDLE and idle % _IDLE == 0
         if not ends_step and not stands_still:
@@ -168,7 +171,7 @@ class _Watch:
 
 
 def _resume_steps(core: Core, hosts: Hosts) -> None:
-    """Give agents again what they were working on when the run was interrupted."""
+    """Resubmit the steps that agents worked on when the run was interrupted."""
     orders = core.orders()
     for order in orders:
         hosts.submit(order)
@@ -181,7 +184,7 @@ def _resume_steps(core: Core, hosts: Hosts) -> None:
 
 
 def apply_effects(effects: list[Effect], now: float, hosts: Hosts, queue: EventQueue) -> bool:
-    """Apply effects; say whether hosts have been told anything."""
+    """Apply effects; return whether any of them concerned the hosts."""
     told = False
     for effect in effects:
         if type(effect) is After:
@@ -199,6 +202,6 @@ def apply_effects(effects: list[Effect], now: float, hosts: Hosts, queue: EventQ
 
 
 def report_progress(core: Core, hooks: RunHooks) -> None:
-    """Hand over the lines of the event log, and say that the run goes on."""
+    """Pass on the lines of the event log, and report that the run is alive."""
     core.flush_events(hooks.sink)
     hooks.tick()

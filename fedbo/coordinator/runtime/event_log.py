@@ -1,4 +1,4 @@
-"""The event log of a run, column by column, written as Parquet parts that appear whole."""
+"""The event log of a run, column by column, written as Parquet parts that appear atomically."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _LENGTH = struct.Struct("<Q")
 
 
 def read_moments(path: Path) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
-    """Read what was written down after a snapshot, up to where its writer was killed; Damaged where it is not as written.
+    """Read the events recorded after a snapshot, up to the end of its writer; Damaged if a record is malformed.
 
-    A kill or a power cut may tear the last entry, before it had any effect: that one does not count.
+    A kill or a power cut may tear the last entry, before it had any effect: it is ignored.
     """
     data = path.read_bytes() if path.exists() else b""
     place = 0
@@ -60,7 +60,7 @@ def read_moments(path: Path) -> Iterator[tuple[RecordedEvent, StepReport | None]
 
 
 def _is_torn(data: bytes, place: int) -> bool:
-    """Return whether the entry at a place is the last one and its writing was cut off: it is too short, or lacks a sector."""
+    """Return whether the last entry begins here and its writing was cut off: it is too short, or lacks a sector."""
     if data.find(MAGIC, place + _LENGTH.size + 1) >= 0:  # another entry follows
         return False
     entry, head = data[place + _LENGTH.size :], len(MAGIC) + FRAME.size
@@ -72,10 +72,10 @@ def _is_torn(data: bytes, place: int) -> bool:
 
 
 class EventLog:
-    """The event log of one run, kept in memory as Arrow arrays until it is written; `count` is how many lines there were.
+    """The event log of one run, kept in memory as Arrow arrays until it is written; `count` is its number of lines.
 
-    The log of a run in real time has a record beside it, of the events and when they happened. It is also written
-    down event by event before anything is made of it, so that the run can go on from there when this process dies.
+    The log of a run in real time also has a record of events and their times. Each event is written to disk before it takes
+    effect, so that the run can be resumed when this process dies.
     """
 
     _BATCH = 100_000
@@ -94,7 +94,7 @@ class EventLog:
         self._entries.extend(entries)
 
     def record(self, recorded: RecordedEvent, report: StepReport | None = None) -> None:
-        """Append an event, with the report that came then; OSError when the disk is full."""
+        """Append an event, with its report if it has one; OSError when the disk is full."""
         if self._file is not None:
             data = pack((recorded, report))
             # Before the event has any effect: a release that has left must not be forgotten by a power cut.
@@ -102,12 +102,12 @@ class EventLog:
         self._moments.append(recorded)
 
     def note_from(self, number: int) -> None:
-        """Write what happens after this snapshot down as it happens."""
+        """Record the events after this snapshot as they happen."""
         self.close()
         self._file = atomic.open_log(self.home.moments(number))
 
     def close(self) -> None:
-        """Close the file of what happened since the last snapshot, where there is one."""
+        """Close the file of events since the last snapshot, if there is one."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -119,7 +119,7 @@ class EventLog:
             self._pack()
 
     def write(self, number: int) -> dict[str, str]:
-        """Write what came since the last time as one part of each kind; give names and SHA-256 of those that have anything."""
+        """Write the lines since the last call as one part of each kind; return the names and SHA-256 of the non-empty parts."""
         self._pack()
         table, self._tables = pa.concat_tables(self._tables), []
         moments, self._moments = self._moments_table(), []

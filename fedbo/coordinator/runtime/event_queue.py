@@ -27,10 +27,10 @@ _ARRIVED = 1000  # messages that have arrived and are still in the list, at most
 
 @dataclass(slots=True)
 class EventQueue:
-    """The event queue, with (time, number of its scheduling, event) of all that is to happen, and how far the run is.
+    """The event queue, with (time, number of its scheduling, event) of all future events, and the progress of the run.
 
-    What arrives in the order in which it was sent needs no heap: it may be `under_way`, with messages and answers in place of
-    the events of their arrival, from place `arrived` on if there is any. All else is in the `heap`.
+    Messages and answers that arrive in the order of sending need no heap: they may be `under_way`, in place of the events of
+    their arrival, from place `arrived` on. All other events are in the `heap`.
     """
 
     heap: list[Entry] = field(default_factory=lambda: [(0.0, 0, StudyStarted())])
@@ -43,18 +43,18 @@ class EventQueue:
     arrived: int = 0
 
     def become(self, other: EventQueue) -> None:
-        """Go on from where another one stood."""
+        """Take over the state of another queue."""
         self.heap, self.scheduled, self.time = other.heap, other.scheduled, other.time
         self.events, self.waiting, self.stopped = other.events, other.waiting, False
         self.under_way, self.arrived = other.under_way, other.arrived
 
     @property
     def quiet(self) -> bool:
-        """Say whether no message is under way."""
+        """Check whether no message is on its way."""
         return not self.under_way and not any(type(event) in MESSAGES for _, _, event in self.heap)
 
     def ends(self) -> dict[int, float]:
-        """Give when each agent's step ends; one that was interrupted may have an earlier end there too."""
+        """Return the end time of each agent's step; an interrupted agent may have an earlier end there too."""
         return {event.agent: time for time, _, event in self.heap if type(event) is Finished}
 
     def push(self, time: float, event: Event) -> None:
@@ -65,28 +65,28 @@ class EventQueue:
         heappush(self.heap, (time, number, event))
 
     def send(self, time: float, sent: Message | Answer) -> None:
-        """Let what is sent arrive at a time that is not before that of what was sent before."""
+        """Schedule the arrival of a message or answer, at a time not before that of the ones sent earlier."""
         self.scheduled += 1
         self.waiting += 1
         self.under_way.append((time, self.scheduled, sent))
 
     def arrives_first(self) -> bool:
-        """Say whether what happens next is that a message arrives which is under way."""
+        """Check whether the next event is the arrival of a message in `under_way`."""
         return bool(self.under_way) and not (self.heap and self.heap[0] < self.under_way[self.arrived])
 
     def next_time(self) -> float | None:
-        """Say when something happens next."""
+        """Return the time of the next event, None without one."""
         if self.arrives_first():
             return float(self.under_way[self.arrived][0])
         return float(self.heap[0][0]) if self.heap else None
 
     def is_due(self, now: float) -> bool:
-        """Say whether something else happens now."""
+        """Check whether another event is due now."""
         heap, under_way = self.heap, self.under_way
         return bool((heap and heap[0][0] <= now) or (under_way and under_way[self.arrived][0] <= now))
 
     def arrive(self) -> None:
-        """Take out the message that arrives next."""
+        """Remove the message that arrives next."""
         self.waiting -= 1
         self.arrived += 1
         if self.arrived in (len(self.under_way), _ARRIVED):
@@ -94,13 +94,13 @@ class EventQueue:
             self.arrived = 0
 
     def pop(self) -> Entry:
-        """Take out the next event of the heap."""
+        """Remove and return the next event of the heap."""
         first = heappop(self.heap)
         self.waiting -= type(first[2]) not in BACKGROUND
         return first
 
     def gather(self) -> None:
-        """Put all into the heap, as it is stored."""
+        """Move all events into the heap, as the queue is stored."""
         for time, number, sent in self.under_way[self.arrived :]:
             heappush(self.heap, (time, number, arrival(sent)))
         self.under_way.clear()
@@ -108,5 +108,5 @@ class EventQueue:
 
 
 def arrival(sent: Message | Answer) -> MessageReceived | AnswerReceived:
-    """Give the event of an arrival."""
+    """Return the event of an arrival."""
     return MessageReceived(sent) if isinstance(sent, Message) else AnswerReceived(sent)

@@ -1,10 +1,10 @@
-"""The fast path of a run in which nothing can come between: what an event does, without effects on the way.
+"""The fast path of a run without interruptions: the state changes of an event, without intermediate effects.
 
-Agents are always there, messages take one constant time and meet no fault, a step is one evaluation, and every message is
-answered at once. A step that ends, sends its message and is followed by the next, a message that takes effect and is
-answered to its sender alone, and such an answer do here what the parts of the core would do, to the same state and the same
-queue. All else, such as a failed evaluation, a message that is refused or overtakes another, or an agent's last
-step, is left to the core.
+Agents are always available, messages take one constant time and meet no fault, a step is one evaluation, and every message is
+answered at once. Three events take this path: a step that ends, sends its message and is followed by the next; a message that
+takes effect and is answered to its sender alone; and such an answer. They change the same state and the same queue as the parts
+of the core would. All other events are left to the core: a failed evaluation, a message that is refused or overtakes
+another, or an agent's last step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fedbo.coordinator.runtime.event_queue import EventQueue
 
 
 def has_fast_path(core: Core) -> bool:
-    """Say whether nothing can come between in a run."""
+    """Check whether a run qualifies for the fast path."""
     rules, durations = core.rules, core.scheduler.durations
     exchange, algorithm = rules.exchange, rules.algorithm
     return (
@@ -63,7 +63,7 @@ class FastPath:
         self._own = {agent: budget.iterations for agent, budget in rules.task.budgets.items()}
 
     def take(self, event: Event | Message | Answer, report: StepReport | None, now: float) -> bool:
-        """Let an event happen, with the report of a step that is over; where it is left to the core, nothing has happened."""
+        """Process an event, with the report of a finished step; return False, with nothing changed, to leave it to the core."""
         if report is not None:
             return self._finished(report, now)
         if type(event) is Message:
@@ -71,7 +71,7 @@ class FastPath:
         return type(event) is Answer and self._delivered(event, now)
 
     def _finished(self, report: StepReport, now: float) -> bool:
-        """Note what came of a step, send its message, and begin the next step."""
+        """Record the result of a step, send its message, and begin the next step."""
         number: Any = report.agent  # one object in all that it is written to, also where this is compiled
         ended: Any = report.step
         payload, t_n = report.payload, report.t_n
@@ -117,7 +117,7 @@ class FastPath:
         return True
 
     def _received(self, message: Message, now: float) -> bool:
-        """Let a message take effect, and answer its sender."""
+        """Accept a message, and answer its sender."""
         number: Any = message.sender
         step: Any = message.step
         base, payload = message.base, message.payload
@@ -154,7 +154,7 @@ class FastPath:
         return True
 
     def _delivered(self, answer: Answer, now: float) -> bool:
-        """Give an agent an answer for its next step."""
+        """Deliver an answer to an agent, for its next step."""
         number: Any = answer.agent
         place: Any = answer.number
         inbound = answer.inbound

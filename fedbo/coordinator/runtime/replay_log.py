@@ -18,9 +18,9 @@ Happened = tuple[RecordedEvent, StepReport | None]
 
 
 def resume_from_log(core: Core, hosts: LiveHosts, queue: EventQueue, since: Iterable[Happened], hooks: RunHooks) -> None:
-    """Let all happen again, at once, that has happened in real time since the snapshot from which a run goes on.
+    """Handle all events again, at once, that happened in real time since the snapshot of a resumed run.
 
-    What agents were told to do is not carried out: `core.orders` lists what they are still to do when this is over.
+    Requests to agents are not carried out: `core.orders` then lists those that are still open.
     """
     by_number = {number: event for _, number, event in queue.heap}
     gone: set[int] = set()
@@ -55,9 +55,10 @@ def _event(recorded: RecordedEvent, report: StepReport | None, scheduled: dict[i
 
 
 def replay_events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, record: Iterable[RecordedEvent]) -> None:
-    """Replay a run in real time: the same events at the same times, without waiting; what is still to happen stays queued.
+    """Replay a run in real time: the same events at the same times, without waiting; future events stay queued.
 
-    ReplayError when an event that was recorded could not happen.
+    Raises:
+        ReplayError: a recorded event could not happen.
     """
     scheduled = {number: event for _, number, event in queue.heap}
     steps: dict[tuple[int, int], int] = {}
@@ -87,7 +88,7 @@ def replay_events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, 
 
 
 def _remove(gone: Collection[int], queue: EventQueue) -> None:
-    """Remove the events with these numbers from a queue, which had them at other times than those at which they happened."""
+    """Remove the events with these numbers from a queue, where they have other times than in the record."""
     left = [entry for entry in queue.heap if entry[1] not in gone]
     heapq.heapify(left)
     queue.heap, queue.waiting = left, sum(type(event) not in BACKGROUND for _, _, event in left)

@@ -27,7 +27,7 @@ from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 
 
 class ReplayedHosts(InlineHosts):
-    """All agents of a run in this process; what they evaluated is in the log. `earlier` ones hand over their agents."""
+    """All agents of a run in this process; the log has their evaluations. `earlier` hosts hand over their agents."""
 
     def __init__(self, run: Run, home: RunFolder, earlier: ReplayedHosts | None = None) -> None:
         numbers = range(run.task.problem.n_agents)
@@ -40,7 +40,7 @@ class ReplayedHosts(InlineHosts):
             earlier.close()
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
-        """Count the step, and note which one it is."""
+        """Count the step, and record its number."""
         super().commit(agent, times)
         self.live.counted[agent] = self.host.agents[agent].state.step
 
@@ -56,10 +56,12 @@ class ReplayedHosts(InlineHosts):
 def replayed(
     segments: Sequence[Run], record: Sequence[RecordedEvent], evaluations: Iterable[EvaluationRecord], home: RunFolder
 ) -> RunParts:
-    """Replay a run by its record in this process, without waiting; return its parts as they stand at the end.
+    """Replay a run from its record in this process, without waiting; return its parts in their final state.
 
-    `segments` has the run with each of its budgets, one more than there are `EXTENDED` in the record. ReplayError when an event
-    that was recorded could not happen.
+    `segments` has the run with each of its budgets, one more than there are `EXTENDED` in the record.
+
+    Raises:
+        ReplayError: a recorded event could not happen.
     """
     log = EvaluationLog(home, range(segments[0].task.problem.n_agents), None)
     log.append(evaluations)
@@ -91,7 +93,7 @@ def replay_run(segments: Sequence[Run], record: Sequence[RecordedEvent], evaluat
 
 
 def extend_run(segments: Sequence[Run], record: Sequence[RecordedEvent], evaluations: Sequence[EvaluationRecord]) -> None:
-    """Leave a run of real time that has ended as one that was interrupted, with the budget of the last of its segments."""
+    """Turn an ended run of real time into an interrupted one, with the budget of the last of its segments."""
     run = segments[-1]
     snapshots = Snapshotter(RunFolder.of(run.folder, run.key), math.inf, None)
     record = [*record, RecordedEvent(record[-1].time if record else 0.0, EXTENDED)]
@@ -121,7 +123,7 @@ def _split(record: Iterable[RecordedEvent]) -> list[list[RecordedEvent]]:
 
 
 def _continue(core: Core, now: float) -> list[Effect]:
-    """Start the next step of every agent that had spent its budget and has a larger one now."""
+    """Start the next step of every agent that had spent its budget and now has a larger one."""
     state, processes = core.state, core.processes
     ended = sorted(agent.number for agent in state.agents.every() if agent.ended and not agent.lost)
     agents = [agent for agent in map(state.agents.__getitem__, ended) if agent.number in core.rules.targets]

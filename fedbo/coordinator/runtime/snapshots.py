@@ -1,4 +1,4 @@
-"""Snapshots of a run: when they are made, what they hold, and how the last one is read."""
+"""Snapshots of a run: when they are made, their contents, and how the last one is read."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _CHECK = 0.05  # seconds between two checks whether the hosts have written their
 
 
 class Snapshot(NamedTuple):
-    """The coordinator's part of a snapshot: all that is to happen, the core's state, the lengths of log and record.
+    """The coordinator's part of a snapshot: all future events, the core's state, the lengths of log and record.
 
-    `live` is what it knows of live agents.
+    `live` is its information on live agents.
     """
 
     queue: EventQueue
@@ -52,7 +52,7 @@ class RunParts(NamedTuple):
 
 
 def agents_heard(home: RunFolder, latest: SnapshotIndex) -> set[int]:
-    """List the agents that have reported a step in real time by a snapshot or after it; CheckpointError, Damaged."""
+    """List the agents whose steps in real time were reported by a snapshot or after it; CheckpointError, Damaged."""
     if not latest.number:
         return set()
     snapshot: Snapshot = read_checkpoint(home._replace(attempt=latest.attempt).core(latest.number))
@@ -64,11 +64,11 @@ def agents_heard(home: RunFolder, latest: SnapshotIndex) -> set[int]:
 class Snapshotter:
     """The snapshotter: makes a snapshot of a run after so many `seconds` or `events`; after a costly one it waits longer.
 
-    A whole one has all agents, as each has where they are not many. Else each of the next nine has those alone to which
-    something has happened since the one before, and refers to the files of the others. The core is written at once. Hosts
-    write their agents as they were then, while the run goes on; when all have, the snapshot is the run's last one, at one
-    stroke. What a killed run wrote after that is not used; but in real time, where agents keep checkpoints of their own, what
-    happened after that is written down as it happens, and nothing is forgotten.
+    A full snapshot has all agents; if there are few, every one does. Otherwise each of the next nine has only the agents that
+    changed since the one before, and refers to the files of the others. The core is written at once. Hosts write their agents
+    in that state while the run continues. Once all agents are written, the snapshot atomically becomes the run's last one.
+    Later output of a killed run is not used. In real time, where agents keep checkpoints of their own, later events are
+    recorded as they happen, and nothing is lost.
     """
 
     def __init__(self, home: RunFolder, seconds: float, events: int | None) -> None:
@@ -82,7 +82,7 @@ class Snapshotter:
         self._result: object = None
 
     def note_result(self, result: object) -> None:
-        """Keep what the run leaves besides its tables; it counts once the last snapshot says that the run has ended."""
+        """Keep the result of the run besides its tables; it counts once the last snapshot marks the run as ended."""
         self._result = result
 
     def load_latest(self) -> Snapshot | None:
@@ -98,12 +98,12 @@ class Snapshotter:
         return found[-1]
 
     def events_since(self) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
-        """Read what has happened in real time since the last snapshot."""
+        """Read the events of real time since the last snapshot."""
         for path in self._store.moments_since(self.latest):
             yield from read_moments(path)
 
     def tick(self, events: int, run: RunParts) -> None:
-        """Make a snapshot if one is due, and let the one that was begun be the last one when it is complete."""
+        """Begin a snapshot if one is due, or complete the one that was begun."""
         now = time.monotonic()
         if self._begun:
             if now - self._checked >= _CHECK:
@@ -150,7 +150,7 @@ class Snapshotter:
         self.spent += self._last - begun
 
     def finish(self, run: RunParts, ended: bool) -> None:
-        """Write all that is left: of a run that has ended its tables and its result, of another a snapshot too."""
+        """Write the rest: the tables and the result of a run that has ended, or a snapshot of an interrupted one too."""
         core, event_log, hosts = run.core, run.event_log, run.hosts
         self._complete(hosts, wait=True)
         if not ended:

@@ -1,4 +1,4 @@
-"""The event loop of real time: live processes report when they are done, and what is due happens when its time comes."""
+"""The event loop of real time: live processes report the ends of steps, and scheduled events happen at their times."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ class LiveHosts(Hosts, Protocol):
         """Start all clocks of the study, which were at 0 at `epoch`, in seconds of `time.time`."""
 
     def reached(self) -> float:
-        """Give the time at which the last of all evaluations that were noted down had ended."""
+        """Return the time at which the last recorded evaluation had ended."""
 
     def ready(self, timeout: float) -> tuple[list[StepReport], list[int]]:
-        """Give the reports that come within `timeout` seconds, and the agents whose process was found dead."""
+        """Return the reports that arrive within `timeout` seconds, and the agents whose process was found dead."""
 
     def heard(self, report: StepReport) -> None:
-        """Note that the coordinator has heard of this step."""
+        """Note that the coordinator has processed the report of this step."""
 
     def busy(self) -> bool:
-        """Say whether anybody works."""
+        """Check whether any agent works."""
 
     def kill(self, agent: int) -> None:
         """End an agent's process at once."""
 
     def hold(self, agent: int, until: float) -> None:
-        """Let nothing come out of an agent until this time."""
+        """Hold an agent's reports back until this time."""
 
     def slow(self, agent: int, factor: float) -> None:
-        """Let an agent's evaluations take so many times as long."""
+        """Multiply the duration of an agent's evaluations by `factor`."""
 
 
 def run_wall(core: Core, hosts: LiveHosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:
-    """Run in real time on live processes: a step ends when its process says so; latencies and absences are waited for.
+    """Run in real time on live processes: a step ends with its process's report; latencies and absences pass in real time.
 
-    Times are seconds since the run began; one that goes on begins where it stood. After `until` no event is taken.
+    Times are seconds since the run began; a resumed run continues at its last time. After `until` no event is taken.
     """
     # What was evaluated before an interruption may have ended after the last thing that was heard.
     # From here on every process goes on by its monotonic clock: one that is set back would stop the study.
@@ -93,7 +93,7 @@ class _WallClockLoop:
         return time.monotonic() - self.begun
 
     def turn(self, until: float) -> None:
-        """Process the event that is due, or wait for what comes first."""
+        """Process the event that is due, or wait for the next event or report."""
         first = self.queue.next_time()
         if first is not None and first <= self.clock():
             _, number, event = self.queue.pop()
@@ -131,7 +131,7 @@ class _WallClockLoop:
 
 
 def control_process(effect: ProcessControl, hosts: LiveHosts) -> None:
-    """Do something to an agent's process."""
+    """Kill, hold or slow down an agent's process."""
     if effect.what == "kill":
         hosts.kill(effect.agent)
     elif effect.what == "hold":

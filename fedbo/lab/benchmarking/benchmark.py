@@ -1,4 +1,4 @@
-"""A benchmark: every method on every task, run into a directory where a later call goes on, and compared over all tasks."""
+"""A benchmark: every method on every task, run into a directory that a later call resumes, and compared over all tasks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ FIGURE = "benchmark.png"
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRequest:
-    """A request for a benchmark: a suite or a folder, the labels or names of methods, how often, and into which directory.
+    """A request for a benchmark: a suite or a folder, the labels or names of methods, replicates, and the output directory.
 
-    A `quick` one has 3 replicates and at most 12 iterations. Without `replicates` there are 20, or for a folder as many as its
-    files say, and without `algorithms` those of the files.
+    A `quick` one has 3 replicates and at most 12 iterations. Without `replicates` there are 20, or for a folder the number in
+    its files; without `algorithms` the methods are those of the files.
     """
 
     suite: str
@@ -48,7 +48,7 @@ class BenchmarkRequest:
 
 @dataclass(slots=True)
 class Benchmark:
-    """A benchmark that was run: its results, what was left out with the reason, and the tasks whose studies failed."""
+    """A finished benchmark: its results, the tasks that were left out with the reason, and the tasks whose studies failed."""
 
     request: BenchmarkRequest
     results: list[Result] = field(default_factory=list)
@@ -59,10 +59,13 @@ class Benchmark:
 def run_benchmark(
     request: BenchmarkRequest, notify: Callable[[str], None], progress: Callable[[], Progress | None]
 ) -> Benchmark:
-    """Run what has not been run yet, one task after another.
+    """Run the missing studies, one task after another.
 
-    StudyError, before anything runs, where a study would be wrong. A task whose data are missing, or whose study fails, is left
-    out. KeyboardInterrupt after Ctrl-C; the same request goes on.
+    A task whose data are missing, or whose study fails, is left out.
+
+    Raises:
+        StudyError: a study is invalid; nothing has run then.
+        KeyboardInterrupt: after Ctrl-C; the same request resumes the benchmark.
     """
     made = Benchmark(request)
     studies = _studies(request, made)
@@ -81,7 +84,7 @@ def run_benchmark(
 
 
 def _studies(request: BenchmarkRequest, made: Benchmark) -> dict[str, Study]:
-    """Load every study; StudyError with all that is wrong in any of them."""
+    """Load every study; StudyError with all faults of all studies."""
     studies, faults = dict[str, Study](), list[str]()
     for source in benchmark_sources(request.suite):
         try:
@@ -102,7 +105,7 @@ def _studies(request: BenchmarkRequest, made: Benchmark) -> dict[str, Study]:
 
 
 def _document(request: BenchmarkRequest, source: BenchmarkSource) -> Mapping[str, Any]:
-    """Give the study of a task, with the methods that are asked for."""
+    """Return the study of a task, with the requested methods."""
     tables, algorithms = dict(source.tables), source.algorithms(request.algorithms)
     if not algorithms:
         raise StudyError("has no methods of its own; name some, such as --algorithms ts,fts,fts_noise")
@@ -118,7 +121,7 @@ def _document(request: BenchmarkRequest, source: BenchmarkSource) -> Mapping[str
 
 
 def write_benchmark(made: Benchmark) -> tuple[Overview, list[Path]]:
-    """Compare the methods over all tasks; write the tables, the figure and the report. Gives the paths of the chief ones."""
+    """Compare the methods over all tasks; write the tables, the figure and the report, and return their paths."""
     out = made.request.out
     found = overview(made.results, _labels(made))
     make_folder(out / "tables")
@@ -131,7 +134,7 @@ def write_benchmark(made: Benchmark) -> tuple[Overview, list[Path]]:
 
 
 def _labels(made: Benchmark) -> tuple[str, ...]:
-    """Give the labels that were asked for, in that order: the first is the baseline."""
+    """Return the requested labels in their order: the first is the baseline."""
     return tuple(made.request.algorithms)
 
 

@@ -16,10 +16,10 @@ from fedbo.study.files import resolve_paths
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkSource:
-    """A task before its methods are chosen: its name, the tables of its study, and a file or suite to be named in errors.
+    """A task before its methods are chosen: its name, the tables of its study, and the file or suite to name in errors.
 
-    With `optional`, it is left out where its data or a library are missing. Where it has no [exchange], a method that can
-    send after every iteration does.
+    With `optional`, it is left out if its data or a library are missing. Without [exchange], a method that can send after every
+    iteration does.
     """
 
     name: str
@@ -28,7 +28,7 @@ class BenchmarkSource:
     optional: bool = False
 
     def algorithms(self, wanted: Sequence[str]) -> list[dict[str, Any]]:
-        """Give the tables of methods: those of the file that have such a label or name, else bare ones; all by default."""
+        """Return the tables of methods: those of the file with such a label or name, otherwise bare ones; all by default."""
         known = list(self.tables.get("algorithm", ()))
         if not wanted:
             return known
@@ -47,9 +47,9 @@ def _table(wanted: str, known: Sequence[Mapping[str, Any]], immediate: bool) -> 
 
 
 def _pauses(name: str) -> bool:
-    """Say whether a method sends before the start but not after the first iteration, although it could.
+    """Check whether a method sends before the start but not after the first iteration, although it could.
 
-    Without rounds what is sent before the start alone comes too late for most.
+    Without rounds, a message before the start alone arrives too late for most agents.
     """
     if name not in catalogue() or "every" not in entry(name).free():
         return False
@@ -58,7 +58,7 @@ def _pauses(name: str) -> bool:
 
 
 def benchmark_sources(suite: str) -> list[BenchmarkSource]:
-    """List the tasks of a suite, or the study files of a folder by name; StudyError where there is neither."""
+    """List the tasks of a suite, or the study files of a folder by name; StudyError if there is neither."""
     folder = Path(suite)
     if folder.is_dir():
         files = sorted(folder.glob("*.toml"))

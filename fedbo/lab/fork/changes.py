@@ -1,4 +1,4 @@
-"""What a branch of a run may change: whatever nothing before its fork has used; and why all else may not."""
+"""Changes that a branch of a run may make: those to settings that nothing before its fork has used."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _OF_GROUP = ("evaluation", "speed", "decision", "latency", "bandwidth", "availab
 
 
 def branch_study(before: Study, path: Path, overrides: Sequence[str], point: ForkPoint, trust: bool) -> Study:
-    """Give the study of a branch; StudyError, in one line, where it changes what has been used before the fork.
+    """Return the study of a branch; StudyError, in one line, if a change concerns settings used before the fork.
 
-    The word "fork" in place of a time stands for that of the fork.
+    The word "fork" in place of a time means the time of the fork.
     """
     given = [_at(text, point) for text in overrides]
     after = load_study(path, given, trust, derived=True)
@@ -71,7 +71,7 @@ def _names_here(value: Any) -> bool:
 
 
 def _put(value: Any, time: float) -> str:
-    """Write a value as TOML has it, with the time in place of the word."""
+    """Format a value as TOML, with the time in place of the word "fork"."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_put(item, time)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
@@ -80,12 +80,12 @@ def _put(value: Any, time: float) -> str:
 
 
 def _one_line(value: Any) -> str:
-    """Write a plain value on one line, however long."""
+    """Format a plain value on one line of any length."""
     return json.dumps(value) if isinstance(value, str) else one_line(value, width=10**6)
 
 
 def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """List what differs between two documents, by dotted key; tables of a list by their labels."""
+    """Yield the differences between two documents, by dotted key; tables of a list by their labels."""
     for key in {**before, **after}:
         old, new = before.get(key), after.get(key)
         if old == new:
@@ -158,7 +158,7 @@ def _budget(before: Study, after: Study, point: ForkPoint) -> Iterator[str]:
 
 
 def check_run(old: Run, new: Run) -> None:
-    """Let a run pass whose algorithm begins alike with other settings; ForkError where what it began with was made of them."""
+    """Check that a changed algorithm begins in the same state; ForkError if the changed setting affects that state."""
     problem = replace(new.task.problem, iterations=old.task.problem.iterations)  # which does not use it, or is refused
     if old.task.algorithm == new.task.algorithm and old.task.problem == problem:
         return
@@ -168,7 +168,7 @@ def check_run(old: Run, new: Run) -> None:
 
 
 def _beginnings(algorithm: Any, problem: Problem, run: Run) -> list[Any]:
-    """Give what an algorithm makes before anything has happened, and what it declares."""
+    """Return an algorithm's initial states and its declarations."""
     agent = problem.targets[0]
     own = algorithm.agent_init(replace(problem, agent=agent), run.task.streams.of(agent).at(0))
     private = algorithm.mechanism(problem) if isinstance(algorithm, Private) else None

@@ -1,4 +1,4 @@
-"""The figure of a fork: the common trunk and all ways on from it, and what the change does, over time or by when it comes."""
+"""The figure of a fork: the common trunk, all branches, and the effect of the change over time or by the time of the fork."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def draw_fork(fork: Fork, path: Path | None, cell: int = 0, look: Choices | None
 
 
 def fork_figure(fork: Fork, cell: int = 0, look: Choices | None = None) -> Figure:
-    """Make the figure itself; PlotError when there is no such cell."""
+    """Return the figure itself; PlotError if there is no such cell."""
     if cell not in {trace.cell for trace in fork.original.traces}:
         raise PlotError(f"no cell {cell} in '{fork.directory}'; give one of its sweep")
     return arrange(_sheet(fork, cell), View.of("fork", cell, look or {}).look)
 
 
 def _sheet(fork: Fork, cell: int) -> Sheet:
-    """Collect what the figure shows: all ways against time, the effect, and what else changes."""
+    """Collect the panels of the figure: all runs against time, the effect, and the costs."""
     effects = [effect for effect in fork.effects() if effect.cell == cell]
     one, several = partial(_draw_gap, fork=fork, cell=cell), partial(_draw_effects, fork=fork, effects=effects)
     panels = [FigurePanel("time", partial(_draw_ways, fork=fork, cell=cell))]
@@ -59,9 +59,9 @@ def _sheet(fork: Fork, cell: int) -> Sheet:
 
 
 def _line_of(fork: Fork, label: str) -> dict[str, Any]:
-    """Return the options of an algorithm's line; kinds of lines tell what was from what is, and markers algorithms apart.
+    """Return the options of an algorithm's line; line styles separate original and branch, markers separate algorithms.
 
-    Among several branches colours are for these.
+    With several branches, colours separate the branches.
     """
     place = fork.original.study.labels.index(label)
     options = {**styles(fork.original)[label], "linestyle": "-", "marker": _MARKS[place % len(_MARKS)]}
@@ -73,7 +73,7 @@ def _shade(fork: Fork, place: int) -> Any:
 
 
 def _draw_ways(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
-    """Draw each algorithm's best value: as it was, dotted after the first fork, and on with each branch."""
+    """Draw each algorithm's best value: the original, dotted after the first fork, and each branch."""
     metric, times, seen = fork.original.metric(cell), _times(fork), list[Array]()
     begun = _SHOWN * times[0]  # what happened long before would leave little height for what the change does
     for (number, label), found in by_cell_and_algorithm(fork.original.traces).items():
@@ -101,7 +101,7 @@ def _draw_ways(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
 
 
 def _draw_gap(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
-    """Draw by how much the branch differs from the run as it was, over time."""
+    """Draw the difference between the branch and the original run, over time."""
     metric, (time,) = fork.original.metric(cell), _times(fork)
     before = by_cell_and_algorithm(fork.original.traces)
     for (number, label), mine in by_cell_and_algorithm(fork.branches[0].traces).items():
@@ -115,7 +115,7 @@ def _draw_gap(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
 
 
 def _draw_effects(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequence[Artist]:
-    """Draw the effect in the end by when the change comes."""
+    """Draw the final effect against the time of the fork."""
     known, metric, times = styles(fork.original), fork.original.metric(effects[0].cell), _times(fork)
     for label in fork.original.study.labels:
         mine = [effect for effect in effects if effect.algorithm == label and effect.fact == BEST]
@@ -128,7 +128,7 @@ def _draw_effects(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequ
 
 
 def _draw_costs(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequence[Artist]:
-    """Draw what each run took and spent in the end, as a multiple of what it was; a row for each quantity."""
+    """Draw each run's final costs, as a multiple of the original's; a row for each quantity."""
     labels = fork.original.study.labels
     found = [effect for effect in effects if effect.fact in COSTS and effect.original.mean > 0]
     rows = [fact for fact in COSTS if any(effect.fact == fact for effect in found)]
@@ -157,7 +157,7 @@ def _label_effect(axes: Axes, fork: Fork, metric: Metric, title: str, unit: str)
 
 
 def _gap(mine: list[IncumbentTrace], other: list[IncumbentTrace], x: Array, sign: int) -> tuple[Array, Array]:
-    """Give the mean paired difference at the places `x (p,)`, and half of its 95 % interval (NaN with one replicate)."""
+    """Return the mean paired difference at the places `x (p,)`, and half of its 95 % interval (NaN with one replicate)."""
     found, against = (replicate_means(traces, "time", x) for traces in (mine, other))
     gaps = sign * np.array([found[number] - against[number] for number in sorted(found.keys() & against.keys())])
     mean, error = mean_and_error(gaps)
@@ -165,7 +165,7 @@ def _gap(mine: list[IncumbentTrace], other: list[IncumbentTrace], x: Array, sign
 
 
 def _times(fork: Fork) -> list[float]:
-    """Give the time of each fork, the mean over runs where it is by events."""
+    """Return the time of each fork, the mean over runs for forks at events."""
     return [float(np.mean(list(branch.manifest["forked"]["at"].values()))) for branch in fork.branches]
 
 

@@ -1,4 +1,4 @@
-"""The fork of a finished run: it goes on from one point on the same draws, with something changed, beside what it was."""
+"""The fork of a finished run: it continues from one point on the same draws, with a change, beside the original."""
 
 from __future__ import annotations
 
@@ -50,9 +50,13 @@ def fork_run(
 ) -> Fork:
     """Fork a finished run at each of some points, in ascending order, into a new directory; without `out` under `runs/`.
 
-    The trunk is carried out again, with what was evaluated looked up. Where `out` holds this very fork and it has not ended, it
-    goes on. DirectoryError where there is no such run, StudyError where something is changed that has been used before,
-    ForkError where a run has ended by then; RunError as `run_study`.
+    The trunk runs again, with its evaluations looked up. If `out` holds the same unfinished fork, that fork is resumed.
+
+    Raises:
+        DirectoryError: there is no such run.
+        StudyError: a changed setting was used before the fork.
+        ForkError: a run has ended before the point.
+        RunError: as in `run_study`.
     """
     before = _whole_study(directory, trust)
     for point in points:
@@ -72,7 +76,7 @@ def fork_run(
 
 
 def resume_fork(place: Path, progress: Progress | None = None, trust: bool = True) -> Fork:
-    """Go on with a fork that was killed or interrupted: its branches that have ended stay, the others are resumed or begun."""
+    """Resume a fork that was killed or interrupted: finished branches stay, the others are resumed or started."""
     with locked(place), _named(place):
         asked, original = unseal(place / BEGUN), place / ORIGINAL
         if not original.exists():
@@ -96,12 +100,12 @@ def resume_fork(place: Path, progress: Progress | None = None, trust: bool = Tru
 
 
 def _named_fork(study: Study) -> Study:
-    """Give a study the name by which the directory of its fork is told from that of its run."""
+    """Return the study with a name that distinguishes the directory of its fork from that of its run."""
     return study.model_copy(update={"study": study.study.model_copy(update={"name": f"{study.study.name}-fork"})})
 
 
 def _carry_out(branch: Path, trunk: _Trunk, study: Study, changes: Sequence[str], progress: Progress | None) -> None:
-    """Let a branch begin where the trunk stands, and carry it out; before its manifest is there, it has not begun."""
+    """Start a branch at the trunk's state, and run it; a branch without a manifest counts as not begun."""
     shutil.rmtree(branch, ignore_errors=True)
     times = trunk.begin(branch, study)
     manifest = new_manifest(study) | {"forked": {"study_sha256": trunk.study.digest(), "at": times, "changes": list(changes)}}
@@ -114,7 +118,7 @@ def _carry_out(branch: Path, trunk: _Trunk, study: Study, changes: Sequence[str]
 
 @contextmanager
 def _named(place: Path) -> Iterator[None]:
-    """Let what cuts a fork short name the fork, which goes on, and not one of its branches."""
+    """Re-raise errors of a branch with the fork's directory, which can be resumed, unlike one of its branches."""
     try:
         yield
     except KeyboardInterrupt:
@@ -125,7 +129,7 @@ def _named(place: Path) -> Iterator[None]:
 
 @contextmanager
 def _whole(place: Path) -> Iterator[None]:
-    """Leave nothing behind of a fork that is refused."""
+    """Remove all files of a fork that is refused."""
     try:
         yield
     except (ForkError, ValueError):
@@ -136,7 +140,7 @@ def _whole(place: Path) -> Iterator[None]:
 
 
 def points_of(directory: Path, at: str | None, every: float | None) -> list[ForkPoint]:
-    """Read where a run is forked: at one time or after `event:N`, or at every multiple of a time; ForkError."""
+    """Parse the points of a fork: one time or `event:N`, or every multiple of a time; ForkError."""
     if (at is None) == (every is None):
         raise ForkError("--at: give a time such as 12.5 or event:500, or --every a time, and not both")
     if every is not None:
@@ -214,7 +218,7 @@ class _Trunk:
         self._times: dict[str, float] = {}
 
     def grow(self, point: ForkPoint) -> None:
-        """Carry all runs out up to a point; ForkError where one has ended before."""
+        """Run all runs up to a point; ForkError if one has ended before."""
         if point == self._at:
             return
         for run in self._runs:
@@ -226,7 +230,7 @@ class _Trunk:
         self._at = point
 
     def begin(self, branch: Path, study: Study) -> dict[str, float]:
-        """Let a branch begin where the trunk stands; give the times of its runs."""
+        """Start a branch at the trunk's state; return the times of its runs."""
         atomic.make_folder(branch)
         atomic.copy_folder(self._parts, branch / "parts")
         keep_histories(self.study, study, branch / "parts")
@@ -236,7 +240,7 @@ class _Trunk:
         return dict(self._times)
 
     def end(self) -> None:
-        """Gather the tables of the trunk, as far as it has grown."""
+        """Gather the tables of the trunk up to its last point."""
         files = gather(self.study, self.directory, [run.key for run in self._runs])
         ended = {"status": "complete", "error": None, "files": files}
         noted = {"forked": {"at": self._times}, "complete_runs": list[Any]()}

@@ -1,4 +1,4 @@
-"""The results of a fork: the run as it was, its branches, and their effects, paired by replicate."""
+"""The results of a fork: the original run, its branches, and their effects, paired by replicate."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ BEGUN, ORIGINAL, TRUNK, BRANCH = "begun.json", "original", "trunk", "branch"
 class ForkEffect:
     """The effect of a change at one point on one algorithm in one cell, on one `fact` of a whole run.
 
-    That is "best", the mean best native value over targets in the end, or a cost (see `COSTS`). `difference` is that of the
-    branch to the run as it was, with its 95 % interval over replicates; None with a single one.
+    `fact` is "best", the mean final best native value over targets, or a cost (see `COSTS`). `difference` is that of the branch
+    to the original run, with its 95 % interval over replicates; None with a single one.
     """
 
     cell: int
@@ -54,7 +54,7 @@ class ForkEffect:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A fork: its directory, the run as it was, and a branch for each of the points `at`; `changes` are dotted.key=value."""
+    """A fork: its directory, the original run, and a branch for each of the points `at`; `changes` are dotted.key=value."""
 
     directory: Path
     original: Result
@@ -76,7 +76,7 @@ class Fork:
         return cls(folder, Result.open(folder / ORIGINAL, trust), branches, noted["at"], noted["changes"])
 
     def effects(self) -> list[ForkEffect]:
-        """Compare each branch with the run as it was, on the same replicates: a row for each fact and algorithm."""
+        """Compare each branch with the original run, on the same replicates: a row for each fact and algorithm."""
         found, before = list[ForkEffect](), by_cell_and_algorithm(self.original.traces)
         spent = _run_costs(self.original)
         for at, branch in zip(self.at, self.branches, strict=True):
@@ -100,7 +100,7 @@ class Fork:
 
 
 def _run_costs(result: Result) -> dict[RunKey, dict[str, float]]:
-    """Return what each run took and spent, by `COSTS`; epsilon is that at the smallest delta."""
+    """Return the costs of each run, by `COSTS`; epsilon is that at the smallest delta."""
     evaluated, costs = dict(by_run(result.observations)), dict[RunKey, dict[str, float]]()
     for key, events in by_run(result.events):
         rows = evaluated.get(key, result.observations.slice(0, 0))
@@ -121,24 +121,24 @@ def _run_costs(result: Result) -> dict[RunKey, dict[str, float]]:
 def _times_to_common_level(
     one: Sequence[IncumbentTrace], other: Sequence[IncumbentTrace], replicate: int
 ) -> tuple[float, float]:
-    """Return when each first had the worse of both values in the end."""
+    """Return the times at which each run first reached the worse of both final values."""
     ends = [float(replicate_means(found, "time", np.array([np.inf]))[replicate][0]) for found in (one, other)]
     first, second = (first_place(found, replicate, min(ends)) for found in (one, other))
     return first, second
 
 
 def _compared(values: Array) -> tuple[Estimate, Estimate, Difference | None]:
-    """Compare `values (r, 2)` of a fact, as it was and in the branch."""
+    """Compare `values (r, 2)` of a fact, in the original and in the branch."""
     mean, error = mean_and_error(values)
     was, now = (Estimate(float(m), float(e) if len(values) > 1 else None) for m, e in zip(mean, error, strict=True))
     return was, now, paired(values[:, 1] - values[:, 0])
 
 
 def is_fork(directory: Path) -> bool:
-    """Say whether a directory holds a fork that has ended."""
+    """Check whether a directory holds a finished fork."""
     return os.path.isfile(directory / FORK)  # False too where the name is too long for one
 
 
 def has_begun(directory: Path) -> bool:
-    """Say whether a directory holds a fork that has begun and not ended."""
+    """Check whether a directory holds a fork that has begun and not ended."""
     return os.path.isfile(directory / BEGUN) and not is_fork(directory)

@@ -1,6 +1,6 @@
-"""The switch of a run to other rules in the middle of it: what is scheduled, open or awaited is carried over.
+"""The switch of a run to other rules in the middle: scheduled events, the open round and awaited answers carry over.
 
-What agents work on, and what is on its way, stays as it was begun; whatever begins from now on follows the new rules.
+Steps in progress and messages on their way stay unchanged; later steps and messages follow the new rules.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from fedbo.settings.records import changed
 
 
 def switch(before: Core, after: Core, hosts: Hosts, queue: EventQueue, now: float) -> None:
-    """Let a run go on under other rules: those of `after`, which has its state; ForkError where that cannot be.
+    """Continue a run under other rules: those of `after`, which has its state; ForkError if that is impossible.
 
-    Where the rules are the same nothing changes.
+    Equal rules change nothing.
     """
     queue.gather()
     effects = _faults(before.environment, after, queue, now)
@@ -46,7 +46,7 @@ def switch(before: Core, after: Core, hosts: Hosts, queue: EventQueue, now: floa
 
 
 def _faults(before: Environment, after: Core, queue: EventQueue, now: float) -> list[Effect]:
-    """Schedule the faults that differ anew; those that have begun must end as they began."""
+    """Reschedule the faults that differ; ForkError if one of them has begun and not ended."""
     old, new = before.plan, after.environment.plan
     places = {place for place, fault in enumerate(new) if place >= len(old) or old[place] != fault}
     if any(isinstance(event, FaultEnded) and event.fault in places for _, _, event in queue.heap):
@@ -56,7 +56,7 @@ def _faults(before: Environment, after: Core, queue: EventQueue, now: float) -> 
 
 
 def _availability(before: Environment, after: Core, queue: EventQueue, now: float) -> list[Effect]:
-    """Let agents whose availability differs follow the other model, which has held from the start as it were."""
+    """Switch agents whose availability differs to the new model, as if it had held from the start."""
     new = after.environment
     if before.common.availability == new.common.availability and before.exceptions == new.exceptions:
         return []
@@ -70,7 +70,7 @@ def _availability(before: Environment, after: Core, queue: EventQueue, now: floa
 
 
 def _exchange(before: Core, after: Core, queue: EventQueue, now: float) -> list[Effect]:
-    """Carry the open round, or the buffer, over to another exchange mode."""
+    """Convert the open round, or the buffer, to another exchange mode."""
     if before.rules.idles != after.rules.idles:
         raise ForkError("exchange.selection.others: who has nothing to do was fixed before the first round; leave it as it is")
     rounds, deadline = after.state.rounds, after.exchange.deadline
@@ -87,7 +87,7 @@ def _exchange(before: Core, after: Core, queue: EventQueue, now: float) -> list[
 
 
 def _set_going(after: Core, now: float) -> list[Effect]:
-    """Let agents go on that have waited for a round to close, but for those to which an answer is under way."""
+    """Advance agents that have waited for a round to close, except those with an answer on its way."""
     waiting = after.state.rounds.waiting
     going = sorted(number for number, answer in waiting.items() if answer is None)
     for number in going:
@@ -96,7 +96,7 @@ def _set_going(after: Core, now: float) -> list[Effect]:
 
 
 def _change_waiting(after: Core, queue: EventQueue, now: float) -> None:
-    """Let agents that waited for a round wait for no other, or those that did not wait for the one that opens now."""
+    """Convert the waiting of agents: nobody waits without rounds; with rounds, they wait for the one that opens now."""
     state, rules = after.state, after.rules
     rounds, agents = state.rounds, state.agents
     if rules.aggregator is not None:
@@ -123,7 +123,7 @@ def _change_waiting(after: Core, queue: EventQueue, now: float) -> None:
 
 
 def _count_age(after: Core, queue: EventQueue) -> None:
-    """Count ages in rounds instead of in answers, or the reverse, so that whatever is on its way stays as stale as it was."""
+    """Count ages in rounds instead of in answers, or the reverse, so that messages on their way keep their staleness."""
     state, count, age = after.state, len(after.rules.targets), after.state.rounds.age
 
     def base(old: int) -> int:
@@ -144,7 +144,7 @@ def _count_age(after: Core, queue: EventQueue) -> None:
 
 
 def _with(event: Event, sent: Callable[[Any], Any]) -> Event:
-    """Give an event with another message in it."""
+    """Return an event with its message replaced."""
     if isinstance(event, MessageAtLink | MessageReceived):
         return type(event)(sent(event.message))
     if isinstance(event, AckTimeout):
@@ -153,7 +153,7 @@ def _with(event: Event, sent: Callable[[Any], Any]) -> Event:
 
 
 def _drop(queue: EventQueue, unwanted: Callable[[Event], bool]) -> None:
-    """Take events out of the queue."""
+    """Remove events from the queue."""
     left = [entry for entry in queue.heap if not unwanted(entry[2])]
     if len(left) < len(queue.heap):
         heapq.heapify(left)

@@ -14,7 +14,7 @@ _HEADINGS = ("algorithm", "at", "what", "as it was ± se", "changed ± se", "eff
 
 
 def fork_table(fork: Fork) -> RenderableType:
-    """Write the effect of a change on each algorithm, a table for each cell of a sweep; only what has changed."""
+    """Format the effect of a change on each algorithm, a table for each cell of a sweep; only changed facts."""
     tables, effects = list[RenderableType](), fork.effects()
     moved = [one for one in effects if one.original != one.changed]
     changing = {one.fact for one in moved} | {BEST}
@@ -46,7 +46,7 @@ def fork_table(fork: Fork) -> RenderableType:
 
 
 def fork_facts(fork: Fork) -> dict[str, Any]:
-    """Give a fork as plain data."""
+    """Return a fork as plain data."""
     return {
         "directory": str(fork.directory),
         "at": list(fork.at),

@@ -1,4 +1,4 @@
-"""The fork of a run in virtual time: its trunk up to a point, and the snapshot from which a branch of it goes on."""
+"""The fork of a run in virtual time: its trunk up to a point, and the snapshot from which a branch continues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedbo.settings.records import changed
 
 
 class ForkPoint(NamedTuple):
-    """The point at which runs are forked: a time, before whatever happens then, or after so many events of each run."""
+    """The point of a fork: a time, before the events at that time, or after a number of events of each run."""
 
     time: float | None = None
     event: int | None = None
@@ -30,11 +30,11 @@ class ForkPoint(NamedTuple):
 
 
 class _Reached(Exception):
-    """The trunk has come to its point."""
+    """The trunk has reached its point."""
 
 
 def grow_trunk(run: Run, point: ForkPoint) -> float | None:
-    """Carry a run out up to a point, from where it stands, and leave a snapshot; give the time, None if it ended before."""
+    """Run from the present state up to a point, and write a snapshot; return the time, None if the run ended before."""
 
     def look(events: int) -> None:
         if events == point.event:
@@ -63,9 +63,9 @@ def _goes_on(parts: RunParts, until: float) -> bool:
 
 
 def begin_branch(trunk: Run, branch: Run, now: float) -> None:
-    """Let a copy of the trunk, which lies where the branch is to write, go on under the rules of the branch; ForkError.
+    """Convert a copy of the trunk in the branch's folder to the rules of the branch; ForkError.
 
-    What agents have begun to work on was decided under the old rules, and stays.
+    Steps that agents work on were decided under the old rules, and stay.
     """
     snapshots, left = _opened(replace(trunk, folder=branch.folder))
     before, hosts = left.core, left.hosts
@@ -82,7 +82,7 @@ def begin_branch(trunk: Run, branch: Run, now: float) -> None:
 
 
 def _opened(run: Run) -> tuple[Snapshotter, RunParts]:
-    """Open a run where it stands, in this process; rows that a crash could still touch stay with their agents."""
+    """Open a run in its present state, in this process; rows that a crash could still remove stay with their agents."""
     snapshots = Snapshotter(RunFolder.of(run.folder, run.key), math.inf, None)
     core, event_log, queue = Core(run.task, run.exchange, run.environment, run.budget), EventLog(snapshots.home), EventQueue()
     snapshot = snapshots.load_latest()

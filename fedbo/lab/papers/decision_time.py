@@ -23,17 +23,17 @@ MAX_REPETITIONS = 5  # repetitions; more would not tell more
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Processor seconds of each decision, `seconds[cell][label] (r, T)`, and each cell's number of other agents."""
+    """The CPU time of each decision in seconds, `seconds[cell][label] (r, T)`, and each cell's number of other agents."""
 
     others: tuple[int, ...]
     seconds: Mapping[int, Mapping[str, Array]]
 
 
 def measure(study: Study, path: Path, notify: Callable[[int, int], None] | None = None) -> Times:
-    """Time the decisions of every algorithm in every cell of a study; what the file holds is not measured again.
+    """Time the decisions of every algorithm in every cell of a study; times in the file are not measured again.
 
-    The file is written after each of them. Repetitions are as many as replicates, but at most `MAX_REPETITIONS`.
-    `notify` is called with the number of measurements done and their total.
+    The file is written after each algorithm. There are as many repetitions as replicates, but at most `MAX_REPETITIONS`.
+    `notify` is called with the number of finished measurements and their total.
     """
     found, cells = _stored(path), study.cells()
     total = len(cells) * len(study.labels)
@@ -51,7 +51,7 @@ def measure(study: Study, path: Path, notify: Callable[[int, int], None] | None 
 
 
 def is_measured(study: Study, path: Path) -> bool:
-    """Say whether a file has the times of every algorithm in every cell."""
+    """Check whether a file has the times of every algorithm in every cell."""
     return {f"{cell.number} {label}" for cell in study.cells() for label in study.labels} <= {*_stored(path)}
 
 
@@ -61,11 +61,14 @@ def _stored(path: Path) -> dict[str, list[list[float]]]:
 
 
 def decisions(study: Study, algorithm: Algorithm, repeat: int = 0) -> Array:
-    """Give the processor seconds of each decision `(T,)` of the first target, on one thread.
+    """Return the CPU seconds of each decision `(T,)` of the first target, on one thread.
 
     Inputs, agents, targets, the length of histories and the budget are those of the study. Instead of its objective each agent
     has a bowl with a centre of its own, and histories are of uniform points: evaluations are not timed, and need no data. All
-    agents send one message before the first decision. StudyError for algorithms whose messages are private.
+    agents send one message before the first decision.
+
+    Raises:
+        StudyError: the messages of the algorithm are private.
     """
     if isinstance(algorithm, Private):
         raise StudyError("decision times of private algorithms cannot be measured: their messages are not handed on one by one")
@@ -88,7 +91,7 @@ def decisions(study: Study, algorithm: Algorithm, repeat: int = 0) -> Array:
 def _first_round(
     problem: Problem, algorithm: Algorithm, observations: int, streams: Streams
 ) -> tuple[tuple[Inbound, ...], object]:
-    """Let every agent learn and send, and the coordinator answer; give the first target's inbox and its state."""
+    """Run the first exchange: agents learn and send, the coordinator answers; return the first target's inbox and state."""
     target, state, server = problem.targets[0], None, algorithm.server_init(problem)
     for agent in range(problem.n_agents):
         mine, own = streams.of(agent), replace(problem, agent=agent)
@@ -111,7 +114,7 @@ def _first_round(
 
 
 def _bowl(x: Array, streams: Streams) -> Array:
-    """Give values `(n,)` at `x (n, d)`, about as large as those of a classifier."""
+    """Return values `(n,)` at `x (n, d)`, about as large as those of a classifier."""
     centre = 0.2 + 0.3 * streams.at(0).rng("centre of a bowl").random(x.shape[1])
     values: Array = 0.9 - 0.5 * ((x - centre) ** 2).mean(axis=1)
     return values

@@ -49,9 +49,9 @@ class PublishedTable(Table):
 class TestTable(Table):
     """[[figure.test]]: a statement in a measurable form, and in words in `says`.
 
-    `of` and `than` are labels of algorithms, averaged where there are several; `than_in` is the figure that `than` is taken
-    from, if it is another one. Values are compared after `at` iterations, in the "end", or in their "mean" over all iterations.
-    `margin` is the smallest difference that counts, in native units; for claims about decision times it is a factor.
+    `of` and `than` are labels of algorithms; several are averaged. `than_in` is the figure of `than`, if it is another one.
+    Values are compared after `at` iterations, at the "end", or by their "mean" over all iterations. `margin` is the smallest
+    relevant difference, in native units; for claims about decision times it is a factor.
     """
 
     __test__ = False  # no test of pytest's
@@ -81,11 +81,11 @@ class TestTable(Table):
 
 
 class FigureTable(Table):
-    """[[figure]]: the study behind it, how it is drawn, the paper's statement about it, and its tests.
+    """[[figure]]: the study behind it, its kind, the paper's statement about it, and its tests.
 
     `quick` are overrides of the study for a quick run. `agents` are the targets that count (default: all), `algorithms` the
-    labels that are drawn, and `cell` is that of a sweep. `timed` draws decision times beside curves. For messages, `series`
-    joins labels to one line, and `levels` are labels that are drawn as a level because they send nothing.
+    labels to draw, and `cell` is that of a sweep. `timed` adds decision times to curves. For messages, `series` joins labels to
+    one line, and `levels` are labels that are drawn as a level because they send nothing.
     """
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
@@ -123,7 +123,7 @@ class FigureTable(Table):
 
     @property
     def labels(self) -> Iterator[tuple[str, str]]:
-        """Give each label that is named, with the key where it stands."""
+        """Yield each label in the table, with the key that contains it."""
         yield from (("algorithms", label) for label in self.algorithms)
         yield from (("levels", label) for label in self.levels)
         yield from ((f"series {name}", label) for name, labels in self.series.items() for label in labels)
@@ -150,7 +150,7 @@ _KNOWN: Mapping[Loc, Sequence[str]] = {
 
 
 def is_manifest(path: Path) -> bool:
-    """Say whether a TOML file is a paper's manifest, and not a study."""
+    """Check whether a TOML file is a paper's manifest, and not a study."""
     try:
         return "paper" in read(path)
     except StudyError:
@@ -158,7 +158,7 @@ def is_manifest(path: Path) -> bool:
 
 
 def find_paper(name: str, folder: Path) -> Path:
-    """Give the manifest of a paper; StudyError with the remedy when there is none."""
+    """Return the path of a paper's manifest; StudyError with the remedy if there is none."""
     if not os.path.isdir(folder):
         remedy = "name the folder of the manifests with --papers"
         raise StudyError(f"{folder}: no such folder, so there is no paper '{name}'; {remedy}")
@@ -189,7 +189,7 @@ def load_manifest(path: Path) -> Manifest:
 
 
 def chosen(manifest: Manifest, only: Sequence[str], path: Path) -> list[FigureTable]:
-    """Give the figures of these ids, or all; StudyError when there is no such figure."""
+    """Return the figures with these ids, or all; StudyError if there is no such figure."""
     ids = [figure.id for figure in manifest.figure]
     if wrong := [one for one in only if one not in ids]:
         raise StudyError("\n".join(f"--only: {unknown('figure', one, ids)}; they stand in {path}" for one in wrong))
@@ -197,7 +197,7 @@ def chosen(manifest: Manifest, only: Sequence[str], path: Path) -> list[FigureTa
 
 
 def suits(figure: FigureTable, study: Study, path: Path) -> list[str]:
-    """Say, one line for each, what a figure asks of its study that this does not have."""
+    """List the requirements of a figure that its study does not meet, one line each."""
     lines = [f"{key}: {unknown('algorithm', label, study.labels)}" for key, label in figure.labels if label not in study.labels]
     wrong = sorted({*figure.agents} - {*study.targets})
     lines += [f"agents: agent {agent} is no target of {figure.study}" for agent in wrong]
@@ -212,7 +212,7 @@ def suits(figure: FigureTable, study: Study, path: Path) -> list[str]:
 
 
 def _line(path: Path, fault: SettingError, document: Document) -> str:
-    """Write a fault with its place; within a figure that is its id, if it has one."""
+    """Format a fault with its place; within a figure that is its id, if it has one."""
     loc = fault.path
     if len(loc) > 1 and loc[0] == "figure" and isinstance(loc[1], int):
         table = document["figure"][loc[1]]

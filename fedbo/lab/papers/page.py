@@ -23,14 +23,14 @@ PAGE, FACTS = "index.html", "summary.json"
 
 
 def write_page(made: Reproduction) -> Path:
-    """Write the page, and the same facts as JSON, whole or not at all; give the page's path."""
+    """Write the page, and the same facts as JSON, atomically; return the page's path."""
     atomic.write_text(made.request.out / FACTS, json.dumps(facts(made), indent=2, ensure_ascii=False) + "\n")
     atomic.write_text(made.request.out / PAGE, page(made))
     return made.request.out / PAGE
 
 
 def facts(made: Reproduction) -> dict[str, Any]:
-    """Give what came out as plain data."""
+    """Return the results as plain data."""
     return {
         "paper": made.manifest.paper.title,
         "size": "quick" if made.request.quick else "full",
@@ -91,7 +91,7 @@ def page(made: Reproduction) -> str:
 
 
 class NumberTable(NamedTuple):
-    """A table of the page; after the first `words` columns come numbers."""
+    """A table of the page; numbers follow the first `words` columns."""
 
     headings: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
@@ -100,7 +100,7 @@ class NumberTable(NamedTuple):
 
 
 def _final_values(outcome: FigureOutcome) -> NumberTable:
-    """Give the table of final values, with those columns that have anything in them."""
+    """Return the table of final values, without empty columns."""
     rows, data = outcome.algorithms, outcome.data
     if not rows or data is None:
         return NumberTable()
@@ -125,7 +125,7 @@ def _gap(gap: Difference | None) -> str:
 
 
 def _published_values(outcome: FigureOutcome) -> NumberTable:
-    """Give the table of published numbers beside ours; it has no rows where none can be compared."""
+    """Return the table of published numbers and ours; without rows if none can be compared."""
     rows = [
         (row.algorithm, {"end": "end", "mean": "mean over t"}.get(str(row.at), f"t = {row.at}"), f"{row.published:.4g}",
          interval(row.ours) if row.ours else row.reason, str(row.gap) if row.gap and math.isfinite(row.gap.low) else "–")
@@ -136,7 +136,7 @@ def _published_values(outcome: FigureOutcome) -> NumberTable:
 
 
 def _effort(outcome: FigureOutcome) -> str:
-    """Say how long the runs or the decisions took, and with which versions they were made if not with those of today."""
+    """Return how long the runs or the decisions took, and their versions if these differ from today's."""
     result = None if outcome.data is None else outcome.data.result
     words = f"{'Decisions' if result is None else 'Runs'} took {_duration(seconds_of(outcome))}"
     if result is not None and result.manifest["versions"] != versions():
@@ -153,7 +153,7 @@ def _commands(request: ReproductionRequest, outcome: FigureOutcome) -> str:
 
 
 def _portable(path: Path) -> str:
-    """Write a path without the folders of this machine."""
+    """Return a path without the folders of this machine."""
     return path.as_posix() if not path.is_absolute() else f"{path.parent.name}/{path.name}"
 
 
@@ -162,7 +162,7 @@ def _listed(found: Mapping[str, str]) -> str:
 
 
 def interval(found: Difference) -> str:
-    """Write a mean with the ends of its interval, where it has one, to two figures of its half width."""
+    """Format a mean with the ends of its interval, if it has one, to two significant digits of its half width."""
     half = found.high - found.mean
     if not math.isfinite(half):
         return f"{found.mean:.4g}"

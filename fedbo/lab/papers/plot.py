@@ -34,7 +34,7 @@ def draw_paper(data: FigureData, path: Path) -> Path:
 
 
 def paper_figure(data: FigureData) -> Figure:
-    """Make the figure itself."""
+    """Return the figure itself."""
     with rc_context(STYLE):
         wide = data.times is not None and data.figure.kind == "curves"
         figure = Figure(figsize=(12.5, 4.9) if wide else (8.2, 4.9), layout="constrained")
@@ -55,14 +55,14 @@ def _colours(data: FigureData) -> dict[str, str]:
 
 
 def _name(data: FigureData, when: str = "") -> str:
-    """Name what is judged, and say which way is better."""
+    """Return the name of the metric, and which direction is better."""
     if data.figure.regret:
         return f"simple regret{when} (lower is better)"
     return f"best {data.metric.name}{when} ({'higher' if data.metric.sign > 0 else 'lower'} is better)"
 
 
 def _legend(axes: Axes, band: str = "") -> None:
-    """Put the legend above the panel: intervals may reach anywhere inside."""
+    """Place the legend above the panel, since intervals may reach anywhere inside."""
     legend_above(axes, [*axes.get_legend_handles_labels()[0], *([band_entry(band)] if band else [])])
 
 
@@ -83,7 +83,7 @@ def _curves(axes: Axes, data: FigureData) -> None:
 
 
 def _with_interval(made: Curve, replicates: int) -> Curve:
-    """Put the half width of the 95 % Student interval in the place of the standard error."""
+    """Replace the standard error by the half width of the 95 % Student interval."""
     return replace(made, error=made.error * student_factor(replicates)) if replicates > 1 else made
 
 
@@ -92,7 +92,7 @@ def _bands(data: FigureData) -> str:
 
 
 def _messages(axes: Axes, data: FigureData) -> None:
-    """Draw final values against the numbers in a message; who sends nothing is a level."""
+    """Draw final values against the numbers in a message; algorithms that send nothing are drawn as a level."""
     everything = list[Difference]()
     for place, (name, labels) in enumerate(data.figure.series.items()):
         known = [label for label in labels if data.traces(label)]
@@ -119,7 +119,7 @@ def _messages(axes: Axes, data: FigureData) -> None:
 
 
 def _range(found: Sequence[Difference]) -> tuple[float, float]:
-    """Choose a range for all means, and for intervals as far as they are not much wider than that."""
+    """Return a range that includes all means, and intervals unless they are much wider."""
     means = [one.mean for one in found]
     half_widths = [one.high - one.mean for one in found if math.isfinite(one.high)]
     span = max(max(means) - min(means), float(np.median(half_widths)) if half_widths else 0.0) or 0.1
@@ -159,14 +159,14 @@ def _growth(axes: Axes, data: FigureData) -> None:
 
 
 def _geometric(values: Array) -> tuple[float, float, float]:
-    """Give the geometric mean of times and the ends of its interval, empty with a single one."""
+    """Return the geometric mean of times and the ends of its interval, empty with a single one."""
     logs = paired(np.log(values)) or Difference(*[float(np.log(values[0]))] * 3)
     mean, low, high = np.exp([logs.mean, logs.low, logs.high])
     return float(mean), float(low), float(high)
 
 
 def _per_decision(axes: Axes, data: FigureData) -> None:
-    """Draw the mean time of a decision of each algorithm; dots, for bars have no length on a logarithmic axis."""
+    """Draw the mean time of a decision of each algorithm; as dots, since bars have no length on a logarithmic axis."""
     assert data.times is not None
     labels, colour = _labels(data), _colours(data)
     for row, label in enumerate(reversed(labels)):
@@ -184,7 +184,7 @@ def _per_decision(axes: Axes, data: FigureData) -> None:
 
 
 def _plain(axes: Axes) -> None:
-    """Write a logarithmic vertical axis in plain numbers."""
+    """Format a logarithmic vertical axis in plain numbers."""
     low, high = axes.get_ylim()
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 3000 * low else (1.0,)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

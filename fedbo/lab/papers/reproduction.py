@@ -1,4 +1,4 @@
-"""The reproduction of a paper: its studies are run one after another, unless their results are there already."""
+"""The reproduction of a paper: its studies run one after another, unless their results exist."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PATH = re.compile(r"(?<![\w.])/(?:[^\s/'\"]+/)+")
 
 @dataclass(frozen=True, slots=True)
 class ReproductionRequest:
-    """A request to reproduce a paper: its manifest, which figures, in which size, into which directory, by how many workers."""
+    """A request to reproduce a paper: its manifest, the figures, their size, the output directory, and the workers."""
 
     paper: Path
     out: Path
@@ -45,13 +45,13 @@ class ReproductionRequest:
 
     @property
     def hosting(self) -> list[str]:
-        """Give the overrides of a study's hosting."""
+        """Return the overrides of a study's hosting."""
         return [] if self.workers is None else [f"hosting.workers={self.workers}"]
 
 
 @dataclass(frozen=True, slots=True)
 class FigureOutcome:
-    """The outcome of a figure: `image` is its file, `folder` where its results are; `missing` says why it was left out."""
+    """The outcome of a figure: `image` is its file, `folder` has its results; `missing` is the reason if it was left out."""
 
     figure: FigureTable
     missing: str = ""
@@ -76,7 +76,7 @@ class Reproduction:
 
 @dataclass(frozen=True, slots=True)
 class _FigurePlan:
-    """A figure with its study in the requested size and in full, or why there is none."""
+    """A figure with its study in the requested size and in full, or the reason why there is none."""
 
     figure: FigureTable
     study: Study | None = None
@@ -85,7 +85,7 @@ class _FigurePlan:
 
     @property
     def name(self) -> str:
-        """Name its study's directory: two sizes of one study, or two versions of it, have two."""
+        """Return the name of its study's directory, which differs between sizes and versions of one study."""
         assert self.study is not None
         return f"{Path(self.figure.study).stem}-{self.study.digest()[:8]}"
 
@@ -93,11 +93,13 @@ class _FigurePlan:
 def reproduce(
     request: ReproductionRequest, notify: Callable[[str], None], progress: Callable[[], Progress | None]
 ) -> Iterator[Reproduction]:
-    """Run what is missing, draw every figure, and say what holds; gives what there is so far after each figure.
+    """Run the missing studies, draw every figure, and judge the statements; yield the reproduction after each figure.
 
-    A study that has ended is not run again, one that was interrupted is resumed. Figures that are not asked for are shown too
-    if their runs are there. StudyError, before anything runs, where the manifest or a study is wrong. A figure whose data are
-    missing, or whose study fails, is left out, with the reason.
+    Finished studies are not run again, interrupted ones are resumed. Figures outside the request are shown too if their runs
+    exist. A figure whose data are missing, or whose study fails, is left out, with the reason.
+
+    Raises:
+        StudyError: the manifest or a study is invalid; nothing has run then.
     """
     manifest = load_manifest(request.paper)
     with usable(request.out, "cannot create a folder there"):
@@ -119,7 +121,7 @@ def reproduce(
 
 
 def _there(request: ReproductionRequest, figure: FigureTable) -> FigureOutcome | None:
-    """Give the outcome of a figure for which nothing need be run or measured; None where something would have to be."""
+    """Return the outcome of a figure that needs no run or measurement; None if it needs one."""
     try:
         (plan,) = _plans(request, [figure])
     except StudyError:
@@ -128,7 +130,7 @@ def _there(request: ReproductionRequest, figure: FigureTable) -> FigureOutcome |
 
 
 def _plans(request: ReproductionRequest, figures: Sequence[FigureTable]) -> list[_FigurePlan]:
-    """Load every study; StudyError with all that is wrong in any of them."""
+    """Load every study; StudyError with all faults of all studies."""
     plans, faults, known = list[_FigurePlan](), list[str](), dict[str, str]()
     for figure in figures:
         path = request.paper.parent / figure.study
@@ -154,7 +156,7 @@ def _plans(request: ReproductionRequest, figures: Sequence[FigureTable]) -> list
 
 
 def _complete(request: ReproductionRequest, plan: _FigurePlan) -> bool:
-    """Say whether all runs and decision times of a figure are there."""
+    """Check whether all runs and decision times of a figure exist."""
     if plan.study is None:
         return False
     runs = plan.figure.kind == "decision_time" or has_ended(request.out / "studies" / plan.name, plan.study)
@@ -163,7 +165,7 @@ def _complete(request: ReproductionRequest, plan: _FigurePlan) -> bool:
 
 
 def _no_data(study: Study) -> str:
-    """Build one objective of each cell, and say what data set it lacks; empty when nothing is missing."""
+    """Build one objective of each cell, and return the missing data set; empty when nothing is missing."""
     try:
         for cell in study.cells():
             require_objective(cell.study)
@@ -173,14 +175,14 @@ def _no_data(study: Study) -> str:
 
 
 def _lacking(error: Exception) -> str:
-    """Say in short what is not there; where it would be looked for is this machine's affair."""
+    """Return in short what is missing, without this machine's search paths."""
     if isinstance(error, DataMissing):
         return f"{str(error).split('. ')[0]}; fedbo data list says what is looked for, and where"
     return without_folders(str(error))
 
 
 def without_folders(text: str) -> str:
-    """Take the folders of this machine out of a text, and leave the names of the files."""
+    """Remove the folders of this machine from a text, and leave the names of the files."""
     return _PATH.sub("…/", text)
 
 
@@ -228,7 +230,7 @@ def _measured(study: Study, file: Path, notify: Callable[[str], None]) -> Times:
 
 
 def _judge(made: Reproduction) -> None:
-    """Judge all statements anew: some are about figures that come later in the manifest."""
+    """Judge all statements again: some depend on figures that come later in the manifest."""
     there: Mapping[str, FigureData] = {one.figure.id: one.data for one in made.outcomes if one.data is not None}
     made.outcomes = [
         one if one.data is None else replace(one, statements=[judge(test, one.data, there) for test in one.figure.test])
@@ -237,7 +239,7 @@ def _judge(made: Reproduction) -> None:
 
 
 def seconds_of(outcome: FigureOutcome) -> float:
-    """Give how long the runs of a figure took, in real seconds, or the decisions that were timed."""
+    """Return the real seconds of a figure's runs, or of its timed decisions."""
     data = outcome.data
     if data is None:
         return 0.0

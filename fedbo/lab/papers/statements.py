@@ -1,4 +1,4 @@
-"""The numbers of a figure with their intervals, beside the published ones, and tests of the paper's statements."""
+"""The numbers of a figure with their intervals, the published ones, and tests of the paper's statements."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class FigureData:
 
     @property
     def metric(self) -> Metric:
-        """Give what is judged."""
+        """Return the metric of the figure."""
         assert self.result is not None
         return metric_of(self.result, self.figure.cell, self.figure.regret)
 
     def traces(self, label: str) -> list[IncumbentTrace]:
-        """Give the traces of one algorithm that the figure shows."""
+        """Return the traces of one algorithm that the figure shows."""
         assert self.result is not None
         agents, cell = self.figure.agents, self.figure.cell
         found = [t for t in scored_traces(self.result, self.figure.regret) if t.cell == cell and t.algorithm == label]
@@ -58,7 +58,7 @@ class FigureData:
 
 @dataclass(frozen=True, slots=True)
 class StatementResult:
-    """A statement and its verdict; `measured` is the difference or ratio with its 95 % interval, in words."""
+    """A statement and its verdict; `measured` is the text of the difference or ratio with its 95 % interval."""
 
     figure: str
     says: str
@@ -70,7 +70,7 @@ class StatementResult:
 class AlgorithmRow:
     """The numbers of one algorithm: numbers per message, its final value, and that minus the first algorithm's, paired.
 
-    `federated` is how many points a target chose in a run from the messages of others, or, in a control, in their place.
+    `federated` is the number of a target's points in a run that came from the messages of others, or from a control instead.
     """
 
     algorithm: str
@@ -82,7 +82,7 @@ class AlgorithmRow:
 
 @dataclass(frozen=True, slots=True)
 class PublishedComparison:
-    """A published number beside ours; `ours` and `gap` are None, with the reason, where the runs cannot be compared."""
+    """A published number and ours; `ours` and `gap` are None, with the reason, if the runs cannot be compared."""
 
     algorithm: str
     at: At
@@ -93,7 +93,7 @@ class PublishedComparison:
 
 
 def algorithm_rows(data: FigureData) -> list[AlgorithmRow]:
-    """Sum every algorithm up that has runs; nothing where there are decision times alone."""
+    """Summarise every algorithm with runs; empty if there are only decision times."""
     if data.result is None:
         return []
     first, rows = data.study.labels[0], list[AlgorithmRow]()
@@ -111,7 +111,7 @@ def algorithm_rows(data: FigureData) -> list[AlgorithmRow]:
 
 
 def compare_published(data: FigureData) -> list[PublishedComparison]:
-    """Set our numbers beside the published ones, those as if they had no error."""
+    """Compare our numbers with the published ones, which are treated as exact."""
     rows = []
     for each in data.figure.published:
         reason = _incomparable(data, each.at)
@@ -128,7 +128,7 @@ def compare_published(data: FigureData) -> list[PublishedComparison]:
 
 
 def replicate_scores(data: FigureData, labels: Sequence[str], at: At) -> dict[int, float]:
-    """Give each replicate's mean best score over targets and `labels`, the larger the better, at a place of the iterations."""
+    """Return each replicate's mean best score over targets and `labels` at a place of the iterations; larger is better."""
     places = _places(data, at)
     found: dict[int, list[float]] = {}
     for label in labels:
@@ -146,14 +146,14 @@ def _places(data: FigureData, at: At) -> Array:
 
 
 def message_length(data: FigureData, label: str) -> int:
-    """Count the numbers of 8 bytes in an algorithm's largest message, as it was sent; 0 where it sends nothing."""
+    """Count the numbers of 8 bytes in an algorithm's largest sent message; 0 if it sends nothing."""
     assert data.result is not None
     sent = of_kinds(of_algorithm(data.result.events, data.figure.cell, label), "sent")
     return int(pc.max(sent["bytes"]).as_py() or 0) // 8
 
 
 def federated_queries(data: FigureData, label: str) -> float:
-    """Count the points of one algorithm that were federated, or uniform in their place, for each target and run."""
+    """Count the federated points of one algorithm, or the uniform ones of a control, per target and run."""
     assert data.result is not None
     traces, table = data.traces(label), of_algorithm(data.result.observations, data.figure.cell, label)
     agents = pa.array(sorted({trace.agent for trace in traces}), pa.int32())
@@ -162,7 +162,7 @@ def federated_queries(data: FigureData, label: str) -> float:
 
 
 def judge(test: TestTable, data: FigureData, others: Mapping[str, FigureData]) -> StatementResult:
-    """Say whether a statement holds; `others` are the figures that there are, by id."""
+    """Judge whether a statement holds; `others` are the available figures, by id."""
 
     def found(measured: str, said: Verdict = "cannot be said") -> StatementResult:
         return StatementResult(data.figure.id, test.says, said, measured)
@@ -188,7 +188,7 @@ def judge(test: TestTable, data: FigureData, others: Mapping[str, FigureData]) -
 
 
 def _world(data: FigureData) -> tuple[object, ...]:
-    """Give what two figures must have in common for their replicates to be pairs."""
+    """Return the facts that two figures must share for their replicates to be pairs."""
     return data.study.study.seed, data.study.objective, tuple(data.figure.agents or data.study.targets), data.metric
 
 
@@ -233,13 +233,13 @@ def _timed(test: TestTable, data: FigureData) -> StatementResult:
 
 
 def _totals(seconds: Mapping[str, Array], labels: Sequence[str]) -> Array:
-    """Give the total of each repetition `(r,)`, averaged over the labels."""
+    """Return the total of each repetition `(r,)`, averaged over the labels."""
     totals: Array = np.mean([seconds[label].sum(axis=1) for label in labels], axis=0)
     return totals
 
 
 def _ratio_of(test: TestTable, cell: int, times: Times) -> GeometricMean | None:
-    """Give the time of `of` over that of `than`, or with the most agents over that with the fewest."""
+    """Return the time of `of` over that of `than`, or with the most agents over that with the fewest."""
     by_cell, others = times.seconds, times.others
     if test.claim == "faster":
         return geometric(_totals(by_cell[cell], test.of) / _totals(by_cell[cell], test.than))
@@ -252,13 +252,13 @@ def _gaps(mine: Mapping[int, float], other: Mapping[int, float]) -> Array:
 
 
 def native_mean(mine: Mapping[int, float], metric: Metric) -> Difference:
-    """Give the mean over replicates in native units with its interval, which is infinite with a single one."""
+    """Return the mean over replicates in native units with its interval, which is infinite with a single one."""
     values = np.asarray(metric.native(np.array(list(mine.values()))))
     return paired(values) or Difference(float(values[0]), -math.inf, math.inf)
 
 
 def _incomparable(data: FigureData, at: At) -> str:
-    """Say why a published number has no counterpart in these runs; empty where it has one."""
+    """Return why a published number has no counterpart in these runs; empty if it has one."""
     ran, full = data.study.document(), data.full.document()
     iterations = data.study.budget.decisions
     if isinstance(at, int) and at > iterations:

@@ -9,7 +9,7 @@ from fedbo.objectives.base import Metric
 
 
 class TableDisplay:
-    """Feeds a progress display: a row for each agent, with its best native value so far."""
+    """Updates a progress display: a row for each agent, with its best native value so far."""
 
     def __init__(self, progress: Progress | None, metric: Metric, totals: dict[int, int]) -> None:
         self._progress, self._metric, self._totals = progress, metric, totals
@@ -17,7 +17,7 @@ class TableDisplay:
         self._best: dict[int, float] = {}
 
     def start(self, done: dict[int, int]) -> None:
-        """Begin, with what there is already."""
+        """Start the display, with the evaluations that exist already."""
         self._done = dict(done)
         if self._progress is None:
             return
@@ -37,6 +37,6 @@ class TableDisplay:
             self._progress.update(RunKey(0, f"agent {agent}", 0), self._done[agent], self._totals[agent], best)
 
     def finish(self) -> None:
-        """Take the display down."""
+        """Close the display."""
         if self._progress is not None:
             self._progress.finish()

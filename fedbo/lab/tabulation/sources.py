@@ -32,7 +32,7 @@ class ObjectiveSource:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Give what must be equal, as JSON has it, for a table to be resumed."""
+        """Return the facts, as JSON values, that must be equal to resume a table."""
         federation = self.federation
         said: dict[str, Any] = {
             "federation": self.name,
@@ -55,9 +55,9 @@ class ObjectiveSource:
 def source(
     name: str, sets: Sequence[str] = (), seed: int | None = None, replicate: int = 0
 ) -> tuple[ObjectiveSource, HostingTable]:
-    """Find a federation by its name, with `key=value` for its settings, or as the [objective] of a study file.
+    """Return a federation by its name, with `key=value` for its settings, or the [objective] of a study file.
 
-    A study also gives the seed and the hosting; StudyError when anything is wrong.
+    A study file also sets the seed and the hosting; StudyError if anything is wrong.
     """
     if name in catalogue():
         document: Document = {"name": name}

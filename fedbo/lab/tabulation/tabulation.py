@@ -1,6 +1,6 @@
-"""Tabulation: every agent's objective is evaluated at a design, then near the best points, and a surface is fitted.
+"""Tabulation: evaluate every agent's objective at a design, then near the best points, and fit a surface.
 
-Every evaluation is in the folder at once; the same command, given again, resumes from there.
+Every evaluation is written at once; the same command resumes from there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """A request for a table: which agents (None: all), how many points of the design, how many steps of refinement."""
+    """A request for a table: its agents (None: all), the number of points of the design, and of steps of refinement."""
 
     points: int = 4096
     refine: int = 0
@@ -61,10 +61,12 @@ def tabulate(
     hosting: HostingTable | None = None,
     progress: Progress | None = None,
 ) -> Facts:
-    """Make a table, resume one, or extend it; give the facts of its `table.json`.
+    """Make a table, resume one, or extend it; return the facts of its `table.json`.
 
-    DirectoryError when the folder holds something else. KeyboardInterrupt (with the folder) after Ctrl-C, RunError when
-    anything fails: in both cases what was evaluated is kept.
+    Raises:
+        DirectoryError: the folder holds something else.
+        KeyboardInterrupt: after Ctrl-C, with the folder; finished evaluations are kept.
+        RunError: anything failed; finished evaluations are kept.
     """
     agents = _agents(origin.federation, request.agents)
     with usable(folder, "cannot create a folder there"):
@@ -108,12 +110,12 @@ def _check_folder(folder: Path) -> None:
 
 
 def _versions(objective: str) -> dict[str, str]:
-    """Give the versions on which a table depends, that of a plug-in as well."""
+    """Return the versions that a table depends on, including that of a plug-in."""
     return {**versions(), **used([("objectives", objective)])}
 
 
 def _begun(origin: ObjectiveSource, folder: Path) -> Facts:
-    """Give the facts of the folder's table, or of a new one; DirectoryError when it is a table of something else."""
+    """Return the facts of the folder's table, or of a new one; DirectoryError if it is a table of something else."""
     if not (folder / FACTS).exists():
         return {
             **origin.identity,
@@ -138,7 +140,7 @@ def _begun(origin: ObjectiveSource, folder: Path) -> Facts:
 
 
 def _difference(held: Any, given: Any, key: str) -> tuple[str, str]:
-    """Say in which values two tables differ first."""
+    """Return the first values in which two tables differ."""
     if isinstance(held, dict) and isinstance(given, dict):
         for name in {**given, **held}:
             if held.get(name) != given.get(name):
@@ -147,7 +149,7 @@ def _difference(held: Any, given: Any, key: str) -> tuple[str, str]:
 
 
 def _asked(facts: Facts, agent: int, request: TableRequest, folder: Path) -> tuple[int, int]:
-    """Say how many points and steps an agent shall have: what it has is never taken away."""
+    """Return the requested points and steps of an agent, never fewer than the table has."""
     entry = facts["agents"].get(str(agent), {"points": 0, "refine": 0})
     if entry["refine"] and request.points > entry["points"]:
         words = f"agent {agent} has been refined from {entry['points']} points, so these cannot become {request.points}"
@@ -156,7 +158,7 @@ def _asked(facts: Facts, agent: int, request: TableRequest, folder: Path) -> tup
 
 
 class _TableBuilder:
-    """Evaluates what a table lacks, and writes its facts."""
+    """Runs the missing evaluations of a table, and writes its facts."""
 
     def __init__(self, plan: TablePlan, facts: Facts, asked: dict[int, tuple[int, int]], progress: Progress | None) -> None:
         self._plan, self._facts, self._asked = plan, facts, asked
@@ -164,7 +166,7 @@ class _TableBuilder:
         self._display = TableDisplay(progress, plan.federation.metric, {agent: sum(counts) for agent, counts in asked.items()})
 
     def build(self, hosting: HostingTable) -> None:
-        """Evaluate what is missing, fit the surfaces, and put the table together."""
+        """Run the missing evaluations, fit the surfaces, and write the table."""
         jobs = [list(self._missing(DESIGN, hosting)), list(self._missing(REFINE, hosting))]
         changed = {job.agent for phase in jobs for job in phase}
         held, entries = self._facts["agents"], dict[str, Any]()
@@ -180,7 +182,7 @@ class _TableBuilder:
         self._carry_out(jobs, hosting)
 
     def _missing(self, origin: str, hosting: HostingTable) -> Iterator[TableJob]:
-        """List the missing evaluations of the design or of the refinement, in chunks; a refinement is one chunk."""
+        """Yield the missing evaluations of the design or of the refinement, in chunks; a refinement is one chunk."""
         lacking = {agent: sorted(self._wanted(agent, origin)) for agent in self._asked}
         total = sum(len(indices) for indices in lacking.values())
         size = max(1, min(_CHUNK, total // (_SHARES * max(1, hosting.workers or 0))))
@@ -245,7 +247,7 @@ class _TableBuilder:
             self._display.on_progress(done)
 
     def _gather(self, status: str) -> None:
-        """Put all parts into one file and write the facts; only then are the parts removed."""
+        """Merge all parts into one file and write the facts; only then remove the parts."""
         folder = self._plan.folder
         whole = rows_of(folder)
         write_table(whole, folder / POINTS_FILE)
@@ -264,7 +266,7 @@ class _TableBuilder:
 
 
 def _numbers(folder: Path) -> dict[tuple[int, str], set[int]]:
-    """Say which evaluations there are, by agent and origin."""
+    """Return the numbers of the existing evaluations, by agent and origin."""
     rows = rows_of(folder)
     found: dict[tuple[int, str], set[int]] = {}
     for agent, origin, index in zip(*(rows[name].to_pylist() for name in ("agent", "origin", "index")), strict=True):
@@ -273,7 +275,7 @@ def _numbers(folder: Path) -> dict[tuple[int, str], set[int]]:
 
 
 def _best(own: Any) -> Facts | None:
-    """Give the best evaluation of an agent, the first of equals; None where all failed."""
+    """Return the best evaluation of an agent, the first of equals; None if all failed."""
     found = own.filter(own["error"].is_null())
     if not len(found):
         return None

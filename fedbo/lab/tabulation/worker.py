@@ -42,7 +42,7 @@ class DesignHistory(NamedTuple):
 
 
 def sobol(seed: int, dim: int, count: int) -> Array:
-    """Give the first `count` points `(count, dim)` of the scrambled Sobol sequence of a seed; more points keep the first."""
+    """Return the first `count` points `(count, dim)` of the scrambled Sobol sequence of a seed; more points keep the first."""
     if count == 0:
         return np.empty((0, dim))
     chosen = int(Streams(seed).rng("tabulated design").integers(2**63))
@@ -53,11 +53,11 @@ def sobol(seed: int, dim: int, count: int) -> Array:
 
 
 def step(index: int, seen: DesignHistory, streams: Streams) -> Array:
-    """Give step number `index` of a refinement, a point `(d,)`: normally about one of the best points that were `seen`.
+    """Return step number `index` of a refinement, a point `(d,)`: a normal step from one of the best points in `seen`.
 
-    What was `seen` is all that was evaluated before the step's block, so that the number of steps asked for changes none.
-    Its size on each axis is drawn from wide to narrow, evenly in its logarithm; a step that leaves the cube is reflected.
-    `streams` are the agent's at this number.
+    `seen` has all evaluations before the step's block, so the requested number of steps changes no point. The step's size on
+    each axis is drawn from wide to narrow, evenly in its logarithm; a step that leaves the cube is reflected. `streams` are the
+    agent's at this number.
     """
     rng = streams.rng("refinement")
     known = np.flatnonzero(~np.isnan(seen.value))
@@ -81,7 +81,7 @@ _SECONDS = 10.0  # of work at most between two parts: what a kill can lose
 class TablePlan:
     """The plan that all processes of a tabulation share: its folder, the federation, and the key of its streams.
 
-    `code` are the places of Python code that its processes may import.
+    `code` lists the places of Python code that its processes may import.
     """
 
     folder: Path
@@ -92,18 +92,18 @@ class TablePlan:
 
     @property
     def parts(self) -> Path:
-        """Give the folder of the parts."""
+        """Return the folder of the parts."""
         return self.folder / "parts"
 
     @property
     def schema(self) -> pa.Schema:
-        """Give the columns of the table: those of costs and curves only where the federation has them."""
+        """Return the columns of the table: those of costs and curves only if the federation has them."""
         costs = [COST] if reports_costs(self.federation) else []
         return pa.schema([*POINTS, *costs, *([CURVE] if fidelity_of(self.federation) else [])])
 
 
 class TableJob(NamedTuple):
-    """A job: evaluations `first` to before `stop` of an agent's design or refinement, or the fit of its surface."""
+    """A job: the evaluations from `first` up to `stop` (excluded) of an agent's design or refinement, or its surface's fit."""
 
     kind: Literal["design", "refine", "fit"]
     agent: int
@@ -122,7 +122,7 @@ class JobResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """An evaluation of a table: what its columns hold."""
+    """An evaluation of a table: the values of its columns."""
 
     agent: int
     origin: str
@@ -136,7 +136,7 @@ class TableRow:
 
 
 class Tabulator:
-    """Evaluates objectives of a federation; the result of a job depends on nothing but the job and what is in the folder."""
+    """Evaluates objectives of a federation; the result of a job depends only on the job and the folder's contents."""
 
     def __init__(self, plan: TablePlan) -> None:
         blas_threads().limit(limits=1)
@@ -149,11 +149,11 @@ class Tabulator:
         self._costly, self._levels = reports_costs(plan.federation), () if axis is None else levels(axis)
 
     def stop(self) -> None:
-        """End the present job after its present evaluation; it may be called from another thread."""
+        """End the present job after its present evaluation; may be called from another thread."""
         self._stopped = True
 
     def work(self, job: TableJob, stopped: Callable[[], bool] | None = None) -> JobResult:
-        """Carry a job out and write its parts; a table without an agent's points has no surface for that agent."""
+        """Run a job and write its parts; an agent without points in the table gets no surface."""
         if job.kind == "fit":
             return JobResult(job.agent, 0, surface=_surface(self._plan, job.agent))
         count, best = 0, None
@@ -166,7 +166,7 @@ class Tabulator:
         return JobResult(job.agent, count, best)
 
     def _parts(self, job: TableJob, stopped: Callable[[], bool]) -> Iterator[list[TableRow]]:
-        """Give the job's rows, as many at a time as took some seconds."""
+        """Yield the job's rows, in batches of a few seconds."""
         rows, made, began = list[TableRow](), list[TableRow](), time.monotonic()
         for index, u in self._points(job, made):
             rows.append(self._row(job, index, u))
@@ -181,7 +181,7 @@ class Tabulator:
             yield rows
 
     def _points(self, job: TableJob, made: Sequence[TableRow]) -> Iterator[tuple[int, Array]]:
-        """Give the job's points by number; those of a refinement as the rows `made` meanwhile suggest them."""
+        """Yield the job's points with their numbers; points of a refinement depend on the rows `made` so far."""
         if job.kind == DESIGN:
             if len(self._design) < job.stop:
                 self._design = sobol(self._plan.seed, self._dim, job.stop)
@@ -224,14 +224,14 @@ class Tabulator:
         )
 
     def _evaluated(self, job: TableJob, index: int, x: Array) -> tuple[list[float], float | None]:
-        """Give the noise-free values at all levels of the fidelity axis, and the cost where it is reported."""
+        """Return the noise-free values at all levels of the fidelity axis, and the cost if it is reported."""
         objective, streams = self._objective(job.agent), self._streams(job, index)
         cost = cost_of(objective, x) if self._costly else None
         curve = [evaluate(objective, x, streams, fidelity=level).score for level in self._levels[:-1]]
         return [*curve, evaluate(objective, x, streams).score], cost
 
     def _objective(self, agent: int) -> Objective:
-        """Build an agent's objective as a study with this seed and replicate builds it."""
+        """Build an agent's objective, as a study with this seed and replicate would."""
         if self._built is None or self._built[0] != agent:
             streams = Streams(self._plan.seed, self._plan.replicate)
             own = streams.of(agent).rng("objective")
@@ -240,9 +240,10 @@ class Tabulator:
 
 
 def rows_of(folder: Path, agent: int | None = None) -> pa.Table:
-    """Read all that a table has by now, of one agent or of all, each evaluation once, by agent, origin and number.
+    """Read all present rows of a table, of one agent or of all, each evaluation once, by agent, origin and number.
 
-    DirectoryError when a file is damaged.
+    Raises:
+        DirectoryError: a file is damaged.
     """
     pattern = "agent-*.parquet" if agent is None else f"agent-{agent:05d}-*.parquet"
     paths = [path for path in [folder / POINTS_FILE] if path.exists()] + sorted((folder / "parts").glob(pattern))
@@ -269,7 +270,7 @@ def _table(rows: Sequence[TableRow], schema: pa.Schema) -> pa.Table:
 
 
 def _seen(before: pa.Table, made: Sequence[TableRow], block: int) -> DesignHistory:
-    """Give what is known when the steps of a block are drawn: the design, and the refinement before the block."""
+    """Return the evaluations that the steps of a block may use: the design, and the refinement before the block."""
     early = (before["origin"].to_numpy() == DESIGN) | (before["index"].to_numpy() < block)
     u, value = places(before)[early], values(before)[early]
     since = [row for row in made if row.index < block]
@@ -280,7 +281,7 @@ def _seen(before: pa.Table, made: Sequence[TableRow], block: int) -> DesignHisto
 
 
 def _surface(plan: TablePlan, agent: int) -> dict[str, Any] | None:
-    """Fit an agent's process, and find the errors of both surfaces at points that are left out."""
+    """Fit an agent's Gaussian process, and compute the errors of both surfaces at held-out points."""
     points = rows_of(plan.folder, agent)
     points = points.filter(points["error"].is_null())
     if not len(points):

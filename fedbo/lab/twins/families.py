@@ -1,4 +1,4 @@
-"""Families of durations that a world may have, fitted by maximum likelihood to many samples at once.
+"""Families of durations for a world, fitted by maximum likelihood to many samples at once.
 
 Samples are rows `(b, n)` of numbers above 0; the parameters of each are a row too, in the order and the meaning of the timing
 model with the same name.
@@ -35,7 +35,7 @@ def _lognormal(samples: Array) -> Array:
 
 
 def _gamma(samples: Array) -> Array:
-    """Fit mean and shape k: log k - digamma(k) is the log of the mean less the mean of the logs (Minka 2002)."""
+    """Fit mean and shape k: log k - digamma(k) is the log of the mean minus the mean of the logs (Minka 2002)."""
     mean = samples.mean(axis=1)
     gap = np.maximum(np.log(mean) - np.log(samples).mean(axis=1), 1e-12)
     shape = (3.0 - gap + np.sqrt((gap - 3.0) ** 2 + 24.0 * gap)) / (12.0 * gap)

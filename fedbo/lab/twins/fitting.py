@@ -1,4 +1,4 @@
-"""A world fitted to measurements: the models of its times, absences, crashes and losses, and how badly each fits."""
+"""A world fitted to measurements: the models of its times, absences, crashes and losses, and their goodness of fit."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class DurationFit:
-    """Durations as fitted: the table of their timing model, families that were tried, and p of the one that was chosen.
+    """Fitted durations: the table of their timing model, the candidate families, and p of the chosen one.
 
-    `p` is None where nothing is assumed. With `factors` the durations of those agents are so many times as long.
+    `p` is None if the model assumes nothing. `factors` multiply the durations of their agents.
     """
 
     table: Mapping[str, Any]
@@ -35,12 +35,12 @@ class DurationFit:
 
     @property
     def model(self) -> str:
-        """Give the name of the timing model."""
+        """Return the name of the timing model."""
         return str(self.table["model"])
 
     @property
     def p(self) -> float | None:
-        """Give p of the chosen family; None where it assumes nothing that could be tested."""
+        """Return p of the chosen family; None if it assumes nothing testable."""
         if self.model == "log_linear" and self.dependence is not None:
             return self.dependence.p
         return next((one.p for one in self.tried if one.model == self.model), None)
@@ -48,11 +48,13 @@ class DurationFit:
 
 @dataclass(frozen=True, slots=True)
 class FittedWorld:
-    """A world fitted to measurements, as tables of a study, and what was measured besides.
+    """A world fitted to measurements, as tables of a study, and further measurements.
 
-    `begins` says how long each agent's first step took beyond its evaluations. `startup` is None where places were never
-    waited for; `workers` is how many evaluations were under way at once. `failures` is the share that gave no value. `cluster`,
-    `resources` and `preemptions` are those of the recorded study; `queued` is the mean time in its queue for workers.
+    - `begins`: how long each agent's first step took beyond its evaluations.
+    - `startup`: None if no evaluation waited for a place.
+    - `workers`: the number of simultaneous evaluations.
+    - `failures`: the number of failed evaluations, and of all.
+    - `cluster`, `resources` and `preemptions`: those of the recorded study; `queued`: the mean time in its queue for workers.
     """
 
     evaluation: DurationFit
@@ -72,7 +74,7 @@ class FittedWorld:
     interrupted: int = 0
 
     def tables(self) -> dict[str, Any]:
-        """Give the tables of a study."""
+        """Return the tables of a study."""
         timing: dict[str, Any] = {"evaluation": dict(self.evaluation.table)}
         if self.decision is not None:
             timing["decision"] = {"coefficient": self.decision[0], "power": self.decision[1]}
@@ -97,9 +99,9 @@ class FittedWorld:
 
 
 def fit_world(measured: Measurements, seed: int = 0, durations_file: str | None = None, resampled: bool = False) -> FittedWorld:
-    """Fit a world; with the path of a `durations_file` durations that no family fits are drawn from what was measured.
+    """Fit a world; with the path of a `durations_file`, durations that no family fits are resampled from the measurements.
 
-    Where they are to be `resampled`, that is so for every family.
+    If they are to be `resampled`, no family is used.
     """
     values, agents, points = measured.columns()
     return FittedWorld(
@@ -121,14 +123,14 @@ def fit_world(measured: Measurements, seed: int = 0, durations_file: str | None 
 
 
 def fit_durations(values: Array, seed: int = 0) -> DurationFit:
-    """Fit durations that are all of one kind."""
+    """Fit durations of a single kind."""
     return _durations((values, np.zeros(len(values), dtype=np.int64), np.empty((len(values), 0))), seed, None, False)
 
 
 def _durations(
     columns: tuple[Array, npt.NDArray[np.int64], Array], seed: int, file: str | None, resampled: bool
 ) -> DurationFit:
-    """Choose the model of durations: constant, dependent on the point, a family, or nothing but what was measured."""
+    """Choose the model of durations: constant, dependent on the point, a family, or resampled measurements."""
     values, agents, points = columns
     factors = _factors(values, agents)
     own = agents if factors else None
@@ -162,14 +164,14 @@ def _durations(
 
 
 def _measured(file: str | None, mean: float, factors: Mapping[int, float]) -> dict[str, Any]:
-    """Draw durations from a file, those of each agent where agents differ."""
+    """Return the table of durations from a file, separate for each agent if agents differ."""
     return (
         {"model": "empirical", "file": file, "pooled": not factors} if file else {"model": "constant", "mean": _rounded(mean)}
     )
 
 
 def _factors(values: Array, agents: npt.NDArray[np.int64]) -> dict[int, float]:
-    """Give by which factor each agent's durations are longer, where a test of Kruskal and Wallis says that agents differ."""
+    """Return the factor of each agent's durations, if agents differ by a Kruskal-Wallis test; empty otherwise."""
     numbers, place, counts = np.unique(agents, return_inverse=True, return_counts=True)
     if len(numbers) < 2 or counts.min() < 3 or np.ptp(values) <= 1e-9 * values.max():
         return {}
@@ -180,7 +182,7 @@ def _factors(values: Array, agents: npt.NDArray[np.int64]) -> dict[int, float]:
 
 
 def _latencies(values: Array, seed: int) -> DurationFit | None:
-    """Fit latencies; where no family fits, their mean is taken."""
+    """Fit latencies; if no family fits, use their mean."""
     if not len(values) or values.max() <= 0:
         return None
     mean, spread = float(values.mean()), float(values.std() / values.mean())
@@ -193,7 +195,7 @@ def _latencies(values: Array, seed: int) -> DurationFit | None:
 
 
 def _decisions(measured: Measurements) -> tuple[float, float] | None:
-    """Fit how long a step takes beyond its evaluations: the power by least absolute deviations, then the sum of all."""
+    """Fit the time of a step beyond its evaluations: the power by least absolute deviations, the coefficient by the sum."""
     reports = float(np.mean(measured.reports)) if measured.reports else 0.0
     pairs = [(t_n, took) for t_n, took in measured.thoughts if t_n > 0]
     if not pairs:
@@ -218,7 +220,7 @@ def _begins(pairs: Iterable[tuple[int, float]]) -> dict[int, float]:
 
 
 def _absences(measured: Measurements, seed: int) -> dict[str, Any]:
-    """Fit exponential presences and absences, and test those absences that ended."""
+    """Fit exponential presences and absences, and test the finished absences."""
     if not measured.departures or not measured.absences:
         return {}
     absent = np.array(measured.absences)
@@ -228,7 +230,7 @@ def _absences(measured: Measurements, seed: int) -> dict[str, Any]:
 
 
 def _faults(measured: Measurements) -> Iterable[dict[str, Any]]:
-    """List the faults that happened: crashes at a rate, and the share of transmissions that was lost."""
+    """List the observed faults: crashes at a rate, and the share of lost transmissions."""
     if measured.crashes and measured.alive > 0:
         back = {"restart": _rounded(float(np.mean(measured.downtimes)) + _unnoticed(measured))} if measured.downtimes else {}
         yield {"kind": "crash", "rate": _rounded(measured.crashes / measured.alive), **back}
@@ -237,9 +239,9 @@ def _faults(measured: Measurements) -> Iterable[dict[str, Any]]:
 
 
 def _unnoticed(measured: Measurements) -> float:
-    """Say how long agents were gone before that was noticed, as with a host that falls silent.
+    """Return the mean time until the loss of an agent is noticed, as with a host that falls silent.
 
-    It is what lost steps had taken beyond the mean age of an evaluation at a moment that is not chosen by it.
+    It is the duration of lost steps minus the mean age of an evaluation at an independent moment.
     """
     lengths = np.array(measured.durations)
     if not measured.lost_steps or not lengths.any():

@@ -1,4 +1,4 @@
-"""How long a study will take: virtual time by a dry run of its events, real time by the beginning of each of its runs."""
+"""Forecasts of a study's duration: virtual time by a dry run of its events, real time by the beginning of each of its runs."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _DEGREE = 3  # of how the computing grows with a run's length
 
 @dataclass(frozen=True, slots=True)
 class RunForecast:
-    """What one run of an algorithm in a cell takes: virtual time, and seconds of computing; `share` of it was carried out.
+    """The forecast of one run of an algorithm in a cell: virtual time, and seconds of computing; `share` of it was carried out.
 
-    The first run of a process takes `once` more, for what it imports.
+    The first run of a process takes `once` more, for its imports.
     """
 
     cell: int
@@ -47,25 +47,25 @@ class RunForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a study takes: its runs, and real seconds of all of them on the workers that it has."""
+    """The forecast of a study: its runs, and the real seconds of all of them on its workers."""
 
     runs: tuple[RunForecast, ...]
     seconds: float
 
     @property
     def virtual(self) -> float | None:
-        """Give the virtual time of the longest run; None where one is not known."""
+        """Return the virtual time of the longest run; None if that of any run is unknown."""
         known = [run.virtual for run in self.runs]
         return None if None in known else max(one for one in known if one is not None)
 
 
 def forecast(study: Study, start: float = 0.0) -> Forecast | None:
-    """Forecast a study in virtual time; None in real time, where nobody knows how long evaluations take.
+    """Forecast a study in virtual time; None in real time, where the durations of evaluations are unknown.
 
-    `start` is the computing that a process takes before its runs begin, in seconds, for imports and checks.
+    `start` is the computing of a process before its runs begin, in seconds, for imports and checks.
 
-    The first replicate of each run is begun with the real algorithm and objective, for some seconds of computing; earlier tasks
-    of agents are left out. What is left of it is extrapolated.
+    The first replicate of each run begins with the real algorithm and objective, for some seconds of computing; earlier tasks
+    of agents are left out. The rest is extrapolated.
     """
     if study.timing.clock == "wall":
         return None
@@ -81,7 +81,7 @@ def forecast(study: Study, start: float = 0.0) -> Forecast | None:
 
 
 def forecast_line(found: Forecast | None) -> str:
-    """Write how long a study will take."""
+    """Format the forecast of a study."""
     if found is None:
         return "time: it is real, and nobody knows how long evaluations take"
     virtual = "not known" if found.virtual is None else f"{found.virtual:.4g}"
@@ -103,7 +103,7 @@ def _without_histories(study: Study) -> Study:
 
 
 def _forecast(run: Run, allowed: float, folder: Path, again: bool) -> RunForecast:
-    """Begin a run, and carry out a short one `again`, without what the first one imports."""
+    """Begin a run, and repeat a short one `again`, to exclude the imports of the first."""
     begun, summary, seen = time.process_time(), None, list[tuple[float, float]]()
     coordinator = Coordinator()
     with _watched(coordinator, begun + allowed, seen):
@@ -124,7 +124,7 @@ def _forecast(run: Run, allowed: float, folder: Path, again: bool) -> RunForecas
 
 @contextmanager
 def _watched(coordinator: Coordinator, until: float, seen: list[tuple[float, float]]) -> Iterator[None]:
-    """Stop a coordinator when this process has computed until then, and note how far it had come when."""
+    """Stop a coordinator once this process's CPU time reaches `until`, and record its progress over time."""
     begun, over = time.process_time(), threading.Event()
 
     def watch() -> None:
@@ -144,9 +144,9 @@ def _watched(coordinator: Coordinator, until: float, seen: list[tuple[float, flo
 
 
 def _extrapolated(seen: list[tuple[float, float]], spent: float, share: float) -> float:
-    """Give the computing of a whole run: a polynomial of its length with no negative coefficient, through what was seen.
+    """Return the computing of a whole run: a polynomial of its length with no negative coefficient through the measurements.
 
-    What it began with, such as imports, is the constant; where too little was seen, computing grows in proportion.
+    The constant is the start, with its imports. With too few measurements, computing grows in proportion.
     """
     came = {part: took for took, part in reversed(seen) if part > 0} | {share: spent}  # the first moment of each part
     parts, took = np.array(sorted(came)), np.array([came[part] for part in sorted(came)])
@@ -159,7 +159,7 @@ def _extrapolated(seen: list[tuple[float, float]], spent: float, share: float) -
 
 
 def _virtual(run: Run, summary: RunSummary, share: float, folder: Path) -> float | None:
-    """Say when a run will end that was stopped: by a dry run where there can be one, else in proportion."""
+    """Return the final virtual time of a stopped run: by a dry run if possible, otherwise in proportion."""
     if not can_be_stood_in_for(run.task.algorithm):
         return summary.time / share
     task = run.task

@@ -1,8 +1,8 @@
-"""How badly a family of durations fits: the distance of Kolmogorov and Smirnov, with a parametric bootstrap.
+"""The goodness of fit of a family of durations: the Kolmogorov-Smirnov distance, with a parametric bootstrap.
 
-Where a family's parameters are estimated, the distance is smaller than the tables for known ones say. So as many samples are
-drawn from the fitted family, fitted again, and their distances compared (Stute et al. 1993); what was done to the sample is
-done to these.
+With estimated parameters, the distance is smaller than the tables for known ones state. So the bootstrap draws many samples
+from the fitted family, fits them again, and compares their distances (Stute et al. 1993). The drawn samples are transformed
+like the measured one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALIKE = 0.01  # standard deviation over mean up to which durations are as good a
 class Candidate(NamedTuple):
     """A fitted family: its settings as the timing model has them, the distance, and p, small where it fits badly.
 
-    `score` is Schwarz's criterion, of which the smallest is the best.
+    `score` is Schwarz's criterion, where the smallest is the best.
     """
 
     model: str
@@ -36,14 +36,14 @@ class Candidate(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Say whether the test does not refuse it."""
+        """Check whether the test does not reject it."""
         return self.p >= REFUSED
 
 
 def candidates(values: Array, agents: npt.NDArray[np.int64] | None, seed: int) -> list[Candidate]:
     """Fit every family to durations above 0, the best first.
 
-    With the `agents` of the durations, those of each are divided by how its mean is to that of all.
+    With the `agents` of the durations, those of each are divided by the ratio of its mean to that of all.
     """
     values, agents = _thinned(values, agents)
     found = [_candidate(name, values, agents, np.random.default_rng([seed, place])) for place, name in enumerate(FAMILIES)]
@@ -51,12 +51,12 @@ def candidates(values: Array, agents: npt.NDArray[np.int64] | None, seed: int) -
 
 
 def best(found: Sequence[Candidate]) -> Candidate | None:
-    """Give the best family that the test does not refuse."""
+    """Return the best family that the test does not reject."""
     return next((one for one in found if one.fits), None)
 
 
 def evened(samples: Array, agents: npt.NDArray[np.int64] | None) -> Array:
-    """Divide the durations of each agent by how its mean is to that of all, in every sample."""
+    """Divide the durations of each agent by the ratio of its mean to that of all, in every sample."""
     if agents is None:
         return samples
     numbers, place, counts = np.unique(agents, return_inverse=True, return_counts=True)
@@ -65,7 +65,7 @@ def evened(samples: Array, agents: npt.NDArray[np.int64] | None) -> Array:
 
 
 def _candidate(name: str, values: Array, agents: npt.NDArray[np.int64] | None, rng: np.random.Generator) -> Candidate | None:
-    """Fit one family; None where the timing model of that name cannot have such parameters."""
+    """Fit one family; None if the timing model of that name does not allow the parameters."""
     family = FAMILIES[name]
     sample = evened(values[None], agents)
     fitted = family.fit(sample)
@@ -82,7 +82,7 @@ def _candidate(name: str, values: Array, agents: npt.NDArray[np.int64] | None, r
 
 
 def _distances(levels: Array) -> Array:
-    """Give the distance of each row of sorted values, as their fitted law sees them."""
+    """Return the Kolmogorov-Smirnov distance of each row; `levels` are the fitted law's values at the sorted sample."""
     count = levels.shape[1]
     steps = np.arange(count + 1) / count
     return np.asarray(np.maximum((levels - steps[:-1]).max(axis=1), (steps[1:] - levels).max(axis=1)))

@@ -1,4 +1,4 @@
-"""What a run or a log says of its world: durations, decisions, latencies, absences, crashes and losses."""
+"""Measurements of a run's or a log's world: durations, decisions, latencies, absences, crashes and losses."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _SHORTEST = 1e-6  # units of time that a crash takes at least; a study takes non
 
 
 class Immeasurable(FedboError, ValueError):
-    """A run or a log that does not say enough to fit a world to it."""
+    """A run or a log with too little information to fit a world to it."""
 
 
 @dataclass(slots=True)
 class Measurements:
-    """What was measured, of all replicates together.
+    """Measurements of all replicates together.
 
-    - `durations` of evaluations, whose they are, and at which points of the unit cube; `failed` counts those without a value.
-    - `thoughts` are pairs of t_n and how long a decision took on which an agent had to wait, `reports` how long it took from an
-      evaluation's end to that of its step. `startups` are how long places stood empty where points are decided beforehand.
-    - `latencies` of messages and answers; `begins` are pairs of an agent and what its first step took beyond its evaluations.
+    - `durations` of evaluations, with their `agents` and `points` of the unit cube; `failed` counts those without a value.
+    - `thoughts` are pairs of t_n and the time of a decision that an agent had to wait for; `reports` the times from an
+      evaluation's end to that of its step. `startups` are the times that places stay empty where points are decided in advance.
+    - `latencies` of messages and answers; `begins` are pairs of an agent and the time of its first step beyond its evaluations.
     - `absences` and `downtimes` are lengths; there were `departures` in the time `present`, and `crashes` in the time `alive`.
-      `lost_steps` are how long steps had been under way when their agents were found to be gone.
-    - `lost` of `sent` transmissions; at most `together` evaluations were under way at once.
+      `lost_steps` are the ages of steps when their agents were found dead.
+    - `lost` of `sent` transmissions; at most `together` simultaneous evaluations.
     - `cluster`, `resources` and `preemptions` are tables of the recorded study, and empty without a [cluster]. `queued` are the
       times in its queue; `interrupted` counts evaluations without a duration, since a preemption cut it in parts.
     """
@@ -69,14 +69,14 @@ class Measurements:
     interrupted: int = 0
 
     def columns(self) -> tuple[Array, npt.NDArray[np.int64], Array]:
-        """Give durations, agents and points as arrays."""
+        """Return durations, agents and points as arrays."""
         count = len(self.durations)
         points = np.array(self.points, dtype=np.float64).reshape(count, -1) if count else np.empty((0, 0))
         return np.array(self.durations), np.array(self.agents, dtype=np.int64), points
 
 
 def measure_run(into: Measurements, observations: Any, events: Any, study: Study) -> None:
-    """Add what the tables of one replicate say; in real time neither absences nor hangs stop an evaluation."""
+    """Add the tables of one replicate; in real time neither absences nor hangs stop an evaluation."""
     real, policy = study.timing.clock == "wall", study.evaluation.make()
     names = ["agent", "phase", "step", "query", "u", "started", "finished", "pulls", "error"]
     rows = [row for row in observations.select(names).to_pylist() if row["phase"] != "history"]
@@ -112,7 +112,7 @@ def measure_run(into: Measurements, observations: Any, events: Any, study: Study
 
 
 def _from_queue(into: Measurements, rows: Sequence[Row], events: Any, study: Study) -> list[Row]:
-    """Return rows that begin when they came into the queue of the cluster, with their `length` at speed 1 without start-up."""
+    """Return rows that begin with their entry into the cluster's queue, with their `length` at speed 1 without start-up."""
     assert study.cluster is not None
     tables = study.document()
     faults = [fault for fault in tables.get("fault", []) if fault["kind"] == "preemption"]
@@ -148,7 +148,7 @@ def _overlap(since: float, until: float, pauses: Iterable[Span]) -> float:
 
 
 def most_at_once(begins: Array, ends: Array) -> int:
-    """Count the evaluations that were under way at once, at most; one that ends makes room for one that begins then."""
+    """Count the largest number of simultaneous evaluations; one that ends makes room for one that begins then."""
     order = np.lexsort((np.repeat([1, 0], len(begins)), np.concatenate([begins, ends])))
     return int(np.cumsum(np.repeat([1, -1], len(begins))[order]).max(initial=0))
 
@@ -160,9 +160,9 @@ def _steps(
     events: Any,
     places: int | None,
 ) -> None:
-    """Measure what steps took beyond their evaluations; those that were begun again say nothing.
+    """Measure the time of steps beyond their evaluations; restarted steps are left out.
 
-    With the number of `places` points are decided beforehand, and may wait for one.
+    With the number of `places`, points are decided in advance, and may wait for one.
     """
     begun: dict[tuple[int, int], list[float]] = defaultdict(list)
     over: dict[tuple[int, int], float] = {}
@@ -202,7 +202,7 @@ def _steps(
 
 
 def _firsts(rows: Iterable[Row]) -> dict[int, float]:
-    """Give when the first evaluation of each step began."""
+    """Return the start of the first evaluation of each step."""
     found: dict[int, float] = {}
     for row in rows:
         found[row["step"]] = min(row["started"], found.get(row["step"], np.inf))
@@ -210,7 +210,7 @@ def _firsts(rows: Iterable[Row]) -> dict[int, float]:
 
 
 def _free_since(starts: Array, ends: Array, moment: float, places: int) -> float:
-    """Say since when fewer evaluations of an agent were under way before a moment than it has places."""
+    """Return the time since which an agent has had a free place, before a moment."""
     begun, ended = int(np.searchsorted(starts, moment)), int(np.searchsorted(ends, moment, side="right"))
     while ended:
         if begun and starts[begun - 1] >= ends[ended - 1]:
@@ -247,7 +247,7 @@ def _messages(into: Measurements, events: Any) -> None:
 
 
 def _lives(into: Measurements, events: Any, by_agent: Mapping[int, list[Row]]) -> None:
-    """Measure absences and crashes, and the time in which there could have been some.
+    """Measure absences and crashes, and the time in which they could occur.
 
     In real time a spare process may be there at once; an agent is back when it evaluates again, by the rows `by_agent`.
     """
@@ -272,7 +272,7 @@ def _lives(into: Measurements, events: Any, by_agent: Mapping[int, list[Row]]) -
 
 
 def _lost_steps(events: Any, by_agent: Mapping[int, list[Row]]) -> Iterable[float]:
-    """Measure since when agents that crashed had evaluated, or been deciding; those that waited for an answer say nothing."""
+    """Yield the age of the evaluation or decision of each agent that crashed; agents that waited for an answer are left out."""
     since: dict[int, float] = {}
     before: dict[int, float] = {}
     for kind, agent, time in _listed(of_kinds(events, "started", "finished", "crashed"), "kind", "agent", "time"):

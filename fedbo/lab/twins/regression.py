@@ -15,8 +15,8 @@ from fedbo.lab.twins.goodness import DRAWS
 class DurationRegression(NamedTuple):
     """log duration = constant of the agent + slopes (d,) times (u - 1/2) + a normal error with deviation `sigma`.
 
-    `share` of the variance of the logarithms within agents is explained; `p_none` is that of an F-test against no dependence,
-    and `p` tells how badly normal errors fit. `mean` is the expected duration in the middle of the cube, of all agents.
+    `share` is the explained part of the variance of the logarithms within agents. `p_none` is that of an F-test against no
+    dependence, and a small `p` rejects normal errors. `mean` is the expected duration in the middle of the cube, of all agents.
     """
 
     mean: float
@@ -28,7 +28,7 @@ class DurationRegression(NamedTuple):
 
 
 def regression(values: Array, agents: npt.NDArray[np.int64], points: Array, seed: int) -> DurationRegression | None:
-    """Regress the logarithms of durations on points `(n, d)` of the unit cube; None where there are too few."""
+    """Regress the logarithms of durations on points `(n, d)` of the unit cube; None if there are too few."""
     numbers, place = np.unique(agents, return_inverse=True)
     count, free = len(values), len(values) - len(numbers) - points.shape[1]
     if points.shape[1] == 0 or free < max(3, points.shape[1]) or not np.isfinite(points).all():
@@ -60,7 +60,7 @@ def _centred(column: Array, place: npt.NDArray[np.int64]) -> Array:
 
 
 def _normality(rest: Array, within: Array, place: npt.NDArray[np.int64], rng: np.random.Generator) -> float:
-    """Give p of the residuals' distance from a normal law, by errors that are drawn and regressed alike."""
+    """Return p of the residuals' distance from a normal law, by errors that are drawn and regressed in the same way."""
     basis, _ = np.linalg.qr(within)
     distances = []
     for number in range(DRAWS + 1):

@@ -1,4 +1,4 @@
-"""Where measurements come from: the directory of a run, or a log in CSV or Parquet."""
+"""Sources of measurements: the directory of a run, or a log in CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST = 5
 
 
 def measure(source: Path, label: str | None = None, cell: int = 0) -> Measurements:
-    """Measure a run, of one algorithm in one cell, or a log; Immeasurable says in one line what is wrong."""
+    """Measure a run, of one algorithm in one cell, or a log; the text of Immeasurable is one line."""
     if source.is_dir():
         found = measured_in(Result.open(source), label, cell)
     elif label is not None:
@@ -65,7 +65,7 @@ def main_label(result: Result, among: Sequence[str]) -> str:
 
 
 def keep_durations(measured: Measurements, folder: Path) -> Path:
-    """Write durations for the timing model "empirical"; give the path."""
+    """Write durations for the timing model "empirical"; return the path."""
     values, agents, _ = measured.columns()
     path = folder / DURATIONS
     write_table(pa.table({"agent": agents, "duration": values}), path)
@@ -73,7 +73,7 @@ def keep_durations(measured: Measurements, folder: Path) -> Path:
 
 
 def _log(path: Path) -> Measurements:
-    """Read a log of evaluations: `duration`, or `started` and `finished`; `agent`, and `u1`, `u2`, … where it has them."""
+    """Read a log of evaluations: `duration`, or `started` and `finished`; `agent`, and `u1`, `u2`, … if it has them."""
     names = _names(path)
     timed = "duration" not in names
     wanted = [NumberColumn(name) for name in (("started", "finished") if timed else ("duration",))]
@@ -98,7 +98,7 @@ def _log(path: Path) -> Measurements:
 
 
 def _names(path: Path) -> list[str]:
-    """List the columns of a table; none where it cannot be read, which is said when it is."""
+    """List the columns of a table; an unreadable one has only "duration", so that its reader raises the error."""
     if path.suffix not in KINDS or not path.is_file():
         return ["duration"]
     try:

@@ -1,6 +1,6 @@
-"""Runs of a study in which nobody thinks: the same events, for decisions and messages of the same sizes.
+"""Runs of a study without computation: the same events, for decisions and messages of the same sizes.
 
-What an algorithm decides does not matter to when things happen, but for where durations depend on the point. So a stand-in
+The decisions of an algorithm do not change the times of events, except if durations depend on the point. So a stand-in
 draws its points from a pool, sends zeros of the declared shapes, and learns nothing.
 """
 
@@ -28,7 +28,7 @@ from fedbo.study.study import Study
 
 @dataclass(frozen=True)
 class StandIn:
-    """A stand-in for an `original` algorithm, with points drawn from the `pool (n, d)`, or uniformly where that is empty."""
+    """A stand-in for an `original` algorithm, with points drawn from the `pool (n, d)`, or uniformly if that is empty."""
 
     original: Algorithm
     problem: Problem
@@ -36,23 +36,23 @@ class StandIn:
 
     @property
     def queries(self) -> int | None:
-        """Give the number of points of every decision."""
+        """Return the number of points of every decision."""
         return self.original.queries
 
     def sends(self, step: int) -> bool:
-        """Say whether agents have something to send after a step."""
+        """Check whether agents send a message after a step."""
         return self.original.sends(step)
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """Declare what an agent sends."""
+        """Return the declaration of an agent's message."""
         return self.original.upload(problem)
 
     def download(self, problem: Problem) -> Declaration | None:
-        """Declare what the coordinator sends back."""
+        """Return the declaration of the coordinator's answer."""
         return self.original.download(problem)
 
     def agent_init(self, problem: Problem, streams: Streams) -> Any:
-        """Give the state of an agent, which knows nothing."""
+        """Return the empty state of an agent."""
         return ()
 
     def ask(self, state: Any, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Any]:
@@ -62,7 +62,7 @@ class StandIn:
         return Decision(drawn, "random"), state
 
     def tell(self, state: Any, x: Array, y: Array) -> Any:
-        """Learn nothing."""
+        """Return the state unchanged."""
         return state
 
     def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
@@ -70,11 +70,11 @@ class StandIn:
         return _zeros(self.upload(self.problem)), state
 
     def server_init(self, problem: Problem) -> Any:
-        """Give the state of the coordinator, which knows nothing."""
+        """Return the empty state of the coordinator."""
         return ()
 
     def receive(self, state: Any, message: Inbound, now: float) -> Any:
-        """Learn nothing."""
+        """Return the state unchanged."""
         return state
 
     def broadcast(
@@ -87,20 +87,20 @@ class StandIn:
 
 @dataclass(frozen=True)
 class OverlappingStandIn(StandIn):
-    """A stand-in for an algorithm that can decide while points are being evaluated."""
+    """A stand-in for an algorithm that can decide while evaluations are pending."""
 
     def pending(self, state: Any, x: Array) -> Any:
-        """Take no note."""
+        """Return the state unchanged."""
         return state
 
 
 def can_be_stood_in_for(algorithm: Algorithm) -> bool:
-    """Say whether an algorithm's decisions and messages have sizes that are known beforehand, and pass no mechanism."""
+    """Check whether an algorithm's decisions and messages have fixed sizes and pass no mechanism."""
     return algorithm.queries is not None and not isinstance(algorithm, Private)
 
 
 def dry_runs(study: Study, folder: Path, pool: Array) -> Iterator[tuple[Any, Any]]:
-    """Carry the runs of a study in virtual time out with stand-ins, in this process; give observations and events of each."""
+    """Run the runs of a study in virtual time with stand-ins, in this process; yield the observations and events of each."""
     coordinator, work = Coordinator(), [stood_in(run, pool) for run in runs(study, folder / "parts")]
     for run in work:
         coordinator.run(run)
@@ -113,14 +113,14 @@ def dry_runs(study: Study, folder: Path, pool: Array) -> Iterator[tuple[Any, Any
 
 
 def stood_in(run: Run, pool: Array) -> Run:
-    """Put a stand-in in the place of a run's algorithm."""
+    """Return a run with a stand-in for its algorithm."""
     task = run.task
     made = OverlappingStandIn if isinstance(task.algorithm, Overlapping) else StandIn
     return replace(run, hosting="inline", task=replace(task, algorithm=made(task.algorithm, task.problem, pool), noise=0.0))
 
 
 def _zeros(declared: Declaration | None) -> Payload | None:
-    """Give arrays of zeros as declared, of length 1 where that varies; such zeros are within no bounds that matter."""
+    """Return arrays of zeros as declared, of length 1 where that varies; their bounds are not checked."""
     if declared is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""The twin of a recorded run: the run again in virtual time, from its fitted world alone, and how well it predicts the rest."""
+"""The twin of a recorded run: the run again in virtual time, from its fitted world alone, and the errors of its predictions."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _KEPT = ("iterations", "pulls", "initial", "until")  # what a group's agents may
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a run came to that its fit has not been told; None where it has no such thing.
+    """Results of a run that its fit has not used; None if the run has no such fact.
 
-    `makespan` is when its last evaluation ended. `utilisation` is the share of the workers' time until then that went into
-    evaluations, and `steady` that from when all were there until nothing was left to begin; workers of several resources count
-    by the busiest one. `staleness` is that of messages that took effect; `order` is Kendall's tau between the order in which
-    steps ended and that of the recorded run.
+    `makespan` is the end of its last evaluation. `utilisation` is the share of the workers' time until then that evaluations
+    used, and `steady` the share from the start of all workers until no evaluation was left to begin. Workers with several
+    resources count by the busiest one. `staleness` is that of accepted messages; `order` is Kendall's tau between the order of
+    step ends and that of the recorded run.
     """
 
     makespan: float
@@ -50,19 +50,19 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class TwinPrediction:
-    """The replicates of a twin, as facts, and the recorded run's own facts; `workers` is what utilisation is a share of."""
+    """The facts of a twin's replicates and of the recorded run; `workers` is the denominator of utilisation."""
 
     recorded: RunFacts
     replicates: Sequence[RunFacts]
     workers: int
 
     def of(self, name: str) -> Array:
-        """Give one fact in every replicate that has it."""
+        """Return one fact of every replicate that has it."""
         found = [getattr(one, name) for one in self.replicates]
         return np.array([value for value in found if value is not None], dtype=np.float64)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Give each fact as recorded, the mean of the twin, the interval of 95 % of its replicates, and the relative error."""
+        """Return each fact: recorded, the mean of the twin, the interval of 95 % of its replicates, and the relative error."""
         return [self._row(name) for name in RunFacts.__dataclass_fields__]
 
     def _row(self, name: str) -> dict[str, Any]:
@@ -105,18 +105,18 @@ class Twin:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """List the algorithms of the run that this is no twin of."""
+        """List the other algorithms of the run."""
         return tuple(label for label in self._result.study.labels if label != self.label)
 
     @property
     def is_shared(self) -> bool:
-        """Say whether evaluations were tasks of their own, which any worker could make."""
+        """Check whether evaluations were separate tasks, which any worker could run."""
         policy = self._result.study.evaluation.make()
         return policy.parallel > 1 or policy.prefetch > 0 or bool(policy.resources)
 
     @property
     def workers(self) -> int:
-        """Count the workers: those of the cluster, or as many as there were evaluations at once."""
+        """Count the workers: those of the cluster, or the largest number of simultaneous evaluations."""
         if (cluster := self._result.study.cluster) is not None:
             return sum(one.count for one in cluster.classes())
         places: int = (
@@ -125,7 +125,7 @@ class Twin:
         return max(1, min(self.world.workers, places))
 
     def document(self, replicates: int) -> dict[str, Any]:
-        """Give the study of the twin: what the recorded one says of agents and exchange, in the fitted world."""
+        """Return the study of the twin: the agents and the exchange of the recorded one, in the fitted world."""
         old = self._result.study.document()
         kept: dict[str, Any] = {key: old[key] for key in ("exchange", "budget") if key in old}
         kept["budget"] = {key: value for key, value in kept["budget"].items() if key != "target"}
@@ -151,11 +151,11 @@ class Twin:
         return document
 
     def study(self, replicates: int, overrides: Sequence[str] = ()) -> Study:
-        """Load the study of the twin, perhaps with changes; StudyError when one of them is wrong."""
+        """Load the study of the twin, with optional changes; StudyError if one of them is wrong."""
         return load_study(self.document(replicates), overrides)
 
     def predict(self, replicates: int, overrides: Sequence[str] = ()) -> TwinPrediction:
-        """Let the twin live, and give what it comes to."""
+        """Run the twin, and return its prediction."""
         study = self.study(replicates, overrides)
         with tempfile.TemporaryDirectory(prefix="fedbo-twin-") as folder:
             found = list(dry_runs(study, Path(folder), self._pool))
@@ -168,7 +168,7 @@ class Twin:
         )
 
     def _recorded(self) -> tuple[Any, Any]:
-        """Give observations and events of the algorithm's first replicate."""
+        """Return observations and events of the algorithm's first replicate."""
         key, events = next((key, part) for key, part in by_run(self._result.events) if key.algorithm == self.label)
         return dict(by_run(self._result.observations))[key], events
 
@@ -176,7 +176,7 @@ class Twin:
         return sum(error is None for error in self._recorded()[0]["error"].to_pylist())
 
     def _groups(self, before: Sequence[Mapping[str, Any]], fitted: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Give every agent a group of its own: when it was ready, its speed, and its budget."""
+        """Return a separate group for every agent: its start, its speed, and its budget."""
         speeds = {table["agents"][0]: table["speed"] for table in fitted}
         own: dict[int, dict[str, Any]] = {}
         if before:
@@ -203,13 +203,13 @@ def _can_be_rebuilt(table: AlgorithmTable) -> bool:
 
 
 class WorkerTime(NamedTuple):
-    """The time that workers have: their number, and the model of their cluster where placements tell who was where."""
+    """The time of workers: their number, and the model of their cluster if placements record the workers of evaluations."""
 
     workers: int
     cluster: ClusterModel | None
 
     def uses(self, evaluations: Any, events: Any) -> tuple[Array, Array, Array]:
-        """Return when evaluations began and ended, start-up left out, and their shares `(n, r)` of all workers' resources."""
+        """Return the starts and ends of evaluations, without start-up, and their shares `(n, r)` of all workers' resources."""
         if self.cluster is None:
             begins, ends = (column_of(evaluations, name).astype(np.float64) for name in ("started", "finished"))
             return begins, ends, np.full((len(begins), 1), 1.0 / self.workers)
@@ -223,7 +223,7 @@ class WorkerTime(NamedTuple):
 
 
 def worker_time(study: Study, runs: Sequence[tuple[Any, Any]], workers: int | None = None) -> WorkerTime:
-    """Count the workers of runs: those of a cluster; else `workers`, or as many as there were evaluations at once."""
+    """Count the workers of runs: those of a cluster, else `workers`, or the largest number of simultaneous evaluations."""
     if study.cluster is not None:
         model = study.cluster.make(study.evaluation.make().resources)
         return WorkerTime(sum(one.count for one in model.classes), model)
@@ -236,7 +236,7 @@ def _at_once(observations: Any) -> int:
 
 
 def run_facts(observations: Any, events: Any, time: WorkerTime, arrivals: Mapping[tuple[int, int], int]) -> RunFacts:
-    """Give what a run came to."""
+    """Return the facts of a run."""
     rows = observations.filter(pc.not_equal(observations["phase"], "history"))
     makespan = float(column_of(rows, "finished").max(initial=0.0))
     begins, ends, shares = time.uses(rows, events)
@@ -266,13 +266,13 @@ def _part(used: float, length: float) -> float:
 
 
 def _ends(events: Any) -> dict[tuple[int, int], int]:
-    """Give the place of each agent's step in the order of their ends."""
+    """Return the place of each agent's step in the order of their ends."""
     ended = of_kinds(events, "finished")
     return {key: place for place, key in enumerate(zip(ended["agent"].to_pylist(), ended["step"].to_pylist(), strict=True))}
 
 
 def facts_of_prediction(found: TwinPrediction) -> dict[str, Any]:
-    """Give a prediction as plain data."""
+    """Return a prediction as plain data."""
     return {"workers": found.workers, "rows": found.rows(), "replicates": [asdict(one) for one in found.replicates]}
 
 

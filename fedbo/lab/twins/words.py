@@ -1,4 +1,4 @@
-"""Worlds and twins in words: TOML with what was tested as comments, and predictions beside what was recorded."""
+"""Worlds and twins as text: TOML with the tests as comments, and predictions with the recorded facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedbo.study.document import to_toml
 
 
 def world_toml(world: FittedWorld, source: str, seed: int) -> str:
-    """Write a world as tables of a study, with how badly each model fits."""
+    """Format a world as tables of a study, with each model's goodness of fit."""
     head = [
         f"a world fitted to {source}: tables of a study",
         f"p: Kolmogorov-Smirnov test with a parametric bootstrap, {DRAWS} draws, seed {seed}; below {REFUSED}: does not fit",
@@ -23,7 +23,7 @@ def world_toml(world: FittedWorld, source: str, seed: int) -> str:
 
 
 def world_facts(world: FittedWorld) -> dict[str, Any]:
-    """Give a world as plain data."""
+    """Return a world as plain data."""
     fits = {"evaluation": world.evaluation, "latency": world.latency}
     tried = {
         name: [{"model": one.model, **one.settings, "distance": one.distance, "p": one.p} for one in fit.tried]
@@ -101,7 +101,7 @@ def _tried(fit: DurationFit) -> Iterator[str]:
 
 
 def prediction_lines(found: TwinPrediction) -> Iterator[str]:
-    """Write what a twin predicts beside what was recorded."""
+    """Yield the lines of a twin's predictions and the recorded facts."""
     yield f"{'':12} {'recorded':>10} {'twin':>10} {'95 % of its replicates':>24} {'error':>8}"
     for row in found.rows():
         if row["twin"] is None or (row["recorded"] is None and row["fact"] != "order"):
@@ -113,7 +113,7 @@ def prediction_lines(found: TwinPrediction) -> Iterator[str]:
 
 
 def change_lines(changed: TwinPrediction, unchanged: TwinPrediction, sets: Sequence[str]) -> Iterator[str]:
-    """Write what would be different, with intervals of 95 % over replicates."""
+    """Yield the lines of the changes, with intervals of 95 % over replicates."""
     workers = "" if changed.workers == unchanged.workers else f": {changed.workers} workers in place of {unchanged.workers}"
     yield f"with {', '.join(sets)}{workers}"
     yield f"{'':12} {'twin':>10} {'changed':>10} {'ratio [95 %]':>24}"

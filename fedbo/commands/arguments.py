@@ -31,7 +31,7 @@ class Format(StrEnum):
 
 
 class TableFormat(StrEnum):
-    """The output format of tables: text, one JSON object, or what spreadsheets, papers and pages read."""
+    """The output format of tables: text, one JSON object, or a form for spreadsheets, papers and pages."""
 
     text = "text"
     json = "json"
@@ -94,13 +94,13 @@ Level = Annotated[
 
 
 def hosting_sets(workers: int | None, address: str | None) -> list[str]:
-    """Give the short forms of the hosting as --set has them."""
+    """Return the short forms of the hosting as --set overrides."""
     known = {"workers": workers, "address": address}
     return [f"hosting.{key}={json.dumps(value)}" for key, value in known.items() if value is not None]
 
 
 def progress_display(quiet: bool) -> Progress | None:
-    """Make the progress display on standard error; None if it is to be quiet."""
+    """Return the progress display on standard error; None if it is to be quiet."""
     if quiet:
         return None
     from fedbo.execution.progress import progress_for
@@ -110,7 +110,7 @@ def progress_display(quiet: bool) -> Progress | None:
 
 
 def stop_interrupted(folder: Path | None, remedy: str, printed: Format) -> NoReturn:
-    """Say that a command was interrupted, and how it is resumed, and end it; `folder` is None where nothing had begun."""
+    """End an interrupted command, and print how to resume it; `folder` is None if nothing had begun."""
     print("interrupted" if folder is None else f"interrupted; partial results are in {folder}; {remedy}", file=sys.stderr)
     if printed is Format.json:
         print_json({"status": "interrupted", "directory": None if folder is None else str(folder.resolve())})
@@ -118,14 +118,14 @@ def stop_interrupted(folder: Path | None, remedy: str, printed: Format) -> NoRet
 
 
 def say_failures(failed: int, total: int, first: str) -> None:
-    """Say how many evaluations failed; the command fails if all did."""
+    """Print how many evaluations failed; the command fails if all did."""
     note_failures(failed, total, first)
     if failed and failed == total:
         raise Stop(FAILED)
 
 
 def note_failures(failed: int, total: int, first: str) -> None:
-    """Write how many evaluations failed, if any did, to standard error."""
+    """Print how many evaluations failed, if any did, to standard error."""
     if failed:
         print(f"{failed} of {total} evaluations failed; first error: {first}", file=sys.stderr)
 
@@ -134,7 +134,7 @@ _diverted: list[tuple[TextIO, int | None]] = []  # standard output, and its file
 
 
 def _divert(printed: AnyFormat) -> AnyFormat:
-    """Send all that objectives, callbacks and their programs print to standard error, where the answer is JSON."""
+    """Redirect the output of objectives, callbacks and their programs to standard error, if the answer is JSON."""
     if printed.value == "json" and not _diverted:
         stream, file = sys.stdout, None
         with suppress(OSError, ValueError):
@@ -148,7 +148,7 @@ def _divert(printed: AnyFormat) -> AnyFormat:
 
 
 def restore_stdout() -> None:
-    """Set standard output back."""
+    """Restore standard output."""
     for stream, file in _diverted:
         sys.stdout = stream
         if file is not None:
@@ -158,7 +158,7 @@ def restore_stdout() -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON object, on standard output even where all else goes to standard error."""
+    """Print one JSON object on standard output, even if other output goes to standard error."""
     restore_stdout()
     plain = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     print(json.dumps(value, indent=2, ensure_ascii=plain))

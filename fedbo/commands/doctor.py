@@ -1,4 +1,4 @@
-"""The command `fedbo doctor`: what of this installation is there, and what would mend the rest."""
+"""The command `fedbo doctor`: the state of this installation, and remedies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST_MEMORY = 2 * 2**30  # bytes, for a coordinator, two hosts and Ray
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at: its state is "ok", "missing" where something optional is not there, or "broken"."""
+    """One check of the installation: its state is "ok", "missing" for an absent optional part, or "broken"."""
 
     what: str
     state: str
@@ -38,7 +38,7 @@ def doctor(printed: Printed = Format.text) -> None:
 
 
 def _packages() -> Iterator[Finding]:
-    """Look at Python, at all packages that are needed, and at those of extras."""
+    """Check Python, all required packages, and those of extras."""
     yield Finding("fedbo", "ok", version("fedbo"))
     old = sys.version_info < (3, 11)
     yield Finding("python", "broken" if old else "ok", platform.python_version(), "install Python 3.11 or later" if old else "")
@@ -54,7 +54,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _declared() -> tuple[list[str], dict[str, list[str]]]:
-    """List the requirements of the package, and those of its extras but for the development of itself."""
+    """List the requirements of the package, and those of its extras except for development."""
     needed: list[str] = []
     extras: dict[str, list[str]] = {}
     for line in requires("fedbo") or ():
@@ -68,7 +68,7 @@ def _declared() -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _lacking(requirements: list[str]) -> tuple[list[str], list[str]]:
-    """List the requirements of which nothing is installed, and those of which only an older version is."""
+    """List the requirements that are not installed, and those of which only an older version is."""
     from packaging.requirements import Requirement
 
     missing, old = [], []
@@ -83,7 +83,7 @@ def _lacking(requirements: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _machine() -> Iterator[Finding]:
-    """Look at cores, memory and the disk under this folder."""
+    """Check cores, memory and the disk under this folder."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     yield Finding("cores", "ok", str(cores))
     if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
@@ -101,7 +101,7 @@ def _machine() -> Iterator[Finding]:
 
 
 def _compiled() -> Finding:
-    """See whether the compiled arithmetic is in its cache, so that no first decision waits for it."""
+    """Check whether the compiled arithmetic is in its cache, so that the first decision does not wait for it."""
     from pathlib import Path
 
     import fedbo.surrogates.compiled as compiled

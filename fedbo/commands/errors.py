@@ -22,13 +22,13 @@ from fedbo.study.paths import DirectoryError
 
 
 def is_wrong_input(error: Exception) -> bool:
-    """Say whether an argument or a directory was wrong, before anything ran."""
+    """Check whether an argument or a directory was wrong, before anything ran."""
     ours = ResultError | PlotError | ReportError | DirectoryError | TableError | Damaged | OtherFormat
     ours |= ArgumentError | Immeasurable | ForkError | UntrustedError | TooLargeError
     return isinstance(error, ours | FileExistsError | PermissionError)
 
 
 def is_failure(error: Exception) -> bool:
-    """Say whether a run went wrong for a reason that its message explains."""
+    """Check whether a run failed for a reason that its message explains."""
     ours = RunError | ReplayError | CheckpointError | ClusterError | ProtocolError | ExitError
     return isinstance(error, ours | DataMissing | DataDamaged | LibraryMissing)

@@ -1,4 +1,4 @@
-"""The command `fork`: a finished run goes on from one point with something changed, beside what it was."""
+"""The command `fork`: a finished run continued from one point with a change, and compared with the original."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def fork(
 
 
 def finish_fork(carry_out: Callable[[], Fork], printed: Format) -> None:
-    """Carry a fork out, draw its figure and print its effects."""
+    """Run a fork, draw its figure and print its effects."""
     from fedbo.figures.reports.tables import console
     from fedbo.lab.fork.figure import draw_fork
     from fedbo.lab.fork.tables import fork_facts, fork_table

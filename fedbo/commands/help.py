@@ -58,7 +58,7 @@ GROUPS: dict[str, dict[str, CommandHelp]] = {
 
 
 def help_of(name: str, codes: str) -> dict[str, Any]:
-    """Return the keyword arguments with which a command gets its help; `codes` explains the exit codes."""
+    """Return the keyword arguments for a command's help; `codes` explains the exit codes."""
     (found,) = (group[name] for group in GROUPS.values() if name in group)
     # \b keeps the lines of a paragraph as they are.
     return {"short_help": found.sentence, "epilog": f"\b\nExample:\n  {found.example}\n\n{codes}"}

@@ -150,7 +150,7 @@ def _print_view(view: ReportView, result: Result, printed: TableFormat) -> None:
 
 
 def _show_prints(result: Result) -> None:
-    """Print what each evaluation printed, below a line that names the evaluation."""
+    """Print the output of each evaluation, below a line that names the evaluation."""
     from fedbo.objectives.typed_spaces.nesting import in_words
 
     rows = result.printed.to_pylist()
@@ -239,7 +239,7 @@ def plot(
 
 
 def _listed(words: str | None) -> list[str] | None:
-    """Split what commas separate."""
+    """Split a comma-separated text."""
     return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
 
 

@@ -16,7 +16,7 @@ from fedbo.commands.arguments import Format, Printed, print_json
 
 
 class Kind(StrEnum):
-    """What `fedbo new` writes."""
+    """The kinds of examples of `fedbo new`."""
 
     study = "study"
     objective = "objective"
@@ -93,7 +93,7 @@ def examples(
 
 
 def example_folder() -> Path:
-    """Give the folder of the studies that come with the package."""
+    """Return the folder of the studies that come with the package."""
     from importlib.resources import files
 
     return Path(str(files("fedbo.examples")))
@@ -110,7 +110,7 @@ def _check_name(kind: Kind, name: str) -> None:
 
 
 def _files(kind: Kind, name: str) -> Files:
-    """List the files to be written, each with its template and what that is filled with."""
+    """List the files to write, each with its template and the template's values."""
     if kind is Kind.study:
         return {f"{name}.toml": ("study.toml", {"name": name})}
     title = "".join(part.capitalize() for part in name.split("_"))

@@ -115,7 +115,7 @@ def _check(epsilon: float | None, noise: float | None, q: float) -> None:
 
 
 def _deltas(delta: float | None, agents: int | None) -> tuple[float, ...]:
-    """Give the delta asked for, and beside a weak one a strong one."""
+    """Return the requested delta, and a small one as well if that is large."""
     if delta is None and agents is None:
         raise typer.BadParameter("set --delta, or set --agents for the default of 1 / agents^1.1")
     chosen = float(agents or 0) ** -1.1 if delta is None else delta

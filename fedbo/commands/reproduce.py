@@ -60,7 +60,7 @@ def reproduce(
 
 
 def _summary(made: Reproduction) -> RenderableType:
-    """Write all statements with their verdicts; what was left out has its reason."""
+    """Return the table of all statements with their verdicts, and of the figures left out with the reason."""
     from dataclasses import replace
 
     from rich.text import Text
@@ -85,4 +85,4 @@ def _say(line: str) -> None:
 
 
 def _silent(line: str) -> None:
-    """Say nothing."""
+    """Print nothing."""

@@ -1,4 +1,4 @@
-"""The commands that carry studies out: run and resume."""
+"""The commands that run studies: run and resume."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def resume(
 
 
 def _resume_fork(folder: Path, changed: bool, shown: tuple[Format, bool]) -> None:
-    """Go on with a fork that was killed or interrupted, which is as it began."""
+    """Resume a fork that was killed or interrupted, with its original settings."""
     from fedbo.lab.fork.fork import resume_fork
 
     if changed:
@@ -117,7 +117,7 @@ def _resume_fork(folder: Path, changed: bool, shown: tuple[Format, bool]) -> Non
 
 
 def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
-    """Carry a run out, draw its figures and print its summary."""
+    """Run a study, draw its figures and print its summary."""
     try:
         result = carry_out()
     except KeyboardInterrupt as stop:
@@ -149,12 +149,12 @@ def _print_run(result: Result, printed: Format, figures: Sequence[str], report: 
 
 
 def _wants(question: str) -> bool:
-    """Ask, if this is an interactive terminal."""
+    """Ask a yes-no question, if this is an interactive terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(question, default=True, err=True)
 
 
 def _made(names: Sequence[str] | None) -> list[Callback]:
-    """Make the callbacks that are named; wrong usage where one cannot be made, for whatever reason."""
+    """Make the named callbacks; wrong usage if one cannot be made."""
     from fedbo.callbacks import callback
 
     made = []

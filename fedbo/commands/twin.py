@@ -1,4 +1,4 @@
-"""The command `fedbo twin`: a recorded run rebuilt in virtual time, and what would be different."""
+"""The command `fedbo twin`: a recorded run rebuilt in virtual time, and the predicted effect of changes."""
 
 from __future__ import annotations
 

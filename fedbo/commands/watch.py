@@ -1,4 +1,4 @@
-"""The command `fedbo watch`: a run that is going on, in the terminal, from its files alone."""
+"""The command `fedbo watch`: the progress of a run in the terminal, from its files alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def watch(
 
 
 def _table(state: StudyState) -> RenderableType:
-    """Write a line for each algorithm in each cell, with a bar."""
+    """Return a table with a line for each algorithm in each cell, with a bar."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""The command `fedbo worth`: whether federation pays in a study, and whether it can."""
+"""The command `fedbo worth`: whether federation can help in a study, and whether it did."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def worth(
 
 
 def _carried_out(study: Study, out: Path | None, printed: Format, quiet: bool) -> Result:
-    """Run a study, go on with it where it was interrupted, or open it where it has ended."""
+    """Run a study, resume it if it was interrupted, or open it if it has ended."""
     from fedbo.analysis.manifest import read_manifest
     from fedbo.analysis.result import Result
     from fedbo.execution.directory import unfinished

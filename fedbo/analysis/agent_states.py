@@ -40,7 +40,7 @@ class StateIntervals:
     state: Integers
 
     def total(self, state: str, agents: Integers) -> float:
-        """Give the time that some agents spent in a state, all together."""
+        """Return the total time that some agents spent in a state."""
         mine = (self.state == STATES.index(state)) & np.isin(self.agent, agents)
         return float(np.sum(self.end[mine] - self.begin[mine]))
 
@@ -51,9 +51,9 @@ class StateIntervals:
 
 
 def state_intervals(events: Any) -> StateIntervals:
-    """Follow the agents through the events of one run.
+    """Return the states of the agents over the events of one run.
 
-    A life ends with `done`, with a crash for good, or else with the agent's last event of its own.
+    A life ends with `done`, with a permanent crash, or otherwise with the agent's last event of its own.
     """
     happened = of_kinds(events, *OWN_EVENTS)
     agent, time, kind = (column_of(happened, name) for name in ("agent", "time", "kind"))
@@ -72,15 +72,15 @@ def state_intervals(events: Any) -> StateIntervals:
 
 
 def ends_life(events: Any) -> Any:
-    """Return for each event whether its agent does nothing after it: it is done, or has crashed for good."""
+    """Return for each event whether it ends its agent's life: the agent is done, or has crashed for good."""
     permanent = pc.fill_null(events["permanent"], False)
     return pc.or_(pc.equal(events["kind"], "done"), pc.and_(pc.equal(events["kind"], "crashed"), permanent))
 
 
 class EventInterval(NamedTuple):
-    """The interval between two events of an agent: when it began and ended, and the first event as a row.
+    """The interval between two events of an agent: its begin and end, and the first event as a row.
 
-    `ends` says whether its end was seen, and not only that of the agent's life or of the run.
+    `ends` tells whether the end event was seen; otherwise the interval ends with the agent's life or the run.
     """
 
     agent: int
@@ -91,9 +91,9 @@ class EventInterval(NamedTuple):
 
 
 def event_intervals(events: Any, begins: str, ends: str) -> list[EventInterval]:
-    """Pair the events of one run that begin something with those that end it, in the order of the ends.
+    """Pair the opening and closing events of one run, in the order of their ends.
 
-    Intervals of an agent that overlap are one. One without an end lasts until the end of the agent, or of the run.
+    Overlapping intervals of an agent are merged. One without an end lasts until the end of the agent, or of the run.
     """
     found, since, depth = list[EventInterval](), dict[int, dict[str, Any]](), Counter[int]()
     for event in of_kinds(events, begins, ends).to_pylist():
@@ -118,14 +118,14 @@ def _deaths(events: Any) -> Mapping[int, float]:
 
 
 def _alive(agent: Integers, over: Flags) -> Flags:
-    """Keep what happened up to the end of each agent's life."""
+    """Return the mask of events up to the end of each agent's life."""
     first = starts(agent)
     gone = _since(over, np.zeros_like(over), first)
     return ~np.append(False, gone[:-1]) | first if len(gone) else gone
 
 
 def _states(agent: Integers, kind: npt.NDArray[Any]) -> Integers:
-    """Say what each agent does from each of its events on."""
+    """Return each agent's state after each of its events."""
     first = starts(agent)
     over = np.isin(kind.astype(str), ("finished", "done", "crashed"))  # after a crash the step is begun again
     busy = _since(kind == "started", over, first)
@@ -136,13 +136,13 @@ def _states(agent: Integers, kind: npt.NDArray[Any]) -> Integers:
 
 
 def _since(begins: Flags, ends: Flags, first: Flags) -> Flags:
-    """Say at each event whether the last of the two that its agent has had is one that begins."""
+    """Return for each event whether the agent's latest event of the two kinds is one that begins."""
     place = np.maximum.accumulate(np.where(begins | ends | first, np.arange(len(first)), 0))
     return np.asarray(begins[place], dtype=bool)
 
 
 def _depth(begins: Flags, ends: Flags, first: Flags) -> Integers:
-    """Count at each event what has begun and not ended for its agent: two faults of a kind may overlap."""
+    """Count for each event the agent's open intervals: two faults of a kind may overlap."""
     total = np.cumsum(begins.astype(np.int64) - ends.astype(np.int64))
     start = np.flatnonzero(first)
     before = np.append(0, total)[start]
@@ -150,7 +150,7 @@ def _depth(begins: Flags, ends: Flags, first: Flags) -> Integers:
 
 
 def _joined(agent: Integers, begin: Array, end: Array, state: Integers) -> StateIntervals:
-    """Sort intervals, leave empty ones out, and make one of neighbours in the same state."""
+    """Sort intervals, drop empty ones, and merge neighbours in the same state."""
     keep = end > begin
     agent, begin, end, state = agent[keep], begin[keep], end[keep], state[keep]
     order = np.lexsort((begin, agent))

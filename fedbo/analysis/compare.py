@@ -44,20 +44,20 @@ class TimeToTarget:
 
     @property
     def level(self) -> float:
-        """Give the mean level over replicates; NaN where there is none."""
+        """Return the mean level over replicates; NaN without any."""
         return float(np.mean(list(self.levels.values()))) if self.levels else math.nan
 
     @property
     def reached(self) -> dict[int, float]:
-        """Give the times of the replicates that reached the level."""
+        """Return the times of the replicates that reached the level."""
         return {replicate: time for replicate, time in self.times.items() if math.isfinite(time)}
 
     @property
     def mean(self) -> GeometricMean | None:
-        """Return the geometric mean time with its 95 % interval; None where no replicate reached the level.
+        """Return the geometric mean time with its 95 % interval; None if no replicate reached the level.
 
-        A replicate that did not reach the level counts with the end of its run, so that the mean is then a lower bound. With
-        one replicate, and where a time is 0, the interval is empty.
+        A replicate that did not reach the level counts with the end of its run, so the mean is then a lower bound. With one
+        replicate, and if a time is 0, the interval is empty.
         """
         if not self.reached:
             return None
@@ -68,7 +68,7 @@ class TimeToTarget:
 
     @property
     def mean_in_words(self) -> str:
-        """Write the mean time, with "≥" where some replicates did not reach the level."""
+        """Format the mean time, with "≥" if some replicates did not reach the level."""
         bound = "≥ " if len(self.reached) < len(self.times) else ""
         return "not reached" if self.mean is None else f"{bound}{self.mean}"
 
@@ -77,9 +77,9 @@ class TimeToTarget:
 class Comparison:
     """Cell `cells[0]` against cell `cells[1]`, paired by replicate, for one algorithm.
 
-    `final` is the first minus the second, of the mean best native value in the end (or of the regret). `ratio` is the first
+    `final` is the first minus the second, of the final mean best native value (or of the regret). `ratio` is the first
     divided by the second, of the restricted time to the level (`restricted_ratio`). Each is None with fewer than two pairs,
-    `ratio` also where no replicate reached the level, or where a time is 0. `pairs` counts the replicates.
+    `ratio` also if no replicate reached the level, or if a time is 0. `pairs` is the number of replicates.
     """
 
     cells: tuple[int, int]
@@ -91,7 +91,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class TargetValue:
-    """The value that an algorithm is to reach: native, or with `regret` a regret; without a level, the baseline's final one.
+    """The target value of an algorithm: native, or with `regret` a regret; without a level, the baseline's final one.
 
     The baseline is the first algorithm of the study. Its mean over targets is taken in the same cell and replicate.
     """
@@ -106,16 +106,16 @@ class TargetValue:
 
 
 def target_of(result: FinishedRun, algorithm: str | None, level: float | None = None, regret: bool = False) -> TargetValue:
-    """Return the target of an algorithm; ResultError when there is no such algorithm.
+    """Return the target of an algorithm; ResultError if there is no such algorithm.
 
-    By default that is the one whose settings are swept, or else the main one.
+    The default is the algorithm whose settings are swept, or else the main one.
     """
     chosen = algorithm or swept_algorithm(result) or main_algorithm(result.summary(), result.study.labels)
     return TargetValue(check_label(result, chosen), level, regret)
 
 
 def swept_algorithm(result: FinishedRun) -> str | None:
-    """Return the first algorithm whose setting is swept; None where no setting of a single one is."""
+    """Return the first algorithm with a swept setting; None if no single algorithm has one."""
     labels, there = result.study.labels, {trace.algorithm for trace in result.traces}
     for key in result.study.sweep:
         mine = [label for place, label in enumerate(labels) if key.startswith((f"algorithm.{label}.", f"algorithm.{place}."))]
@@ -125,7 +125,7 @@ def swept_algorithm(result: FinishedRun) -> str | None:
 
 
 def times_to_target(result: FinishedRun, target: TargetValue) -> list[TimeToTarget]:
-    """Say for each cell when an algorithm reached the level."""
+    """Return for each cell the times at which an algorithm reached the level."""
     groups = by_cell_and_algorithm(scored_traces(result, target.regret))
     first = result.study.labels[0]
     return [
@@ -136,7 +136,7 @@ def times_to_target(result: FinishedRun, target: TargetValue) -> list[TimeToTarg
 
 
 def comparison(result: FinishedRun, cells: tuple[int, int], target: TargetValue) -> Comparison:
-    """Compare an algorithm in two cells, the first against the second; ResultError where they cannot be."""
+    """Compare an algorithm in two cells, the first against the second; ResultError if they are not comparable."""
     times = {one.cell: one for one in times_to_target(result, target)}
     if gone := [cell for cell in cells if cell not in times]:
         there = ", ".join(map(str, times)) or "none"
@@ -161,10 +161,10 @@ def ratio_of_times(mine: TimeToTarget, other: TimeToTarget) -> tuple[GeometricMe
 def restricted_ratio(costs: Array, ends: Array) -> GeometricMean | None:
     """Return the geometric mean of the first of two paired `costs (r, 2)` over the second, each restricted to its horizon.
 
-    The horizon of a pair is where the first of its two runs ended, `ends (r, 2)`; a cost beyond it, or an infinite one, counts
-    as the horizon. Without the restriction only pairs in which both reached the level could count, and of a method that reaches
-    it seldom only the lucky runs. None where no pair is left in which one reached it, or with fewer than two pairs. Pairs with
-    a cost of 0 are left out.
+    The horizon of a pair is the earlier end of its two runs, `ends (r, 2)`; a cost beyond it, or an infinite one, counts as the
+    horizon. Without the restriction only pairs in which both reached the level could count, and thus only the lucky runs of a
+    method that seldom reaches it. None if no remaining pair reached the level, or with fewer than two pairs. Pairs with a cost
+    of 0 are left out.
     """
     horizon = ends.min(axis=1, keepdims=True)
     usable = (costs > 0).all(axis=1) & (horizon[:, 0] > 0)
@@ -173,19 +173,19 @@ def restricted_ratio(costs: Array, ends: Array) -> GeometricMean | None:
 
 
 def geometric(ratios: Array) -> GeometricMean | None:
-    """Give the geometric mean of positive `ratios (r,)` with its 95 % interval; None with fewer than two of them."""
+    """Return the geometric mean of positive `ratios (r,)` with its 95 % interval; None with fewer than two of them."""
     logs = paired(np.log(ratios))
     return None if logs is None else GeometricMean(*(float(np.exp(end)) for end in (logs.mean, logs.low, logs.high)))
 
 
 def short(value: float) -> str:
-    """Write a positive number with two figures, or three beyond 1, and without a power of ten up to a million."""
+    """Format a positive number with two significant digits, three above 1, and without an exponent up to a million."""
     digits = next((digits for digits, limit in ((2, 9.995), (1, 99.95), (0, 1e6)) if value < limit), None)
     return f"{value:.2g}" if digits is None or value < 0.0995 else f"{value:.{digits}f}"
 
 
 def against_first(result: FinishedRun, target: TargetValue) -> list[tuple[TimeToTarget, Comparison | None]]:
-    """Give each cell's times to the level, and how it compares with the first cell where it can."""
+    """Return each cell's times to the level, and its comparison with the first cell if they are comparable."""
     found, rows = times_to_target(result, target), list[tuple[TimeToTarget, Comparison | None]]()
     for one in found:
         same = metric_of(result, one.cell, target.regret) == metric_of(result, found[0].cell, target.regret)
@@ -195,14 +195,14 @@ def against_first(result: FinishedRun, target: TargetValue) -> list[tuple[TimeTo
 
 
 def metric_of(result: FinishedRun, cell: int, regret: bool) -> Metric:
-    """Give what is judged in a cell: the native quantity, or regret."""
+    """Return the metric of a cell: the native quantity, or regret."""
     return REGRET if regret else result.metric(cell)
 
 
 def time_to_target(
     found: Sequence[IncumbentTrace], baseline: Sequence[IncumbentTrace], metric: Metric, level: float | None = None
 ) -> TimeToTarget:
-    """Find when an algorithm reaches a level in a cell: by default what the baseline had in the end of each replicate."""
+    """Return the times at which an algorithm reaches a level in a cell, by default the baseline's final one per replicate."""
     if level is None:
         ends = replicate_means(baseline, "time", np.array([math.inf]))
         mine = {trace.replicate for trace in found}
@@ -216,12 +216,12 @@ def time_to_target(
 
 
 def last_place(found: Sequence[IncumbentTrace], replicate: int, axis: Axis = "time") -> float:
-    """Return the place on an axis at which one replicate ended."""
+    """Return the end of one replicate on an axis."""
     return max(float(trace.places(axis)[-1]) for trace in found if trace.replicate == replicate)
 
 
 def first_place(found: Sequence[IncumbentTrace], replicate: int, target: float, axis: Axis = "time") -> float:
-    """Give the first place at which one replicate's mean over targets is at least the target; infinite if none is."""
+    """Return the first place at which one replicate's mean over targets is at least the target; infinite if there is none."""
     mine = [trace for trace in found if trace.replicate == replicate]
     x = np.unique(np.concatenate([trace.places(axis) for trace in mine])).astype(np.float64)
     # The mean of the same numbers may differ in its last bits from a level that is their mean.

@@ -31,15 +31,17 @@ _MAX_POINTS = 2000  # places of a curve against evaluations
 
 @dataclass(frozen=True, slots=True)
 class IncumbentTrace:
-    """The incumbent of one target in a run: after each of its `e` points, in time, the iteration and the incumbent's score.
+    """The incumbent of one target in a run, after each of its `e` points in the order of time.
 
-    `step (e,)`; `evaluated (e,)` counts the evaluations up to and with each point, which may be evaluated many times;
-    `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the score of the
-    incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the first that succeeded
-    have `best` NaN and `row` -1; where none succeeded, `best` is the worst known score (`_without_success`). `moved (e,)` are
-    the bytes transmitted in the whole run, to the coordinator and to agents, before each ended, for each target. `spent (e,)`
-    is the epsilon spent in the run before each ended, at the first delta and by the agent that spent most; `used (e,)` is the
-    time that the target had spent in evaluations, which is their cost.
+    - `step (e,)`: the iteration of each point.
+    - `evaluated (e,)`: the number of evaluations up to and with each point, which may be evaluated many times.
+    - `finished (e,)`: the end of each point's evaluation.
+    - `score (e,)`: the score of each point, NaN if its evaluation failed.
+    - `best (e,)`: the score of the incumbent, to be maximised, and `row (e,)` its row in the table of observations. Before the
+      first success `best` is NaN and `row` -1; without any success, `best` is the worst known score (`_without_success`).
+    - `moved (e,)`: the bytes for each target that the whole run had transmitted in both directions before each end.
+    - `spent (e,)`: the epsilon spent in the run before each end, at the first delta and by the agent that spent most.
+    - `used (e,)`: the time that the target had spent in evaluations, which is their cost.
     """
 
     cell: int
@@ -58,12 +60,12 @@ class IncumbentTrace:
 
     @property
     def begun(self) -> bool:
-        """Say whether the target ever had an incumbent."""
+        """Check whether the target ever had an incumbent."""
         return bool(self.row[-1] >= 0)
 
     @property
     def first(self) -> float:
-        """Return the score of the target's first incumbent, or where it never had one the worst known score."""
+        """Return the score of the target's first incumbent, or the worst known score if it never had one."""
         return float(self.best[np.argmax(self.row >= 0)])
 
     def places(self, axis: Axis) -> Array:
@@ -71,7 +73,7 @@ class IncumbentTrace:
         return np.asarray(getattr(self, PLACES[axis]))
 
     def at(self, axis: Axis, x: Array) -> Array:
-        """Return the incumbent's score at the places `x (p,)` of an axis; NaN before there is one, if there ever is."""
+        """Return the incumbent's score at the places `x (p,)` of an axis; NaN before the first incumbent."""
         if not self.begun:
             return np.full(len(x), self.best[-1])
         places = self.places(axis)
@@ -99,9 +101,9 @@ class Curve:
 
 
 def traces(observations: Any, events: Any = None, privacy: Any = None) -> list[IncumbentTrace]:
-    """Follow every agent that evaluated anything in the study itself; the tables are in canonical order.
+    """Return the traces of all agents with evaluations in the study itself; the tables are in canonical order.
 
-    Without `events`, nothing is known to have been sent; without `privacy`, no release is known.
+    Without `events`, no messages are counted; without `privacy`, no releases.
     """
     columns = {
         name: column_of(observations, name)
@@ -128,8 +130,8 @@ def traces(observations: Any, events: Any = None, privacy: Any = None) -> list[I
 def _without_success(found: list[IncumbentTrace]) -> list[IncumbentTrace]:
     """Score targets without any success with the worst score of the same agent, or else of any agent, in the cell.
 
-    That is over all algorithms and replicates. If such a target were left out of the mean of its replicate, the algorithm
-    whose evaluations fail most would look best.
+    The worst is taken over all algorithms and replicates. If such a target were left out of the mean of its replicate, the
+    algorithm with the most failures would look best.
     """
     if all(trace.begun for trace in found):
         return found
@@ -145,13 +147,13 @@ def _without_success(found: list[IncumbentTrace]) -> list[IncumbentTrace]:
 
 
 def targets_of(observations: Any) -> dict[int, npt.NDArray[np.int64]]:
-    """Give the targets of each cell: the agents that evaluated anything in any of its runs, in ascending order."""
+    """Return the targets of each cell: the agents with evaluations in any of its runs, in ascending order."""
     cell, agent = (column_of(observations, name).astype(np.int64) for name in ("cell", "agent"))
     return {int(number): np.unique(agent[cell == number]) for number in np.unique(cell)}
 
 
 def _traffic(events: Any, targets: Mapping[int, npt.NDArray[np.int64]]) -> dict[RunKey, tuple[Array, Array]]:
-    """Give the times of each run's transmissions, and the bytes for each target up to and with each of them."""
+    """Return the times of each run's transmissions, and the cumulative bytes for each target."""
     found = {}
     for key, own in by_run(events):
         moved = pa.concat_tables([sent_up(own), sent_down(own)])
@@ -162,7 +164,7 @@ def _traffic(events: Any, targets: Mapping[int, npt.NDArray[np.int64]]) -> dict[
 
 
 def _released(privacy: Any) -> dict[RunKey, tuple[Array, Array]]:
-    """Give the times of each run's releases, and the epsilon spent up to and with each of them."""
+    """Return the times of each run's releases, and the cumulative epsilon."""
     found = {}
     for key, own in by_run(privacy):
         made = [row for row in own.select(["time", "epsilon", "refused"]).to_pylist() if not row["refused"]]
@@ -198,7 +200,7 @@ def replicate_means(found: Sequence[IncumbentTrace], axis: Axis, grid: Array, ea
 
 
 def mean_and_error(values: Array) -> tuple[Array, Array]:
-    """Give the mean of `values (r, p)` over replicates and its standard error; the error of a single one is NaN."""
+    """Return the mean of `values (r, p)` over replicates and its standard error; the error of a single one is NaN."""
     count = len(values)
     mean = values.mean(axis=0)
     error = values.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full_like(mean, np.nan)
@@ -206,7 +208,7 @@ def mean_and_error(values: Array) -> tuple[Array, Array]:
 
 
 def grid(found: Sequence[IncumbentTrace], axis: Axis, points: int) -> Array:
-    """Choose the places of one curve, from where every trace has an incumbent to where the last one ends."""
+    """Return the places of one curve, from where every trace has an incumbent to the last end."""
     if axis == "iteration":
         return np.arange(max(int(trace.step.max()) for trace in found) + 1, dtype=np.float64)
     begun = [trace for trace in found if trace.begun] or found
@@ -262,7 +264,7 @@ def _trace(
 
 
 def _before(totals: tuple[Array, Array] | None, finished: Array) -> Array:
-    """Return what a total was before each of these times; what an evaluation led to comes after it."""
+    """Return a total just before each of these times; transmissions and releases at the same time come later."""
     if totals is None:
         return np.zeros(len(finished))
     time, total = totals

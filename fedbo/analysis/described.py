@@ -1,4 +1,4 @@
-"""A run in a few words: what an interpreter and a notebook show of a `Result`."""
+"""A run in a few words: the representation of a `Result` in an interpreter and a notebook."""
 
 from __future__ import annotations
 

@@ -33,16 +33,15 @@ class _Who:
 class Messages:
     """The messages of a run, or of one of its agents: means over replicates.
 
-    Of the transmissions `sent`, `arrived` took effect (`lies` of them were falsified), `late` came after their round and were
-    dropped, `lost` never came, `rejected` were refused (`stale` of them as too old), and `duplicates` are copies that arrived
-    besides and were refused; `given_up` messages were never heard of after all their transmissions, and `falsified` ones were
-    sent by agents that lied. `answers` reached an agent, `answers_lost` transmissions of them did not, `answer_copies` were
-    refused as copies. `lost_to` counts what was lost on both ways by its cause: a fault, a partition, a coordinator that was
-    down. `bytes_up` and `bytes_down` were transmitted, of which `bytes_arrived` took effect and `bytes_delivered` reached an
-    agent.
-
-    `staleness` is the mean over all messages that took effect, in rounds, and `max_staleness` the largest in any
-    replicate; both are None where nothing is known of it.
+    - Of the transmissions `sent`, `arrived` took effect (`lies` of them were falsified), `late` ones missed their round and
+      were dropped, `lost` ones never arrived, and `rejected` ones were refused (`stale` of them as too old).
+    - `duplicates`: additional copies that were refused; `given_up`: messages lost in all their transmissions; `falsified`:
+      messages of agents that lied.
+    - `answers` reached an agent; `answers_lost`: lost transmissions of answers; `answer_copies`: copies that were refused.
+    - `lost_to`: losses in both directions by their cause: a fault, a partition, a coordinator that was down.
+    - `bytes_up` and `bytes_down` were transmitted, of which `bytes_arrived` took effect and `bytes_delivered` reached an agent.
+    - `staleness`: the mean over all messages that took effect, in rounds, and `max_staleness` the largest in any replicate;
+      both None if unknown.
     """
 
     sent: float
@@ -91,7 +90,7 @@ class Messages:
 class LifeTimes:
     """The mean times of a target from 0 to the end of its life (see `fedbo.analysis.agent_states`).
 
-    `evaluating` includes deciding; `queueing` is the part of its steps in which its evaluations waited for workers of a cluster
+    `evaluating` includes deciding. `queueing` is the part of its steps in which its evaluations waited for workers of a cluster
     and none of them ran. `utilisation` is the share of `evaluating` in all five.
     """
 
@@ -114,8 +113,8 @@ class Disruptions(Messages, LifeTimes, _Who):
     """The disruptions of one algorithm in one cell: means over replicates of counts and times in a whole run.
 
     `round_length` is the mean time from the close of a round to that of the next, None with fewer than two rounds. `failed`
-    evaluations gave no value; `forgotten` ones were lost by a crash or came too late to count. `barren` targets never had a
-    good observation.
+    evaluations returned no value; `forgotten` ones were lost by a crash or arrived too late to count. `barren` targets never
+    had a successful observation.
     """
 
     replicates: int
@@ -145,7 +144,7 @@ class AgentTrouble(Messages, LifeTimes, _Who):
 def disruptions(observations: Any, events: Any, faults: Sequence[str] = ()) -> list[Disruptions]:
     """Measure every algorithm in every cell; both tables are in canonical order.
 
-    `faults` are the names of those of the plan, by which the causes of losses are called.
+    `faults` are the names of the planned faults, which name the causes of losses.
     """
     targets = targets_of(observations)
     evaluated = dict(by_run(observations))
@@ -178,12 +177,12 @@ def trouble_by_agent(events: Any, faults: Sequence[str] = ()) -> list[AgentTroub
 
 
 def staleness_of(events: Any) -> Array:
-    """List how many rounds old each message was that took effect, `(s,)`, where that is known."""
+    """List the age in rounds of each message that took effect, `(s,)`, if known."""
     return column_of(of_kinds(events, "arrived").filter(pc.is_valid(pc.field("staleness"))), "staleness").astype(np.float64)
 
 
 def falsified_arrivals(events: Any) -> int:
-    """Count the messages of one run that took effect although the agent that sent them lied."""
+    """Count the messages of one run that took effect although their sender lied."""
     lies = set(_steps_of(events, "falsified"))
     return sum(step in lies for step in _steps_of(events, "arrived"))
 
@@ -194,7 +193,7 @@ def _steps_of(events: Any, kind: str) -> list[tuple[int, int]]:
 
 
 def _by_agent(events: Any) -> Iterator[tuple[int, Any]]:
-    """Yield the events of each agent, in their order; those of the coordinator are left out."""
+    """Yield the events of each agent, in their order, without those of the coordinator."""
     agents = column_of(events, "agent")
     order = np.argsort(agents, kind="stable")
     for places in np.split(order, np.flatnonzero(np.diff(agents[order])) + 1):
@@ -252,7 +251,7 @@ def _messages(events: Any, faults: Sequence[str]) -> dict[str, Any]:
 
 
 def _cause(reason: LossReason | None, fault: int | None, faults: Sequence[str]) -> str:
-    """Name why a transmission was lost; runs of earlier versions have not recorded it."""
+    """Return the cause of a lost transmission; runs of earlier versions do not record it."""
     if fault is not None:
         return faults[fault] if fault < len(faults) else f"fault {fault}"
     return "not recorded" if reason is None else reason.replace("_", " ")

@@ -1,4 +1,4 @@
-"""What analyses read of a run: its folder, its study and its tables."""
+"""The interface of analyses to a run: its folder, its study and its tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedbo.study.study import Cell, Study
 
 
 class ResultError(FedboError, ValueError):
-    """A directory that holds no results, or results that cannot give what was asked of them."""
+    """A directory without results, or results without the requested data."""
 
 
 class FinishedRun(Protocol):
@@ -43,7 +43,7 @@ class FinishedRun(Protocol):
         """Return the native quantity that was optimised in a cell."""
 
     def configurations(self, cell: int = 0) -> Configurations:
-        """Return what the points of a cell stand for."""
+        """Return the configurations of a cell's points."""
 
     def trusted_cells(self) -> list[Cell]:
         """Return the cells of the study, ready to run."""
@@ -66,7 +66,7 @@ def check_label(run: FinishedRun, algorithm: str) -> str:
 
 
 def scored_traces(run: FinishedRun, regret: bool) -> list[IncumbentTrace]:
-    """Return the traces, or those of the negated regret; ResultError where that is not known."""
+    """Return the traces, or those of the negated regret; ResultError if the regret is not known."""
     if not regret:
         return run.traces
     try:

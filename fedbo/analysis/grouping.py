@@ -41,17 +41,17 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 
 def by_cell_and_algorithm(items: Iterable[R]) -> dict[tuple[int, str], list[R]]:
-    """Group what belongs to runs by cell and algorithm."""
+    """Group items of runs by cell and algorithm."""
     return grouped(items, lambda item: (item.cell, item.algorithm))
 
 
 def by_replicate(items: Iterable[R]) -> dict[int, list[R]]:
-    """Group what belongs to runs by replicate."""
+    """Group items of runs by replicate."""
     return grouped(items, lambda item: item.replicate)
 
 
 def by_run(table: Any) -> Iterator[tuple[RunKey, Any]]:
-    """Give each run of a table in canonical order, with its part of it."""
+    """Yield each run of a table in canonical order, with its part of the table."""
     if not len(table):
         return
     changed = starts(*(column_of(table, name) for name in ("cell", "replicate")), _codes(table["algorithm"]))
@@ -67,14 +67,14 @@ def runs_by_algorithm(table: Any) -> dict[tuple[int, str], list[tuple[RunKey, An
 
 
 def starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Say for each row whether it begins a group: whether it differs from the row before in any of the columns `(n,)`."""
+    """Return for each row whether it begins a group: whether it differs from the row before in any of the columns `(n,)`."""
     first = np.ones(len(columns[0]), dtype=bool)
     first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return first
 
 
 def column_of(table: Any, name: str) -> npt.NDArray[Any]:
-    """Give a column as an array; words come as objects."""
+    """Return a column as an array; strings become objects."""
     column = table[name]
     if pa.types.is_string(column.type):
         return np.asarray(column.to_pylist(), dtype=object)
@@ -82,19 +82,19 @@ def column_of(table: Any, name: str) -> npt.NDArray[Any]:
 
 
 def of_kinds(events: Any, *kinds: str) -> Any:
-    """Give the events of some kinds, in their order."""
+    """Return the events of some kinds, in their order."""
     return events.filter(pc.is_in(events["kind"], value_set=pa.array(kinds, pa.string())))
 
 
 def sent_up(events: Any) -> Any:
-    """Return what was transmitted to the coordinator, repeated and lost messages and the shares of unmasking included."""
+    """Return the transmissions to the coordinator, including repeated and lost messages and the shares of unmasking."""
     return of_kinds(events, "sent", "unmasked", "aborted")
 
 
 def sent_down(events: Any) -> Any:
-    """Return what was transmitted to agents, repeated and lost answers included.
+    """Return the transmissions to agents, including repeated and lost answers.
 
-    The log has no line when an answer leaves. It has one for each that arrives, is lost, or finds that its agent has ended.
+    The log has no line when an answer is sent. It has one for each that arrives, is lost, or finds that its agent has ended.
     """
     return of_kinds(events, "delivered", "missed", "lost").filter(pc.is_valid(pc.field("answer")))
 
@@ -105,10 +105,10 @@ def bytes_of(events: Any) -> int:
 
 
 def of_algorithm(table: Any, cell: int, label: str) -> Any:
-    """Give the rows of one algorithm in one cell, in their order."""
+    """Return the rows of one algorithm in one cell, in their order."""
     return table.filter(pc.and_(pc.equal(table["cell"], cell), pc.equal(table["algorithm"], label)))
 
 
 def _codes(column: Any) -> npt.NDArray[Any]:
-    """Number the words of a column, which is faster than to compare them."""
+    """Number the strings of a column, which is faster than comparing them."""
     return np.asarray(pc.dictionary_encode(column).combine_chunks().indices)

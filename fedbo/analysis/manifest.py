@@ -19,7 +19,12 @@ _ALWAYS = {"status"}  # what a manifest of the first format, which has no sum, m
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """Read the manifest of a run; DirectoryError when there is none, Damaged when it is not as it was written."""
+    """Read the manifest of a run.
+
+    Raises:
+        DirectoryError: there is no manifest.
+        Damaged: the manifest has changed since it was written.
+    """
     refuse_address(directory)
     path = directory / MANIFEST
     copy = directory / "parts" / MANIFEST
@@ -42,12 +47,12 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def remedy_of(directory: Path, remedy: str) -> str:
-    """Say what to give in place of a directory that holds no run: the `remedy`, or one of the runs of a fork."""
+    """Return the `remedy` for a directory that holds no run, or for a fork one of its runs."""
     return f"it holds a fork, so give one of its runs: {directory / 'original'}" if (directory / FORK).is_file() else remedy
 
 
 def back(path: Path) -> str:
-    """Say how a file of a run comes back: from its copy among the parts, or else by the study, run anew."""
+    """Return how to restore a file of a run: from its copy among the parts, or otherwise by running the study again."""
     copy, directory = path.parent / "parts" / path.name, path.parent
     if copy.is_file():
         return f"put its copy back: cp {shlex.quote(str(copy))} {shlex.quote(str(path))}"
@@ -70,20 +75,20 @@ def _names_code(study: Path) -> bool:
 
 
 def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest with its format and its sum, whole or not at all."""
+    """Write the manifest with its format and its checksum, atomically."""
     atomic.write_text(directory / MANIFEST, seal(manifest, indent=2))
 
 
 def copy_among_parts(directory: Path) -> None:
-    """Keep copies of the study and of the manifest until the run has ended, for the case that one is damaged."""
+    """Keep copies of the study and of the manifest until the run has ended, in case one is damaged."""
     for name in (STUDY, MANIFEST):
         atomic.copy(directory / name, directory / "parts" / name)
 
 
 def check_tables(directory: Path, manifest: Mapping[str, Any], names: Iterable[str] | None = None) -> None:
-    """Let the tables and the study of a run pass, or those of these names, that are as its manifest says; Damaged else.
+    """Check the tables and the study of a run, or the given names, against its manifest; Damaged if one differs.
 
-    A run of format 1 does not say.
+    A run of format 1 has no checksums.
     """
     noted = manifest.get("files", {})
     for name in noted if names is None else (name for name in names if name in noted):

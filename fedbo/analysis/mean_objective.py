@@ -38,7 +38,7 @@ class ReplicateMean:
     seen: dict[bytes, float]
 
     def at(self, x: Array) -> Array:
-        """Give the values `(n,)` at points `(n, d)`: those that all agents gave in the run, and others by asking them."""
+        """Return the values `(n,)` at points `(n, d)`: from the run if all agents evaluated them, otherwise evaluated now."""
         distinct, place = np.unique(x, axis=0, return_inverse=True)
         known = [self.seen.get(one.tobytes(), np.nan) for one in distinct]
         values = np.array(known, dtype=np.float64)
@@ -60,7 +60,7 @@ class _Optima:
                 raise Damaged(self._path, error.why, remedy) from None
 
     def of(self, study: Study, replicate: int, function: MeanFunction) -> Optimum:
-        """Look the optimum up, or find and keep it."""
+        """Return the stored optimum, or find and store it."""
         federation = study.federation()
         about = {**study.objective.model_dump(mode="json", exclude_none=True), "seed": study.study.seed, "replicate": replicate}
         name = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
@@ -76,7 +76,7 @@ class _Optima:
 
 
 def federation_of(result: FinishedRun, study: Study) -> Federation:
-    """Return the federation of a run's study; ResultError where it cannot be made, as of a function handed over in Python."""
+    """Return the federation of a run's study; ResultError if it cannot be made, as for a function passed in Python."""
     try:
         return study.federation()
     except StudyError as error:
@@ -88,7 +88,7 @@ def federation_of(result: FinishedRun, study: Study) -> Federation:
 
 
 def means(result: FinishedRun, observations: Any) -> dict[tuple[int, int], ReplicateMean]:
-    """Give the mean function of each cell and replicate; ResultError where agents cannot say what it is."""
+    """Return the mean function of each cell and replicate; ResultError if agents do not know it."""
     optima, found = _Optima(result), dict[tuple[int, int], ReplicateMean]()
     for cell in result.trusted_cells():
         own = observations.filter(pc.equal(observations["cell"], cell.number))
@@ -108,13 +108,13 @@ def means(result: FinishedRun, observations: Any) -> dict[tuple[int, int], Repli
 
 
 def points_of(rows: Any) -> Array:
-    """Give the points `(n, d)` of a table in native units."""
+    """Return the points `(n, d)` of a table in native units."""
     flat = np.asarray(pc.list_flatten(rows["x"]), dtype=np.float64)
     return flat.reshape(len(rows), -1)
 
 
 def best_of_mean(result: FinishedRun, cell: int, replicate: int = 0) -> Optimum | None:
-    """Return the largest value of the mean in a replicate of a cell; None where agents cannot say what the mean is."""
+    """Return the largest value of the mean in a replicate of a cell; None if agents do not know the mean."""
     study = result.trusted_cells()[cell].study
     try:
         return _Optima(result).of(study, replicate, _function(study, replicate))
@@ -133,7 +133,7 @@ def _function(study: Study, replicate: int) -> MeanFunction:
 
 
 def _seen(study: Study, rows: Any) -> dict[bytes, float]:
-    """Give the mean at the points that one who has all agents' data, or every single agent, has evaluated."""
+    """Return the mean at the points that an agent with all data, or every single agent, has evaluated."""
     if not len(rows):
         return {}
     central = [table.title for table in study.algorithm if table.centralised]

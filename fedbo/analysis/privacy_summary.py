@@ -22,11 +22,14 @@ BY = ("moments", "rdp", "pld", "weights", "epsilon")
 class PrivacySummary:
     """The privacy spending of one algorithm in one cell.
 
-    `epsilon` is what the agent has spent in the end that spent most, at each of the `deltas` and in the replicate where that
-    was largest; `accounts` has what each accountant says. `least` is the least that any agent spent. Of the `releases` in a
-    run, `refused` were not made. `sampled` and `arrived` are the mean numbers of agents in one release, `clipped` is the share
-    of the messages that were shortened, and `signal` the mean norm of a sum over that of the noise to be expected. `whole`
-    says why there is no gain from sampling, where there is none; `noise` is z, `secure` whether a secret key gave the noise.
+    - `epsilon`: the final spending of the agent that spent most, at each of the `deltas`, in the replicate with the largest.
+    - `accounts`: the same by each accountant.
+    - `least`: the least that any agent spent.
+    - Of the `releases` in a run, `refused` were not made.
+    - `sampled` and `arrived`: the mean numbers of agents in one release; `clipped`: the share of the messages that were
+      shortened; `signal`: the mean norm of a sum over the expected norm of the noise.
+    - `whole`: the reason against a gain from sampling, if there is none.
+    - `noise`: z; `secure`: whether a secret key generated the noise.
     """
 
     cell: int
@@ -48,10 +51,10 @@ class PrivacySummary:
 
 @dataclass(frozen=True, slots=True)
 class PrivacyTotal:
-    """The privacy spending of all private runs together, where these concern the data of the same agents.
+    """The privacy spending of all private runs together, if these concern the data of the same agents.
 
     `epsilon` is that of the `agent` that has spent most, at each of the `deltas`, over this number of `runs` of `algorithms`:
-    all cells and replicates. Methods without noise, and messages that agents hide themselves, are no part of it.
+    all cells and replicates. Methods without noise, and messages that agents make private themselves, are excluded.
     """
 
     algorithms: tuple[str, ...]
@@ -65,7 +68,7 @@ class PrivacyTotal:
 class Ledger:
     """The releases of one algorithm in one cell, by number, as means over replicates; each array has one value for each.
 
-    `epsilon` holds for each accountant the epsilon spent by then at the first delta.
+    `epsilon` has the cumulative epsilon at the first delta, for each accountant.
     """
 
     epsilon: Mapping[str, Array]
@@ -75,7 +78,7 @@ class Ledger:
 
 
 def privacy_summaries(privacy: Any, spent: Any) -> list[PrivacySummary]:
-    """Sum the ledger up; both tables are in canonical order."""
+    """Summarise the ledger; both tables are in canonical order."""
     least = {key: np.array(own["epsilon"].to_pylist()).min(axis=0) for key, own in by_run(spent)}
     return [
         _summary(cell, label, [(entries.to_pylist(), least[key]) for key, entries in runs])
@@ -84,7 +87,7 @@ def privacy_summaries(privacy: Any, spent: Any) -> list[PrivacySummary]:
 
 
 def privacy_total(privacy: Any) -> PrivacyTotal | None:
-    """Compose all releases of a study; None where fewer than two of its runs have any."""
+    """Compose all releases of a study; None if fewer than two of its runs have any."""
     rows = [row for row in privacy.to_pylist() if row["noise_multiplier"] and row["sampling"] != LOCAL]
     runs = {(row["cell"], row["algorithm"], row["replicate"]) for row in rows}
     if len(runs) < 2:
@@ -121,7 +124,7 @@ def _summary(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]], 
 
 
 def ledgers(privacy: Any, cell: int) -> dict[str, Ledger]:
-    """Give the releases of each algorithm in a cell, by number."""
+    """Return the releases of each algorithm in a cell, by number."""
     return {
         label: _ledger([[row for row in entries.to_pylist() if not row["refused"]] for _, entries in runs])
         for (number, label), runs in runs_by_algorithm(privacy).items()
@@ -142,7 +145,7 @@ def _ledger(found: Sequence[list[dict[str, Any]]]) -> Ledger:
 
 
 def signal_to_noise(row: Mapping[str, Any]) -> float:
-    """Give the norm of a release's sum over the square root of the expected square of its noise's; infinite without noise."""
+    """Return the norm of a release's sum over its noise's root mean square norm; infinite without noise."""
     noise = float(np.sqrt(row["numbers"] / len(row["noise"]) * np.square(row["noise"]).sum()))
     return float("inf") if noise == 0 else row["signal"] / noise
 

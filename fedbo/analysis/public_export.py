@@ -1,11 +1,11 @@
-"""What of a private run may be published: numbers that were released with noise or known beforehand, in one file.
+"""The publishable part of a private run: numbers that were released with noise or known beforehand, in one file.
 
-Every entry is named here, so that a column or a key that is added elsewhere stays private until somebody lists it.
+Every entry is listed here, so that a column or a key that is added elsewhere stays private until it is listed.
 
-- Of the study: what the mechanism is made of. The seed is left out, and whatever it could be guessed by: it gives the initial
-  points of every agent.
-- Of the ledger: the parameters of each release and what it cost. Left out are who was asked, who answered and when, which are
-  the coins that a gain from sampling rests on, and the norm of a sum and the number of clipped messages, which have no noise.
+- Of the study: the parameters of the mechanism. The seed is left out, and all that could help to guess it: it determines the
+  initial points of every agent.
+- Of the ledger: the parameters and the cost of each release. Left out are the sampled agents, the senders and the times, which
+  are the coins that a gain from sampling depends on, and the norm of a sum and the number of clipped messages, without noise.
 - Nothing of observations, evaluations, events and times: means over agents have no noise either.
 """
 
@@ -30,8 +30,10 @@ RELEASED = (
 def export_public(result: Result, path: Path) -> list[str]:
     """Write the public file of a run, and return the labels of the algorithms in it.
 
-    ResultError when no algorithm of the run is private, or when its noise follows from a seed: a reader who knows the seed, or
-    guesses it, could take the noise off. FileExistsError when there is such a file.
+    Raises:
+        ResultError: no algorithm of the run is private, or its noise follows from a seed. A reader who knows the seed, or
+            guesses it, could remove the noise.
+        FileExistsError: there is such a file.
     """
     labels = private_labels(result)
     if not labels:
@@ -59,7 +61,7 @@ def private_labels(result: Result) -> list[str]:
 
 
 def _study(result: Result, labels: list[str]) -> dict[str, Any]:
-    """Return what readers need to know of a study, all of which was fixed before the first evaluation."""
+    """Return the public facts of a study, all of which were fixed before the first evaluation."""
     study, manifest = result.study, result.manifest
     privacy = study.privacy
     masks = privacy.secure_aggregation
@@ -83,5 +85,5 @@ def _study(result: Result, labels: list[str]) -> dict[str, Any]:
 
 
 def _plain(settings: Any) -> Any:
-    """Return settings as JSON holds them; infinity is a word there."""
+    """Return settings as JSON values; infinity becomes a string."""
     return json.loads(json.dumps(settings, default=str).replace("Infinity", '"inf"'))

@@ -1,4 +1,4 @@
-"""How long evaluations waited for the workers of a simulated cluster, and how busy these were."""
+"""The queueing of evaluations for the workers of a simulated cluster, and the utilisation of the workers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PLACEMENTS = pa.schema(
 
 
 def placements(events: Any) -> Any:
-    """List each time that an evaluation was on a worker, as an Arrow table, in the order in which these ended.
+    """List each stay of an evaluation on a worker, as an Arrow table, in the order of their ends.
 
-    It came into the queue at `queued_at`, and was on its `worker` from `started_at`, start-up time included, to `ended_at`;
-    what is still there in the end was so until then.
+    The evaluation entered the queue at `queued_at`, and was on its `worker` from `started_at`, start-up time included, to
+    `ended_at`; stays that are open in the end last until then.
     """
     rows: list[tuple[Any, ...]] = []
     for key, own in by_run(events):
@@ -47,7 +47,7 @@ def placements(events: Any) -> Any:
 
 
 def queued_time(placed: Any, lived: StateIntervals, agent: int) -> float:
-    """Return how long an agent was in the middle of a step while its evaluations waited for workers and none of them ran."""
+    """Return the time of an agent's steps in which its evaluations waited for workers and none of them ran."""
     mine = placed.filter(pc.equal(placed["agent"], agent))
     queued, started, ended = (column_of(mine, name).astype(float) for name in ("queued_at", "started_at", "ended_at"))
     busy = (lived.agent == agent) & (lived.state == STATES.index("evaluating"))
@@ -72,9 +72,9 @@ def _listed(events: Any) -> Any:
 class WorkerUse:
     """The queue for workers in the runs of one algorithm in one cell: means over replicates.
 
-    Evaluations were `placed` so often on a worker, and `preempted` so often there. They had waited for the time `waited` on
-    average, since they came or last began, and for `longest` at most; the share `delayed` had waited at all. `utilisation` is
-    the share of the workers' CPU time that was used, from 0 to the end of the run.
+    Evaluations were `placed` on a worker and `preempted` there that often. They had waited for the time `waited` on average,
+    since they were queued, and for `longest` at most; the share `delayed` had to wait. `utilisation` is the used share of the
+    workers' CPU time, from 0 to the end of the run.
     """
 
     cell: int
@@ -88,7 +88,7 @@ class WorkerUse:
 
 
 def worker_use(events: Any, cells: list[Cell]) -> list[WorkerUse]:
-    """List the use of workers by algorithm and cell, of those cells that have a cluster."""
+    """List the use of workers by algorithm and cell, for the cells with a cluster."""
     found = []
     for (number, label), runs in runs_by_algorithm(events).items():
         study = cells[number].study

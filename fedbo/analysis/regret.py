@@ -46,7 +46,7 @@ def plays_bandits(result: FinishedRun) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RegretTrace:
-    """One agent's points in one run, in order of time: how often each was evaluated `(e,)`, and its regret each time `(e,)`."""
+    """One agent's points in one run, in order of time: the evaluations of each `(e,)`, and its regret each time `(e,)`."""
 
     cell: int
     algorithm: str
@@ -62,11 +62,11 @@ class RegretTrace:
 
     @property
     def total(self) -> float:
-        """Give R_m."""
+        """Return R_m."""
         return float(self.pulls @ self.instant)
 
     def cumulative(self, rounds: Array) -> Array:
-        """Give the regret of the first so many evaluations `(p,)`; NaN beyond the last."""
+        """Return the regret of the first `rounds` evaluations `(p,)`; NaN beyond the last."""
         ends = np.concatenate([[0], np.cumsum(self.pulls)])
         sums = np.concatenate([[0.0], np.cumsum(self.pulls * self.instant)])
         return np.asarray(np.interp(rounds, ends, sums, right=np.nan))
@@ -76,8 +76,8 @@ class RegretTrace:
 class RegretCurve:
     """The regret of one algorithm in one cell against `rounds (p,)`, the evaluations of each agent.
 
-    `mean (p,)` is R / M, cumulative, and `instant (p,)` that of one evaluation, averaged since the place before: means over
-    agents, then over replicates; `deviation (p,)` and `instant_deviation (p,)` are standard deviations over replicates, NaN
+    `mean (p,)` is R / M, cumulative, and `instant (p,)` that of one evaluation, averaged since the previous place: means over
+    agents, then over replicates. `deviation (p,)` and `instant_deviation (p,)` are standard deviations over replicates, NaN
     with a single one.
     """
 
@@ -94,9 +94,9 @@ class RegretCurve:
 class RegretRow:
     """The regret and the communication of one algorithm in one cell; all are means over replicates.
 
-    `rounds` are the evaluations of each agent; `mean` is R / M with its standard `deviation` over replicates (None with one),
-    `total` is R, and `last` the regret of the last evaluation, a mean over the M agents. `rounds_up` are the messages that each
-    agent sent, `scalars_up` and `scalars_down` the numbers of eight bytes that it sent and was sent.
+    `rounds` are the evaluations of each agent. `mean` is R / M with its standard `deviation` over replicates (None with one),
+    `total` is R, and `last` the regret of the last evaluation, a mean over the M agents. `rounds_up` is the number of messages
+    from each agent, `scalars_up` and `scalars_down` the numbers of eight bytes from and to it.
     """
 
     cell: int
@@ -114,7 +114,7 @@ class RegretRow:
 
 
 def regret_traces(result: FinishedRun) -> list[RegretTrace]:
-    """Follow every agent's regret in the runs that count; ResultError where the mean function is not known."""
+    """Return every agent's regret in the runs that count; ResultError if the mean function is not known."""
     observations, _ = result.shown
     searched = observations.filter(pc.not_equal(observations["phase"], "history"))
     known = means(result, searched)
@@ -122,12 +122,12 @@ def regret_traces(result: FinishedRun) -> list[RegretTrace]:
 
 
 def regret_curves(found: Sequence[RegretTrace], points: int) -> list[RegretCurve]:
-    """Average over agents, then over replicates; who has ended is left out from there on."""
+    """Average over agents, then over replicates; agents that have ended are left out from there on."""
     return [_curve(cell, label, mine, points) for (cell, label), mine in by_cell_and_algorithm(found).items()]
 
 
 def regret_row(found: Sequence[RegretTrace], events: Any) -> RegretRow:
-    """Sum one algorithm in one cell up; `events` are its events."""
+    """Summarise one algorithm in one cell; `events` are its events."""
     groups = by_replicate(found).values()
     totals = np.array([sum(trace.total for trace in group) for group in groups])
     counts = np.array([len(group) for group in groups])
@@ -177,13 +177,13 @@ def _curve(cell: int, label: str, mine: Sequence[RegretTrace], points: int) -> R
 
 
 def _each(trace: RegretTrace, rounds: Array) -> Array:
-    """Give the mean regret of one evaluation since the place before."""
+    """Return the mean regret of one evaluation since the previous place."""
     edges = np.concatenate([[0.0], rounds])
     return np.asarray(np.diff(trace.cumulative(edges)) / np.diff(edges))
 
 
 def _mean_of(rows: Sequence[Array] | Array) -> Array:
-    """Average over rows, each place over those that have got so far; at every place there is one."""
+    """Average over rows, each place over the rows that reach it; every place has at least one."""
     values = np.asarray(rows)
     there = ~np.isnan(values)
     return np.asarray(np.where(there, values, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1))

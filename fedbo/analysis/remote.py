@@ -1,4 +1,4 @@
-"""Runs on storage that is not a disk of this machine, read from copies."""
+"""Runs on remote storage, read from local copies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Run = TypeVar("Run", bound=FinishedRun)
 
 
 def open_copy(open_folder: Callable[[str], Run], address: str) -> Run:
-    """Copy the tables of a run to this machine, for as long as the result lasts, and open that; DirectoryError in one line."""
+    """Copy the tables of a run to this machine while the result exists, and open the copy; DirectoryError in one line."""
     copy = tempfile.mkdtemp(prefix="fedbo-")
     try:
         copy_run(address, Path(copy))

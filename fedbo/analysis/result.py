@@ -77,19 +77,23 @@ class Result:
         self.address: str | None = None
 
     def __repr__(self) -> str:
-        """Name the run, and the best point of each algorithm."""
+        """Return a text with the run, and the best point of each algorithm."""
         return words_of(self)
 
     def _repr_html_(self) -> str:
-        """Write the same for a notebook."""
+        """Return the same as HTML for a notebook."""
         return html_of(self)
 
     @classmethod
     def open(cls, directory: str | Path, trust: bool = False) -> Result:
         """Read a run directory, or one at an address of storage.
 
-        ResultError when it is none, Damaged when a file of it is, OtherFormat of a later version.
-        Nothing that its study names is run, unless it is to be trusted: regret on the mean takes its Python function.
+        Names in its study are not imported unless you set `trust`: regret on the mean needs the study's Python function.
+
+        Raises:
+            ResultError: the directory holds no finished run.
+            Damaged: a file of the run is damaged.
+            OtherFormat: a later version wrote the run.
         """
         if (address := address_of(arguments.path("directory", directory))) is not None:
             return open_copy(lambda folder: cls.open(folder, trust), address)
@@ -109,23 +113,23 @@ class Result:
 
     @cached_property
     def observations(self) -> Any:
-        """Give every evaluation as an Arrow table, in the columns of `fedbo.analysis.schemas.OBSERVATIONS`."""
+        """Return every evaluation as an Arrow table, in the columns of `fedbo.analysis.schemas.OBSERVATIONS`."""
         return self._table("observations")
 
     @cached_property
     def histories(self) -> Any:
-        """Give what agents evaluated in an earlier task, in the columns of `observations`; empty if there was none."""
+        """Return the evaluations of an earlier task, in the columns of `observations`; empty if there was none."""
         return self._table("histories", OBSERVATIONS)
 
     def trusted_cells(self) -> list[Cell]:
-        """Give the cells of the study, ready to run; ResultError where that would run functions that are not trusted."""
+        """Return the cells of the study, ready to run; ResultError if that would run functions that are not trusted."""
         try:
             return self.study.cells()
         except UntrustedError as error:
             raise ResultError(f"'{self.directory}': {code_in(self.study.document(), error)}") from None
 
     def failures(self) -> tuple[int, str]:
-        """Count the evaluations that failed; say where and why the first one did, in one line, or nothing if there is none."""
+        """Return the number of failed evaluations, and one line on where and why the first one failed, or an empty text."""
         errors = self.observations["error"].to_pylist()
         failed = [row for row, error in enumerate(errors) if error is not None and not error.startswith("forgotten")]
         if not failed:
@@ -136,31 +140,31 @@ class Result:
 
     @cached_property
     def events(self) -> Any:
-        """Give everything that happened as an Arrow table, in the columns of `fedbo.analysis.schemas.EVENTS`."""
+        """Return all events as an Arrow table, in the columns of `fedbo.analysis.schemas.EVENTS`."""
         return self._table("events", read=read_events)
 
     @cached_property
     def placements(self) -> Any:
-        """Give each time that an evaluation was on a worker of a `[cluster]`, as an Arrow table; empty without one."""
+        """Return each stay of an evaluation on a worker of a `[cluster]`, as an Arrow table; empty without one."""
         return placements(self.events)
 
     @cached_property
     def printed(self) -> Any:
-        """Give what evaluations of your own code printed, as an Arrow table; empty if they printed nothing."""
+        """Return the output of your own code's evaluations, as an Arrow table; empty if they printed nothing."""
         return self._table("printed", PRINTED)
 
     @cached_property
     def privacy(self) -> Any:
-        """Give the privacy ledger as an Arrow table, in the columns of `schemas.PRIVACY`; empty if nothing is private."""
+        """Return the privacy ledger as an Arrow table, in the columns of `schemas.PRIVACY`; empty if nothing is private."""
         return self._table("privacy", PRIVACY)
 
     @cached_property
     def spent(self) -> Any:
-        """Give what each agent has spent, in the columns of `fedbo.analysis.schemas.SPENT`; empty if nothing is private."""
+        """Return each agent's spending, in the columns of `fedbo.analysis.schemas.SPENT`; empty if nothing is private."""
         return self._table("privacy_agents", SPENT)
 
     def _table(self, name: str, schema: Any = None, read: Callable[[Path], Any] = read_table) -> Any:
-        """Read a table, or give an empty one where there is none but a schema; Damaged when it is not as it was written."""
+        """Read a table, or return an empty one with `schema` if it has no file; Damaged if its checksum differs."""
         path = self.directory / f"{name}.parquet"
         check_tables(self.directory, self.manifest, [path.name])
         if schema is not None and not path.is_file():
@@ -172,9 +176,9 @@ class Result:
 
     @cached_property
     def traces(self) -> list[IncumbentTrace]:
-        """Give the incumbents of every target, in the order of the observations.
+        """Return the incumbents of every target, in the order of the observations.
 
-        When the study was cut short, those of the runs that had ended; all of them, where none had.
+        If the study was cut short, only those of the runs that had ended; if none had, all of them.
         """
         found = traces(self.observations, self.events, self.privacy)
         complete = _complete(self.manifest)
@@ -182,7 +186,7 @@ class Result:
 
     @cached_property
     def shown(self) -> tuple[Any, Any]:
-        """Give the observations and the events of the runs that `traces` follows."""
+        """Return the observations and the events of the runs that `traces` contains."""
         complete = _complete(self.manifest)
         if complete is None:
             return self.observations, self.events
@@ -191,13 +195,13 @@ class Result:
         return observations, events
 
     def metric(self, cell: int = 0) -> Metric:
-        """Give the native quantity that was optimised in a cell."""
+        """Return the native quantity that was optimised in a cell."""
         metrics = self.manifest["metric"]
         most = len(metrics) - 1 if isinstance(metrics, list) else arguments.MOST
         return Metric(**_of_cell(metrics, arguments.whole("cell", cell, 0, most), dict))
 
     def configurations(self, cell: int = 0) -> Configurations:
-        """Return what the points of a cell stand for: configurations, by the names of their parameters."""
+        """Return the configurations of a cell's points, by the names of their parameters."""
         written = self.study.objective.settings.get("space")
         return Configurations(_of_cell(self.manifest["parameters"], cell, list), written)
 
@@ -214,7 +218,7 @@ class Result:
         return frame_of(self.observations)
 
     def best(self, each: str = "algorithm") -> list[dict[str, Any]]:
-        """Give the best incumbent of each algorithm in each cell, or of each agent and replicate with `each="agent"`.
+        """Return the best incumbent of each algorithm in each cell, or of each agent and replicate with `each="agent"`.
 
         `value` is its noise-free value in native units, `point` its parameters by name, in a typed space the
         configuration.
@@ -230,7 +234,7 @@ class Result:
         return [self.incumbent(trace) for trace in chosen.values()]
 
     def incumbent(self, trace: IncumbentTrace) -> dict[str, Any]:
-        """Give the point that an agent would name in the end, as `best` does."""
+        """Return the final incumbent of an agent, in the form of `best`."""
         row = self.observations.slice(int(trace.row[-1]), 1).to_pylist()[0]
         return {
             **{key: row[key] for key in ("cell", "algorithm", "replicate", "agent", "step")},
@@ -241,10 +245,10 @@ class Result:
     def curves(self, by: Axis = "iteration", points: int = 200, regret: bool = False) -> Records[Curve]:
         """Average best-so-far over targets and replicates, against iterations, evaluations, time, bytes, epsilon or cost.
 
-        Evaluations count the initial points too, and those that failed; the other axes take `points` places. Bytes are
-        those sent and delivered so far in the whole run, for each target. Epsilon is what the run had spent, at the first
-        delta; the cost is the time that the target had spent in evaluations. With `regret`, the distance to each agent's own
-        best value instead of the native quantity; ResultError where that is not known.
+        Evaluations include the initial points, and failed ones; the other axes have `points` places. Bytes are those sent and
+        delivered so far in the whole run, for each target. Epsilon is the run's spending so far, at the first delta; the cost
+        is the time that the target had spent in evaluations. With `regret`, the curves show the distance to each agent's own
+        best value instead of the native quantity; ResultError if that is not known.
         """
         arguments.one_of("by", by, get_args(Axis))
         arguments.whole("points", points, 1)
@@ -254,9 +258,9 @@ class Result:
 
     @cached_property
     def regret(self) -> list[RegretTrace]:
-        """Give every agent's regret on the mean of all agents' functions, of every evaluation; ResultError if it is not known.
+        """Return the regret of all evaluations on the mean of all agents' functions; ResultError if it is not known.
 
-        The largest value of the mean is sought once, which may take a minute, and kept beside the tables as `optima.json`.
+        The largest value of the mean is computed once, which may take a minute, and stored beside the tables as `optima.json`.
         """
         return regret_traces(self)
 
@@ -265,12 +269,12 @@ class Result:
         return Records("regret_curves", RegretCurve, regret_curves(self.regret, arguments.whole("points", points, 1)))
 
     def regret_summary(self) -> Records[RegretRow]:
-        """Sum that regret up with what was communicated for it, one row for each algorithm in each cell."""
+        """Summarise that regret and its communication, one row for each algorithm in each cell."""
         groups = by_cell_and_algorithm(self.regret).items()
         return Records("regret", RegretRow, (regret_row(mine, of_algorithm(self.shown[1], *key)) for key, mine in groups))
 
     def trouble(self) -> Records[Disruptions]:
-        """Measure what went wrong, one row for each algorithm in each cell."""
+        """Measure disruptions, one row for each algorithm in each cell."""
         rows = disruptions(*self.shown, _fault_names(self.study))
         rank = {label: place for place, label in enumerate(self.study.labels)}
         return Records("trouble", Disruptions, sorted(rows, key=lambda row: (row.cell, rank[row.algorithm])))
@@ -282,19 +286,21 @@ class Result:
         return Records("agents", AgentTrouble, sorted(rows, key=lambda row: (row.cell, rank[row.algorithm], row.agent)))
 
     def spending(self) -> Records[PrivacySummary]:
-        """Measure what was spent in privacy, one row for each algorithm in each cell that has any."""
+        """Measure the privacy spending, one row for each algorithm in each cell that has any."""
         return Records("privacy", PrivacySummary, privacy_summaries(self.privacy, self.spent))
 
     def spending_together(self) -> PrivacyTotal | None:
-        """Measure what all private runs have cost together, if they concern the same agents; None if fewer than two are."""
+        """Measure the joint privacy cost of all private runs, if they concern the same agents; None with fewer than two."""
         return privacy_total(self.privacy)
 
     def compare(self, cells: tuple[int, int], algorithm: str, level: float | None = None, regret: bool = False) -> Comparison:
         """Compare an algorithm in two cells of a sweep, the first against the second, paired by replicate.
 
-        Final values are subtracted, times to a level divided. Cells use common random numbers. `level` is a native value, or
-        a regret, to be reached; by default it is what the first algorithm of the study had in the end of the same replicate.
-        ResultError when a cell has no such algorithm, or when the cells differ in what is optimised.
+        Final values are subtracted, times to a level divided. Cells use common random numbers. `level` is a native target
+        value, or a target regret; the default is the final one of the study's first algorithm in the same replicate.
+
+        Raises:
+            ResultError: a cell has no such algorithm, or the cells have different metrics.
         """
         if not isinstance(cells, tuple | list) or len(cells) != 2:
             raise arguments.wrong("cells", cells, "must be the numbers of two cells, such as (0, 1)")
@@ -303,7 +309,7 @@ class Result:
         return comparison(self, cells, TargetValue(check_label(self, algorithm), level, regret))
 
     def summary(self, baseline: str | None = None) -> Records[SummaryRow]:
-        """Sum the run up, one row for each algorithm in each cell.
+        """Summarise the run, one row for each algorithm in each cell.
 
         Differences are to the algorithm labelled `baseline`, by default the first of the study, on the same replicates.
         """
@@ -338,11 +344,18 @@ class Result:
     ) -> Path | Axes:
         """Draw a figure and return its path: of a cell, or the `sweep`; see `fedbo.figures.plot.KINDS`.
 
-        Without a path it goes into the run directory, as PNG; a folder, and other endings (pdf, svg), are understood. With
-        `ax` one panel is drawn into these axes, in the style that holds there, and they are returned. `choices` are `regret`
-        (draw it instead of values), `algorithm` (whose figure it is, where it is that of one), `level` (the one to be reached,
-        in a sweep), `algorithms` (the only ones shown), `replicate` (the only one that counts), `panels` (the only ones drawn),
-        `width` and `height` in inches, `font` and `font_size`, and `title=False`.
+        Without a path the figure is a PNG in the run directory. A path may be a folder, or have another ending (pdf, svg). With
+        `ax` one panel is drawn into these axes, in their current style, and they are returned.
+
+        Choices:
+            regret: draw the regret instead of values.
+            algorithm: the algorithm of a figure that shows only one.
+            level: the target value in a sweep.
+            algorithms: the only ones shown.
+            replicate: the only one that counts.
+            panels: the only ones drawn.
+            width, height: in inches.
+            font, font_size, title=False: the style of the text.
         """
         if path is not None:
             arguments.path("path", path, "file")
@@ -353,7 +366,7 @@ class Result:
 
 
 def _fault_names(study: Study) -> list[str]:
-    """Name the faults of a plan by their labels, or else by their kinds, with their place where there are several of one."""
+    """Return the names of planned faults: their labels, or their kinds, with their place if several are of one kind."""
     kinds = [fault.kind for fault in study.fault]
     return [
         fault.label or (fault.kind if kinds.count(fault.kind) == 1 else f"{fault.kind} ({place})")
@@ -362,12 +375,12 @@ def _fault_names(study: Study) -> list[str]:
 
 
 def _complete(manifest: Mapping[str, Any]) -> set[tuple[Any, ...]] | None:
-    """Give the runs that count where a study was cut short; None when all do."""
+    """Return the runs that count if a study was cut short; None if all do."""
     complete = {tuple(key) for key in manifest.get("complete_runs", ())}
     return None if manifest["status"] == "complete" or not complete else complete
 
 
 def _of_cell(entry: Any, cell: int, single: type) -> Any:
-    """Pick a cell's part of a manifest entry; an entry that is no list of such parts holds for all cells."""
+    """Return a cell's part of a manifest entry; an entry that is no list of such parts holds for all cells."""
     several = isinstance(entry, list) and (not entry or isinstance(entry[0], single))
     return entry[cell] if several else entry

@@ -18,11 +18,13 @@ PHASES = ("history", "initial", "search")
 
 
 def canonical(table: Any, labels: Sequence[str]) -> Any:
-    """Sort a table of a run into the one order in which it is stored; `labels` gives that of the algorithms.
+    """Sort a table of a run into its canonical order; `labels` is the order of the algorithms.
 
-    All go by cell, algorithm, replicate; then observations by agent, phase, step, query, prints by agent and number, events by
-    sequence, releases of the privacy ledger by number, and what agents have spent by agent. KeyError when a row has a label
-    or a phase that is not known.
+    All are sorted by cell, algorithm, replicate; then observations by agent, phase, step, query, prints by agent and number,
+    events by sequence, releases of the privacy ledger by number, and agents' spending by agent.
+
+    Raises:
+        KeyError: a row has an unknown label or phase.
     """
     keys = {"cell": table["cell"], "algorithm": _ranks(table["algorithm"], labels), "replicate": table["replicate"]}
     if "phase" in table.column_names:

@@ -50,11 +50,12 @@ class Difference:
 class SummaryRow:
     """The summary of one algorithm in one cell.
 
-    `final` and `half` are the mean best native values over targets, at the end and at half of the iterations;
-    `difference` is that of `final` to the baseline's on the same replicates. `origins` gives for each origin its share
-    of the points that were decided; `federated` is that of the origin of this name. `bytes_up`, `bytes_down` and `messages` are
-    means over replicates for each agent that sent something: what was transmitted to the coordinator and to agents, also if it
-    was lost on the way. `duration` (in the study's unit of time) and `evaluations` are means over replicates.
+    - `final` and `half`: the mean best native values over targets, at the end and at half of the iterations.
+    - `difference`: that of `final` to the baseline's on the same replicates.
+    - `origins`: the share of each origin in the decided points; `federated`: the share of that origin.
+    - `bytes_up`, `bytes_down` and `messages`: means over replicates for each sending agent, in the transmissions to the
+      coordinator and to agents, including those lost on the way.
+    - `duration` (in the study's unit of time) and `evaluations`: means over replicates.
     """
 
     cell: int
@@ -73,7 +74,7 @@ class SummaryRow:
 
 
 def summary_row(found: Sequence[IncumbentTrace], half: int, tables: tuple[Any, Any], metric: Metric) -> SummaryRow:
-    """Sum one algorithm in one cell up; `tables` are its observations and its events."""
+    """Summarise one algorithm in one cell; `tables` are its observations and its events."""
     replicates = len({trace.replicate for trace in found})
     observations, events = tables
     sent = of_kinds(events, "sent")
@@ -97,19 +98,19 @@ def summary_row(found: Sequence[IncumbentTrace], half: int, tables: tuple[Any, A
 
 
 def final_estimate(found: Sequence[IncumbentTrace], metric: Metric) -> Estimate:
-    """Give the mean best native value over targets in the end, with its error over replicates."""
+    """Return the final mean best native value over targets, with its error over replicates."""
     return _estimate(found, math.inf, metric)
 
 
 def difference(found: Sequence[IncumbentTrace], baseline: Sequence[IncumbentTrace], metric: Metric) -> Difference | None:
-    """Compare final values on the replicates that both have; None with fewer than two of them."""
+    """Compare final values on the shared replicates; None with fewer than two of them."""
     mine, other = (replicate_means(traces, "iteration", np.array([math.inf])) for traces in (found, baseline))
     shared = sorted(set(mine) & set(other))
     return paired(metric.sign * np.array([float(mine[r][0] - other[r][0]) for r in shared]))
 
 
 def paired(gaps: npt.NDArray[np.float64]) -> Difference | None:
-    """Give the mean of `gaps (r,)` over replicates with its 95 % Student interval; None with fewer than two of them."""
+    """Return the mean of `gaps (r,)` over replicates with its 95 % Student interval; None with fewer than two of them."""
     if len(gaps) < 2:
         return None
     mean, error = mean_and_error(gaps[:, None])
@@ -118,12 +119,12 @@ def paired(gaps: npt.NDArray[np.float64]) -> Difference | None:
 
 
 def student_factor(replicates: int) -> float:
-    """Give the half width of a 95 % Student interval in standard errors of a mean over `replicates`, at least 2."""
+    """Return the half width of a 95 % Student interval in standard errors of a mean over `replicates`, at least 2."""
     return float(scipy.special.stdtrit(replicates - 1, 0.975))  # the quantile of scipy.stats.t, whose import takes a second
 
 
 def main_algorithm(rows: Sequence[SummaryRow], labels: Sequence[str]) -> str:
-    """Choose the first algorithm that made federated queries in any cell, else the first that sent, else the last."""
+    """Return the first algorithm with federated queries in any cell, else the first that sent, else the last."""
     heard = [row.algorithm for row in rows if row.federated > 0] or [row.algorithm for row in rows if row.bytes_up > 0]
     return min(heard, key=labels.index) if heard else max((row.algorithm for row in rows), key=labels.index, default=labels[-1])
 
@@ -144,7 +145,7 @@ def _shares(column: Any) -> dict[str, float]:
 
 
 def regrets(found: Sequence[IncumbentTrace], best_values: Mapping[str, Any]) -> list[IncumbentTrace]:
-    """Turn traces into those of negated simple regret; ValueError where an agent's best value is not known.
+    """Turn traces into those of negated simple regret; ValueError if an agent's best value is not known.
 
     The simple regret is the distance from the agent's best value to the best point queried so far (Dai et al. 2020, section
     2), which the agent itself may not know to be its best.

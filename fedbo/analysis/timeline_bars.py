@@ -1,4 +1,4 @@
-"""The bars of a timeline: what each agent did in one run, from its observations and its events."""
+"""The bars of a timeline: the activities of each agent in one run, from its observations and its events."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ PAUSES = (("absent", "returned"), ("crashed", "restarted"), ("hung", "woke"))
 
 
 def horizon(ends: Sequence[float]) -> float:
-    """Choose where a time axis ends: where all have ended, or nearly all when a few stragglers take much longer."""
+    """Return the end of a time axis: the last end, or that of nearly all agents if a few stragglers take much longer."""
     nearly, last = float(np.quantile(ends, 0.95)), float(np.max(ends))
     return 1.02 * (last if last <= 1.3 * nearly else 1.1 * nearly)
 
 
 def one_run(table: Any, cell: int, label: str, replicate: int) -> Any:
-    """Give the part of a table that is one run's."""
+    """Return one run's part of a table."""
     return next((part for key, part in by_run(table) if key == (cell, label, replicate)), table.slice(0, 0))
 
 
 def by_speed(observations: Any) -> list[int]:
-    """Sort agents by the mean length of their evaluations, and thin them out evenly where there are too many."""
+    """Sort agents by the mean length of their evaluations, and thin them out evenly if there are too many."""
     agent = column_of(observations, "agent")
     length = column_of(observations, "finished") - column_of(observations, "started")
     names = np.unique(agent)
@@ -47,9 +47,9 @@ def by_speed(observations: Any) -> list[int]:
 
 
 def evaluation_bars(observations: Any, events: Any, place: Mapping[int, int]) -> tuple[dict[str, Bars], int]:
-    """Return the bars of each kind of evaluation, and of what steps did besides, and the number of lanes in a row.
+    """Return the bars of each kind of evaluation, and of the steps' other activities, and the number of lanes in a row.
 
-    Evaluations are interrupted where their agent paused. Those of an agent that overlap are in lanes of their own.
+    Evaluations are interrupted where their agent paused. Overlapping ones of an agent are in separate lanes.
     """
     kinds: dict[str, Bars] = {kind: [] for kind in BAR_KINDS}
     pauses = _by_agent([interval for pair in PAUSES for interval in event_intervals(events, *pair)])
@@ -70,7 +70,7 @@ def evaluation_bars(observations: Any, events: Any, place: Mapping[int, int]) ->
 
 
 def _between(kinds: dict[str, Bars], events: Any, place: Mapping[int, int], evaluated: Mapping[int, Sequence[Span]]) -> None:
-    """Add the bars of what steps did while none of their evaluations ran: lost work, queueing for workers, deciding."""
+    """Add the bars of steps without a running evaluation: lost work, queueing for workers, deciding."""
     broken, (preempted, queued) = _broken(events), _placed(events)
     for agent, begin, end in state_intervals(events).of("evaluating"):
         if agent not in place:
@@ -88,7 +88,7 @@ def _between(kinds: dict[str, Bars], events: Any, place: Mapping[int, int], eval
 
 
 def _placed(events: Any) -> tuple[dict[int, list[Span]], dict[int, list[Span]]]:
-    """List for each agent of a run when workers evaluated for it in vain, and when evaluations waited for workers."""
+    """List for each agent of a run the times of preempted evaluations, and those of evaluations waiting for workers."""
     preempted, queued = dict[int, list[Span]](), dict[int, list[Span]]()
     for row in placements(events).to_pylist():
         queued.setdefault(row["agent"], []).append((row["queued_at"], row["started_at"]))
@@ -108,7 +108,7 @@ def in_lanes(bars: Bars) -> tuple[Bars, int]:
 
 
 def lanes_of(bars: Bars) -> list[int]:
-    """Give each bar the first lane of its row that is free when it begins, so that no two in a lane overlap."""
+    """Return for each bar the first free lane of its row, so that no two bars in a lane overlap."""
     lane, free = [0] * len(bars), dict[float, list[float]]()
     for number in sorted(range(len(bars)), key=lambda number: bars[number]):
         row, begin, end = bars[number]
@@ -130,7 +130,7 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 
 def kind_of(row: Mapping[str, Any]) -> str:
-    """Say what kind of evaluation a row is of."""
+    """Return the kind of a row's evaluation."""
     if row["error"] is not None:
         return "failed or forgotten"
     if row["phase"] == "initial":
@@ -139,7 +139,7 @@ def kind_of(row: Mapping[str, Any]) -> str:
 
 
 def without(span: tuple[float, float], holes: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Cut holes out of a span of time; give what is left, in order."""
+    """Cut holes out of a span of time; return the rest, in order."""
     left, (begin, end) = list[tuple[float, float]](), span
     for opens, closes in sorted(holes):
         if closes <= begin or opens >= end:
@@ -151,13 +151,13 @@ def without(span: tuple[float, float], holes: Iterable[tuple[float, float]]) -> 
 
 
 def within(span: tuple[float, float], others: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Give the parts of a span of time that lie in others."""
+    """Return the parts of a span of time that lie in others."""
     cuts = [(max(span[0], begin), min(span[1], end)) for begin, end in others]
     return [cut for cut in cuts if cut[0] < cut[1]]
 
 
 def _broken(events: Any) -> dict[int, list[tuple[float, float]]]:
-    """List for each agent the steps, from their begin on, that a crash or a return made it begin again."""
+    """List for each agent the steps, from their start on, that a crash or a return restarted."""
     broken, since = dict[int, list[tuple[float, float]]](), dict[int, float]()
     for mark in of_kinds(events, "started", "finished", "crashed").select(["agent", "time", "kind"]).to_pylist():
         begun = since.pop(mark["agent"], None)
@@ -174,7 +174,7 @@ def _by_agent(found: Iterable[EventInterval]) -> dict[int, list[tuple[float, flo
 
 
 def spans_of(observations: Any, events: Any, place: Mapping[int, int]) -> Bars:
-    """Give each agent's whole time in the study: what no evaluation covers is waiting."""
+    """Return each agent's whole time in the study: time without an evaluation is waiting."""
     ends: dict[int, tuple[float, float]] = {}
     rows = zip(*(column_of(observations, name).tolist() for name in ("agent", "started", "finished")), strict=True)
     lived = state_intervals(events)
@@ -189,14 +189,14 @@ def spans_of(observations: Any, events: Any, place: Mapping[int, int]) -> Bars:
 
 
 def during(events: Any, pair: tuple[str, str], place: Mapping[int, int], ends: Mapping[int, float]) -> Bars:
-    """Give the intervals between two kinds of events of the agents that have a row, up to where the bars of each end."""
+    """Return the intervals between two kinds of events of the agents with a row, up to the end of each agent's bars."""
     found = [one for one in event_intervals(events, *pair) if one.agent in place and one.begin <= ends[one.agent]]
     bars = [(place[one.agent], one.begin, min(one.end, ends[one.agent])) for one in found]
     return [bar for bar in bars if bar[2] > bar[1]]
 
 
 def crashes(events: Any, place: Mapping[int, int], ends: Mapping[int, float]) -> tuple[list[tuple[int, float]], ...]:
-    """Give row and time of the crashes from which an agent came back, and of those for good."""
+    """Return row and time of the crashes from which an agent returned, and of the permanent ones."""
     rows = of_kinds(events, "crashed").select(["agent", "time", "permanent"]).to_pylist()
     rows = [row for row in rows if row["agent"] in place and row["time"] <= ends[row["agent"]]]
     gone, back = ([row for row in rows if row["permanent"] is final] for final in (True, False))

@@ -1,4 +1,4 @@
-"""The trials of a run as one tidy table: every evaluation with its configuration, its value, its times and its fate."""
+"""The trials of a run as one tidy table: every evaluation with its configuration, its value, its times and its status."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _fill(into: Columns, found: Columns, places: Iterable[Any], count: int) -> N
 
 
 def _statuses(table: Mapping[str, list[Any]]) -> list[str]:
-    """Say what became of each evaluation; one that paused and went on is another row of the same point."""
+    """Return the status of each evaluation; one that paused and continued is another row of the same point."""
     count = len(table["error"])
     stopped, errors = table.get("stopped", [None] * count), table["error"]
     points = list(zip(*(table[name] for name in _POINT), strict=True)) if any(stopped) else []
@@ -91,7 +91,7 @@ def _statuses(table: Mapping[str, list[Any]]) -> list[str]:
 
 
 def _reasons(errors: Sequence[str | None], values: Sequence[float]) -> list[str | None]:
-    """Return why each evaluation failed, in one line; None where it did not."""
+    """Return the reason of each failed evaluation, in one line; None for the others."""
     return [
         error.splitlines()[0] if error else None if math.isfinite(value) else f"the value is {value}"
         for error, value in zip(errors, values, strict=True)
@@ -99,7 +99,7 @@ def _reasons(errors: Sequence[str | None], values: Sequence[float]) -> list[str 
 
 
 def _metrics(result: FinishedRun, table: Mapping[str, list[Any]]) -> Columns:
-    """Return a column for each metric besides the tuned one, which is the value."""
+    """Return a column for each metric other than the tuned one, which is the value."""
     found, tuned = Columns(), [result.metric(cell).name for cell in range(len(result.study.titles()))]
     for place, (cell, text) in enumerate(zip(table["cell"], table.get("metrics", [None] * len(table["cell"])), strict=True)):
         for name, value in (json.loads(text) if text else {}).items():

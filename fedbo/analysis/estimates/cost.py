@@ -39,7 +39,7 @@ class CostEstimate:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Say what the numbers rest on."""
+        """Return the assumptions of the estimate."""
         return (
             "decisions of varying length count as one point, and so does what varies in length in a message",
             "an algorithm with phases makes as many as it can at most",
@@ -114,14 +114,14 @@ def _masks(study: Study, algorithm: Algorithm, problem: Problem) -> tuple[int, i
 
 
 def _sends(algorithm: Algorithm, decisions: int) -> int:
-    """Count the steps that send; a very long run is extrapolated from its first ones."""
+    """Count the steps that send; a very long run is extrapolated from its first steps."""
     looked = min(decisions, STEPS)
     count = sum(algorithm.sends(step) for step in range(looked + 1))
     return count if looked == decisions else round(count * (decisions + 1) / (looked + 1))
 
 
 def _asked(study: Study, algorithm: Algorithm, problem: Problem) -> float:
-    """Say which share of the messages is asked for, on average."""
+    """Return the mean share of the messages that agents are asked for."""
     selection = study.exchange.make().selection
     if isinstance(algorithm, Private):
         return algorithm.mechanism(problem).share
@@ -129,7 +129,7 @@ def _asked(study: Study, algorithm: Algorithm, problem: Problem) -> float:
 
 
 def _history(study: Study) -> int:
-    """Count the evaluations of earlier tasks; those that are given from a file or a run cost nothing."""
+    """Count the evaluations of earlier tasks; those from a file or a run cost nothing."""
     sources = [source for source in history_sources(study) if source.table.algorithm is not None]
     counts = [(source.table.observations or 0) * len(source.agents) for source in sources]
     return sum(
@@ -138,7 +138,7 @@ def _history(study: Study) -> int:
 
 
 def _actors(study: Study) -> int:
-    """Count the Ray actors at a time: coordinators for inline hosting, else one coordinator and the hosts of agents."""
+    """Count the simultaneous Ray actors: coordinators for inline hosting, otherwise one coordinator and the hosts of agents."""
     hosting = study.hosting
     if hosting.kind == "inline":
         return hosting.workers or 0

@@ -1,4 +1,4 @@
-"""A warning before a study runs that its steps may be interrupted for ever."""
+"""A warning before a study runs that its steps may be interrupted forever."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedbo.study.study import Study
 
 
 def endless_warning(study: Study) -> str | None:
-    """Return a line about the first fault that begins more often than an evaluation is long; None where there is none.
+    """Return a line about the first fault that begins more often than an evaluation lasts; empty if there is none.
 
     An evaluation of length D ends before the next crash of a Poisson process with probability exp(-rate D). A run is given up
     after `STARTS` steps that did not.

@@ -1,6 +1,6 @@
-"""What agents could gain from one another: each one's best point, the best point for all, a random one, and how alike they are.
+"""The possible gain of agents from each other: own best points, the best common point, a random one, and their similarity.
 
-The objectives are evaluated without noise, at common points and about the best of these; nothing is run.
+The objectives are evaluated without noise, at common points and near the best of these; nothing is run.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ KEPT, BOXES, SHRINK = 4, 12, 0.6  # the search goes on about so many points, in 
 class Gain:
     """Values to be maximised, as means over targets and replicates.
 
-    `random` is a random point's, `common` that of the point best for the mean of all targets, `own` that of each one's own
-    best point; the latter two are the best found, or known. `alike` is the mean rank correlation of two targets at common
-    points, and `least` and `most` its ends over pairs; NaN with a single target. `points` counts the evaluations of a target.
+    - `random`: the value of a random point.
+    - `common`: the value of the point that is best for the mean of all targets.
+    - `own`: the value of each target's own best point. Both best points are the best found, or known.
+    - `alike`: the mean rank correlation of two targets at common points; `least` and `most`: its extremes over pairs; NaN with
+      a single target.
+    - `points`: the number of evaluations of a target.
     """
 
     random: float
@@ -45,13 +48,13 @@ class Gain:
 
     @property
     def share(self) -> float:
-        """Give the share of the way from a random point to the own best one that the common point goes; NaN without one."""
+        """Return how far the common point goes from a random point (0) to the own best point (1); NaN without a difference."""
         way = self.own - self.random
         return (self.common - self.random) / way if way > 0.0 else float("nan")
 
 
 def estimate_gain(study: Study, points: int) -> Gain:
-    """Evaluate the targets of a study without a sweep at so many points each, and about as many more in search of the best."""
+    """Evaluate the targets of a study without a sweep at `points` points each, and at about as many more to find the best."""
     replicates = min(REPLICATES, study.study.replicates) if study.federation().random_per_replicate else 1
     found = [_of_replicate(study, replicate, points) for replicate in range(replicates)]
     random, common, own, alike = (float(mean) for mean in np.mean([each[:4] for each in found], axis=0))
@@ -60,7 +63,7 @@ def estimate_gain(study: Study, points: int) -> Gain:
 
 
 def _of_replicate(study: Study, replicate: int, points: int) -> tuple[float, ...]:
-    """Give random, common and own, the mean, least and largest correlation, and the number of points."""
+    """Return random, common and own, the mean, least and largest correlation, and the number of points."""
     federation, streams = study.federation(), Streams(study.study.seed, replicate)
     objectives = [
         federation.objective(agent, streams.shared("objective"), streams.of(agent).rng("objective")) for agent in study.targets
@@ -68,7 +71,7 @@ def _of_replicate(study: Study, replicate: int, points: int) -> tuple[float, ...
     lattice, parameters = lattice_of(federation), federation.parameters
 
     def values(u: Array) -> Array:
-        """Give the values `(k, n)` of all targets at points of the unit cube."""
+        """Return the values `(k, n)` of all targets at points of the unit cube."""
         x = from_unit(parameters, lattice.project(u) if lattice else u)
         return np.array([_values(objective, x) for objective in objectives])
 
@@ -98,7 +101,7 @@ def _of_replicate(study: Study, replicate: int, points: int) -> tuple[float, ...
 def _searched(
     function: Callable[[Array], Array], start: tuple[Array, Array], about: int, rng: np.random.Generator
 ) -> tuple[float, Array]:
-    """Search about the best points in ever smaller boxes, and give the largest value with all the points `(n, d)` tried."""
+    """Search near the best points in ever smaller boxes; return the largest value and all tried points `(n, d)`."""
     top = np.argsort(-start[1], kind="stable")[:KEPT]
     centres, best, reach, tried = start[0][top], start[1][top], 0.25, list[Array]()
     for _ in range(BOXES):
@@ -124,6 +127,6 @@ def _noise_free(objective: Objective, x: Array) -> float:
 
 
 def _own(objective: Objective, seen: Array) -> float:
-    """Give the best value known of an agent."""
+    """Return the best known value of an agent."""
     known = objective.best_value
     return float(seen.max()) if known is None else max(known, float(seen.max()))

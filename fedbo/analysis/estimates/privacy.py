@@ -25,11 +25,15 @@ Charges = Counter[PrivacyCharge]
 class PrivacyEstimate:
     """The epsilon that one algorithm will spend at each delta, in each replicate.
 
-    `bound` says how sure that is: empty where it is what will be spent; "at most" where every message is charged in full, and
-    fewer may arrive, or where `epsilon_max` ends it; "at least" where rounds are charged, and there may be more of them;
-    "about" where there may also be fewer, since faults, groups or a limit of time end them.
-    `whole` says why there will be no gain from sampling; it is empty where there will be. `times` says what reveals private
-    values by the times of messages, outside the promise.
+    `bound` is the certainty of the estimate:
+
+    - empty: it is exactly what will be spent.
+    - "at most": every message is charged in full, and fewer may arrive, or `epsilon_max` ends it.
+    - "at least": rounds are charged, and there may be more of them.
+    - "about": there may also be fewer rounds, since faults, groups or a limit of time end them.
+
+    `whole` is the reason against a gain from sampling; it is empty if there will be one. `times` tells how the times of
+    messages reveal private values, outside the guarantee.
     """
 
     cell: str
@@ -43,7 +47,7 @@ class PrivacyEstimate:
 
 @dataclass(frozen=True, slots=True)
 class TotalEstimate:
-    """The epsilon of all private runs of a study together, if these concern the same agents, and how sure that is."""
+    """The epsilon of all private runs of a study together, if these concern the same agents, and its certainty."""
 
     runs: int
     deltas: tuple[float, ...]
@@ -53,9 +57,9 @@ class TotalEstimate:
 
 @dataclass(frozen=True, slots=True)
 class NoiseNeeded:
-    """The noise multiplier that one algorithm needs for an epsilon at `delta` in one run, beside the one that it has.
+    """The noise multiplier that one algorithm needs for an epsilon at `delta` in one run, and its present one.
 
-    `needed` is None where no noise is enough; `bound` says how sure the `epsilon` of the present `noise` is, as in an estimate.
+    `needed` is None if no noise is enough; `bound` is the certainty of the `epsilon` of the present `noise`, as in an estimate.
     """
 
     cell: str
@@ -80,7 +84,7 @@ def privacy_estimates(study: Study) -> list[PrivacyEstimate]:
 
 
 def total_estimate(study: Study) -> TotalEstimate | None:
-    """Compose the estimates of all private runs; None where fewer than two runs are private."""
+    """Compose the estimates of all private runs; None if fewer than two runs are private."""
     total, runs, bounds, deltas = Counter[PrivacyCharge](), 0, set[str](), dict[float, None]()
     for cell in study.cells():
         for table in cell.study.algorithm:
@@ -120,7 +124,7 @@ def _whole(study: Study, algorithm: Private) -> str:
 
 
 def noise_needed(study: Study, epsilon: float, delta: float | None) -> list[NoiseNeeded]:
-    """Return the noise multiplier by which each private algorithm of each cell spends `epsilon` in one run, by its weights.
+    """Return the noise multiplier for which each private algorithm of each cell spends `epsilon` in one run, with its weights.
 
     It holds at `delta`, by default the smallest of the study's.
     """
@@ -165,7 +169,7 @@ def _needed(
 
 
 def _charges(study: Study, algorithm: Private, mechanism: Mechanism) -> tuple[Charges, str]:
-    """Count what the agent that spends most will be charged, and say how sure that is, as `bound` of an estimate."""
+    """Return the charges of the agent that spends most, and their certainty, as `bound` of an estimate."""
     assert isinstance(algorithm, Algorithm)
     problem, whole, rounds = study.problem(), _whole(study, algorithm), _rounds(study)
     if whole and rounds:
@@ -181,7 +185,7 @@ def _charges(study: Study, algorithm: Private, mechanism: Mechanism) -> tuple[Ch
 
 
 def _rounds(study: Study) -> str:
-    """Return how sure it is that there are as many rounds as decisions after which agents send; empty where it is certain."""
+    """Return the certainty that there are as many rounds as decisions after which agents send; empty if certain."""
     ends = study.budget.time is not None or study.budget.evaluations is not None
     if ends or study.group or study.fault:
         return "about"

@@ -1,1 +1,1 @@
-"""Results as tables that other programs read, and the configurations in them."""
+"""Results as tables for other programs, and the configurations in them."""

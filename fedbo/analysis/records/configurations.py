@@ -1,4 +1,4 @@
-"""The configurations that the points of a run stand for, in native units and by the names of its parameters."""
+"""The configurations of a run's points, in native units and by the names of its parameters."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Configurations:
         self.names = [str(each["name"]) for each in parameters] + [each.name for each in fixed]
 
     def declared(self, x: list[float]) -> dict[str, Any]:
-        """Return the configuration at a point in the shape in which its space was declared: nested if the space was."""
+        """Return the configuration at a point in the declared shape of its space: nested if the space is."""
         return as_declared(self._written, self.at(x))
 
     def at(self, x: list[float]) -> dict[str, Any]:
-        """Return the configuration at a point, by names joined with dots; in a typed space, its active parameters alone."""
+        """Return the configuration at a point, by names joined with dots; in a typed space, only its active parameters."""
         if self.space is not None:
             return self.space.configuration(np.array(x))
         return dict(zip(self.names, x, strict=True))
 
     def columns(self, x: Array) -> Columns:
-        """Return a column for each parameter of points `(n, d)`; None where a parameter is not active."""
+        """Return a column for each parameter of points `(n, d)`; None where a parameter is inactive."""
         if self.space is not None:
             return _typed_columns(self.space, x)
         kinds: list[Callable[[float], Any]] = [int if each.get("whole") else float for each in self._parameters]

@@ -1,4 +1,4 @@
-"""Results as tables of other programs: pandas, Arrow, CSV, LaTeX and Markdown, all of them the same one way."""
+"""Results as tables of other programs: pandas, Arrow, CSV, LaTeX and Markdown, all by the same conversion."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Tabular:
         return _kept(self.in_words().markdown(), path)
 
     def in_words(self, number: Callable[[float], str] | None = None) -> TextTable:
-        """Return the table in words, by default with four significant digits; `number` writes one otherwise."""
+        """Return the table as text, by default with four significant digits; `number` formats a number instead."""
         table = self.to_arrow()
         columns = [[_word(value, number or _rounded) for value in column.to_pylist()] for column in table.columns]
         return TextTable(self.name, self.name, table.column_names, list(zip(*columns, strict=True)))
@@ -77,8 +77,8 @@ class ResultTable(Tabular):
 class Records(list[T], Tabular, Generic[T]):
     """A list of results of one kind, each a dataclass, which converts to a table with a row for each.
 
-    A field that is a dataclass itself, or a dictionary, has a column for each of its parts, such as `final_mean`; a result with
-    arrays, such as a curve, has a row for each place of these.
+    A field that is itself a dataclass, or a dictionary, has a column for each of its parts, like `final_mean`. A result with
+    arrays, like a curve, has a row for each of their entries.
     """
 
     def __init__(self, name: str, kind: type[T], items: Iterable[T]) -> None:
@@ -108,7 +108,7 @@ def frame_of(table: pa.Table) -> pandas.DataFrame:
 
 
 def column_array(values: Sequence[Any]) -> pa.Array:
-    """Return values as an Arrow array of one type; values of several types, and structures, become words."""
+    """Return values as an Arrow array of one type; mixed types and structures become strings."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float} or kinds in ({bool}, {str}):
         return pa.array(values, pa.float64() if float in kinds else None)

@@ -1,4 +1,4 @@
-"""A table in words: the one form from which every report is printed, and written as CSV, LaTeX and Markdown."""
+"""A table as text: the common form for printed reports, CSV, LaTeX and Markdown."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _LATEX = _PRINTED | {
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table: the name of its file, its caption, its headings, its rows in words, further remarks, and a title.
+    """A table: the name of its file, its caption, its headings, its rows as text, further remarks, and a title.
 
-    Columns after the first hold `numbers`, which end at the right, or else words.
+    Columns after the first hold `numbers`, which are aligned right, or else words.
 
-    A cell is a word or a text of Rich with its colours. A terminal shows the title and the table; columns that do not fit
-    beside the others follow below, again with the first column. What is no terminal has all the width that is needed.
+    A cell is a string or a coloured text of Rich. A terminal shows the title and the table; columns that do not fit beside the
+    others follow below, again with the first column. Other output has unlimited width.
     """
 
     name: str
@@ -75,7 +75,7 @@ class TextTable:
         return [max(cell_len(str(cell)) for cell in column) for column in zip(self.headings, *self.rows, strict=True)]
 
     def _parts(self, width: int) -> list[list[int]]:
-        """Share the columns out among as few parts as fit; the first column is in each."""
+        """Split the columns into as few parts as fit; the first column is in each."""
         first, *widths = self._widths()
         parts, used = [[0]], _EDGES + first
         for place, size in enumerate(widths, 1):
@@ -114,7 +114,7 @@ class TextTable:
         return title + "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
 
     def write(self, folder: Path) -> list[Path]:
-        """Write both forms into a folder, and give their paths."""
+        """Write both forms into a folder, and return their paths."""
         paths = [folder / f"{self.name}.csv", folder / f"{self.name}.tex"]
         for path, text in zip(paths, (self.csv(), self.latex()), strict=True):
             atomic.write_text(path, text)
@@ -122,7 +122,7 @@ class TextTable:
 
 
 def spreadsheet_cell(words: str) -> str:
-    """Return a cell that no spreadsheet takes for a formula: one that begins like it and is no number gets a quote."""
+    """Return a cell that no spreadsheet evaluates: text that looks like a formula and is no number gets a quote."""
     try:
         float(words)
     except ValueError:
@@ -131,7 +131,7 @@ def spreadsheet_cell(words: str) -> str:
 
 
 def latex(words: str) -> str:
-    """Write words so that LaTeX prints them as they are."""
+    """Escape text for LaTeX."""
     return "".join(_LATEX.get(letter, letter) for letter in words)
 
 

@@ -1,4 +1,4 @@
-"""The answers of methods that agree on a point in the end, as ADMM does: their cost, and how well they keep the constraint."""
+"""The answers of methods that finally agree on a point, such as ADMM: their cost, and their constraint violation."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _NOTE = re.compile(r"primal residual (\S+), dual residual (\S+)")
 class AnswerRow:
     """The answers of one algorithm in one cell, the evaluations of origin "agreed": means over replicates.
 
-    `cost` is the mean over `agents` of the native scores. `violation` is by how much the points miss the constraint, None where
-    it is not known or an agent gave no answer. `primal` and `dual` are the last residuals that the agents knew, and `time` is
-    when the last answer was there.
+    `cost` is the mean over `agents` of the native scores. `violation` is the distance of the points from the constraint, None
+    if it is not known or an agent did not answer. `primal` and `dual` are the last residuals that the agents knew, and `time`
+    is the time of the last answer.
     """
 
     cell: int
@@ -74,7 +74,7 @@ def _known(value: float) -> float | None:
 
 
 def _method(result: Result, cell: int, label: str) -> Any:
-    """Make the method with its settings in a cell; None for one that is not fedbo's own."""
+    """Make the method with its settings in a cell; None for one that is not built in."""
     study = result.trusted_cells()[cell].study if result.study.sweep else result.study
     table = next(table for table in study.algorithm if table.title == label)
     return table.make() if table.name in algorithms() else None

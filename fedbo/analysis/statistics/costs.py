@@ -1,4 +1,4 @@
-"""What it costs each method to reach a level: evaluations, time and bytes, and performance profiles of them.
+"""The cost of each method to reach a level: evaluations, time and bytes, and their performance profiles.
 
 Profiles are those of Dolan and More, "Benchmarking optimization software with performance profiles", 2002.
 """
@@ -24,8 +24,8 @@ AXES: tuple[Axis, ...] = ("evaluations", "time", "bytes")
 class CostToLevel:
     """The costs of every method until it reaches the level of a task, on one axis.
 
-    `costs (problems, methods)` has a row for each task and replicate; infinite where the level was not reached. `ends` has the
-    costs of the whole runs. Bytes are those of the whole run by then, for each target.
+    `costs (problems, methods)` has a row for each task and replicate; infinite if the level was not reached. `ends` has the
+    costs of the whole runs. Bytes are those of the whole run so far, for each target.
     """
 
     axis: Axis
@@ -36,15 +36,15 @@ class CostToLevel:
 
     @property
     def reached(self) -> Array:
-        """Give the share of problems `(methods,)` in which each method reached the level."""
+        """Return the share of problems `(methods,)` in which each method reached the level."""
         return np.asarray(np.isfinite(self.costs).mean(axis=0))
 
     def ratio(self, method: int) -> GeometricMean | None:
-        """Return the restricted ratio of a method's cost to the baseline's (`restricted_ratio`); None if it has none."""
+        """Return the restricted ratio of a method's cost to the baseline's (`restricted_ratio`); None if undefined."""
         return restricted_ratio(self.costs[:, [method, 0]], self.ends[:, [method, 0]])
 
     def profile(self, factors: Array) -> Array:
-        """Give the share of problems `(factors, methods)` in which each was at most so many times as dear as the best."""
+        """Return the share of problems `(factors, methods)` in which each method's cost was within that factor of the best."""
         best = self.costs.min(axis=1, keepdims=True)
         with np.errstate(invalid="ignore", divide="ignore"):
             ratios = np.where(self.costs == best, 1.0, self.costs / best)
@@ -53,7 +53,7 @@ class CostToLevel:
 
 
 def costs_to_level(found: Comparable, axis: Axis) -> CostToLevel | None:
-    """Measure the cost of each method until it reaches the level of each task; None where no method has any.
+    """Measure the cost of each method until it reaches the level of each task; None if no method has any.
 
     The level is the median of the final values of all methods in all replicates of the task. The final value of one method
     would be reached by that method in every replicate, and by an equal one only by luck. Methods that send nothing are left out
@@ -75,7 +75,7 @@ def _sends(found: Comparable, label: str) -> bool:
 
 
 def factors_of(costs: Sequence[CostToLevel], count: int = 60) -> Array:
-    """Choose the factors of a profile: from 1 to the largest ratio of any method that reached the level, at most 100."""
+    """Return the factors of a profile: from 1 to the largest ratio of any method that reached the level, at most 100."""
     most = 1.0
     for one in costs:
         best = one.costs.min(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The statistics over many runs as tables: what every method reached, mean ranks, pairs, and costs to reach a level."""
+"""The statistics over many runs as tables: final values, mean ranks, pairs, and costs to reach a level."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedbo.analysis.summary import Estimate
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All statistics of runs: the tasks that were compared, ranks, pairs of methods, and costs on each axis."""
+    """All statistics of runs: the compared tasks, ranks, pairs of methods, and costs on each axis."""
 
     found: Comparable
     ranking: Ranking
@@ -28,7 +28,7 @@ class Overview:
     costs: Sequence[CostToLevel]
 
     def tables(self) -> list[TextTable]:
-        """Write everything as tables."""
+        """Return all statistics as tables."""
         return [_finals(self.found), _ranks(self.ranking), _pairs(self.pairs), *(_costs(one) for one in self.costs)]
 
     def scores(self) -> TextTable:
@@ -50,7 +50,7 @@ def overview(results: Sequence[Result], labels: Sequence[str] = ()) -> Overview:
 
 
 def _finals(found: Comparable) -> TextTable:
-    """Write the mean final value of each method on each task with its standard error over replicates, as summaries have it."""
+    """Return the mean final value of each method on each task with its standard error over replicates, as in summaries."""
     rows = []
     for task in found.tasks:
         native = np.asarray(task.metric.native(found.replicates(task)))

@@ -1,4 +1,4 @@
-"""Pairs of methods over tasks: Wilcoxon's signed ranks and Student's t with Holm's correction, and the tasks that each won."""
+"""Pairs of methods over tasks: Wilcoxon's signed ranks and Student's t with Holm's correction, and the tasks each won."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _EXACT = 12  # differences, whose 4096 signs are tried
 class PairTest:
     """Two methods on the same tasks: `won`, `tied` and `lost` tasks of the first, by mean scores.
 
-    Of these, `clearly_won` and `clearly_lost` are those whose 95 % interval over replicates leaves zero out. `gap` is the mean
-    difference of normalised scores. `wilcoxon` and `t` are two-sided chances of the differences over tasks if the methods were
-    equal; `wilcoxon_holm` and `t_holm` are corrected for the number of pairs. NaN with fewer than two tasks.
+    Of these, `clearly_won` and `clearly_lost` are those whose 95 % interval over replicates excludes zero. `gap` is the mean
+    difference of normalised scores. `wilcoxon` and `t` are two-sided p-values of the differences over tasks; `wilcoxon_holm`
+    and `t_holm` are corrected for the number of pairs. NaN with fewer than two tasks.
     """
 
     one: str
@@ -67,15 +67,15 @@ def pair_tests(found: Comparable) -> list[PairTest]:
 
 
 def _clear(gaps: Array) -> int:
-    """Say whether the interval of gaps over replicates leaves zero out, and on which side."""
+    """Return the side (-1 or 1) on which the interval of gaps over replicates excludes zero, or 0."""
     found = paired(gaps)
     return 0 if found is None else int(found.low > 0) - int(found.high < 0)
 
 
 def signed_ranks(differences: Array) -> float:
-    """Give the two-sided chance by Wilcoxon's signed ranks, ranks of zeros being split (Demsar 2006, section 3.1.3).
+    """Return the two-sided p-value of Wilcoxon's signed ranks, with the ranks of zeros split (Demsar 2006, section 3.1.3).
 
-    Up to twelve differences all signs are tried, which is exact with ties too; beyond, it is the normal approximation.
+    Up to twelve differences all signs are enumerated, which is exact with ties too; beyond, it is the normal approximation.
     """
     from scipy.special import ndtr
     from scipy.stats import rankdata
@@ -93,7 +93,7 @@ def signed_ranks(differences: Array) -> float:
 
 
 def student(differences: Array) -> float:
-    """Give the two-sided chance by Student's paired t."""
+    """Return the two-sided p-value of Student's paired t-test."""
     from scipy.special import stdtr
 
     count = len(differences)
@@ -107,7 +107,7 @@ def student(differences: Array) -> float:
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """Correct chances for their number by Holm's step-down procedure; NaN stays and does not count."""
+    """Correct p-values for their number by Holm's step-down procedure; NaN stays and does not count."""
     values = np.asarray(chances, dtype=np.float64)
     corrected, known = values.copy(), np.flatnonzero(~np.isnan(values))
     order, running = known[np.argsort(values[known], kind="stable")], 0.0

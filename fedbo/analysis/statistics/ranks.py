@@ -18,9 +18,9 @@ Array = npt.NDArray[np.float64]
 class Ranking:
     """Methods by their mean rank over tasks, 1 is best; tied methods share the mean of their ranks.
 
-    `chi2` is Friedman's statistic, corrected for ties, and `f` that of Iman and Davenport, with its `p`: the chance of ranks so
-    unlike if all methods were equal. `critical` is the difference of mean ranks from which on two methods differ at the level
-    0.05. `groups` are the largest sets of neighbouring methods that do not differ.
+    `chi2` is Friedman's statistic, corrected for ties, and `f` that of Iman and Davenport, with its p-value `p` if all methods
+    were equal. `critical` is the smallest difference of mean ranks that is significant at the level 0.05. `groups` are the
+    largest sets of neighbouring methods that do not differ.
     """
 
     labels: tuple[str, ...]
@@ -33,12 +33,12 @@ class Ranking:
 
     @property
     def order(self) -> list[int]:
-        """Give the places of the methods from the best to the worst."""
+        """Return the indices of the methods from the best to the worst."""
         return [int(place) for place in np.argsort(self.mean, kind="stable")]
 
     @property
     def groups(self) -> list[tuple[int, ...]]:
-        """Give the largest sets of at least two methods whose mean ranks are nearer than the critical difference."""
+        """Return the largest sets of at least two methods whose mean ranks are closer than the critical difference."""
         order, found = self.order, list[tuple[int, ...]]()
         for start in range(len(order)):
             near = tuple(place for place in order[start:] if self.mean[place] - self.mean[order[start]] < self.critical)

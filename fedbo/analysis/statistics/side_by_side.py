@@ -19,8 +19,8 @@ from fedbo.settings.arguments import short
 class RunRow:
     """One algorithm in one cell of one run, as in its summary.
 
-    `difference` is that of `final` to the same algorithm in the same cell of the first run, paired by replicate; None where it
-    has none, where fewer than two replicates are shared, or where the seeds differ.
+    `difference` is that of `final` to the same algorithm in the same cell of the first run, paired by replicate; None if there
+    is none, if fewer than two replicates are shared, or if the seeds differ.
     """
 
     run: str
@@ -36,7 +36,7 @@ class RunRow:
 
 
 def side_by_side(results: Sequence[Result]) -> Records[RunRow]:
-    """Set runs of the same objective side by side; ResultError where they cannot be compared."""
+    """Compare runs of the same objective side by side; ResultError if they are not comparable."""
     if len(results) < 2:
         raise ResultError("one run cannot be compared; name another one beside it")
     names = _names(results)
@@ -68,7 +68,7 @@ def side_by_side(results: Sequence[Result]) -> Records[RunRow]:
 
 
 def _names(results: Sequence[Result]) -> list[str]:
-    """Name runs by their folders, or by their paths where two folders have the same name."""
+    """Return the names of runs: their folders, or their paths if two folders have the same name."""
     places = [result.address or str(result.directory.resolve()) for result in results]
     if twice := [place for number, place in enumerate(places) if place in places[:number]]:
         raise ResultError(f"'{twice[0]}': is named twice; name each run once")
@@ -82,7 +82,7 @@ def _traces(result: Result) -> dict[tuple[str, str], list[IncumbentTrace]]:
 
 
 def _check(first: Result, other: Result, names: tuple[str, str]) -> None:
-    """Refuse a run whose numbers mean something else than those of the first one."""
+    """Raise ResultError if a run's numbers have another meaning than those of the first run."""
     one, two = (_facts(result) for result in (first, other))
     if wrong := [what for what in one | two if one.get(what) != two.get(what)]:
         words = f"'{names[0]}' has {wrong[0]} = {short(one.get(wrong[0]))}, '{names[1]}' has {short(two.get(wrong[0]))}"
@@ -90,7 +90,7 @@ def _check(first: Result, other: Result, names: tuple[str, str]) -> None:
 
 
 def _facts(result: Result) -> dict[str, Any]:
-    """Return what must be the same in runs that are compared; what a sweep sets may differ from cell to cell."""
+    """Return the facts that compared runs must share; a sweep's settings may differ from cell to cell."""
     metrics = {f"{result.metric(cell).name} to {result.metric(cell).direction}" for cell in range(len(result.study.titles()))}
     swept = {key.partition(".")[2] for key in result.study.sweep if key.startswith("objective.")}
     document: dict[str, Any] = result.study.document()["objective"]

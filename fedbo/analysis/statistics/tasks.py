@@ -1,6 +1,6 @@
-"""The tasks of several runs: what was optimised, with the traces of every method that was run on it.
+"""The tasks of several runs: the objective, with the traces of every method that was run on it.
 
-A task is one cell of a study. Runs of the same study with other algorithms are about the same task, and are joined: their
+A task is one cell of a study. Runs of the same study with other algorithms belong to the same task, and are joined: their
 replicates have the same draws.
 """
 
@@ -26,32 +26,32 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkTask:
-    """One task: its name, what is optimised, and the traces of each method by its label."""
+    """One task: its name, its metric, and the traces of each method by its label."""
 
     name: str
     metric: Metric
     traces: dict[str, list[IncumbentTrace]]
 
     def finals(self, label: str) -> dict[int, float]:
-        """Give the score of a method in the end of each replicate, to be maximised: the mean over its targets."""
+        """Return the final score of a method in each replicate, to be maximised: the mean over its targets."""
         means = replicate_means(self.traces[label], "iteration", np.array([np.inf]))
         return {replicate: float(mean[0]) for replicate, mean in means.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparable:
-    """Tasks on which the same methods were run: the labels of these, and what had to be left out, in words."""
+    """Tasks on which the same methods were run: the labels of these methods, and lines about what was left out."""
 
     labels: tuple[str, ...]
     tasks: tuple[BenchmarkTask, ...]
     left_out: tuple[str, ...] = ()
 
     def scores(self) -> Array:
-        """Give the mean score over the replicates that all methods have, `(tasks, methods)`, to be maximised."""
+        """Return the mean score over the replicates that all methods have, `(tasks, methods)`, to be maximised."""
         return np.array([np.mean(self.replicates(task), axis=0) for task in self.tasks])
 
     def replicates(self, task: BenchmarkTask) -> Array:
-        """Give the scores of a task in the replicates that all methods have, `(replicates, methods)`."""
+        """Return the scores of a task in the replicates that all methods have, `(replicates, methods)`."""
         finals = [task.finals(label) for label in self.labels]
         return np.array([[one[number] for one in finals] for number in self.shared(task)])
 
@@ -60,9 +60,9 @@ class Comparable:
         return sorted(set.intersection(*({trace.replicate for trace in task.traces[label]} for label in self.labels)))
 
     def normalised(self) -> Array:
-        """Give the scores on a scale of each task's own, `(tasks, methods)`.
+        """Return the scores on each task's own scale, `(tasks, methods)`.
 
-        There 1 is the best value that any method had in the end of any replicate, and 0 the worst.
+        1 is the best final value of any method in any replicate, and 0 the worst.
         """
         single = [self.replicates(task) for task in self.tasks]
         spans = [float(np.ptp(one)) or 1.0 for one in single]
@@ -70,9 +70,12 @@ class Comparable:
 
 
 def comparable(results: Sequence[Result], labels: Sequence[str] = ()) -> Comparable:
-    """Join runs into tasks, and keep those on which every one of the methods was run: by default all that any task has.
+    """Join runs into tasks, and keep those on which every method was run; the default methods are those of any task.
 
-    Where no task has them all, the methods that all tasks have are kept. ResultError where fewer than two methods are left.
+    If no task has all of them, the methods that all tasks have are kept.
+
+    Raises:
+        ResultError: fewer than two methods are left.
     """
     tasks = _joined(results)
     known = list(dict.fromkeys(label for task in tasks for label in task.traces))
@@ -99,7 +102,7 @@ def _missing(wanted: Sequence[str], task: BenchmarkTask) -> str:
 
 
 def _joined(results: Sequence[Result]) -> list[BenchmarkTask]:
-    """Join the cells of runs by what is optimised in them; where a method comes twice, its first run counts."""
+    """Join the cells of runs by their problem; of two runs of one method the first counts."""
     found: dict[str, BenchmarkTask] = {}
     for result in results:
         titles, same = result.study.titles(), _problem(result)
@@ -120,7 +123,7 @@ def _joined(results: Sequence[Result]) -> list[BenchmarkTask]:
 
 
 def _problem(result: Result) -> str:
-    """Give a hash of all in a study that is not the method: the same for runs whose replicates can be paired."""
+    """Return a hash of a study without its methods: equal for runs whose replicates can be paired."""
     document = result.study.document()
     about = {key: value for key, value in document.items() if key not in ("study", "algorithm", "hosting", "recovery", "sweep")}
     about["seed"] = result.study.study.seed

@@ -60,6 +60,7 @@ CONTENTS = {
         "docs/early-stopping",
         "docs/cluster-model",
         "docs/privacy",
+        "docs/secure_aggregation",
         "docs/tuning",
         "docs/cluster",
         "docs/plugins",

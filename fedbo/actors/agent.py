@@ -271,6 +271,7 @@ class HostedAgent:
             decision = decision._replace(x=self._problem.lattice.project(decision.x))
         if state.failed is not None:
             decision = other_than(state.failed, decision, self._problem, self.streams.at(request.step))
+        # With a fixed `queries` the engine schedules a step's end before the decision, and would not know its pulls.
         if decision.pulls is not None and algorithm.queries is not None:
             raise ValueError("an algorithm whose decisions have pulls declares queries = None, so that each is waited for")
         cut = False

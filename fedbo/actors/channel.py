@@ -97,6 +97,7 @@ class Channel:
     def _wait(self) -> None:
         """Wait until there is something to read; ChannelClosed when the host is gone."""
         while True:
+            # With unsent bytes it also waits for room to write; otherwise both ends could wait for each other.
             self._poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._unsent else 0))
             found = self._poll.poll(_PATIENCE)
             if found and found[0][1] & ~select.POLLOUT:

@@ -157,6 +157,7 @@ def _plugins_here(names: tuple[str, ...]) -> dict[str, str]:
 
 def connection_error(place: str, error: BaseException) -> str:
     """Return why a cluster cannot be reached, with the remedy."""
+    # Ray wraps authentication errors, so the whole chain is searched.
     causes = [error]
     while (inner := causes[-1].__cause__ or causes[-1].__context__) is not None:
         causes.append(inner)

@@ -125,6 +125,7 @@ def _agents(folder: RunFolder) -> _Agents:
         except FileNotFoundError:
             continue
         for record in records:
+            # The log repeats evaluations of the tables, so the counts are not added up.
             counts[record.agent] = max(counts.get(record.agent, 0), record.number + 1)
             if record.error is None and np.isfinite(record.outcome.value):
                 bests[record.agent] = max(bests.get(record.agent, -np.inf), record.outcome.value)

@@ -45,6 +45,7 @@ def build_wheel(folder: Path) -> Path:
     """
     release = version("fedbo")
     info = f"fedbo-{release}.dist-info"
+    # A build number must start with a digit.
     build = f"0{fingerprint()}"
     files = dict(sources())
     files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: fedbo\nVersion: {release}\n".encode()

@@ -72,6 +72,7 @@ class Lognormal(_Lasting):
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Sample `size` durations."""
+        # The term -sigma^2 / 2 makes `mean` the expectation.
         return np.asarray(self.mean * np.exp(self.sigma * rng.standard_normal(size) - 0.5 * self.sigma**2))
 
 
@@ -139,4 +140,5 @@ def transmission_time(latency: float, size: int, bandwidth: float | None) -> flo
 
 def lasting_factor(rng: np.random.Generator, between: float) -> float:
     """Sample an agent's log-normal factor with expectation 1."""
+    # The term -between^2 / 2 makes the expectation 1.
     return float(np.exp(between * rng.standard_normal() - 0.5 * between**2))

@@ -70,6 +70,7 @@ def interrupts() -> Iterator[Callable[[], bool]]:
         raise_interrupt(number, frame)
 
     reader, writer = os.pipe()
+    # `set_wakeup_fd` requires a non-blocking descriptor.
     os.set_blocking(writer, False)
     earlier = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     watcher = threading.Thread(target=_watch, args=(reader, obeyed), name="fedbo-interrupts", daemon=True)
@@ -82,6 +83,7 @@ def interrupts() -> Iterator[Callable[[], bool]]:
         for number, handler in before:
             signal.signal(number, handler)
         signal.set_wakeup_fd(earlier)
+        # Closing the writer ends the watcher's read, and with it the thread.
         os.close(writer)
         watcher.join()
         os.close(reader)

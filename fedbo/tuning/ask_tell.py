@@ -304,6 +304,7 @@ class Agent:
             u, state = uniform[file.asked % len(uniform)], file.algorithm
             file = file._replace(asked=file.asked + 1)
         else:
+            # Each decision has a step of its own, so that a replay of the log draws the same points.
             streams = self._streams.at(file.asked + file.added - self.terms.initial + 1)
             waiting = np.array([self._log.points[token]["u"] for token in self._log.open]).reshape(-1, self._problem.dim)
             state, failed = self._algorithm.pending(file.algorithm, waiting), self._log.failed

@@ -157,6 +157,7 @@ def answer_to(agent: int, step: int, messages: dict[str, StoredMessage], half: t
         return Answered(_answer(agent, step, [messages[name] for name in genuine], half), left_out)
     except Exception:  # noqa: BLE001 -- of a message of anybody; its sender is named below
         pass
+    # Some message makes the algorithm fail: adding them one by one finds which.
     kept: list[str] = []
     for name in genuine:
         try:

@@ -50,6 +50,7 @@ class MessageStore:
         """
         there = meeting.sizes()
         mine = (name for name, each in self._names.items() if each.agent == self._agent)
+        # A file of another size was cut short in an earlier upload, and is written again.
         lacking = [name for name in mine if there.get(name) != (self._folder / name).stat().st_size]
         meeting.write({name: self._content(name) for name in lacking})
         self._check_terms(meeting, there)

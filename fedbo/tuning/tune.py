@@ -90,6 +90,7 @@ def tuned(function: Callable[..., Any], space: Any, agents: int, options: Option
     if not _same(study, out):
         words = "has not ended, and is another study than these arguments make"
         raise DirectoryError(f"'{out}': {words}; resume it with its own arguments first, then extend it")
+    # The objective is often edited between runs of a tuning script, so a change is allowed.
     return resume_study(out, (), progress, callbacks, changed_code=True)
 
 

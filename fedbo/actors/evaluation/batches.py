@@ -82,6 +82,7 @@ def evaluate_batch(
     if seen.shape != (pulls.sum(),) or not (np.abs(seen) <= LARGEST_VALUE).all():
         return None
     if noise:
+        # The noise stream of single evaluations, so that a batch of one point draws the same noise.
         seen = seen + np.sqrt(noise) * streams.at(streams.step + 1).rng("added noise").standard_normal(len(seen))
     if decision.clip is not None:
         seen = np.clip(seen, *decision.clip)

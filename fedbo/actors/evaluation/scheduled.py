@@ -72,6 +72,7 @@ class ScheduledEvaluations:
             made.append(query)
             records.append(record)
             if record.error is not None and query.tries < self._task.policy.retries:
+                # A retry gets the next number, since its random stream depends on the number.
                 (again,) = self._segmented([changed(query, number=evaluated, tries=query.tries + 1)])
                 pending[end.step, end.point] = again
                 evaluated += 1
@@ -85,6 +86,7 @@ class ScheduledEvaluations:
         pulled = state.pulled + int(pull_counts(decision).sum()) if self._task.problem.pulls else 0
         is_over = len(pending) < self._task.least_pending(self._agent, request.step, decided, seen, pulled)
         left = tuple(pending.values())
+        # The coordinator needs these values when their ends are due; computing them now overlaps with other agents' work.
         self._foresee(left, is_over)
         if self.overlaps:
             state.pending, state.evaluated = left, evaluated

@@ -44,6 +44,7 @@ def halving_levels(smallest: int, largest: int, reduction: int) -> Levels:
 def is_among_best(values: dict[Key, float], key: Key, reduction: int) -> bool:
     """Return whether a value is among the best 1 / `reduction` of those at a rung; always True for the best one."""
     ahead = sum(value > values[key] for value in values.values())
+    # With fewer than `reduction` values at the rung, only the best continues.
     return ahead == 0 or ahead < len(values) // reduction
 
 
@@ -112,6 +113,7 @@ class Hyperband(Halving):
 
     def shares(self, count: int) -> tuple[float, ...]:
         """Return ceil((S + 1) / (S + 1 - s) * reduction^(S - s)), with S + 1 brackets (Li et al. 2018, Alg. 1 line 3)."""
+        # -(-a // b) is the ceiling of a / b in integers, free of rounding errors.
         return tuple(float(-(-count * self.reduction ** (count - 1 - s) // (count - s))) for s in range(count))
 
 

@@ -47,6 +47,7 @@ class Stopping:
         bracket, count = 0, len(self.brackets)
         if count > 1:
             bounds = list(accumulate(self.stopper.shares(count)))
+            # The draw depends on step and point alone, so that a retry or a replay gets the same bracket.
             drawn = streams.at(step).rng("bracket").random(point + 1)[point]
             bracket = bisect_right(bounds, drawn * bounds[-1], hi=count - 1)
         return Span(bracket, 0, self.brackets[bracket][0], 0)

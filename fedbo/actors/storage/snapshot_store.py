@@ -114,6 +114,7 @@ class SnapshotStore:
         """
         with self._folder.exclusive():
             if before is not None and not latest.ended:
+                # First, so that a crash between the two writes leaves the last snapshot as it was.
                 atomic.write_text(self._folder.path / "previous.json", seal(before._asdict()))
             atomic.write_text(self._folder.path / "latest.json", seal(latest._asdict()))
             self._discard(latest, before or latest)

@@ -65,7 +65,10 @@ def numbers(study: StudyTables) -> Iterator[SettingError]:
 
 
 def memory(study: StudyTables) -> Iterator[SettingError]:
-    """Yield errors for studies whose observations exceed this machine's memory, which must hold all of them in the end."""
+    """Yield errors for studies that need more memory than this machine has, or too many private iterations.
+
+    All observations are in memory at the end of a run. Releases of a private algorithm are accounted for one by one.
+    """
     need, have = needed(study), machine_memory()
     if need > have:
         words = f"needs at least {need / 2**30:,.0f} GiB of memory, but this machine has {have / 2**30:,.0f} GiB"

@@ -100,14 +100,10 @@ class RayMetrics:
         """Count an evaluation by its status; record its value and duration."""
         tags = {**_run_tags(*evaluation.run), "agent": str(evaluation.agent)}
         ended = "failed" if evaluation.value is None else "succeeded"
-        self._metric("Counter", "fedbo_evaluations", "evaluations that have ended", (*tags, "ended")).inc(
-            1, {**tags, "ended": ended}
-        )
+        self._metric("Counter", "fedbo_evaluations", "finished evaluations", (*tags, "ended")).inc(1, {**tags, "ended": ended})
         if evaluation.value is not None:
-            self._metric("Gauge", "fedbo_value", "the last value of each agent, in native units", tags).set(
-                evaluation.value, tags
-            )
-            self._metric("Gauge", "fedbo_duration", "how long the last evaluation took, in the study's time", tags).set(
+            self._metric("Gauge", "fedbo_value", "last value of each agent, in native units", tags).set(evaluation.value, tags)
+            self._metric("Gauge", "fedbo_duration", "duration of the last evaluation, in the study's time", tags).set(
                 evaluation.finished - evaluation.started, tags
             )
 
@@ -119,15 +115,15 @@ class RayMetrics:
     def on_round(self, closed: ClosedRound) -> None:
         """Count a round and its bytes."""
         tags = _run_tags(*closed.run)
-        self._metric("Counter", "fedbo_rounds", "rounds that have closed", tags).inc(1, tags)
-        self._metric("Counter", "fedbo_round_bytes", "bytes of their messages and answers", tags).inc(
+        self._metric("Counter", "fedbo_rounds", "closed rounds", tags).inc(1, tags)
+        self._metric("Counter", "fedbo_round_bytes", "bytes of the rounds' messages and answers", tags).inc(
             closed.bytes_up + closed.bytes_down, tags
         )
 
     def _metric(self, kind: str, name: str, words: str, tags: Iterable[str]) -> Any:
         if name not in self._made:
             if not import_module("ray").is_initialized():
-                raise RuntimeError("this study is not carried out on Ray; give it workers, another hosting or an address")
+                raise RuntimeError("this study does not run on Ray; set workers, another hosting or an address")
             self._made[name] = getattr(self._metrics, kind)(name, words, tuple(tags))
         return self._made[name]
 
@@ -161,7 +157,7 @@ def callbacks_of(given: Any) -> list[Callback]:
             raise ArgumentError(f"callbacks[{place}] = {short(each)}: {error}") from None
         except TypeError as error:
             raise ArgumentError(
-                f"callbacks[{place}] = {short(each)}: cannot be made without arguments ({error}); make it"
+                f"callbacks[{place}] = {short(each)}: cannot be constructed without arguments ({error}); pass an instance"
             ) from None
     return made
 
@@ -184,5 +180,5 @@ def _needed(module: str, package: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise LibraryMissing(
-            f"this callback needs {module}, which cannot be imported ({error}): pip install {package}"
+            f"this callback requires {module}, which cannot be imported ({error}); run pip install {package}"
         ) from error

@@ -16,7 +16,7 @@ from fedbo.settings.plugins import GROUPS, Plugin, installed
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
-    words = "try all plug-ins of this installed distribution, or of this package, by the contracts of fedbo"
+    words = "test all plug-ins of this installed distribution or package against fedbo's contracts"
     parser.getgroup("fedbo").addoption("--fedbo-contract", action="append", default=[], metavar="DISTRIBUTION", help=words)
 
 

@@ -276,7 +276,7 @@ def test_what_an_open_agent_is_told_is_checked(tmp_path: Path) -> None:
             with pytest.raises(fedbo.ArgumentError, match="^n = .*: must be "):
                 agent.ask(count)
         for token in (None, 5, "00000-000009", one):
-            with pytest.raises(fedbo.ArgumentError, match="^token = .*: this agent has handed out no such point"):
+            with pytest.raises(fedbo.ArgumentError, match="^token = .*: is not a token of this agent"):
                 agent.tell(token, 1.0)  # type: ignore[arg-type]
         for configuration in (
             5,
@@ -291,12 +291,12 @@ def test_what_an_open_agent_is_told_is_checked(tmp_path: Path) -> None:
                 agent.add(configuration, 1.0)
         assert agent.tell(one.token, math.nan), "no finite number is a failed evaluation"
     for call in (agent.ask, lambda: agent.add({"x": 0.5, "n": 1}, 1.0)):
-        with pytest.raises(fedbo.DirectoryError, match="this agent is closed; open it again"):
+        with pytest.raises(fedbo.DirectoryError, match="is the folder of a closed agent; open the agent again"):
             call()
 
 
 def test_a_sampler_is_refused_for_several_objectives(tmp_path: Path) -> None:
     sampler = OptunaSampler(tmp_path / "a", SPACE, fedbo.Terms("random"))
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
-    with pytest.raises(fedbo.ArgumentError, match="has 2 objectives; use a study with a single one"):
+    with pytest.raises(fedbo.ArgumentError, match="has 2 objectives; use a study with one objective"):
         study.ask({"x": optuna.distributions.FloatDistribution(0.0, 1.0)})

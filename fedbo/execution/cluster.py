@@ -24,7 +24,7 @@ _CONNECT_TIMEOUT = 10.0  # seconds until a host that does not answer counts as a
 _INSTALL_TIMEOUT = 180.0  # seconds that hosts have to install the wheel and start a process
 _SHARE_TIMEOUT = 5.0  # seconds until a new file shows on every host's view of a shared folder
 _TOKEN = (
-    "give it the cluster's token, which `ray get-auth-token` prints on a host of it, in ~/.ray/auth_token or a file named "
+    "run `ray get-auth-token` on a host of the cluster and store its output in ~/.ray/auth_token or a file named "
     "by RAY_AUTH_TOKEN_PATH"
 )
 
@@ -64,7 +64,7 @@ def connected(to: Cluster, cpus: int, folder: Path) -> Iterator[None]:
     try:
         have = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
         if have < cpus:  # an actor that is never scheduled would be waited for without end
-            raise ClusterError(f"[hosting] workers = {cpus}: the Ray cluster has {have} CPUs; ask for at most {have}")
+            raise ClusterError(f"[hosting] workers = {cpus}: the Ray cluster has {have} CPUs; set at most {have}")
         if to.address is not None:
             check_hosts(folder, to.plugins)
         yield
@@ -85,8 +85,8 @@ def _check_same(address: str) -> None:
     except OSError:
         place = host
     if port != own_port or not (place == own or place.startswith("127.")):
-        words = f"has no effect, since this process is connected to the Ray at {here}"
-        raise ClusterError(f"[hosting] address = '{address}': {words}; leave it out, or call ray.shutdown() first")
+        words = f"has no effect, because this process is connected to the Ray cluster at {here}"
+        raise ClusterError(f"[hosting] address = '{address}': {words}; remove it, or call ray.shutdown() first")
 
 
 def _connect(to: Cluster, cpus: int) -> None:
@@ -136,12 +136,12 @@ def _check_listening(address: str) -> None:
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
-        raise ValueError("write auto, HOST:PORT or ray://HOST:PORT, such as 10.0.0.1:6379 or ray://10.0.0.1:10001")
+        raise ValueError("write auto, HOST:PORT or ray://HOST:PORT, for example 10.0.0.1:6379 or ray://10.0.0.1:10001")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT).close()
     except OSError as error:
-        remedy = "is the head running, is this its port (6379, for ray:// 10001), and does a firewall let it through?"
-        raise ConnectionError(f"nobody answers ({error}); {remedy}") from None
+        remedy = "check that the head node runs, that this is its port (6379, for ray:// 10001), and that no firewall blocks it"
+        raise ConnectionError(f"no connection ({error}); {remedy}") from None
 
 
 def _use_token() -> None:
@@ -165,20 +165,20 @@ def connection_error(place: str, error: BaseException) -> str:
     refused = [str(cause) for cause in causes if "AuthenticationError" in type(cause).__name__ or "AuthToken" in str(cause)]
     if any("no authentication token was found" in words or "couldn't find" in words for words in refused):
         return (
-            f"the Ray cluster at {place}: this process has no token; {_TOKEN}; or set RAY_AUTH_MODE=disabled if it takes none"
+            f"the Ray cluster at {place}: this process has no token; {_TOKEN}; or set RAY_AUTH_MODE=disabled if it needs none"
         )
     if refused:
-        return f"the Ray cluster at {place} refuses this process's token; {_TOKEN}"
+        return f"the Ray cluster at {place} rejected this process's token; {_TOKEN}"
     if "Version mismatch" in said:
         return f"the Ray cluster at {place} has other versions: {said}"
     if "Could not find any running Ray instance" in said:
-        remedy = "start Ray, go to a host of the cluster, or from outside give ray://HOST:10001"
-        return f"no Ray cluster at {place}: no Ray runs on this host; {remedy}"
+        remedy = "start Ray, run on a host of the cluster, or set ray://HOST:10001"
+        return f"no Ray cluster at {place}: Ray does not run on this host; {remedy}"
     if "ray client connection timeout" in said:
-        remedy = "is this the port of Ray's client server (10001), and the token that of the cluster?"
-        return f"no Ray cluster at {place}: somebody listens there, and Ray's client gets no answer; {remedy}"
+        remedy = "check the port of Ray's client server (10001) and the cluster's token"
+        return f"no Ray cluster at {place}: the port is open, but Ray's client gets no answer; {remedy}"
     if "ray[client]" in said or isinstance(error, ImportError):
-        return f'the Ray cluster at {place}: ray:// needs more than Ray itself: pip install "ray[client]" ({said})'
+        return f'the Ray cluster at {place}: ray:// requires the Ray client; run pip install "ray[client]" ({said})'
     return f"no Ray cluster at {place}: {said}"
 
 
@@ -236,9 +236,9 @@ def host_problems(found: Any, ours: dict[str, str], folder: Path) -> Iterator[st
     if other:
         there = ", ".join(f"{name} {found[name]}" if name in found else f"no {name}" for name in other)
         here = ", ".join(f"{name} {ours[name]}" for name in other)
-        yield f"has {there}, and this process {here}; install the same versions on all hosts"
+        yield f"has {there}, but this process has {here}; install the same versions on all hosts"
     elif found["package"] != ours["package"]:
-        yield 'has another fedbo than this process; install the same one there, or set [hosting] package = "wheel"'
+        yield 'has a different fedbo from this process; install the same one there, or set [hosting] package = "wheel"'
     if not found["seen"]:
         yield f"does not see '{folder}'; let --out be in a folder that all hosts share"
     elif not found["writes"]:

@@ -37,9 +37,9 @@ def fall_back(study: Study, directory: Path) -> list[str]:
         if damage is not None:
             aside = directory / "damaged" / folder.path.name
             SnapshotStore(folder).fall_back(latest, damage, aside)
-            where = f"snapshot {latest.number}, the one before" if latest.number else "its beginning"
-            kept = f"; what is damaged is kept in '{aside}'" if (aside / damage.path.name).exists() else ""
-            notes.append(f"'{damage.path}': is damaged ({damage.why}); its run goes on from {where}{kept}")
+            where = f"the previous snapshot, {latest.number}" if latest.number else "the start"
+            kept = f"; the damaged files are kept in '{aside}'" if (aside / damage.path.name).exists() else ""
+            notes.append(f"'{damage.path}': is damaged ({damage.why}); its run continues from {where}{kept}")
     return notes
 
 
@@ -54,7 +54,7 @@ def _check_agents(folder: RunFolder, latest: SnapshotIndex) -> None:
             kept = folder.checkpoints(agent)
             place = kept[-1] if kept else folder.checkpoint(agent, 0)
             if not kept:
-                raise Damaged(place, f"agent {agent} has reported, and has no checkpoint")
+                raise Damaged(place, f"agent {agent} has reported, but has no checkpoint")
             read_checkpoint(place)
     except CheckpointError as error:
         raise Damaged(place, str(error).removeprefix(f"{place}: ").partition(";")[0], folder.remedy) from None

@@ -54,7 +54,7 @@ def new_directory(study: Study, out: Path | None) -> Path:
             raise DirectoryError(f"'{out}' holds a run that has not ended; resume it: fedbo resume {quoted(out)}")
         taken = out.exists() and (not out.is_dir() or not _untouched(out, study))
     if taken:
-        raise DirectoryError(f"'{out}' exists and is not an empty directory; name a new one")
+        raise DirectoryError(f"'{out}' exists and is not an empty directory; choose a new one")
     make_folder(out, PRIVATE)
     return out.resolve()
 
@@ -126,16 +126,16 @@ def check_versions(directory: Path, manifest: Mapping[str, Any]) -> None:
     """Raise DirectoryError where a run started with versions other than the present ones."""
     if changed := {name for name, value in versions().items() if manifest["versions"].get(name) != value}:
         what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
-        raise DirectoryError(f"'{directory}': began with other versions ({what}); install those, or run it again")
+        raise DirectoryError(f"'{directory}': was started with other versions ({what}); install those, or run the study again")
 
 
 def check_code(directory: Path, manifest: Mapping[str, Any], study: Study, changed: bool) -> None:
     """Compare the code of a study with that of its run: DirectoryError where they differ, or a warning if that is allowed."""
     if not (differ := differing_code(manifest, study)):
         return
-    words = f"{', '.join(differ)} changed after the run began"
+    words = f"{', '.join(differ)} changed after the run started"
     if not changed:
-        remedy = f"put it back, run the study anew, or mix both versions: fedbo resume {quoted(directory)} --changed-code"
+        remedy = f"restore it, run the study again, or mix both versions: fedbo resume {quoted(directory)} --changed-code"
         raise DirectoryError(f"'{directory}': {words}; {remedy} (changed_code=True in Python)")
     print(f"warning: {words}; the results mix both versions", file=sys.stderr)
 

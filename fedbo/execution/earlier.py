@@ -85,7 +85,7 @@ class RealTimeRecord:
     def _recorded(self, kind: str, key: RunKey, schema: pa.Schema | None = None) -> list[dict[str, Any]]:
         path = self._directory / f"{kind}.parquet"
         if not path.is_file():
-            raise ReplayError(f"'{self._directory}': was run in real time and has no {path.name}, so it cannot be replayed")
+            raise ReplayError(f"'{self._directory}': ran in real time and has no {path.name}, so it cannot be replayed")
         table = read_table(path, schema)
         for column, value in zip(key._fields, key, strict=True):
             table = table.filter(pc.equal(table[column], value))

@@ -59,7 +59,7 @@ def why_no_extension(before: Study, after: Study) -> list[str]:
     found = []
     for table in differ:
         if table not in ("study", "budget", "algorithm"):
-            found.append(f"{table}: has been used from the beginning of the run; what may be changed is {_WHAT}")
+            found.append(f"{table}: cannot change after the start of the run; you can change {_WHAT}")
     if "study" in differ:
         found += _header(before, after)
     if "algorithm" in differ:
@@ -71,9 +71,9 @@ def why_no_extension(before: Study, after: Study) -> list[str]:
 
 def _header(before: Study, after: Study) -> list[str]:
     if before.study.seed != after.study.seed:
-        return [f"study.seed={after.study.seed}: has been used from the beginning of the run; run it in a new directory"]
+        return [f"study.seed={after.study.seed}: cannot change after the start of the run; run the study in a new directory"]
     if after.study.replicates < before.study.replicates:
-        return [f"study.replicates={after.study.replicates}: is fewer than the {before.study.replicates} of the run; give more"]
+        return [f"study.replicates={after.study.replicates}: is fewer than the {before.study.replicates} of the run; set more"]
     return []
 
 
@@ -81,7 +81,7 @@ def _algorithms(before: Study, after: Study) -> list[str]:
     tables = {table.title: table for table in after.algorithm}
     for table in before.algorithm:
         if tables.get(table.title) != table:
-            return [f"algorithm.{table.title}: was run as it is; add another one with a label of its own"]
+            return [f"algorithm.{table.title}: has already run with its settings; add another algorithm with another label"]
     return []
 
 
@@ -89,21 +89,23 @@ def _budget(before: Study, after: Study) -> list[str]:
     """Return why the runs cannot continue with the new budget, as lines."""
     old, new = before.budget, after.budget
     if before.timing.clock == "wall" and (why := _why_not_continued(before)):
-        remedy = "start another one from what it observed: start = the run, in fedbo.tune or [agents.history]"
+        remedy = "start a new run from its observations: pass the run as start in fedbo.tune, or in [agents.history]"
         return [f"budget: a run in real time {why} cannot be extended; {remedy}"]
     if before.privacy.secure_noise:
-        return ["budget: the key of the run's secure noise is gone, so it cannot be extended; run it again"]
+        return ["budget: used secure noise, whose key was deleted, so the run cannot be extended; run it again"]
     if old.pulls != new.pulls:
-        return [f"budget.pulls={new.pulls}: is the T of what counts evaluations; run it in a new directory"]
+        return [
+            f"budget.pulls={new.pulls}: is the horizon of the algorithm and cannot change; run the study in a new directory"
+        ]
     if swept := [key for key in before.sweep if key.startswith("budget.")]:
-        return [f"{swept[0]}: is swept, so each cell has its own; run the larger ones as a study of their own"]
+        return [f"{swept[0]}: is swept, so each cell has its own value; run the larger values as a new study"]
     sign = before.federation().metric.sign
     for key in _BUDGET:
         was, now = getattr(old, key), getattr(new, key)
         smaller = was != now and (was is None or (now is not None and (sign if key == "target" else 1) * (now - was) < 0))
         if smaller:
             said = "had none" if was is None else f"had {one_line(was)}"
-            return [f"budget.{key}={one_line(now)}: would have ended the run earlier, which {said}; give a larger one"]
+            return [f"budget.{key}={one_line(now)}: would have ended the run earlier, which {said}; set a larger value"]
     return _users_of_horizon(before) if old.iterations != new.iterations else []
 
 
@@ -139,9 +141,11 @@ def why_not_extended(table: AlgorithmTable) -> str:
     """Return why an algorithm's runs cannot get more iterations; empty where they can."""
     algorithm = table.make()
     if not isinstance(algorithm, Anytime):
-        return f"'{table.title}' does not say whether it uses the budget; let its class have horizon_use, or run it again"
+        return (
+            f"'{table.title}' does not declare whether it uses the budget; add horizon_use to its class, or run the study again"
+        )
     if algorithm.horizon_use:
-        return f"'{table.title}' uses the budget from its first decision: it {algorithm.horizon_use}; run it again"
+        return f"'{table.title}' uses the budget from its first decision: it {algorithm.horizon_use}; run the study again"
     return ""
 
 
@@ -160,7 +164,7 @@ def check_kept(directory: Path, manifest: Mapping[str, Any]) -> None:
             check_file(path, digest)
         except Damaged as error:
             whole = table.is_file() and digest == sha256_of(table)  # until tables are gathered it is the one that was copied
-            restored = f"put it back: cp {shlex.quote(str(table))} {shlex.quote(str(path))}"
+            restored = f"restore it: cp {shlex.quote(str(table))} {shlex.quote(str(path))}"
             raise Damaged(path, error.why, restored if whole else back(table)) from None
 
 

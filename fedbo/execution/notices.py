@@ -131,5 +131,5 @@ class FirstFailure:
         if evaluation.error is not None and not self._warned:
             self._warned = True
             where = f"agent {evaluation.agent} at {in_words(evaluation.configuration)}"
-            words = f"an evaluation failed, the others continue: {where}: {reason_of(evaluation.error)}"
+            words = f"an evaluation failed, and the others continue: {where}: {reason_of(evaluation.error)}"
             warn_caller(words, EvaluationWarning)

@@ -52,7 +52,7 @@ class Replay:
         kept = f"\nreplay:  {self.directory}" if self.directory else ""
         if self.difference is not None:
             return f"{self.difference}{kept}"
-        return f"the same: {self.events} events, sha256 {self.recorded[:16]}…, and the same observations{kept}"
+        return f"no difference: {self.events} events, sha256 {self.recorded[:16]}…, and the same observations{kept}"
 
 
 def replay(directory: Path, out: Path | None = None, verify: bool = False, trust: bool = False) -> Replay:
@@ -64,14 +64,16 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False, trust
     """
     manifest = read_manifest(directory)
     if manifest["status"] != "complete":
-        raise DirectoryError(f"'{directory}': has not ended, so there is nothing to compare; fedbo resume {quoted(directory)}")
+        raise DirectoryError(f"'{directory}': has not ended; resume it first: fedbo resume {quoted(directory)}")
     if "forked" in manifest:
-        raise DirectoryError(f"'{directory}': is a branch of another run, which its study alone does not give; fork that again")
+        raise DirectoryError(
+            f"'{directory}': is a branch of another run, so its study does not reproduce it; fork that run again"
+        )
     compared = {f"{name}.parquet" for name in _COMPARED}  # row by row; of all others the sums are checked
     check_tables(directory, manifest, [name for name in manifest.get("files", ()) if name not in compared])
     study = load_study(directory / "study.toml", trust=trust, derived=True)
     if study.privacy.secure_noise:
-        raise DirectoryError(f"'{directory}': the key of its secure noise is gone, so it cannot be carried out again")
+        raise DirectoryError(f"'{directory}': used secure noise, whose key was deleted, so it cannot be replayed")
     with _place(study, out, verify) as place:
         _carry_out(study, directory, place)
         kept = None if verify and out is None else str(place)
@@ -159,4 +161,6 @@ def _first_difference(name: str, first: pa.Table, second: pa.Table) -> str:
 
 
 def _shown(row: dict[str, Any] | None) -> str:
-    return "nothing: the log ends before" if row is None else ", ".join(f"{key} {value!r}" for key, value in row.items())
+    return (
+        "nothing: the log ends before this row" if row is None else ", ".join(f"{key} {value!r}" for key, value in row.items())
+    )

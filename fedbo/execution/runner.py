@@ -116,9 +116,7 @@ def resume_study(
     if manifest["status"] == "complete":
         return _extend(directory, manifest, (overrides, added), changed_code, progress, callbacks)
     if added:
-        raise DirectoryError(
-            f"'{directory}': has not ended; let it end before it is extended: fedbo resume {quoted(directory)}"
-        )
+        raise DirectoryError(f"'{directory}': has not ended; resume it before you extend it: fedbo resume {quoted(directory)}")
     settle(directory)
     study = _begun_study(directory, manifest, overrides, trust)
     check_versions(directory, manifest)
@@ -149,7 +147,7 @@ def _extend(
     def changed(before: Study) -> Study:
         study = extended_study(before, directory / STUDY, *changes)
         if study.digest() == before.digest():
-            remedy = f"look at it with: fedbo show {quoted(directory)}; or extend it, such as with --set budget.iterations=N"
+            remedy = f"show it: fedbo show {quoted(directory)}; or extend it, for example with --set budget.iterations=N"
             raise DirectoryError(f"'{directory}': has ended; {remedy}")
         return study
 
@@ -172,9 +170,7 @@ def extend_study(
     with _room_in(directory), locked(directory):
         manifest = read_manifest(directory)
         if "forked" in manifest:
-            raise DirectoryError(
-                f"'{directory}': is a branch of another run, and has ended; extend that run, and fork it again"
-            )
+            raise DirectoryError(f"'{directory}': is a finished branch of another run; extend that run, and fork it again")
         discard_parts(directory)  # which a kill may have left
         before = _begun_study(directory, manifest, (), trust=True)
         check_code(directory, manifest, before, mixed)
@@ -218,10 +214,10 @@ def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[
         raise Damaged(path, str(error).splitlines()[0], back(path)) from None
     if (here := distributions(study)) != (begun := manifest.get("plugins", {})):
         what = ", ".join(f"{name}: {begun.get(name)} -> {here.get(name)}" for name in sorted({*here, *begun}))
-        raise DirectoryError(f"'{directory}': began with other plug-ins ({what}); install those, or run it again")
+        raise DirectoryError(f"'{directory}': was started with other plug-ins ({what}); install those, or run the study again")
     if study.digest(manifest.get("code", {})) != manifest["study_sha256"]:
-        remedy = f", or if it was changed unawares, {back(path)}" if changed else ""
-        words = f"this is another study than the one that began; run it in a new directory{remedy}"
+        remedy = f", or, if you did not intend the change, {back(path)}" if changed else ""
+        words = f"the study file has changed since this run started; run it in a new directory{remedy}"
         raise DirectoryError(f"'{path if changed else directory}': {words}")
     return study
 
@@ -314,9 +310,9 @@ def _words(failure: Exception, directory: Path) -> str:
     plain = ClusterError | Damaged | CodeError
     words = str(failure) if isinstance(failure, plain) else f"{type(failure).__name__}: {failure}"
     if type(failure).__module__.startswith("ray."):  # which explains itself in many lines
-        words = f"{words.splitlines()[0]}; the logs of Ray say why; continue with: fedbo resume {directory}"
+        words = f"{words.splitlines()[0]}; Ray's logs show the cause; continue with: fedbo resume {directory}"
     if out_of_space(failure):
-        return f"{words}; the disk is full: make room, then continue with: fedbo resume {quoted(directory)}"
+        return f"{words}; the disk is full: free some space, then continue with: fedbo resume {quoted(directory)}"
     return words
 
 
@@ -326,5 +322,5 @@ def _kept_traceback(failure: Exception, directory: Path) -> str:
         return ""
     with suppress(OSError):
         atomic.write_text(directory / TRACEBACK, failure.traceback)
-    remedy = f"mend it, then continue with: fedbo resume {quoted(directory)}, or run the study anew"
-    return f"; its traceback is in {quoted(directory / TRACEBACK)}; {remedy}"
+    remedy = f"fix the code, then continue with: fedbo resume {quoted(directory)}, or run the study again"
+    return f"; the traceback is in {quoted(directory / TRACEBACK)}; {remedy}"

@@ -138,7 +138,7 @@ class ActorPool:
 
 def _lost(job: Any, deaths: int) -> ClusterError:
     return ClusterError(
-        f"{getattr(job, 'key', job)}: its process died {deaths} times; {WHY_ONE_DIES}; see also the logs of Ray on its host"
+        f"{getattr(job, 'key', job)}: its process died {deaths} times; {WHY_ONE_DIES}; see also Ray's logs on its host"
     )
 
 

@@ -58,16 +58,18 @@ def check_arguments(function: Any, space: Any, agents: Any, options: Mapping[str
 def check_objective(function: Any, reports: bool = False) -> None:
     """Raise ArgumentError unless this is a function of a configuration that can be sent to another process."""
     if not callable(function) or inspect.isclass(function):
-        raise arguments.wrong("objective", function, "must be a function of a configuration, such as def f(config)")
+        raise arguments.wrong("objective", function, "must be a function of a configuration, for example def f(config)")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise arguments.wrong("objective", function, "must return a number; write a plain function, without async or yield")
     if reports and not _takes(function, "report"):
-        raise arguments.wrong("objective", function, "takes no report, so 'stopping' has no effect; add an argument 'report'")
+        raise arguments.wrong("objective", function, "has no argument 'report', which 'stopping' requires; add it")
     try:
         PickledFunction(function).__reduce__()
     except Exception as error:
         words = f"cannot be sent to other processes ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
-        raise arguments.wrong("objective", function, f"{words}; open files, locks and connections within it") from None
+        raise arguments.wrong(
+            "objective", function, f"{words}; open files, locks and connections inside the function"
+        ) from None
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:
@@ -127,7 +129,7 @@ def _in_python(remedy: str) -> str:
 def _resources(name: str, value: Any) -> None:
     tables = [value] if isinstance(value, Mapping) else value
     if not isinstance(tables, list | tuple) or not all(isinstance(table, Mapping) for table in tables):
-        raise arguments.wrong(name, value, "must be a table such as {'CPU': 2}, or a list with one for each agent")
+        raise arguments.wrong(name, value, "must be a table, for example {'CPU': 2}, or a list with one table per agent")
     for table in tables:
         for resource, amount in table.items():
             called = f"{name}[{resource!r}]"
@@ -139,15 +141,15 @@ def _resources(name: str, value: Any) -> None:
 def check_algorithm(name: str, value: Any) -> None:
     """Check that a value is the name of an algorithm, or a table with one."""
     if not isinstance(value, str | Mapping) or not value:
-        raise arguments.wrong(name, value, "must be a name, or a table such as {'name': 'fts', 'every': 2}")
+        raise arguments.wrong(name, value, "must be a name or a table, for example {'name': 'fts', 'every': 2}")
     if isinstance(value, Mapping) and not isinstance(value.get("name"), str):
-        raise arguments.wrong(name, value, "has no name; add one, such as 'name': 'fts'")
+        raise arguments.wrong(name, value, "has no name; add one, for example 'name': 'fts'")
 
 
 def check_stopping(name: str, value: Any) -> None:
     """Check that a value is the name of a stopper, or its table."""
     if not isinstance(value, str | Mapping):
-        raise arguments.wrong(name, value, "must be 'asha', 'hyperband', 'median', or a table such as {'kind': 'asha'}")
+        raise arguments.wrong(name, value, "must be 'asha', 'hyperband', 'median', or a table, for example {'kind': 'asha'}")
 
 
 def check_metric(metric: Any, mode: Any) -> None:
@@ -160,12 +162,12 @@ def check_metric(metric: Any, mode: Any) -> None:
 
 def _address(name: str, value: Any) -> None:
     if value != "auto" and not re.fullmatch(r"(ray://)?[^/]+:\d+", arguments.text(name, value)):
-        raise arguments.wrong(name, value, "must be 'auto', 'HOST:PORT' or 'ray://HOST:PORT', such as '10.0.0.1:6379'")
+        raise arguments.wrong(name, value, "must be 'auto', 'HOST:PORT' or 'ray://HOST:PORT', for example '10.0.0.1:6379'")
 
 
 def _study(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
-        raise arguments.wrong(name, value, "must be a dictionary of tables, such as {'exchange': {'mode': 'barrier'}}")
+        raise arguments.wrong(name, value, "must be a dictionary of tables, for example {'exchange': {'mode': 'barrier'}}")
     as_document(value)
 
 

@@ -45,7 +45,7 @@ class AskLog:
         os.ftruncate(self._file, size)
         if found and found[0] != head:
             self.close()
-            words = "was made with another space, other terms or another number; use those, or a new folder"
+            words = "belongs to another space, other terms or another agent; use the same ones, or a new folder"
             raise DirectoryError(f"'{folder}': {words}")
         self._sum = hashlib.sha256()
         self._sums = [self._added(line) for line in path.read_bytes()[:size].splitlines(keepends=True)]
@@ -106,7 +106,7 @@ class AskLog:
 
     def _write(self, entry: LogEntry) -> None:
         if self._closed:
-            raise DirectoryError(f"'{self._folder}': this agent is closed; open it again with fedbo.Agent")
+            raise DirectoryError(f"'{self._folder}': is the folder of a closed agent; open the agent again with fedbo.Agent")
         line = json.dumps(entry).encode() + b"\n"
         atomic.append(self._file, line, sync=True)
         self._added(line)
@@ -143,7 +143,7 @@ def _read(path: Path) -> tuple[list[LogEntry], int]:
             entry = None
         if not isinstance(entry, dict):
             if number < len(lines) or (line.endswith(b"\n") and not atomic.is_torn(line, size)):
-                raise Damaged(path, f"line {number} is not as it was written", "put a copy of it back, or open a new folder")
+                raise Damaged(path, f"line {number} is damaged", "restore a copy of the file, or open a new folder")
             break
         found.append(entry)
         size += len(line)

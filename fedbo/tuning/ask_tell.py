@@ -162,7 +162,7 @@ class Agent:
         `tell` calls this whenever a message is due. Raises OSError as `tell` does, and ArgumentError without a meeting.
         """
         if self._meeting is None:
-            raise ArgumentError("meeting = None: this agent has no meeting; pass one when it is opened")
+            raise ArgumentError("meeting = None: this agent has no meeting; pass a meeting to fedbo.Agent")
         self._messages.exchange(self._meeting)
         taken = set(self._log.taken)
         new = [name for name in self._messages.names if name not in taken]
@@ -231,7 +231,7 @@ class Agent:
     def _known(self, token: str) -> str:
         """Return a token of this agent; ArgumentError for any other."""
         if not isinstance(token, str) or token not in self._log.points:
-            raise arguments.wrong("token", token, "this agent has handed out no such point; use the token that ask returned")
+            raise arguments.wrong("token", token, "is not a token of this agent; use the token that ask returned")
         return token
 
     def _encoded(self, configuration: Mapping[str, Any]) -> Array:

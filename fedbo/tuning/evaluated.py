@@ -46,12 +46,14 @@ def evaluated(
             return evaluated_in_csv(path, space, value)
         if path.suffix == ".parquet" and path.is_file():
             return _in_parquet(path, space, value)
-        raise ArgumentError(f"start = '{path}': is no .csv or .parquet file and no run directory; give one that is there")
+        raise ArgumentError(
+            f"start = '{path}': is not an existing .csv file, .parquet file or run directory; pass the path of one"
+        )
     read, found = _read(space), list[Evaluated]()
     try:
         pairs = [(flattened(pair[0]), float(pair[1])) for pair in source]
     except (TypeError, ValueError, IndexError, KeyError, AttributeError):
-        words = "give pairs of a configuration and its value, an optuna.Study, a .csv or .parquet file, or a run directory"
+        words = "pass pairs of a configuration and its value, an optuna.Study, a .csv or .parquet file, or a run directory"
         raise ArgumentError(f"start = {source!r:.60}: {words}") from None
     for number, (configuration, worth) in enumerate(pairs, 1):
         found.append(_checked(read, Evaluated(configuration, worth, f"start/{number}"), f"start, point {number}"))
@@ -62,7 +64,7 @@ def _in_parquet(path: Path, space: Any, value: str) -> list[Evaluated]:
     table, read = read_table(path), _read(space)
     if value not in table.column_names:
         there = ", ".join(table.column_names)
-        raise ArgumentError(f"'{path}': has no column '{value}'; available: {there}; say which one has the value")
+        raise ArgumentError(f"'{path}': has no column '{value}'; available: {there}; pass the name of the value's column")
     found = []
     for number, row in enumerate(table.to_pylist(), 1):
         configuration = {name: row[name] for name in _names(read) if row.get(name) is not None}
@@ -97,13 +99,11 @@ def evaluated_in_study(study: Any, space: Any, mode: str | None = None) -> list[
     read = _read(space)
     if len(study.directions) != 1:
         raise ArgumentError(
-            f"study '{study.study_name}': has {len(study.directions)} objectives; use a study with a single one"
+            f"study '{study.study_name}': has {len(study.directions)} objectives; use a study with one objective"
         )
     direction = "min" if study.direction.name == "MINIMIZE" else "max"
     if mode not in (None, direction):
-        raise ArgumentError(
-            f"study '{study.study_name}': its values are better the {_better(direction)}, not as mode = {mode!r} says"
-        )
+        raise ArgumentError(f"study '{study.study_name}': has direction {direction!r}, not {mode!r}; set mode = {direction!r}")
     found = []
     for trial in study.get_trials(deepcopy=False):
         if trial.state.name != "COMPLETE":
@@ -126,7 +126,7 @@ def evaluated_in_csv(path: str | Path, space: Any, value: str = "value") -> list
         columns = list(rows.fieldnames or ())
         if value not in columns:
             raise ArgumentError(
-                f"'{place}': has no column '{value}'; available: {', '.join(columns)}; say which one has the value"
+                f"'{place}': has no column '{value}'; available: {', '.join(columns)}; pass the name of the value's column"
             )
         found = []
         for number, row in enumerate(rows, start=2):
@@ -148,10 +148,6 @@ def _names(space: Space) -> set[str]:
     return {parameter.name for parameter in space.parameters}
 
 
-def _better(direction: str) -> str:
-    return "larger" if direction == "max" else "smaller"
-
-
 def _cell(space: Space, name: str, cell: str, where: str) -> Any:
     """Return the value of a cell: a number, or the choice with this text."""
     axis = [parameter.name for parameter in space.parameters].index(name)
@@ -163,7 +159,7 @@ def _cell(space: Space, name: str, cell: str, where: str) -> Any:
     by_text = {spreadsheet_cell(text): choice for text, choice in by_text.items()} | by_text
     by_text |= {repr(float(each)): each for each in choices if type(each) in (int, float) and str(float(each)) not in by_text}
     if cell not in by_text:
-        raise ArgumentError(f"{where}: {name} = {cell!r}: is none of {', '.join(map(str, choices))}")
+        raise ArgumentError(f"{where}: {name} = {cell!r}: is not one of {', '.join(map(str, choices))}")
     return by_text[cell]
 
 
@@ -171,7 +167,7 @@ def _float(cell: str, where: str) -> float:
     try:
         return float(cell)
     except ValueError:
-        raise ArgumentError(f"{where} = {cell!r}: is no number") from None
+        raise ArgumentError(f"{where} = {cell!r}: is not a number") from None
 
 
 def _checked(space: Space, point: Evaluated, where: str) -> Evaluated:

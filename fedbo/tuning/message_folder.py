@@ -77,7 +77,7 @@ def read_message(name: str, data: bytes, declared: Declaration) -> StoredMessage
     except CheckpointError as error:
         raise ValueError(str(error)) from None
     if not isinstance(message, StoredMessage) or parsed(name) != (*message[:3], hashlib.sha256(data).hexdigest()):
-        raise ValueError("it is no message of the agent and the step in its name")
+        raise ValueError("its content does not match the agent and the step in its name")
     if wrong := fault(message.payload, declared, LARGEST):
         raise ValueError(wrong)
     return message
@@ -192,5 +192,5 @@ def _answer(
     if agent not in answers:
         return ()
     if wrong := fault(answers[agent], algorithm.download(problem) or {}):
-        raise ValueError(f"the answer is not as declared: {wrong}")
+        raise ValueError(f"the answer does not match its declaration: {wrong}")
     return (Inbound(COORDINATOR, step, float(step), answers[agent]),)

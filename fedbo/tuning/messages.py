@@ -39,7 +39,7 @@ class MessageStore:
         try:
             self._read[name] = read_message(name, data, self._declared)
         except ValueError as error:
-            raise ValueError(f"agent {self._agent}: its message of step {step} is refused: {error}") from None
+            raise ValueError(f"agent {self._agent}: its message of step {step} is invalid: {error}") from None
         self._keep(name, data)
 
     def exchange(self, meeting: Meeting) -> None:
@@ -65,14 +65,14 @@ class MessageStore:
             try:
                 self._read[name] = read_message(name, self._content(name), self._declared)
             except (ValueError, FileNotFoundError) as error:
-                raise ValueError(f"'{path}': {error}; copy it from the meeting, where it has the same name") from None
+                raise ValueError(f"'{path}': {error}; copy the file of the same name from the meeting") from None
         return self._read[name]
 
     def leave_out(self, name: str, why: str, where: object = None) -> None:
         """Warn once that a message is left out."""
         if name not in self._told:
             self._told.add(name)
-            warn_caller(f"'{where or self._folder}': {name} is left out: {why}", RuntimeWarning)
+            warn_caller(f"'{where or self._folder}': {name} is ignored: {why}", RuntimeWarning)
 
     def _content(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
@@ -103,17 +103,19 @@ class MessageStore:
     def _misplaced(self, found: FileName, size: int, most: int) -> str | None:
         """Return why a file cannot be used whatever its content; None if it can."""
         if found.agent == self._agent:
-            words = f"agent {self._agent} has not sent it; another site uses its number, or this folder is an old copy"
+            words = f"agent {self._agent} did not send it: another site uses its number, or this folder is an old copy"
             return f"{words}; set another number, or restore the folder"
         if found.agent >= self._agents:
             return f"there are {self._agents} agents, numbered from 0 to {self._agents - 1}"
-        return f"it has {size:,} bytes, at most {most:,} are allowed" if size > most else None
+        return f"it has {size:,} bytes, but at most {most:,} are allowed" if size > most else None
 
     def _check_terms(self, meeting: Meeting, there: dict[str, int]) -> None:
         """Warn if all other agents have other terms. A single file of a stranger must not stop an agent."""
         others = [found for name in there if (found := parsed(name)) is not None and found.agent != self._agent]
         if others and all(each.terms != self._terms for each in others):
-            self.leave_out("every message", "other terms hold here; set the same space and terms at all sites", meeting.folder)
+            self.leave_out(
+                "every message", "its terms differ from ours; set the same space and terms at all sites", meeting.folder
+            )
 
 
 def secret_step(folder: Path) -> int:

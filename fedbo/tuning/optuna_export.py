@@ -59,9 +59,9 @@ def export_to_optuna(result: Result, path: Path, choice: RunChoice = RunChoice()
     runs = [(key, rows) for key, rows in by_run(result.observations)
             if choice.algorithm in (None, key.algorithm) and choice.replicate in (None, key.replicate)]  # fmt: skip
     if not runs:
-        raise ResultError(f"no runs of replicate {choice.replicate}; there are {result.study.study.replicates}, from 0")
+        raise ResultError(f"no replicate {choice.replicate}; choose a number from 0 to {result.study.study.replicates - 1}")
     if os.path.lexists(path):  # a link that leads nowhere would be followed
-        raise FileExistsError(f"'{path}' exists; name a new file")
+        raise FileExistsError(f"'{path}' already exists; choose another file")
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

@@ -95,14 +95,14 @@ class OptunaSampler(BaseSampler):
     def _opened(self, study: Study) -> Agent:
         if len(study.directions) != 1:
             raise ArgumentError(
-                f"study '{study.study_name}': has {len(study.directions)} objectives; use a study with a single one"
+                f"study '{study.study_name}': has {len(study.directions)} objectives; use a study with one objective"
             )
         mode = "min" if study.direction == StudyDirection.MINIMIZE else "max"
         if self._agent is None:
             terms = replace(self._terms, mode=mode, repeats=True)  # Optuna says when a study ends
             self._agent = Agent(self._folder, self._space, terms, self._number, self._meeting)
         if self._agent.terms.mode != mode:
-            raise ArgumentError(f"study '{study.study_name}': has another direction than before; use a new sampler for it")
+            raise ArgumentError(f"study '{study.study_name}': changed its direction; use a new sampler for it")
         return self._agent
 
     def _learn(self, agent: Agent, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
@@ -123,4 +123,4 @@ class OptunaSampler(BaseSampler):
             try:
                 agent.add(params, value, f"{study.study_name}/{trial.number}")
             except ValueError as error:
-                warn_caller(f"trial {trial.number} teaches the agent nothing: {error}", UserWarning)
+                warn_caller(f"trial {trial.number} was ignored: {error}", UserWarning)

@@ -81,8 +81,8 @@ class RayScheduler(FIFOScheduler):
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Read the values of earlier trials; ArgumentError without metric and mode."""
         if self._metric is None or self._mode not in ("min", "max"):
-            words = f"metric = {self._metric!r}, mode = {self._mode!r}: RayScheduler needs both"
-            raise ArgumentError(f"{words}; pass them to TuneConfig, or here, the mode as 'min' or 'max'")
+            words = f"metric = {self._metric!r}, mode = {self._mode!r}: RayScheduler requires both"
+            raise ArgumentError(f"{words}; pass them to TuneConfig or RayScheduler, with mode 'min' or 'max'")
         if self._log is None:
             head = {"stopping": self._table, "steps": self._steps, "metric": self._metric, "mode": self._mode}
             self._log = _RungLog(self._folder, head, self._stopping, 1.0 if self._mode == "max" else -1.0)

@@ -138,10 +138,12 @@ class RaySearcher(Searcher):
     @property
     def _agent(self) -> Agent:
         if self._written is None:
-            raise ArgumentError("space = None: RaySearcher needs a space; pass param_space to the Tuner, or space= here")
+            raise ArgumentError(
+                "space = None: RaySearcher requires a space; pass param_space to the Tuner, or space to RaySearcher"
+            )
         if self._metric is None or self._mode not in ("min", "max"):
-            words = f"metric = {self._metric!r}, mode = {self._mode!r}: RaySearcher needs both"
-            raise ArgumentError(f"{words}; pass them to TuneConfig, or here, the mode as 'min' or 'max'")
+            words = f"metric = {self._metric!r}, mode = {self._mode!r}: RaySearcher requires both"
+            raise ArgumentError(f"{words}; pass them to TuneConfig or RaySearcher, with mode 'min' or 'max'")
         wanted = self._written, replace(self._terms, mode=self._mode)
         if self._folder in _OPEN and _OPEN[self._folder][1:] != wanted:
             self.close()

@@ -50,7 +50,7 @@ def written_space(space: Any) -> str:
     is_nested = any(_is_folder(value) for value in space.values())
     parameters = dict(_parameters(space, "", is_nested))
     if not parameters:
-        raise ArgumentError("space = {}: must not be empty; name at least one parameter, such as {'rate': (0.0, 1.0)}")
+        raise ArgumentError("space = {}: must not be empty; add at least one parameter, for example {'rate': (0.0, 1.0)}")
     # ConfigSpace would round the bounds of ranges, to 1e-10 or so; the document is its own otherwise.
     whole = {
         **CS.ConfigurationSpace().to_serialized_dict(),
@@ -85,13 +85,13 @@ def _parameters(space: Mapping[Any, Any], before: str, is_nested: bool) -> Itera
     """Yield parameters by name; those of nested dictionaries have names joined by dots."""
     for name, value in space.items():
         if not isinstance(name, str) or not name or not name.isprintable():
-            raise ArgumentError(f"space: {short(name)} is no name of a parameter; names are printable strings")
+            raise ArgumentError(f"space: {short(name)} is not a valid name of a parameter; use printable strings")
         if is_nested and "." in name:
-            raise ArgumentError(f"space: {name!r}: a name has no dot where dictionaries lie in the space; use '_'")
+            raise ArgumentError(f"space: {name!r}: names cannot contain a dot in a space with nested dictionaries; use '_'")
         if not _is_folder(value):
             yield before + name, _converted(before + name, value)
         elif not value:
-            raise ArgumentError(f"space[{before + name!r}] = {{}}: must not be empty; name a parameter in it, or leave it out")
+            raise ArgumentError(f"space[{before + name!r}] = {{}}: must not be empty; add a parameter, or remove it")
         else:
             yield from _parameters(value, f"{before}{name}.", is_nested)
 
@@ -101,12 +101,12 @@ def _converted(name: str, value: Any) -> Written:
     module, called = type(value).__module__, f"space[{name!r}]"
     if isinstance(value, CS.hyperparameters.Hyperparameter):
         if value.name not in (name, name.rpartition(".")[2]):
-            raise ArgumentError(f"{called}: holds the hyperparameter {value.name!r}; use the same name twice")
+            raise ArgumentError(f"{called}: contains the hyperparameter {value.name!r}; use that name as the key")
         (space := CS.ConfigurationSpace()).add(value)
         (written,) = space.to_serialized_dict()["hyperparameters"]
         return {**written, "name": name}
     if isinstance(value, CS.ConfigurationSpace):
-        raise ArgumentError(f"{called}: is a whole ConfigurationSpace; pass one alone as the space, or write a dictionary")
+        raise ArgumentError(f"{called}: is a ConfigurationSpace; pass it as the whole space, or write a dictionary")
     if isinstance(value, Mapping):
         return _choices(name, value["grid_search"])
     if module.startswith("ray.tune"):
@@ -123,19 +123,19 @@ def _range(name: str, given: tuple[Any, ...]) -> Written:
     called = f"{'log' if name == 'log' else f'space[{name!r}]'} = {short(given)}"
     low, high = (*given, None, None)[:2]
     if len(given) not in (2, 3) or not all(isinstance(end, Real) and not isinstance(end, bool) for end in (low, high)):
-        raise ArgumentError(f"{called}: a range is two numbers; {_FORMS}")
+        raise ArgumentError(f"{called}: a range must have two numbers; {_FORMS}")
     if len(given) == 3 and given[2] != "log":
-        raise ArgumentError(f'{called}: the third entry of a range can only be "log"; {_FORMS}')
+        raise ArgumentError(f'{called}: the third entry of a range must be "log"; {_FORMS}')
     is_log, is_whole = len(given) == 3, isinstance(low, Integral) and isinstance(high, Integral)
     if not is_whole and not (abs(float(low)) <= MAX_FLOAT and abs(float(high)) <= MAX_FLOAT):
         raise ArgumentError(f"{called}: both bounds must be finite and at most {MAX_FLOAT:g}; choose a smaller range")
     if is_whole and max(abs(int(low)), abs(int(high))) > MAX_WHOLE:
-        raise ArgumentError(f"{called}: whole numbers must be at most 2**53; write floats, such as (0.0, 1e30)")
+        raise ArgumentError(f"{called}: integers must be at most 2**53; write floats, for example (0.0, 1e30)")
     if not low < high:
-        raise ArgumentError(f"{called}: low must be below high; exchange the two, or write a constant")
+        raise ArgumentError(f"{called}: low must be less than high; swap them, or write a constant")
     if is_log and not low >= 1 / MAX_FLOAT:
         least = "above 0" if low <= 0 else f"at least {1 / MAX_FLOAT:g}"
-        raise ArgumentError(f"{called}: low must be {least} on a logarithmic axis; raise it, or leave the logarithm out")
+        raise ArgumentError(f"{called}: low must be {least} on a logarithmic axis; increase it, or remove 'log'")
     ends = (int(low), int(high)) if is_whole else (float(low), float(high))
     (middle,) = from_unit((Parameter(name, ends[0], ends[1], is_log, whole=is_whole),), [0.5]).tolist()
     kind = "uniform_int" if is_whole else "uniform_float"
@@ -153,7 +153,7 @@ def _choices(name: str, values: Any) -> Written:
     """Return a category of distinct values; a single value is a constant."""
     called = f"space[{name!r}]"
     if not isinstance(values, list | tuple) or not values:
-        raise ArgumentError(f"{called} = {short(values)}: has no choice; {_FORMS}")
+        raise ArgumentError(f"{called} = {short(values)}: must contain at least one choice; {_FORMS}")
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
     for place, value in enumerate(plain):
         if (
@@ -163,7 +163,7 @@ def _choices(name: str, values: Any) -> Written:
         ):
             raise ArgumentError(f"{called}: {short(value)}: must be a finite number, a string, a boolean or None; {_FORMS}")
         if value in plain[:place]:
-            raise ArgumentError(f"{called} = {short(values)}: has {value!r} twice; leave one out")
+            raise ArgumentError(f"{called} = {short(values)}: has {value!r} twice; remove one")
     if len(plain) == 1:
         return {"type": "constant", "name": name, "value": plain[0], "meta": None}
     found = {"type": "categorical", "name": name, "choices": plain, "weights": None, "default_value": plain[0]}
@@ -212,7 +212,7 @@ def _stepped(name: str, low: float, high: float, step: float, whole: bool) -> Wr
     """Return an ordinal of the values from low to high in steps."""
     count = math.floor((high - low) / step + 1e-9) + 1
     if count > MAX_STEPS:
-        raise ArgumentError(f"space[{name!r}]: has {count} steps of {step:g}; use at most {MAX_STEPS} steps, or none")
+        raise ArgumentError(f"space[{name!r}]: has {count} steps of {step:g}; use at most {MAX_STEPS} steps, or no step")
     values = [low + place * step for place in range(count)]
     plain = [int(value) if whole else float(f"{value:.12g}") for value in values]
     if len(plain) == 1:

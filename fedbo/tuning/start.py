@@ -38,7 +38,7 @@ def start_file(given: Any, space: str, agents: int, mode: str, folder: Path) -> 
             lines.writerow([*x.tolist(), point.value, number])
     content = text.getvalue()
     if content.count("\n") == 1:
-        raise ArgumentError("start: has no point with a value; leave it out, or give some")
+        raise ArgumentError("start: has no point with a value; add one, or remove start")
     return _written("start", content, folder)
 
 
@@ -49,7 +49,7 @@ def enqueued_file(given: Any, space: str, size: tuple[int, int, int], folder: Pa
     random ones as without these.
     """
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence) or not len(given):
-        raise wrong("enqueue", given, "must be a list of configurations, such as [{'rate': 0.1}]")
+        raise wrong("enqueue", given, "must be a list of configurations, for example [{'rate': 0.1}]")
     (agents, initial, seed), read = size, read_space(space)
     first = np.array([_point(read, configuration, place) for place, configuration in enumerate(given)])
     count, text = max(initial, len(first)), io.StringIO()
@@ -85,7 +85,7 @@ def _of_agents(given: Any, space: str, agents: int, mode: str) -> dict[int, list
     """Return the points of each agent."""
     if isinstance(given, Mapping):
         if wrong := [key for key in given if key not in range(agents)]:
-            raise ArgumentError(f"start: has points for agent {wrong[0]!r}; there are agents 0 to {agents - 1}")
+            raise ArgumentError(f"start: has points for agent {wrong[0]!r}; use agents 0 to {agents - 1}")
         return {number: evaluated(source, space, mode=mode) for number, source in given.items()}
     if isinstance(given, str | Path) and Path(given).is_dir():
         return {number: evaluated(given, space, agent=number) for number in range(agents)}

@@ -67,7 +67,7 @@ class Terms:
             found = error if isinstance(error, StudyError) else from_pydantic(error, {})
             raise in_arguments(found.under("algorithm", 0), {"algorithm": [table]}, {}) from None
         if algorithm.queries != 1 or not isinstance(algorithm, Overlapping) or isinstance(algorithm, Private):
-            raise arguments.wrong("algorithm", table["name"], "cannot be asked point by point; use ts, fts, gp_ei or gp_ucb")
+            raise arguments.wrong("algorithm", table["name"], "does not support ask and tell; use ts, fts, gp_ei or gp_ucb")
         return algorithm
 
 
@@ -85,7 +85,7 @@ def observed_value(value: Any) -> float | None:
     """Return an observed value, None where it is not finite; ArgumentError for text and booleans."""
     if value is None:
         return None
-    remedy = "must be a number, or None where the evaluation failed"
+    remedy = "must be a number, or None if the evaluation failed"
     if isinstance(value, str | bytes | bytearray | bool | np.bool_):
         raise arguments.wrong("value", value, remedy)
     try:

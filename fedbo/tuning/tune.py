@@ -78,7 +78,7 @@ def tuned(function: Callable[..., Any], space: Any, agents: int, options: Option
     if not options.get("resume", False):
         return run_study(study, out, progress, callbacks)
     if out is None:
-        raise ArgumentError("resume = True: needs the directory of the study; add out=…")
+        raise ArgumentError("resume = True: requires the directory of the study; add out=…")
     if not unfinished(out):
         if not (out / "manifest.json").exists():
             return run_study(study, out, progress, callbacks)
@@ -88,8 +88,8 @@ def tuned(function: Callable[..., Any], space: Any, agents: int, options: Option
 
         return Result.open(out)
     if not _same(study, out):
-        words = "has not ended, and is another study than these arguments make"
-        raise DirectoryError(f"'{out}': {words}; resume it with its own arguments first, then extend it")
+        words = "contains an unfinished run of another study than these arguments define"
+        raise DirectoryError(f"'{out}': {words}; resume it with its original arguments, then extend it")
     # The objective is often edited between runs of a tuning script, so a change is allowed.
     return resume_study(out, (), progress, callbacks, changed_code=True)
 
@@ -106,7 +106,7 @@ def _given_options(options: Options) -> Options:
     if unknown := sorted(set(options) - set(Options.__annotations__)):
         near = difflib.get_close_matches(unknown[0], Options.__annotations__, n=1)
         words = f"did you mean '{near[0]}'?" if near else f"available: {', '.join(sorted(Options.__annotations__))}"
-        raise ArgumentError(f"tune(): takes no argument '{unknown[0]}'; {words}")
+        raise ArgumentError(f"tune(): has no argument '{unknown[0]}'; {words}")
     return cast(Options, {name: value for name, value in options.items() if value is not None})
 
 
@@ -209,7 +209,7 @@ def _same(study: Study, directory: Path) -> bool:
         check_function(study, directory)
         return False
     if manifest["status"] == "complete" and (differ := differing_code(manifest, study)):
-        words = "changed after the run began; its results are those of the earlier version"
+        words = "changed after the run started; its results come from the earlier version"
         print(f"warning: {', '.join(differ)} {words}", file=sys.stderr)
     return True
 
@@ -219,13 +219,13 @@ def check_function(study: Study, directory: Path) -> None:
     before = recall_study(directory / STUDY).objective.settings.get("function", "")
     begun, now = (str(each).removeprefix("given:") for each in (before, study.objective.settings["function"]))
     if before and begun != now:
-        words = f"tuned the function '{begun}', and these arguments name '{now}'"
-        raise DirectoryError(f"'{directory}': {words}; call fedbo.tune from the program that began it, or use another out")
+        words = f"tuned the function '{begun}', not '{now}'"
+        raise DirectoryError(f"'{directory}': {words}; call fedbo.tune from the original program, or use another out")
 
 
 def _extended(study: Study, directory: Path, before: Study) -> Study:
     """Return the study; DirectoryError where it is more than an extension of the study before."""
     if why := why_no_extension(before, study):
-        words = f"holds another study than these arguments make, and cannot be extended to it: {why[0]}"
-        raise DirectoryError(f"'{directory}': {words}; or use another out with start={str(directory)!r}")
+        words = f"contains another study than these arguments define, and cannot be extended to it: {why[0]}"
+        raise DirectoryError(f"'{directory}': {words}; or set another out and start={str(directory)!r}")
     return study

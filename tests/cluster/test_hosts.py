@@ -83,7 +83,7 @@ def test_whoever_has_a_wrong_token_can_neither_join_nor_submit(made: Laboratory,
     told = [forger.communicate(timeout=PATIENCE)[0] for forger in forgers]
     assert [forger.returncode for forger in forgers] == [1, 1, 1], told
     assert all("InvalidAuthToken" in said and "connected\n" not in said for said in told[:2]), told
-    assert f"the Ray cluster at '{made.address}' refuses this process's token; give it the cluster's token" in told[2]
+    assert f"the Ray cluster at '{made.address}' rejected this process's token; run `ray get-auth-token`" in told[2]
 
 
 def befall(lab: Laboratory, folder: Path, iterations: int, cut: float | None) -> Story:

@@ -81,7 +81,7 @@ def test_run_takes_overrides_and_refuses_a_directory_that_is_not_empty(
     capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
 ) -> None:
     arguments = ("run", study, "--set", "budget.iterations=1", "--set", "study.replicates=1", "--out", str(tmp_path))
-    assert "is not an empty directory; name a new one" in complaint(capsys, *arguments, "--quiet")
+    assert "is not an empty directory; choose a new one" in complaint(capsys, *arguments, "--quiet")
     folder = str(tmp_path / "run")
     shown = printed(capsys, *arguments[:-1], folder, "--quiet", "--workers", "0", "--format", "json")
     assert json.loads(shown)["summary"][0]["evaluations"] == 3 * 4

@@ -54,7 +54,7 @@ def test_an_error_in_each_part_of_a_method_names_its_place_and_is_mended(
         if before:
             assert not Path("run").exists()
             return
-        (raised,) = re.findall(r"in (\S*/traceback.txt); mend it, then continue with: fedbo resume (\S+),", line)
+        (raised,) = re.findall(r"in (\S*/traceback.txt); fix the code, then continue with: fedbo resume (\S+),", line)
         assert Path(raised[0]).read_text().endswith("RuntimeError: bang\n")
         del sys.modules[name]
         catalogue.cache_clear()  # both as in a new process

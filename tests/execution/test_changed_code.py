@@ -72,7 +72,7 @@ def test_a_run_with_changed_code_is_extended_and_forked_only_where_that_is_allow
     code.write_text(code.read_text() + "# another version\n")
     assert not has_ended(run, study)
     longer = ["budget.iterations=3"]
-    with pytest.raises(DirectoryError, match=rf"{module}(\.py)?:\w+ changed after the run began; .* --changed-code"):
+    with pytest.raises(DirectoryError, match=rf"{module}(\.py)?:\w+ changed after the run started; .* --changed-code"):
         resume_study(run, longer)
     with pytest.raises(DirectoryError, match=rf"{module}(\.py)?:\w+ changed after the run"):
         fedbo.fork(run, 1.0, overrides=["exchange.mode=immediate"], out=tmp_path / "fork", trust=True)
@@ -148,5 +148,5 @@ def test_a_finished_tuning_is_opened_with_a_warning_where_the_function_has_chang
     assert capsys.readouterr().err == ""
     code.write_text(code.read_text() + "# another version\n")
     _same(study, run)
-    assert "its results are those of the earlier version" in capsys.readouterr().err
+    assert "its results come from the earlier version" in capsys.readouterr().err
     assert not _same(load_study(path, ["budget.iterations=9"], trust=True), run)

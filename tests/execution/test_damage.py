@@ -112,7 +112,7 @@ def test_a_snapshot_that_is_damaged_costs_nothing_for_the_one_before_it_is_kept(
         DAMAGES[damage](path)
         said = forks("resume", directory)
         assert said.code == 0 and f"'{path}': is damaged (" in said.said, said
-        assert "its run goes on from snapshot " in said.said
+        assert "its run continues from " in said.said
         assert tables(directory) == tables(alone / "run")
         assert (directory / "damaged" / folder.name / path.name).exists() == (damage != "deleted")
 

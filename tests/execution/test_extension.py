@@ -92,7 +92,7 @@ def test_a_method_that_declares_nothing_is_taken_to_use_its_horizon(monkeypatch:
     table = AlgorithmTable(name="random")
     assert not why_not_extended(table)
     monkeypatch.delattr(Random, "horizon_use")
-    assert "'random' does not say whether it uses the budget; let its class have horizon_use" in why_not_extended(table)
+    assert "'random' does not declare whether it uses the budget; add horizon_use to its class" in why_not_extended(table)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -126,9 +126,9 @@ def test_rows_that_an_extension_keeps_and_that_are_lost_are_refused_with_the_way
         resume_study(run, ["study.replicates=2"])
     copy = run / "parts" / "kept" / "observations.parquet"
     copy.unlink()
-    with pytest.raises(Damaged, match=r"it is missing.*put it back: cp .*observations.parquet") as refused:
+    with pytest.raises(Damaged, match=r"it is missing.*restore it: cp .*observations.parquet") as refused:
         fedbo.resume(run)
-    subprocess.run(str(refused.value).partition("put it back: ")[2], shell=True, check=True)
+    subprocess.run(str(refused.value).partition("restore it: ")[2], shell=True, check=True)
     fedbo.resume(run)
     fedbo.run({**STUDY, "study": {**STUDY["study"], "replicates": 2}}, out=tmp_path / "whole")
     assert tables(run) == tables(tmp_path / "whole")
@@ -201,26 +201,32 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ([], "has ended; look at it with: fedbo show .*; or extend it, such as with overrides="),
+        ([], "has ended; show it: fedbo show .*; or extend it, for example with overrides="),
         (
             ["budget.iterations=1"],
-            "overrides: budget.iterations=1: would have ended the run earlier, which had 2; give a larger one",
+            "overrides: budget.iterations=1: would have ended the run earlier, which had 2; set a larger value",
         ),
-        (["budget.time=3.0"], "overrides: budget.time=3.0: would have ended the run earlier, which had 9.0; give a larger one"),
+        (
+            ["budget.time=3.0"],
+            "overrides: budget.time=3.0: would have ended the run earlier, which had 9.0; set a larger value",
+        ),
         (
             ["budget.evaluations=50"],
             "overrides: budget.evaluations=50: would have ended the run earlier, which had none",
         ),
-        (["study.seed=5"], "overrides: study.seed=5: has been used from the beginning of the run; run it in a new directory"),
+        (
+            ["study.seed=5"],
+            "overrides: study.seed=5: cannot change after the start of the run; run the study in a new directory",
+        ),
         (
             ["exchange.mode=immediate"],
-            "overrides: exchange: has been used from the beginning of the run; what may be",
+            "overrides: exchange: cannot change after the start of the run; you can change",
         ),
         (["budget.pulls=9"], "iterations"),
         (["budget.iterations=0"], "overrides: \\[budget\\] iterations = 0: must be"),
         (
             ["algorithm.random.label=b"],
-            "overrides: algorithm.random: was run as it is; add another one with a label",
+            "overrides: algorithm.random: has already run with its settings; add another algorithm with another label",
         ),
     ],
 )
@@ -234,7 +240,7 @@ def test_what_is_no_extension_is_refused_in_one_line(changes: list[str], words: 
 
 def test_fewer_replicates_and_a_second_algorithm_with_one_label_are_refused(tmp_path: Path) -> None:
     fedbo.run(STUDY, out=tmp_path / "run", overrides=["study.replicates=2"])
-    with pytest.raises(StudyError, match="overrides: study.replicates=1: is fewer than the 2 of the run; give more"):
+    with pytest.raises(StudyError, match="overrides: study.replicates=1: is fewer than the 2 of the run; set more"):
         fedbo.resume(tmp_path / "run", overrides=["study.replicates=1"])
     with pytest.raises(StudyError, match="label"):
         fedbo.resume(tmp_path / "run", algorithms=[{"name": "random"}])
@@ -243,7 +249,7 @@ def test_fewer_replicates_and_a_second_algorithm_with_one_label_are_refused(tmp_
 def test_a_swept_budget_is_not_extended(tmp_path: Path) -> None:
     fedbo.run({**STUDY, "sweep": {"budget.iterations": [1, 2]}}, out=tmp_path / "run")
     with pytest.raises(
-        StudyError, match="overrides: budget.iterations: is swept, so each cell has its own; run the larger ones as a"
+        StudyError, match="overrides: budget.iterations: is swept, so each cell has its own value; run the larger values as a"
     ):
         fedbo.resume(tmp_path / "run", overrides=["budget.iterations=5"])
 
@@ -255,5 +261,5 @@ def test_a_run_that_has_not_ended_is_to_end_before_it_is_extended(tmp_path: Path
 
     assert manifest["status"] == "complete"
     write_manifest(tmp_path / "run", {**read_manifest(tmp_path / "run"), "status": "interrupted"})
-    with pytest.raises(DirectoryError, match="has not ended; let it end before it is extended: fedbo resume"):
+    with pytest.raises(DirectoryError, match="has not ended; resume it before you extend it: fedbo resume"):
         resume_study(tmp_path / "run", added=[{"name": "ts"}])

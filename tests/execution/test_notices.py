@@ -200,7 +200,7 @@ def test_metrics_of_ray_without_ray_are_one_line(tmp_path: Path, capsys: pytest.
         pytest.skip("another test has started Ray")
     fedbo.run(STUDY, out=tmp_path / "run", callbacks=["ray_metrics"])
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("callback")]
-    assert "RuntimeError: this study is not carried out on Ray; give it workers, another hosting or an address" in line
+    assert "RuntimeError: this study does not run on Ray; set workers, another hosting or an address" in line
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def changed(directory: Path, name: str, row: int, column: str, value: Any) -> No
 def test_a_run_in_virtual_time_is_replayed_to_the_bit(done: Path, tmp_path: Path) -> None:
     found = replay(done, verify=True)
     assert found.same and found.directory is None and found.recorded == found.replayed
-    assert found.words.startswith(f"the same: {len(fedbo.Result.open(done).events)} events, sha256 {found.recorded[:16]}")
+    assert found.words.startswith(f"no difference: {len(fedbo.Result.open(done).events)} events, sha256 {found.recorded[:16]}")
     kept = replay(done, out=tmp_path / "again")
     assert kept.directory == str(tmp_path / "again") and tables(tmp_path / "again") == tables(done)
     assert fedbo.Result.open(tmp_path / "again").manifest["status"] == "complete"
@@ -95,7 +95,7 @@ def test_the_command_prints_one_object_and_leaves_nothing_behind(
 def test_what_has_not_ended_is_not_replayed(done: Path, tmp_path: Path) -> None:
     manifest = read_manifest(done)
     write_manifest(done, {**manifest, "status": "interrupted"})
-    with pytest.raises(DirectoryError, match="has not ended, so there is nothing to compare; fedbo resume"):
+    with pytest.raises(DirectoryError, match="has not ended; resume it first: fedbo resume"):
         replay(done, verify=True)
     with pytest.raises(DirectoryError, match="is not a run directory"):
         replay(tmp_path / "nowhere")

@@ -150,7 +150,7 @@ def test_a_disk_that_is_full_is_told_in_one_line_and_costs_nothing_once_there_is
     study, expected = short
     directory = tmp_path / "run"
     end = forks("run", study, directory, room=room)
-    remedy = f"; the disk is full: make room, then continue with: fedbo resume {directory}"
+    remedy = f"; the disk is full: free some space, then continue with: fedbo resume {directory}"
     assert end.code == 1 and end.said.count("\n") == 1 and end.said.strip().endswith(remedy), end.said
     assert begin_or_go_on(forks, study, directory) == End(0, "")
     assert tables(directory) == expected
@@ -206,7 +206,7 @@ def test_a_run_that_has_not_ended_is_not_run_over_but_named_with_the_way_on(
     assert forks("resume", cut_off) == End(0, "")
     assert tables(cut_off) == short[1]
     assert (
-        f"'{cut_off}': has ended; look at it with: fedbo show {shlex.quote(str(cut_off))}; or extend it"
+        f"'{cut_off}': has ended; show it: fedbo show {shlex.quote(str(cut_off))}; or extend it"
         in forks("resume", cut_off).said
     )
     assert "exists and is not an empty directory" in forks("run", short[0], cut_off).said
@@ -214,14 +214,16 @@ def test_a_run_that_has_not_ended_is_not_run_over_but_named_with_the_way_on(
 
 @pytest.mark.slow
 def test_what_would_change_a_result_is_refused(cut_off: Path, forks: Forks, refused: Callable[..., str]) -> None:
-    other = "this is another study than the one that began; run it in a new directory"
+    other = "the study file has changed since this run started; run it in a new directory"
     assert other in refused("resume", cut_off, "--set", "budget.iterations=17")
     assert other in forks("resume", cut_off, "study.seed=6").said
     manifest = read_manifest(cut_off)
     manifest["versions"]["numpy"] = "1.0.0"
     write_manifest(cut_off, manifest)
     complaint = forks("resume", cut_off).said
-    assert "began with other versions (numpy 1.0.0 -> " in complaint and "install those, or run it again" in complaint
+    assert (
+        "was started with other versions (numpy 1.0.0 -> " in complaint and "install those, or run the study again" in complaint
+    )
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
@@ -258,7 +260,7 @@ def test_a_kill_before_anything_was_written_leaves_a_directory_in_which_the_stud
 @pytest.mark.parametrize("name", ["notes.txt", "study.toml", "manifest.txt"])
 def test_what_somebody_else_left_in_a_directory_is_not_written_over(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(fedbo.DirectoryError, match="exists and is not an empty directory; name a new one"):
+    with pytest.raises(fedbo.DirectoryError, match="exists and is not an empty directory; choose a new one"):
         fedbo.run(TROUBLED, out=tmp_path)
     assert (tmp_path / name).read_text() == "mine"
 

@@ -263,7 +263,7 @@ def test_a_run_is_not_resumed_with_other_plugins(install: Install, tmp_path: Pat
     found = read_manifest(tmp_path / "run")
     write_manifest(tmp_path / "run", {**found, "status": "interrupted", "plugins": {"algorithms.coin": "coins 1.1"}})
     with pytest.raises(
-        ValueError, match="other plug-ins .*algorithms.coin: coins 1.1 -> coins 1.2.*; install those, or run it"
+        ValueError, match="other plug-ins .*algorithms.coin: coins 1.1 -> coins 1.2.*; install those, or run the study"
     ):
         fedbo.resume(manifest.parent)
 
@@ -283,7 +283,7 @@ def test_a_run_is_shown_where_its_plugins_are_not_installed(
 def test_hosts_without_a_plugin_are_named() -> None:
     ours = {"python": "3.11", "algorithms.coin": "coins 1.2", "package": "abc"}
     found = {"python": "3.11", "package": "abc", "seen": True, "writes": True}
-    words = "has no algorithms.coin, and this process algorithms.coin coins 1.2; install the same versions on all hosts"
+    words = "has no algorithms.coin, but this process has algorithms.coin coins 1.2; install the same versions on all hosts"
     assert [*host_problems(found, ours, Path("/shared"))] == [words]
     assert not [*host_problems({**found, "algorithms.coin": "coins 1.2"}, ours, Path("/shared"))]
 

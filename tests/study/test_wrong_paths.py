@@ -21,7 +21,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "study.toml", "-q", "--out", LONG], f"'{LONG}': cannot create a folder there (File name too long)"),
     (["run", "study.toml", "-q", "--out", NUL], "embedded null"),
     (["run", "study.toml", "-q", "--out", "/proc/x"], "'/proc/x': cannot create a folder there (No such file or directory)"),
-    (["run", "study.toml", "-q", "--out", "afile"], "'afile' exists and is not an empty directory; name a new one"),
+    (["run", "study.toml", "-q", "--out", "afile"], "'afile' exists and is not an empty directory; choose a new one"),
     (["replay", "done", "--out", BELOW], "'afile/x': cannot create a folder there (Not a directory); use another one"),
     (["replay", LONG], f"'{LONG}/manifest.json': cannot be read (File name too long); pass the directory of a run"),
     (["resume", LONG], f"'{LONG}/manifest.json': cannot be read (File name too long); pass the directory of a run"),

@@ -59,7 +59,7 @@ def test_a_value_counts_once_and_the_first_one_stays(tmp_path: Path) -> None:
         assert not agent.tell(one.token, 5.0)
         best = agent.best()
         assert best is not None and best[1] == 2.0
-        with pytest.raises(ValueError, match="handed out no such point; use the token that ask returned"):
+        with pytest.raises(ValueError, match="is not a token of this agent; use the token that ask returned"):
             agent.tell("00000-000099", 1.0)
 
 
@@ -174,7 +174,7 @@ def test_agents_learn_from_each_other_through_a_folder(tmp_path: Path) -> None:
     other = fedbo.Terms("fts", agents=3, seed=3)
     with (
         fedbo.Agent(tmp_path / "stranger", SPACE, other, 0, meeting) as stranger,
-        pytest.warns(RuntimeWarning, match="other terms hold here; set the same space and terms"),
+        pytest.warns(RuntimeWarning, match="its terms differ from ours; set the same space and terms"),
     ):
         play(stranger, 5)
 
@@ -191,9 +191,9 @@ def test_no_pickle_lies_in_a_folder(tmp_path: Path) -> None:
 def test_a_folder_serves_one_process_and_one_space(tmp_path: Path) -> None:
     with fedbo.Agent(tmp_path, SPACE), pytest.raises(DirectoryError, match="is in use by process"):
         fedbo.Agent(tmp_path, SPACE)
-    with pytest.raises(ValueError, match="was made with another space, other terms or another number"):
+    with pytest.raises(ValueError, match="belongs to another space, other terms or another agent"):
         fedbo.Agent(tmp_path, {**SPACE, "n": (1, 31)})
-    with pytest.raises(ValueError, match="cannot be asked point by point; use ts, fts, gp_ei or gp_ucb"):
+    with pytest.raises(ValueError, match="does not support ask and tell; use ts, fts, gp_ei or gp_ucb"):
         fedbo.Agent(tmp_path / "new", SPACE, fedbo.Terms("admm_consensus"))
 
 

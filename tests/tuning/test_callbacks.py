@@ -72,5 +72,5 @@ def test_a_library_that_is_not_there_is_named_with_how_to_get_it(monkeypatch: py
     for name in ("mlflow", "tensorboardX", "wandb"):
         monkeypatch.setitem(sys.modules, name, None)
     for make, package in ((MLflow, "mlflow"), (lambda: TensorBoard(tmp_path), "tensorboardX"), (WeightsAndBiases, "wandb")):
-        with pytest.raises(ImportError, match=f"this callback needs {package}.*pip install {package}"):
+        with pytest.raises(ImportError, match=f"this callback requires {package}.*pip install {package}"):
             make()

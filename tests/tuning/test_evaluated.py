@@ -41,9 +41,9 @@ def test_an_agent_begins_with_the_rows_of_a_csv_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("m,bush,,0.5,1", "line 2: kind = 'bush': is none of tree, net"),
-        ("m,tree,,much,1", "line 2: rate = 'much': is no number"),
-        ("m,tree,,0.5,well", "line 2: loss = 'well': is no number"),
+        ("m,bush,,0.5,1", "line 2: kind = 'bush': is not one of tree, net"),
+        ("m,tree,,much,1", "line 2: rate = 'much': is not a number"),
+        ("m,tree,,0.5,well", "line 2: loss = 'well': is not a number"),
         ("m,tree,,1.5,1", "line 2: rate = 1.5: must be a number in"),
         ("m,net,,0.5,1", "line 2: layers: is missing"),
         ("m,tree,2,0.5,1", "line 2: layers: is not active in this configuration; leave it out"),
@@ -81,10 +81,10 @@ def test_an_agent_begins_with_the_trials_of_an_optuna_study(tmp_path: Path) -> N
             agent.add(*point)
         best = agent.best()
         assert best is not None and best[1] == study.best_value
-    with pytest.raises(ValueError, match="study 'old': its values are better the smaller, not as mode = 'max' says"):
+    with pytest.raises(ValueError, match="study 'old': has direction 'min', not 'max'"):
         evaluated_in_study(study, space(), mode="max")
     with pytest.raises(ValueError, match="trial [01]: kind = 'tree': is none of .'bush', 'net'."):
         evaluated_in_study(study, {"kind": ["bush", "net"]})
     several = optuna.create_study(directions=["minimize", "maximize"], study_name="both")
-    with pytest.raises(ValueError, match="study 'both': has 2 objectives; use a study with a single one"):
+    with pytest.raises(ValueError, match="study 'both': has 2 objectives; use a study with one objective"):
         evaluated_in_study(several, space())

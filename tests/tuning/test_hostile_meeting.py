@@ -91,9 +91,9 @@ def test_a_message_of_an_agent_that_does_not_exist_is_left_out(tmp_path: Path) -
     meeting, terms = Meeting(tmp_path / "meeting"), fedbo.Terms("fts", agents=3, initial=1)
     with fedbo.Agent(tmp_path / "0", SPACE, terms, 0, meeting) as agent:
         meeting.write(written(agent, 77, 0, {"omega": np.zeros(100)}))
-        with pytest.warns(RuntimeWarning, match="00077-.* is left out: there are 3 agents, numbered from 0 to 2") as told:
+        with pytest.warns(RuntimeWarning, match="00077-.* is ignored: there are 3 agents, numbered from 0 to 2") as told:
             play(agent, 3)
-        assert len([one for one in told if "left out" in str(one.message)]) == 1
+        assert len([one for one in told if "ignored" in str(one.message)]) == 1
     with fedbo.Agent(tmp_path / "0", SPACE, terms, 0, meeting) as agent:
         play(agent)
 
@@ -135,7 +135,7 @@ def test_a_file_larger_than_its_declaration_allows_is_not_read(tmp_path: Path) -
     with fedbo.Agent(tmp_path / "0", SPACE, terms, 0, meeting) as agent:
         meeting.write(written(agent, 1, 0, {"omega": np.random.default_rng(0).random(10**6)}))
         most = largest_file(entry("fts").make().upload(MEETING) or {})
-        with pytest.warns(RuntimeWarning, match=f"is left out: it has 8,.* bytes, at most {most:,} are allowed"):
+        with pytest.warns(RuntimeWarning, match=f"is ignored: it has 8,.* bytes, but at most {most:,} are allowed"):
             play(agent, 2)
         assert most < 2**17
 

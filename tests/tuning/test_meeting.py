@@ -178,7 +178,7 @@ def test_what_could_not_be_sent_is_sent_later(tmp_path: Path) -> None:
     assert [name.split("-")[2] for name in sorted(Meeting(place / "shared").sizes())] == ["000000", "000001", "000002"]
     with (
         fedbo.Agent(tmp_path / "alone", SPACE, terms) as alone,
-        pytest.raises(ValueError, match="this agent has no meeting; pass one"),
+        pytest.raises(ValueError, match="this agent has no meeting; pass a meeting"),
     ):
         alone.exchange()
 
@@ -245,7 +245,7 @@ def test_two_agents_with_one_number_are_told(tmp_path: Path) -> None:
     for store, value in ((first, 1.0), (second, 2.0)):
         store.write(0, {"x": np.full(3, value)})
     first.exchange(meeting)
-    with pytest.warns(RuntimeWarning, match="left out: agent 2 has not sent it; another site uses its number.*restore") as told:
+    with pytest.warns(RuntimeWarning, match="ignored: agent 2 did not send it: another site uses its number.*restore") as told:
         second.exchange(meeting)
         second.exchange(meeting)
     assert len(told) == 1 and len(second.names) == 1, "told once, and its own message is sent all the same"
@@ -266,11 +266,11 @@ def test_messages_that_cannot_be_used_are_told_once_and_left_out(tmp_path: Path)
     for number, payload in enumerate(({"x": np.arange(4.0)}, {"x": np.full(3, np.nan)}, {"y": np.arange(3.0)}, "words")):
         meeting.write(dict([StoredMessage("a" * 16, 1, number, payload).file()]))  # type: ignore[arg-type]
     one.write(0, {"x": np.arange(3.0)})
-    with pytest.warns(RuntimeWarning, match="is left out") as warned:
+    with pytest.warns(RuntimeWarning, match="is ignored") as warned:
         one.exchange(meeting)
     assert len(warned) == 4 and len(one.names) == 1
     one.exchange(meeting)
-    with pytest.raises(ValueError, match="agent 1: its message of step 9 is refused: field 'x' has shape"):
+    with pytest.raises(ValueError, match="agent 1: its message of step 9 is invalid: field 'x' has shape"):
         other.write(9, {"x": np.arange(4.0)})
 
 
@@ -279,5 +279,5 @@ def test_a_message_of_ones_own_that_is_damaged_is_told_with_where_it_is(tmp_path
     store.write(0, {"x": np.arange(3.0)})
     (path,) = (tmp_path / "site 0").iterdir()
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match="damaged or incomplete.*; copy it from the meeting, where it has the same name"):
+    with pytest.raises(ValueError, match="damaged or incomplete.*; copy the file of the same name from the meeting"):
         stores(tmp_path)[0].read(path.name)

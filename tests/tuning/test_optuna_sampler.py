@@ -143,7 +143,7 @@ def test_trials_of_another_origin_are_taken_in_once(tmp_path: Path) -> None:
     assert sorted(value or 0.0 for value in added.values()) == sorted(t.value for t in study.trials[:6])
     assert sampler._agent is not None and sampler._agent.best() == (fixed, 0.0)
     assert sum(value is not None for value in told(sampler).values()) == 8
-    with pytest.warns(UserWarning, match="trial 8 teaches the agent nothing: configuration: rate = 50.0: must be a number in"):
+    with pytest.warns(UserWarning, match="trial 8 was ignored: configuration: rate = 50.0: must be a number in"):
         params = {**fixed, "rate": 50.0}
         study.add_trial(
             optuna.trial.create_trial(params=params, distributions={**SPACE, "rate": FloatDistribution(1e-4, 100.0)}, value=1.0)
@@ -169,9 +169,9 @@ def test_studies_of_two_sites_learn_from_each_other(tmp_path: Path) -> None:
 
 def test_a_study_with_several_objectives_or_another_direction_is_refused(tmp_path: Path) -> None:
     sampler = OptunaSampler(tmp_path, SPACE)
-    with pytest.raises(ValueError, match="has 2 objectives; use a study with a single one"):
+    with pytest.raises(ValueError, match="has 2 objectives; use a study with one objective"):
         optuna.create_study(directions=["minimize", "maximize"], sampler=sampler).ask(SPACE)
     optuna.create_study(sampler=sampler).ask(SPACE)
-    with pytest.raises(ValueError, match="has another direction than before; use a new sampler for it"):
+    with pytest.raises(ValueError, match="changed its direction; use a new sampler for it"):
         optuna.create_study(direction="maximize", sampler=sampler).ask(SPACE)
     sampler.close()

@@ -36,7 +36,7 @@ def test_swapped_folders_are_refused_by_name(tmp_path: Path) -> None:
     for number in (0, 1):
         with open_agent(tmp_path / str(number), number) as agent:
             play(agent, 3)
-    with pytest.raises(ValueError, match=f"'{tmp_path}/1': was made with .* another number"):
+    with pytest.raises(ValueError, match=f"'{tmp_path}/1': belongs to .* another agent"):
         open_agent(tmp_path / "1", 0)
 
 

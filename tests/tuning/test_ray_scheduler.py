@@ -182,7 +182,7 @@ def test_metric_and_mode_are_needed_once(tmp_path: Path) -> None:
     scheduler = RayScheduler(tmp_path, "asha", 9, metric="score", mode="min")
     assert scheduler.set_search_properties(None, None) and scheduler.set_search_properties("score", "min")
     assert not scheduler.set_search_properties("loss", None) and not scheduler.set_search_properties(None, "max")
-    with pytest.raises(ValueError, match="RayScheduler needs both; pass them to TuneConfig, or here"):
+    with pytest.raises(ValueError, match="RayScheduler requires both; pass them to TuneConfig or RayScheduler"):
         RayScheduler(tmp_path, "asha", 9).on_trial_add(CONTROLLER, trials(1)[0])
 
 

@@ -113,9 +113,11 @@ def test_conditions_and_what_cannot_be_tuned(tmp_path: Path) -> None:
     asked = [once.suggest(str(n)) for n in range(6)]
     assert asked[5] == once.FINISHED and once.FINISHED not in asked[:5], "a space of five configurations runs out"
     once.close()
-    with pytest.raises(ValueError, match="RaySearcher needs a space; pass param_space to the Tuner, or space= here"):
+    with pytest.raises(
+        ValueError, match="RaySearcher requires a space; pass param_space to the Tuner, or space to RaySearcher"
+    ):
         RaySearcher(tmp_path / "b").suggest("t1")
-    with pytest.raises(ValueError, match="RaySearcher needs both; pass them to TuneConfig"):
+    with pytest.raises(ValueError, match="RaySearcher requires both; pass them to TuneConfig"):
         RaySearcher(tmp_path / "b", space).suggest("t1")
     with pytest.raises(ValueError, match=r"space\['x'\]: is a CallSampler Function of Ray Tune"):
         RaySearcher(tmp_path / "b").set_search_properties("loss", "min", {"x": tune.sample_from(lambda spec: 1)})

@@ -55,11 +55,14 @@ def test_what_agents_of_a_run_observed_is_read_in_native_units(tmp_path: Path) -
     [
         (
             7,
-            "start = 7: give pairs of a configuration and its value, an optuna.Study, a .csv or .parquet file, or a run",
+            "start = 7: pass pairs of a configuration and its value, an optuna.Study, a .csv or .parquet file, or a run",
         ),
         ([({"rate": 0.5}, 1.0)], "start, point 1: .*kind"),
         ([({"rate": 9.0, "kind": "a"}, 1.0)], "start, point 1: .*rate"),
-        ("nowhere.csv", "start = 'nowhere.csv': is no .csv or .parquet file and no run directory; give one that is there"),
+        (
+            "nowhere.csv",
+            "start = 'nowhere.csv': is not an existing .csv file, .parquet file or run directory; pass the path of one",
+        ),
     ],
 )
 def test_what_is_no_start_is_refused_in_one_line(source: Any, words: str, tmp_path: Path) -> None:
@@ -70,7 +73,7 @@ def test_what_is_no_start_is_refused_in_one_line(source: Any, words: str, tmp_pa
 
 def test_a_parquet_file_without_values_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"rate": [0.1]}), tmp_path / "old.parquet")
-    with pytest.raises(ValueError, match="has no column 'value'; available: rate; say which one has the value"):
+    with pytest.raises(ValueError, match="has no column 'value'; available: rate; pass the name of the value's column"):
         evaluated(tmp_path / "old.parquet", SPACE)
 
 
@@ -129,9 +132,9 @@ def test_a_tuning_study_names_the_file_of_its_start(tmp_path: Path) -> None:
     file = Path(str(study.agents.history.file))
     assert file.parent == tmp_path and len(file.read_text().splitlines()) == 1 + len(PAIRS)
     assert tuning_study(tuned_functions.meeting, SPACE, 2, options).digest() == study.digest()
-    with pytest.raises(ValueError, match="start: has points for agent 2; there are agents 0 to 1"):
+    with pytest.raises(ValueError, match="start: has points for agent 2; use agents 0 to 1"):
         tuning_study(tuned_functions.meeting, SPACE, 2, {**options, "start": {2: PAIRS}})
-    with pytest.raises(ValueError, match="start: has no point with a value; leave it out, or give some"):
+    with pytest.raises(ValueError, match="start: has no point with a value; add one, or remove start"):
         tuning_study(tuned_functions.meeting, SPACE, 2, {**options, "start": []})
 
 

@@ -220,5 +220,5 @@ def test_what_cannot_be_is_refused_before_anything_runs(options: Any, words: str
 
 def test_an_unknown_argument_is_refused_with_those_there_are() -> None:
     wrong: Any = {"iteration": 3}
-    with pytest.raises(fedbo.ArgumentError, match="takes no argument 'iteration'; did you mean 'iterations'?"):
+    with pytest.raises(fedbo.ArgumentError, match="has no argument 'iteration'; did you mean 'iterations'?"):
         fedbo.tune(tuned_functions.loss, SPACE, **wrong)

@@ -46,7 +46,7 @@ def test_the_first_failure_is_a_warning_with_its_reason_and_the_second_is_none(r
     with pytest.warns(fedbo.EvaluationWarning) as told:
         warn(failed)
     where = "agent 2 at model.C=0.0322385, kernel='poly'"
-    assert str(told[0].message) == f"an evaluation failed, the others continue: {where}: ValueError: nope"
+    assert str(told[0].message) == f"an evaluation failed, and the others continue: {where}: ValueError: nope"
     assert told[0].filename == __file__, "the user's line, not one of ours"
     warn(failed)
     assert not recwarn.list
@@ -112,5 +112,5 @@ def test_a_function_that_has_another_name_than_in_the_directory_is_refused_with_
     began = tuning_study(accuracy, space, 2, {})  # as in a script
     (tmp_path / "study.toml").write_text(began.to_toml())
     check_function(began, tmp_path)
-    with pytest.raises(fedbo.FedboError, match=r"accuracy', and these arguments name 'tuned_functions:training'; "):
+    with pytest.raises(fedbo.FedboError, match=r"accuracy', not 'tuned_functions:training'; "):
         check_function(tuning_study(tuned_functions.training, space, 2, {}), tmp_path)

@@ -97,5 +97,5 @@ def test_what_is_withdrawn_is_no_failure(tmp_path: Path) -> None:
         agent.tell(first.token, 1.0)
         assert agent.withdraw(second.token) and not agent.withdraw(second.token)
         assert not len(agent._log.failed) and agent.pending() == []
-        with pytest.raises(ValueError, match="has handed out no such point"):
+        with pytest.raises(ValueError, match="is not a token of this agent"):
             agent.withdraw("elsewhere")

@@ -97,7 +97,7 @@ def test_a_time_limit_inside_a_step_of_several_points_cuts_every_hosting_alike(t
 @pytest.mark.ray
 def test_more_workers_than_the_ray_session_has_are_refused_and_not_waited_for(tmp_path: Path, ray_session: None) -> None:
     study = {**STUDY, "hosting": {"kind": "inline", "workers": 64}}
-    with pytest.raises(fedbo.RunError, match=r"workers = 64: the Ray cluster has 4 CPUs; ask for at most 4"):
+    with pytest.raises(fedbo.RunError, match=r"workers = 64: the Ray cluster has 4 CPUs; set at most 4"):
         fedbo.run(study, out=tmp_path / "many")
 
 

@@ -301,6 +301,6 @@ def test_a_fork_after_the_end_and_forks_of_branches_are_refused(run: Path, tmp_p
         fedbo.fork(tmp_path / "fork", 4.0)
     with pytest.raises(DirectoryError, match="is a branch of another run, which its study alone does not give; fork that run"):
         fedbo.fork(branch, 4.0)
-    with pytest.raises(DirectoryError, match="is a branch of another run, and has ended; extend that run, and fork it again"):
+    with pytest.raises(DirectoryError, match="is a finished branch of another run; extend that run, and fork it again"):
         fedbo.resume(branch, overrides=["budget.iterations=9"])
     assert main(["replay", str(branch)]) == 2

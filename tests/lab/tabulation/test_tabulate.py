@@ -321,7 +321,7 @@ def test_ray_workers_give_the_same_bits(ray_session: None, capsys: pytest.Captur
     fedbo.tabulate("branin", overrides=["agents=3"], out="spread", workers=2, **SIZE)
     assert bits(Path("spread")) == bits(Path("alone"))
     line = complaint(capsys, "branin", "--points", "8", "--workers", "64", "--out", "many", code=FAILED)
-    assert "workers = 64: the Ray cluster has 4 CPUs; ask for at most 4" in line
+    assert "workers = 64: the Ray cluster has 4 CPUs; set at most 4" in line
 
 
 def test_the_same_from_python_with_wanted_agents_and_points() -> None:

@@ -1,1 +1,1 @@
-"""For authors of plug-ins: contracts, algorithms in lock-step, random whole studies, and the laws that their tables obey."""
+"""For authors of plug-ins: contracts, algorithms in lock-step, random complete studies, and laws for their tables."""

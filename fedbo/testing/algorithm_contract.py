@@ -1,4 +1,4 @@
-"""What every algorithm must keep to, checked on short lock-step runs: `check_algorithm(algorithm)`."""
+"""The contract of algorithms, checked on short lock-step runs: `check_algorithm(algorithm)`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PARALLEL = 4  # points of one agent under way at once, for those that can decide
 
 
 def check_algorithm(algorithm: Algorithm, seed: int = 5) -> None:
-    """Raise ContractBroken, saying what is wrong, unless an algorithm keeps to what the simulation relies on.
+    """Raise ContractBroken, with the reason, if an algorithm breaks an assumption of the simulation.
 
     It takes some ten runs of four rounds with three agents in two dimensions, with and without histories.
     """
@@ -64,18 +64,18 @@ def _problem(algorithm: Algorithm, history: bool = True) -> Problem:
 
 
 def counts_pulls(algorithm: Algorithm) -> bool:
-    """Say whether an algorithm takes no initial points, as do those whose budget counts evaluations."""
+    """Check whether an algorithm has no initial points, like those whose budget counts evaluations."""
     problem = Problem(DIM, AGENTS, tuple(range(AGENTS)), INITIAL, ROUNDS, agent=0)
     return isinstance(algorithm, Starting) and not len(algorithm.initial_points(problem, np.full((INITIAL, DIM), 0.5)))
 
 
 def bowl(x: Array, agent: int) -> Array:
-    """Give the values `(n,)` of an agent's objective at `x (n, d)`."""
+    """Return the values `(n,)` of an agent's objective at `x (n, d)`."""
     return np.asarray(1.0 - ((x - 0.2 - 0.2 * agent) ** 2).sum(axis=1))
 
 
 def observed(decision: Decision, streams: Streams) -> Array:
-    """Give the means of noisy values in [0, 1], as bandit algorithms assume."""
+    """Return means of noisy values in [0, 1], as bandit algorithms assume."""
     spread = 0.4 / np.sqrt(pulls(decision))
     values = 0.3 * bowl(decision.x, streams.owner) + 0.5 + streams.rng("noise").uniform(-spread, spread)
     return np.asarray(np.clip(values, 0.0, 1.0))
@@ -88,7 +88,7 @@ def started(
     transmit: Transmit = list,
     kind: Callable[..., Lockstep] = Lockstep,
 ) -> Lockstep:
-    """Give an algorithm's agents in lock-step after their initial points and the messages of these."""
+    """Return an algorithm's agents in lock-step, after their initial points and the first exchange of messages."""
     rng, problem = np.random.default_rng(1), _problem(algorithm, history)
     known = [rng.random((HISTORY, DIM)) for _ in range(AGENTS)] if history else []
     evaluate = observed if problem.pulls else lambda decision, streams: bowl(decision.x, streams.owner)
@@ -101,12 +101,12 @@ def started(
 
 
 def asked(run: Lockstep) -> bytes:
-    """Give all points that were decided on, to compare."""
+    """Return all decided points as bytes, for comparison."""
     return b"".join(decision.x.tobytes() for decisions in run.decisions for decision in decisions.values())
 
 
 def check_settings(algorithm: Algorithm) -> None:
-    """Settings are a frozen dataclass, and both halves are there."""
+    """Check that settings are a frozen dataclass, and that both halves exist."""
     need(isinstance(algorithm, Algorithm), "it lacks a function of the protocol Algorithm")
     need(is_frozen(algorithm), "settings must be a frozen dataclass")
     silent = algorithm.upload(_problem(algorithm)) is None
@@ -114,7 +114,7 @@ def check_settings(algorithm: Algorithm) -> None:
 
 
 def check_points(run: Lockstep) -> None:
-    """Points lie in the unit cube, in the declared number, and no more are evaluated than the budget has."""
+    """Check that points lie in the unit cube, in the declared number, and within the budget of evaluations."""
     decisions = [decision for decisions in run.decisions for decision in decisions.values()]
     for x in [*run.initial, *(decision.x for decision in decisions)]:
         need(x.ndim == 2 and x.shape[1] == DIM, f"points must have shape (q, {DIM}), not {x.shape}")
@@ -128,7 +128,7 @@ def check_points(run: Lockstep) -> None:
 
 
 def check_messages(run: Lockstep) -> None:
-    """Answers are as declared too, and messages are sent exactly if an upload is declared."""
+    """Check that answers are as declared too, and that messages are sent exactly if an upload is declared."""
     declared = run.algorithm.download(run.problem)
     for agent, payload in (item for answers in run.answers for item in answers.items()):
         _as_declared(Inbound(agent, run.step, 0.0, payload), declared)
@@ -141,7 +141,7 @@ def check_messages(run: Lockstep) -> None:
 
 
 def numbers_of_observations(run: Lockstep) -> Iterator[tuple[int, str]]:
-    """Yield sender and field wherever a message holds, to the bit, a value or a coordinate that its sender has observed."""
+    """Yield sender and field of each message that contains, to the bit, a value or a coordinate observed by its sender."""
     for sender, name, array in (
         (sender, name, array) for sent in run.sent for sender, payload in sent.items() for name, array in payload.items()
     ):
@@ -159,14 +159,14 @@ def _as_declared(message: Inbound, declared: Declaration | None) -> Inbound:
 
 
 def check_seeds(plain: Lockstep, seed: int) -> None:
-    """Another seed gives other points; what draws nothing of its own need only see other values."""
+    """Check that another seed results in other points; an algorithm without draws of its own need only see other values."""
     other = started(plain.algorithm, seed=seed + 1).run(ROUNDS)
     differ = asked(other) != asked(plain) or (plain.problem.pulls and pack(other.states) != pack(plain.states))
     need(bool(differ), "another seed gives the same points")
 
 
 def check_disturbances(plain: Lockstep, seed: int) -> None:
-    """A run asks for the same points again, also if it is stored every round, and messages come twice or in another order."""
+    """Check that a run repeats its points, even if stored every round, or with duplicated or reordered messages."""
     if asked(_again(plain.algorithm, seed, True, lambda messages: _twice(messages)[::-1])) == asked(plain):
         return
     # Each alone, to say which it was.
@@ -185,7 +185,7 @@ def _twice(messages: list[Inbound]) -> list[Inbound]:
 
 
 def _again(algorithm: Algorithm, seed: int, stored: bool, transmit: Transmit) -> Lockstep:
-    """Run once more, with messages that are transmitted so."""
+    """Run once more, with messages transmitted by `transmit`."""
     run = started(algorithm, seed=seed, transmit=transmit)
     for number in range(1, ROUNDS + 1):
         if stored:
@@ -196,7 +196,7 @@ def _again(algorithm: Algorithm, seed: int, stored: bool, transmit: Transmit) ->
 
 
 def check_damage(algorithm: Algorithm, seed: int = 0) -> None:
-    """Messages with one number damaged are refused by their declaration, or harm no decision; `seed` draws the damage."""
+    """Check that a message with one damaged number is refused or harms no decision; `seed` draws the damage."""
     declared, rng = algorithm.upload(_problem(algorithm)), np.random.default_rng(seed)
     if declared is None or isinstance(algorithm, Private):  # what passes a mechanism is clipped there
         return
@@ -223,9 +223,10 @@ def damaged(payload: Payload, rng: np.random.Generator) -> dict[str, np.ndarray[
 
 
 class Overlapped(Lockstep):
-    """The same with up to PARALLEL points of each agent under way: they end in random order, a `failing` share of them in vain.
+    """The same with up to PARALLEL pending points of each agent: they end in random order, and a `failing` share of them fails.
 
-    What failed is not told, or, with `worst`, told as the worst value seen, as a study does unless algorithms are `Avoiding`.
+    Failures are not reported, or, with `worst`, reported as the worst value seen, as a study does unless algorithms are
+    `Avoiding`.
     """
 
     def __init__(self, *given: Any, failing: float, worst: bool) -> None:
@@ -243,7 +244,7 @@ class Overlapped(Lockstep):
                 self.end(agent)
 
     def act(self) -> None:
-        """Let every agent decide once more, and evaluations end until fewer than PARALLEL are under way."""
+        """Make every agent decide once more, after ending evaluations until fewer than PARALLEL are pending."""
         self.step += 1
         self.decisions.append({})
         for agent in range(len(self.states)):
@@ -258,7 +259,7 @@ class Overlapped(Lockstep):
             self.flight[agent].append(decision.x[0])
 
     def end(self, agent: int) -> None:
-        """End one of an agent's evaluations, and tell the agent unless it failed."""
+        """End one of an agent's evaluations, and report its value to the agent unless it failed."""
         x = self.flight[agent].pop(self.fate.integers(len(self.flight[agent])))[None, :]
         y = bowl(x, agent)
         if self.fate.random() < self.failing:
@@ -270,7 +271,7 @@ class Overlapped(Lockstep):
 
 
 def check_parallel(algorithm: Algorithm, history: bool, failing: float, worst: bool) -> None:
-    """Points under way may end in any order, and some or all of them fail."""
+    """Check that pending points may end in any order, and that some or all of them may fail."""
     if algorithm.queries != 1:
         return
     kind = partial(Overlapped, failing=failing, worst=worst)
@@ -278,7 +279,7 @@ def check_parallel(algorithm: Algorithm, history: bool, failing: float, worst: b
 
 
 class HalfFailing(Lockstep):
-    """The same on a slope that fails in its better half, whose points are dealt with as the default policy of a study does."""
+    """The same on a slope that fails in its better half, with failures handled by the default policy of a study."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -292,7 +293,7 @@ class HalfFailing(Lockstep):
         return decision if failed is None else other_than(failed, decision, self.problem, self.streams.of(agent).at(self.step))
 
     def tell(self, agent: int, decision: Decision) -> None:
-        """Evaluate a decision; tell the agent the values, and what failed."""
+        """Evaluate a decision; report the values and the failures to the agent."""
         x, failed = decision.x, self.failed[agent]
         fails, y = x.mean(axis=1) > 0.5, x.mean(axis=1)
         if self.step and decision.origin != "agreed":
@@ -310,9 +311,9 @@ class HalfFailing(Lockstep):
 
 
 def check_failures(algorithm: Algorithm) -> None:
-    """A method learns from failures: where the better half of the cube fails, most of its decisions are in the other half.
+    """Check that a method learns from failures: if the better half of the cube fails, most decisions are in the other half.
 
-    Uniform points would break this once in 1000 runs. Bandits are left out, which evaluate a point again by design.
+    Uniform points would break this once in 1000 runs. Bandits are left out, since they repeat points by design.
     """
     if counts_pulls(algorithm):
         return
@@ -327,7 +328,7 @@ def check_failures(algorithm: Algorithm) -> None:
 
 
 def check_private(algorithm: Algorithm) -> None:
-    """The coordinator half of a private algorithm sees releases only, by weights that are a mean for every block."""
+    """Check that the coordinator half of a private algorithm sees only releases; weights are a mean for every block."""
     assert isinstance(algorithm, Private)
     run = started(algorithm)
     problem = dataclasses.replace(run.problem, n_agents=7, targets=tuple(range(7)))

@@ -1,4 +1,4 @@
-"""Random choices from one generator, rounded so that a drawn study reads like one that a person wrote."""
+"""Random choices from one generator, rounded so that a drawn study reads like a hand-written one."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Choices from a generator, in the order in which they are asked for."""
+    """Choices from a generator, in the order of the calls."""
 
     rng: np.random.Generator
 
     def chance(self, probability: float, /) -> bool:
-        """Give True with this probability."""
+        """Return True with this probability."""
         return bool(self.rng.random() < probability)
 
     def one_of(self, *options: T) -> T:
-        """Give one of the options, all equally likely."""
+        """Return one of the options, all equally likely."""
         return options[int(self.rng.integers(len(options)))]
 
     def some_of(self, options: Sequence[T], least: int = 1) -> list[T]:
-        """Give at least `least` of the options, in their order."""
+        """Return at least `least` of the options, in their order."""
         count = int(self.rng.integers(least, len(options) + 1))
         chosen = self.rng.choice(len(options), size=count, replace=False)
         return [options[place] for place in sorted(chosen.tolist())]
 
     def whole(self, low: int, high: int) -> int:
-        """Give a whole number from `low` to `high`, both included."""
+        """Return a whole number from `low` to `high`, both included."""
         return int(self.rng.integers(low, high + 1))
 
     def number(self, low: float, high: float) -> float:
-        """Give a number between two, with two digits; evenly in its logarithm where both are positive and far apart."""
+        """Return a number between two bounds, with two digits; log-uniform if both bounds are positive and far apart."""
         if low > 0 and high / low >= 20:
             value = math.exp(self.rng.uniform(math.log(low), math.log(high)))
         else:
@@ -45,5 +45,5 @@ class Draws:
         return min(max(float(f"{value:.2g}"), low), high)
 
     def keep(self, probability: float, /, **settings: Any) -> dict[str, Any]:
-        """Give those of some settings that are kept, each with this probability; None is never kept."""
+        """Return a subset of some settings, each kept with this probability; None is never kept."""
         return {name: value for name, value in settings.items() if self.chance(probability) and value is not None}

@@ -1,4 +1,4 @@
-"""What models of durations and of absences, and exchange modes, must keep to: `check_timing` and its like."""
+"""The contracts of models of durations and of absences, and of exchange modes: `check_timing` and similar functions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_availability(availability: Availability) -> None:
 
 
 def check_exchange(mode: str, **settings: Any) -> None:
-    """Raise ContractBroken unless studies under an exchange mode, by its name, end and obey all laws.
+    """Raise ContractBroken unless studies under the named exchange mode end and obey all laws.
 
     The studies have stragglers, absences, lost messages and agents that crash.
     """

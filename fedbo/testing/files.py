@@ -1,4 +1,4 @@
-"""Files that a random study may name, such as traces and earlier runs, written to a folder when they are drawn."""
+"""Files for a random study, such as traces and earlier runs, written to a folder when they are drawn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedbo.testing.draws import Draws
 
 
 def draw_initial_file(draws: Draws, folder: Path, targets: list[int], replicates: int, dimensions: int) -> str:
-    """Write initial points of the unit cube for every target and replicate, all equally many; give the file's path."""
+    """Write initial points of the unit cube for every target and replicate, equally many for each; return the file's path."""
     lines, points = [",".join(["agent", "replicate", "point", *(f"x{n + 1}" for n in range(dimensions))])], draws.whole(1, 3)
     for agent in targets:
         for replicate in range(replicates):
@@ -28,7 +28,7 @@ def draw_initial_file(draws: Draws, folder: Path, targets: list[int], replicates
 
 
 def draw_history_file(draws: Draws, folder: Path, agents: list[int], parameters: Sequence[Parameter]) -> str:
-    """Write observations of some agents, unequally many, some of them failed; give the file's path."""
+    """Write observations of some agents, unequally many, some of them failed; return the file's path."""
     lines = [",".join(["agent", *(parameter.name for parameter in parameters), "value"])]
     for agent in draws.some_of(agents):
         for _ in range(draws.whole(1, 6)):
@@ -39,7 +39,7 @@ def draw_history_file(draws: Draws, folder: Path, agents: list[int], parameters:
 
 
 def draw_earlier_run(draws: Draws, folder: Path, agents: list[int], parameters: Sequence[Parameter]) -> str:
-    """Write the directory of an earlier run with observations of some agents, unequally many; give the directory's path."""
+    """Write the directory of an earlier run with observations of some agents, unequally many; return the directory's path."""
     rows = []
     for agent in draws.some_of(agents):
         for t_n in range(1, draws.whole(1, 6) + 1):
@@ -75,7 +75,7 @@ def draw_earlier_run(draws: Draws, folder: Path, agents: list[int], parameters: 
 
 
 def draw_durations_file(draws: Draws, folder: Path, agents: list[int]) -> str:
-    """Write measured durations of some agents, unequally many; give the file's path."""
+    """Write measured durations of some agents, unequally many; return the file's path."""
     lines = ["agent,duration"]
     for agent in draws.some_of(agents):
         lines += [f"{agent},{draws.rng.gamma(2.0, 0.5):.4f}" for _ in range(draws.whole(1, 12))]
@@ -83,7 +83,7 @@ def draw_durations_file(draws: Draws, folder: Path, agents: list[int]) -> str:
 
 
 def draw_devices_file(draws: Draws, folder: Path) -> str:
-    """Write the capacities of a few devices, as FedScale has them; give the file's path."""
+    """Write the capacities of a few devices, in FedScale's format; return the file's path."""
     count = draws.whole(1, 5)
     told = {str(n): {"computation": draws.number(20.0, 200.0), "communication": draws.number(2.0, 90.0)} for n in range(count)}
     path = folder / "devices.json"
@@ -92,7 +92,7 @@ def draw_devices_file(draws: Draws, folder: Path) -> str:
 
 
 def draw_trace(draws: Draws, folder: Path, agents: list[int]) -> str:
-    """Write windows in which some agents are there, the last of them long; give the file's path."""
+    """Write windows of presence of some agents, the last of them long; return the file's path."""
     lines = ["agent,start,end"]
     for agent in draws.some_of(agents):
         time = draws.number(0.0, 2.0)

@@ -1,4 +1,4 @@
-"""Laws that the tables of any study in virtual time obey, computed anew from the tables and the study file alone."""
+"""Laws for the tables of any study in virtual time, checked from the tables and the study file alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAIRS = {"absent": "returned", "hung": "woke", "crashed": "restarted", "slowed":
 
 
 def violations(study: Study, directory: Path) -> list[str]:
-    """List every law that the tables of a complete run break; empty when all of them hold."""
+    """List every law that the tables of a complete run break; empty if all of them hold."""
     found: list[str] = []
     for run in runs_of(study, directory):
         found += [f"{run.job.key.algorithm}: {words}" for words in violations_of(run)]
@@ -38,7 +38,7 @@ def violations_of(run: RunTables) -> list[str]:
 
 
 def _times(run: RunTables) -> Iterator[str]:
-    """Time never goes back, events are numbered without gaps, and nothing happens after the budget's time.
+    """Check that time never goes back, events are numbered without gaps, and nothing happens after the budget's time.
 
     In real time no step begins after it, but one may end.
     """
@@ -56,7 +56,7 @@ def _times(run: RunTables) -> Iterator[str]:
 
 
 def _steps(run: RunTables) -> Iterator[str]:
-    """Steps of an agent begin in their order, end at most once, and every end follows a beginning."""
+    """Check that steps of an agent begin in their order, end at most once, and end only after their start."""
     at: dict[int, int] = {}
     open_: set[int] = set()
     for event in run.of("started", "finished"):
@@ -73,7 +73,7 @@ def _steps(run: RunTables) -> Iterator[str]:
 
 
 def _messages(run: RunTables) -> Iterator[str]:
-    """A message takes effect once at most, after it was sent, with the bytes that were sent, and has one fate."""
+    """Check that a message takes effect at most once, after it was sent, with the sent bytes, and has one fate."""
     sent: dict[tuple[int, int], list[Row]] = defaultdict(list)
     fates: dict[tuple[int, int], list[str]] = defaultdict(list)
     for event in run.of("sent", "arrived", "late", "rejected", "lost"):
@@ -103,7 +103,7 @@ def _messages(run: RunTables) -> Iterator[str]:
 
 
 def _lies(run: RunTables) -> Iterator[str]:
-    """What is falsified is the next message of an agent that lies then, before its first transmission."""
+    """Check that a falsified message is the next one of an agent with a lie at that time, before its first transmission."""
     lies = [fault for fault in run.environment.plan if isinstance(fault, Lie)]
     for place, event in enumerate(run.events):
         if event["kind"] != "falsified":
@@ -125,7 +125,7 @@ def _lost_for_good(run: RunTables, agent: int) -> bool:
 
 
 def _answers(run: RunTables) -> Iterator[str]:
-    """Rounds close in their order, and an answer reaches an agent once, after its round has closed."""
+    """Check that rounds close in their order, and that an answer reaches an agent once, after its round has closed."""
     closed = 0
     heard: set[tuple[int, int]] = set()
     waits = run.exchange.is_synchronous
@@ -144,7 +144,7 @@ def _answers(run: RunTables) -> Iterator[str]:
 
 
 def _observations(run: RunTables) -> Iterator[str]:
-    """Points lie in the box, values are finite where nothing failed, and t_n counts the observations of each agent."""
+    """Check that points lie in the box, values without failure are finite, and t_n counts the observations of each agent."""
     low = np.array([parameter.low for parameter in run.task.federation.parameters])
     high = np.array([parameter.high for parameter in run.task.federation.parameters])
     counted: Counter[int] = Counter()
@@ -164,9 +164,9 @@ def _observations(run: RunTables) -> Iterator[str]:
 
 
 def _evaluations(run: RunTables) -> Iterator[str]:
-    """Each row belongs to a step that has ended, no agent evaluates more at once than it may, and each failure was told.
+    """Check that each row belongs to a finished step, no agent exceeds its evaluations at once, and failures are logged.
 
-    Where evaluations overlap, those that have ended count at the end, although their step may not.
+    If evaluations overlap, those that have ended count at the end, although their step may not.
     """
     policy = run.task.policy
     ended = {(event["agent"], event["step"]) for event in run.of("started" if policy.overlaps else "finished")}
@@ -186,7 +186,7 @@ def _evaluations(run: RunTables) -> Iterator[str]:
 
 
 def _workers(run: RunTables) -> Iterator[str]:
-    """No worker of a cluster has more to do at once than it holds, and what is done there was begun there."""
+    """Check that no worker of a cluster exceeds its resources, and that evaluations end on the worker on which they began."""
     model, used = run.environment.cluster, defaultdict[int, dict[tuple[int, int, int], float]](dict)
     if model is None:
         return
@@ -203,7 +203,7 @@ def _workers(run: RunTables) -> Iterator[str]:
 
 
 def _budget(run: RunTables) -> Iterator[str]:
-    """No agent exceeds its budget; who was there to the end has used it, or has been waiting."""
+    """Check that no agent exceeds its budget, and that agents present to the end have used it or have been waiting."""
     task, targets = run.task, run.task.problem.targets
     idle = run.exchange.selection.idles  # rounds count then, of which an agent may miss any
     done = Counter(event["agent"] for event in run.of("done"))
@@ -231,7 +231,7 @@ def _budget(run: RunTables) -> Iterator[str]:
 
 
 def _interruptions(run: RunTables) -> Iterator[str]:
-    """What begins to keep an agent or the coordinator from working ends later, and ends only what has begun."""
+    """Check that every interruption of an agent or the coordinator ends only after its start."""
     begun: Counter[tuple[str, int]] = Counter()
     over: set[int] = set()
     for event in run.events:
@@ -249,7 +249,7 @@ def _interruptions(run: RunTables) -> Iterator[str]:
 
 
 def _staleness(run: RunTables) -> Iterator[str]:
-    """No message takes effect that is older than the mode and its bound allow, and no round closes that has had nothing."""
+    """Check that no message takes effect beyond the allowed age, and that no round closes without a message."""
     exchange: Exchange = run.exchange
     bound, closed, base = exchange.staleness.bound, 0, dict[tuple[int, int], int]()
     for event in run.of("started", "arrived", "round"):

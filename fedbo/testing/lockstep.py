@@ -1,4 +1,4 @@
-"""One algorithm in lock-step, without a simulation: in every round all agents decide, learn and send, and all are answered."""
+"""One algorithm in lock-step, without a simulation: in every round all agents decide, learn and send, and all get answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Transmit = Callable[[list[Inbound]], list[Inbound]]
 
 
 def noisy(values: Callable[[Array, int], Array], noise: float = 0.0) -> Evaluate:
-    """Evaluate `values(x, agent)` with normal noise of this standard deviation for each pull."""
+    """Evaluate `values(x, agent)` with Gaussian noise of this standard deviation for each pull."""
 
     def evaluate(decision: Decision, streams: Streams) -> Array:
         drawn = streams.rng("noise").standard_normal(len(decision.x))
@@ -27,17 +27,16 @@ def noisy(values: Callable[[Array, int], Array], noise: float = 0.0) -> Evaluate
 
 
 def pulls(decision: Decision) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Give how many evaluations `(q,)` each point of a decision asks for."""
+    """Return the number of evaluations `(q,)` of each point of a decision."""
     return np.ones(len(decision.x), np.int64) if decision.pulls is None else decision.pulls
 
 
 class Lockstep:
     """All agents of an algorithm and its server.
 
-    `histories` holds the points and values of each agent's earlier task. What happened is in `decisions` and `sent`, one
-    dictionary by agent for each round, in `answers`, and in `observed`, points and values by agent. An agent that has no pulls
-    left does nothing more, where the problem has a budget of pulls. `transmit` may duplicate, reorder, change or drop what is
-    sent to the server.
+    `histories` has the points and values of each agent's earlier task. `decisions` and `sent` record the run, one dictionary by
+    agent for each round, as do `answers`, and `observed`, points and values by agent. If the problem has a budget of pulls, an
+    agent without remaining pulls stops. `transmit` may duplicate, reorder, change or drop the messages to the server.
     """
 
     def __init__(
@@ -66,11 +65,11 @@ class Lockstep:
         self.step = self.releases = 0
 
     def active(self) -> list[int]:
-        """Give the agents that may go on evaluating."""
+        """Return the agents that may still evaluate."""
         return [agent for agent in range(len(self.states)) if not self.problem.pulls or self.spent[agent] < self.problem.pulls]
 
     def begin(self) -> None:
-        """Tell every agent its initial points, which is step 0."""
+        """Evaluate and report every agent's initial points, which is step 0."""
         for agent in range(len(self.states)):
             streams = self.streams.of(agent)
             x = streams.rng("initial points").random((self.problem.initial, self.problem.dim))
@@ -81,7 +80,7 @@ class Lockstep:
                 self.tell(agent, Decision(x, "initial"))
 
     def act(self) -> None:
-        """Let every active agent decide and learn."""
+        """Make every active agent decide and learn."""
         self.step += 1
         self.decisions.append({})
         for agent in self.active():
@@ -89,21 +88,21 @@ class Lockstep:
             self.tell(agent, decision)
 
     def ask(self, agent: int) -> Decision:
-        """Let an agent decide, by the messages that it has received since."""
+        """Return an agent's decision, after the messages since its last one."""
         streams = self.streams.of(agent).at(self.step)
         decision, self.states[agent] = self.algorithm.ask(self.states[agent], tuple(self.inbox[agent]), streams)
         self.inbox[agent] = []
         return decision
 
     def tell(self, agent: int, decision: Decision) -> None:
-        """Evaluate a decision and tell the agent."""
+        """Evaluate a decision and report the values to the agent."""
         self.spent[agent] += pulls(decision).sum()
         y = self.evaluate(decision, self.streams.of(agent).at(self.step))
         self.observed[agent].append((decision.x, y))
         self.states[agent] = self.algorithm.tell(self.states[agent], decision.x, y)
 
     def exchange(self, deaf: Sequence[int] = (), mute: Sequence[int] = ()) -> None:
-        """Let all who took part in the round send, and answer all; messages of `mute` and answers to `deaf` agents get lost."""
+        """Exchange messages and answers of the round's agents; messages of `mute` and answers to `deaf` agents get lost."""
         self.sent.append({})
         self.answers.append({})
         if not self.algorithm.sends(self.step):
@@ -121,7 +120,7 @@ class Lockstep:
                 self.inbox[agent].append(Inbound(COORDINATOR, self.step, 1.0, payload))
 
     def receive(self, arrived: Sequence[Inbound]) -> None:
-        """Let the server receive messages, or what the mechanism of a private algorithm releases of them."""
+        """Pass messages to the server, or their release by the mechanism of a private algorithm."""
         if not isinstance(self.algorithm, Private):
             for message in arrived:
                 self.server = self.algorithm.receive(self.server, message, 1.0)
@@ -134,7 +133,7 @@ class Lockstep:
             self.releases += 1
 
     def run(self, rounds: int | None = None) -> Lockstep:
-        """Go on until all pulls are spent, or to the end of this round."""
+        """Run until all pulls are spent, or to the end of this round."""
         while self.active() and (rounds is None or self.step < rounds):
             self.act()
             self.exchange()
@@ -142,7 +141,7 @@ class Lockstep:
 
 
 def release(mechanism: Mechanism, weights: Array, held: dict[int, Array], rng: np.random.Generator) -> Array:
-    """Make one release `(P, M)` of messages `(M,)`, as `Mechanism` says; with a share below 1 the last agent is left out."""
+    """Compute one release `(P, M)` of messages `(M,)` by a `Mechanism`; with a share below 1 the last agent is left out."""
     kept = [agent for agent in sorted(held) if mechanism.share == 1 or agent < weights.shape[1] - 1]
     longest = mechanism.clip / np.sqrt(mechanism.blocks)
     total = np.zeros((mechanism.blocks, len(next(iter(held.values())))))

@@ -1,4 +1,4 @@
-"""What every federation of objectives must keep to, checked at a few points: `check_federation(federation)`."""
+"""The contract of federations of objectives, checked at a few points: `check_federation(federation)`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEARCHED = 40  # random points that must not exceed the best value
 
 
 def check_federation(federation: Federation) -> None:
-    """Raise ContractBroken, saying what is wrong, unless a federation and its objectives keep to what studies rely on."""
+    """Raise ContractBroken, with the reason, if a federation or its objectives break an assumption of studies."""
     check_settings(federation)
     objective = built(federation, 0)
     check_values(federation, objective)
@@ -30,30 +30,30 @@ def check_federation(federation: Federation) -> None:
 
 
 def built(federation: Federation, agent: int) -> Objective:
-    """Build the objective of an agent, always of the same streams."""
+    """Build the objective of an agent, always from the same streams."""
     return federation.objective(agent, Streams(SEED).rng("world"), Streams(SEED, owner=agent).rng("objective"))
 
 
 def noise(step: int = 0) -> np.random.Generator:
-    """Give the generator of an evaluation's noise."""
+    """Return the generator of an evaluation's noise."""
     return Streams(SEED, owner=0, step=step).rng("noise")
 
 
 def points(federation: Federation, n: int) -> Array:
-    """Give both extreme corners and uniform points `(n + 2, d)`."""
+    """Return both extreme corners and uniform points `(n + 2, d)`."""
     d = len(federation.parameters)
     unit = np.vstack([np.zeros(d), np.ones(d), np.random.Generator(np.random.Philox(1)).random((n, d))])
     return from_unit(federation.parameters, unit)
 
 
 def score(objective: Objective, x: Array) -> float:
-    """Give the noise-free value."""
+    """Return the noise-free value."""
     known = objective.score(x)
     return value_of(objective.evaluate(x, noise())) if known is None else known
 
 
 def check_settings(federation: Federation) -> None:
-    """Settings are frozen; parameters have distinct names and finite ranges; the metric turns the way it says."""
+    """Check that settings are frozen, parameters have distinct names and finite ranges, and the metric's direction is right."""
     need(isinstance(federation, Federation), "it lacks a property or function of the protocol Federation")
     need(is_frozen(federation), "settings must be a frozen dataclass")
     parameters = federation.parameters
@@ -68,7 +68,7 @@ def check_settings(federation: Federation) -> None:
 
 
 def check_values(federation: Federation, objective: Objective) -> None:
-    """Values are finite floats and the same for the same stream; scores have no noise and are at most the best value."""
+    """Check that values are finite floats and equal for equal streams, and scores are noise-free and at most the best value."""
     need(isinstance(objective, Objective), "the objective lacks a property or function of the protocol Objective")
     copy = pickle.loads(pickle.dumps(objective))
     need(copy.best_value == objective.best_value, "a pickled objective has another best value")
@@ -94,7 +94,7 @@ def check_values(federation: Federation, objective: Objective) -> None:
 
 
 def check_costs(federation: Federation, objective: Objective) -> None:
-    """Costs are known before an evaluation, above 0, and the same whenever they are asked for."""
+    """Check that costs are known before an evaluation, above 0, and the same at every call."""
     need(isinstance(objective, Costly) or not reports_costs(federation), "it is costly, but its objectives have no cost")
     copy = pickle.loads(pickle.dumps(objective))
     for x in points(federation, 4):
@@ -104,7 +104,7 @@ def check_costs(federation: Federation, objective: Objective) -> None:
 
 
 def check_refusals(federation: Federation, objective: Objective) -> None:
-    """Agents that do not exist, and points outside the box or of the wrong shape, are refused with their names."""
+    """Check that missing agents, and points outside the box or of the wrong shape, are refused with their names."""
     for agent in (-1, federation.n_agents):
         words = f"no agent {agent}: there are {federation.n_agents}"
         need(words in _refusal(IndexError, lambda agent=agent: built(federation, agent)), f"objective must say: {words}")
@@ -117,7 +117,7 @@ def check_refusals(federation: Federation, objective: Objective) -> None:
 
 
 def check_agents(federation: Federation, objective: Objective) -> None:
-    """Agents have different objectives, each of which is the same whichever were built before."""
+    """Check that agents have different objectives, each of which is independent of those built before."""
     x = points(federation, 10)
     number = min(MOST, federation.n_agents)
     agents = [objective, *(built(federation, agent) for agent in range(1, number))]
@@ -132,7 +132,7 @@ def check_agents(federation: Federation, objective: Objective) -> None:
 
 
 def _refusal(kind: type[Exception], call: object) -> str:
-    """Give the words of the error that a call raises; empty if it raises none."""
+    """Return the text of the error that a call raises; empty if it raises none."""
     assert callable(call)
     try:
         call()

@@ -1,4 +1,4 @@
-"""Settings that few studies have: measured times of groups, earlier runs by label and cell, warm starts, labels of faults."""
+"""Settings that few studies have: measured times of groups, earlier runs by label and cell, warm starts, fault labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Document = dict[str, Any]
 def add_rarities(
     draws: Draws, document: Document, folder: Path | None, listed: list[int], parameters: Sequence[Parameter]
 ) -> None:
-    """Add settings that are rare to one study of four, each with a small probability."""
+    """Add rare settings to one study in four, each with a small probability."""
     if not draws.chance(0.25):
         return
     document["study"] |= draws.keep(0.2, description="drawn")
@@ -38,7 +38,7 @@ def add_rarities(
 
 
 def _vary_times(draws: Draws, document: Document, dimensions: int) -> None:
-    """Let durations depend on the point or on its cost, and groups have classes of speed with shares."""
+    """Make durations depend on the point or on its cost, and add classes of speed with shares to groups."""
     timing = document.get("timing", {})
     if draws.chance(0.2):
         slopes = [draws.number(-2.0, 2.0) for _ in range(max(1, dimensions))]
@@ -51,7 +51,7 @@ def _vary_times(draws: Draws, document: Document, dimensions: int) -> None:
 
 
 def _vary_histories(draws: Draws, document: Document) -> None:
-    """Let earlier tasks be carried out by an algorithm with settings of its own."""
+    """Draw the algorithm of earlier tasks, with settings of its own."""
     for table in (document["agents"], *document.get("group", ())):
         history = table.get("history", {})
         if "algorithm" in history and draws.chance(0.8):
@@ -62,7 +62,7 @@ def _vary_histories(draws: Draws, document: Document) -> None:
 def _name_rare_files(
     draws: Draws, document: Document, folder: Path, listed: list[int], parameters: Sequence[Parameter]
 ) -> None:
-    """Let groups have measured times, a trace or an earlier run, and histories be of this very task."""
+    """Draw measured times, a trace or an earlier run for groups, and histories from files for all agents."""
     for group in document.get("group", ()):
         if draws.chance(0.3):
             file = draw_durations_file(draws, folder, listed)

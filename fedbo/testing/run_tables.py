@@ -1,4 +1,4 @@
-"""The tables of one run as rows, beside what the run was made of."""
+"""The tables of one run as rows, with the run's inputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEAR = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class RunTables:
-    """The tables of one run beside what the run was made of.
+    """The tables of one run, with the run's inputs.
 
     job: its task, exchange mode and environment.
     ends_early: whether it may end before its agents have used their budgets.
@@ -39,7 +39,7 @@ class RunTables:
 
     @property
     def task(self) -> Task:
-        """Return what the agents of the run are made from."""
+        """Return the task, from which the agents of the run are made."""
         return self.job.task
 
     @property

@@ -1,7 +1,7 @@
-"""Random settings of every algorithm and of the objectives that cost nothing, drawn from the types of their declarations.
+"""Random settings of every algorithm and of the cheap objectives, drawn from the types of their declarations.
 
-An algorithm or a setting that is new is drawn without being named here; words and sizes that cannot be seen from a type
-are in the tables below. What is drawn need not be right: a study is drawn again when it is refused.
+New algorithms and settings are drawn without an entry here; the tables below have words and sizes that do not follow from a
+type. A drawn study may be invalid: it is then drawn again.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def draw_algorithm(draws: Draws, name: str, varied: float) -> Table:
 
 
 def _setting(draws: Draws, field: Any, hint: Any) -> Any:
-    """Draw one setting by its name and type; None where it keeps its default."""
+    """Draw one setting by its name and type; None to keep its default."""
     name, default = field.name, field.default
     if typing.get_origin(hint) is tuple:
         return None  # as long as something else in the study
@@ -142,7 +142,7 @@ def _setting(draws: Draws, field: Any, hint: Any) -> Any:
 
 
 def _real(draws: Draws, default: Any) -> float:
-    """Draw a number near a default, or in (0, 1) where there is none."""
+    """Draw a number near a default, or in (0, 1) without one."""
     if not isinstance(default, float) or default == 0.0 or not abs(default) < 1e6:
         return draws.one_of(0.0, draws.number(0.01, 1.0))
     return draws.number(0.3 * default, min(3.0 * default, 1.0) if 0.3 < default <= 1.0 else 3.0 * default)
@@ -157,7 +157,7 @@ def _nested(draws: Draws, declared: type[Any]) -> Table:
 
 
 def draw_objective(draws: Draws) -> Table:
-    """Draw an objective that costs nothing to evaluate, with 2 to 5 agents."""
+    """Draw an objective that is cheap to evaluate, with 2 to 5 agents."""
     agents = draws.whole(2, 5)
     kind = draws.one_of("quadratic", "formula", "formula", "wave", "function", "function", "typed", "gp", "plants", "flow")
     if kind == "quadratic":
@@ -178,7 +178,7 @@ def draw_objective(draws: Draws) -> Table:
 
 
 def draw_differences(draws: Draws, noisy: bool) -> Table:
-    """Draw by how much agents differ beyond their objective; only noise has a quantity of data."""
+    """Draw the differences of agents beyond their objective; only noise has a quantity of data."""
     table = draws.keep(0.5, scale=draws.number(0.1, 1.5), offset=draws.number(0.1, 5.0), likeness=draws.number(0.0, 0.95))
     return table | (draws.keep(0.7, quantity=draws.number(0.2, 1.5)) if noisy else {})
 

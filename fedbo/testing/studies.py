@@ -1,7 +1,7 @@
-"""Random whole studies over every feature that a study file has in virtual time: `draw_study(seed)`.
+"""Random complete studies over every feature of a study file in virtual time: `draw_study(seed)`.
 
-A study that is drawn may be refused by the checks; then the next one of the same seed is drawn. What the checks accept must
-run, so a crash is a defect of the run or of the checks.
+If the checks refuse a drawn study, the next one of the same seed is drawn. Every accepted study must run, so a crash is a
+defect of the run or of the checks.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ _BANDITS = frozenset(("a_blin", "d_blin", "dp_fed_pne", "fed1_ucb", "fed_pne", "
 def draw_study(seed: int, folder: Path | None = None, algorithm: str | None = None) -> tuple[Document, Study]:
     """Draw a study that the checks accept: its document and the checked study; the same for the same seed.
 
-    With a `folder`, which must be empty, it may name files, which are written there. Its first algorithm is that of this name.
-    RuntimeError when hardly anything that is drawn is accepted, which says that the draws no longer fit the checks.
+    With a `folder`, which must be empty, it may name files, which are written there. `algorithm` names its first algorithm.
+
+    Raises:
+        RuntimeError: nearly all drawn studies are refused, so the draws no longer fit the checks.
     """
     refused: list[str] = []
     for number in range(TRIES):
@@ -71,7 +73,7 @@ def draw_study(seed: int, folder: Path | None = None, algorithm: str | None = No
 
 
 def features(study: Study) -> list[str]:
-    """List what a study has, to count studies by: algorithms, exchange mode, faults, and what not every study has."""
+    """List the features of a study, to count studies by: algorithms, exchange mode, faults, and optional features."""
     policy = study.evaluation.make()
     has = {
         "private messages": any(isinstance(table.make(), Private) for table in study.algorithm),
@@ -91,7 +93,7 @@ def features(study: Study) -> list[str]:
 
 
 def draw_document(rng: np.random.Generator, folder: Path | None = None, algorithm: str | None = None) -> Document:
-    """Draw a study's tables; they need not go together. With a folder they may name files there."""
+    """Draw a study's tables, which need not be consistent. With a folder they may name files there."""
     draws = Draws(rng)
     objective = draw_objective(draws)
     count: int = objective.get("agents") or objective.get("nodes") or 2
@@ -144,7 +146,7 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
 
 
 def _name_files(draws: Draws, document: Document, folder: Path, targets: list[int], listed: list[int]) -> None:
-    """Let initial points or absences come from files, now and then."""
+    """Draw initial points, absences, durations or histories from files, with small probabilities."""
     if draws.chance(0.15):
         document["availability"] = {"model": "trace", "file": draw_trace(draws, folder, listed)}
     parameters = _parameters(document) if draws.chance(0.15) else ()
@@ -166,7 +168,7 @@ def _name_files(draws: Draws, document: Document, folder: Path, targets: list[in
 
 
 def _parameters(document: Document) -> Sequence[Parameter]:
-    """Give the parameters of a study's objective; none where the study will be refused."""
+    """Return the parameters of a study's objective; none if the study will be refused."""
     try:
         with np.errstate(all="ignore"):  # of what will be refused
             found: Sequence[Parameter] = ObjectiveTable.model_validate(document["objective"]).make().parameters
@@ -176,7 +178,7 @@ def _parameters(document: Document) -> Sequence[Parameter]:
 
 
 def _make_unequal(draws: Draws, document: Document, folder: Path | None) -> None:
-    """Let a group have a budget, a history and a span of its own, or some of these."""
+    """Draw a separate budget, history or span for a group, or some of these."""
     (group,) = document["group"]
     counted = "pulls" if "pulls" in document["budget"] else "iterations"
     most = document["budget"][counted]
@@ -194,7 +196,7 @@ def _make_unequal(draws: Draws, document: Document, folder: Path | None) -> None
 
 
 def _let_agents_differ(draws: Draws, document: Document, folder: Path | None, listed: list[int]) -> None:
-    """Let functions, groups and histories differ from agent to agent, now and then."""
+    """Make functions, groups and histories differ between agents, with small probabilities."""
     known = document["objective"]["name"] in KNOWN_FUNCTIONS
     if known and draws.chance(0.3):
         document["objective"] |= {"differences": draw_differences(draws, "noise" in document["objective"])}
@@ -207,20 +209,20 @@ def _let_agents_differ(draws: Draws, document: Document, folder: Path | None, li
 
 
 def _take_by_measure(draws: Draws, group: Document, measures: Sequence[str]) -> None:
-    """Let a group take a share by a measure, and so have no budget and no history of its own."""
+    """Select a group by a share of a measure, and remove its own budget and history."""
     for key in ("agents", "iterations", "pulls", "initial", "history"):
         group.pop(key, None)
     group |= {"share": draws.number(0.3, 0.8), "by": draws.one_of(*measures)}
 
 
 def _may_never_end(document: Document, bandits: bool) -> bool:
-    """Say whether steps may be begun again for ever: such a study takes long to be given up, and few of them suffice."""
+    """Check whether steps may restart forever: such a study takes long to be given up, and few of them suffice."""
     losing = any(table.get("leaving") == "lost" for table in (document.get("availability", {}), *document.get("group", ())))
     return losing or (bandits and any(fault["kind"] == "crash" and "rate" in fault for fault in document["fault"]))
 
 
 def _names(draws: Draws, given: str | None) -> tuple[list[str], bool]:
-    """Draw one algorithm or two that have budgets of one kind; the first is a given one, if there is one."""
+    """Draw one or two algorithms with budgets of one kind; the first is `given`, if set."""
     every = list(algorithms())
     drawn = draws.one_of(*every)
     first = given or drawn

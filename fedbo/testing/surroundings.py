@@ -1,4 +1,4 @@
-"""Random surroundings of a study: times, network, availability, groups, exchange modes, fault plans, privacy."""
+"""The random environment of a study: times, network, availability, groups, exchange modes, fault plans, privacy."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def draw_fault(draws: Draws, agents: list[int], groups: list[str]) -> Table:
 
 
 def draw_overlap(draws: Draws) -> Table:
-    """Draw what lets evaluations of one agent overlap in virtual time."""
+    """Draw settings that make evaluations of one agent overlap in virtual time."""
     return {"parallel": draws.whole(2, 5), **draws.keep(0.3, prefetch=draws.whole(1, 2), wait="all")}
 
 
@@ -166,7 +166,7 @@ def draw_preemption(draws: Draws) -> Table:
 
 
 def draw_stopping(draws: Draws, agents: int) -> Table:
-    """Draw [stopping], and the objective that it is for."""
+    """Draw [stopping], and a suitable objective."""
     objective = {"name": "learning_curves", "agents": agents, "epochs": draws.one_of(2, 9, 30)}
     objective |= draws.keep(0.3, noise=draws.number(0.001, 0.1), cost_spread=draws.number(0.0, 1.0))
     kind = draws.one_of(*STOPPERS)
@@ -178,7 +178,7 @@ def draw_stopping(draws: Draws, agents: int) -> Table:
 
 
 def draw_early_end(draws: Draws) -> Table:
-    """Draw what ends a study before its agents have used their budgets."""
+    """Draw conditions that end a study before its agents have used their budgets."""
     return draws.keep(0.5, evaluations=draws.whole(1, 40), target=draws.number(-10.0, 3.0))
 
 

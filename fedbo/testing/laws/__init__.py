@@ -1,1 +1,1 @@
-"""Laws of the tables of any study, one subject a module."""
+"""Laws for the tables of any study, one subject per module."""

@@ -1,4 +1,4 @@
-"""Laws of causes: nothing happens in a run without a reason in its models and faults, and nothing takes another time."""
+"""Laws of causes: every event of a run follows from its models and faults, and happens at the right time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedbo.testing.run_tables import RunTables
 
 
 def causes(run: RunTables) -> Iterator[str]:
-    """Follow a run event by event; yield the first thing that has no cause."""
+    """Follow a run event by event; yield the first event without a cause."""
     if not has_causes(run):
         return
     try:
@@ -27,7 +27,7 @@ def causes(run: RunTables) -> Iterator[str]:
 
 
 def has_causes(run: RunTables) -> bool:
-    """Return whether an agent of a run makes one evaluation after the other, in virtual time, from the start to the end."""
+    """Return whether each agent of a run makes one evaluation after the other, in virtual time, from the start to the end."""
     task, environment = run.task, run.environment
     alone = not task.overlaps and task.policy.most_pending == 1 and task.stopping is None and environment.cluster is None
     stays = not any(isinstance(models.availability, Within) for models in environment.groups())

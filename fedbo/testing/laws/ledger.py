@@ -15,7 +15,7 @@ from fedbo.testing.run_tables import NEAR, Row, RunTables
 
 
 def ledger(run: RunTables) -> Iterator[str]:
-    """Every message that arrived is in the next release, each release is entered, and epsilon never falls."""
+    """Check that every message that arrived is in the next release, each release is entered, and epsilon never falls."""
     made = run.task.algorithm
     if isinstance(made, LocallyPrivate) and made.hides:
         yield from _local(run)
@@ -37,7 +37,7 @@ def ledger(run: RunTables) -> Iterator[str]:
 
 
 def _within_budget(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
-    """What is released keeps the budget at every delta."""
+    """Check that releases keep the budget at every delta."""
     most = run.job.budget.epsilon_max
     for row in central:
         if most is not None and not row["refused"] and max(row["epsilon"]) > most * (1 + NEAR):
@@ -45,7 +45,7 @@ def _within_budget(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
 
 
 def _local(run: RunTables) -> Iterator[str]:
-    """A message that its sender hid has left it once it was sent, whether it arrives or not."""
+    """Check that a message that its sender made private is charged once sent, whether it arrives or not."""
     sent = Counter(event["agent"] for event in run.of("sent") if not event["again"])
     entered = Counter(row["arrived"][0] for row in run.releases)
     if sent != entered or any(row["sampling"] != LOCAL for row in run.releases):
@@ -53,7 +53,7 @@ def _local(run: RunTables) -> Iterator[str]:
 
 
 def _released(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
-    """What arrived between two releases is in the second; at the very moment of one it may be in either."""
+    """Check that messages between two releases are in the second; at the instant of a release they may be in either."""
     last, aborted = -math.inf, {event["time"] for event in run.of("aborted")}
     for row in central:
         between = {e["agent"] for e in run.of("arrived") if last < e["time"] < row["time"]}
@@ -66,7 +66,7 @@ def _released(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
 
 
 def _charged(run: RunTables, made: Private, central: Sequence[Row]) -> Iterator[str]:
-    """An agent is charged its weights over the noise: sqrt(mean_p (phi_pn / phi_max)^2) / z (Dai et al. 2021, Prop. 1)."""
+    """Check an agent's charge: its weights over the noise, sqrt(mean_p (phi_pn / phi_max)^2) / z (Dai et al. 2021, Prop. 1)."""
     problem = run.task.problem
     mechanism = made.mechanism(problem)
     if not mechanism.noise or mechanism.quantile is not None or not run.exchange.staleness.is_constant:
@@ -81,7 +81,7 @@ def _charged(run: RunTables, made: Private, central: Sequence[Row]) -> Iterator[
 
 
 def _recomputed(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
-    """Where every message is charged in full, epsilon is that of one Gaussian mechanism (Dong, Roth, Su 2022)."""
+    """Check epsilon against that of one Gaussian mechanism, if every message is charged in full (Dong, Roth, Su 2022)."""
     if not central or not all(row["whole"] for row in central):
         return
     squares: dict[int, float] = {}
@@ -97,7 +97,7 @@ def _recomputed(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
 
 
 def gaussian(mu: float, delta: float) -> float:
-    """Give the epsilon at `delta` of a Gaussian mechanism with sensitivity over noise `mu` (Balle, Wang 2018, Theorem 8)."""
+    """Return the epsilon at `delta` of a Gaussian mechanism with sensitivity over noise `mu` (Balle, Wang 2018, Theorem 8)."""
     if mu == 0 or math.isinf(mu):
         return mu
 

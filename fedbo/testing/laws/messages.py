@@ -1,4 +1,4 @@
-"""What was sent, what became of it, and whether it could have."""
+"""Laws of messages: each sent message, its fate, and whether that fate was possible."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fedbo.testing.run_tables import NEAR, RunTables
 
 
 class MessageCauses:
-    """What was sent, what became of it, and whether it could have."""
+    """The sent messages, their fates, and whether these were possible."""
 
     def __init__(self, run: RunTables, troubles: Troubles) -> None:
         self.run, self.troubles, self.world = run, troubles, run.environment
@@ -45,7 +45,7 @@ class MessageCauses:
         self.must_be_lost: tuple[float, int, int] | None = None
 
     def line(self, record: Any) -> None:
-        """Take in an event."""
+        """Process an event."""
         kind, key = record.kind, (record.agent, record.step if record.answer is None else record.answer)
         if self.must_be_lost is not None:
             need((record.time, *key) == self.must_be_lost and kind == "lost", "a message passed where its way was cut")

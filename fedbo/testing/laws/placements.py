@@ -12,7 +12,7 @@ Job = tuple[int, int, int]  # agent, step, point
 
 
 def placements(run: RunTables) -> Iterator[str]:
-    """Nothing is placed on a worker that goes at the same instant, or preempted twice then, and priorities hold."""
+    """Check that an evaluation is not preempted as it is placed, or twice at one instant, and that priorities hold."""
     model = run.environment.cluster
     if model is None:
         return
@@ -42,7 +42,7 @@ def placements(run: RunTables) -> Iterator[str]:
 
 
 def _waits(run: RunTables) -> list[tuple[Job, float, float]]:
-    """List from when until when each evaluation waited that was placed in the end."""
+    """List the waiting times of each evaluation that was finally placed."""
     found, stopped = list[tuple[Job, float, float]](), defaultdict[Job, float](float)
     for event in run.of("placed", "preempted"):
         job = (event["agent"], event["step"], event["query"])

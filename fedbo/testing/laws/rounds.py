@@ -1,4 +1,4 @@
-"""When rounds may close, and when they must, where everybody is asked."""
+"""Laws of rounds: when they may close, and when they must, if all agents are asked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedbo.testing.run_tables import NEAR, RunTables
 
 
 class RoundCauses:
-    """When rounds may close, and when they must, where everybody is asked."""
+    """The conditions for closing a round, if all agents are asked."""
 
     def __init__(self, run: RunTables, troubles: Troubles) -> None:
         self.run, self.troubles, self.exchange = run, troubles, run.exchange
@@ -32,7 +32,7 @@ class RoundCauses:
         self.follows = isinstance(self.exchange, InRounds) and self.exchange.oldest is None and asks_all
 
     def line(self, record: Any) -> None:
-        """Take in an event."""
+        """Process an event."""
         kind, agent = record.kind, record.agent
         if kind == "round":
             need(not self._down, f"round {self.closed} closed while the coordinator was down")
@@ -73,7 +73,7 @@ class RoundCauses:
         return everybody or enough or (limit is not None and now >= self.opened + limit - NEAR)
 
     def _must(self, now: float) -> bool:
-        """Return whether the round should have closed before now; those whose last message is under way count as missing."""
+        """Return whether the round should have closed before now; agents whose last message is on its way count as missing."""
         if self._down or not self.committed - self.troubles.done.keys() - self.troubles.gone.keys():
             return False
         under_way = {agent for agent in self.sending if agent not in self.troubles.gone}
@@ -85,12 +85,12 @@ class RoundCauses:
         return everybody or enough or (limit is not None and now > self.opened + limit + NEAR)
 
     def rest(self, now: float) -> None:
-        """Check that nothing was left to be done before the time moved on to now."""
+        """Check that no round was due to close before the time moved on to `now`."""
         if self.follows:
             need(not self._must(now), f"round {self.closed} should have closed before {now}")
 
     def end(self) -> None:
-        """Check that no round was left open that could close."""
+        """Check that no round that could close was left open."""
         if not self.run.ends_early and self.follows:
             left = self.committed - self.troubles.done.keys() - self.troubles.gone.keys() - self.troubles.absent
             need(not left, f"round {self.closed} never closed, to which agents {sorted(left)} had reported")

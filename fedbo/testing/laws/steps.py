@@ -1,4 +1,4 @@
-"""What each agent is at, and how long each of its evaluations may have taken."""
+"""Laws of steps: each agent's present step, and the possible durations of its evaluations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedbo.testing.run_tables import NEAR, RunTables
 
 
 class StepCauses:
-    """What each agent is at, and how long each of its evaluations may have taken."""
+    """The present step of each agent, and the possible durations of its evaluations."""
 
     def __init__(self, run: RunTables, troubles: Troubles) -> None:
         self.run, self.troubles = run, troubles
@@ -31,7 +31,7 @@ class StepCauses:
         self.failed: dict[int, int] = defaultdict(int)
 
     def line(self, record: Any) -> None:
-        """Take in an event."""
+        """Process an event."""
         kind, agent, step = record.kind, record.agent, record.step
         self.rounds += kind == "round"
         if kind == "started":
@@ -54,7 +54,7 @@ class StepCauses:
             self.busy.pop(agent, None)
 
     def sits_out(self, agent: int) -> bool:
-        """Return whether an agent that is absent before a step passes over it."""
+        """Return whether an agent that is absent before a step skips it."""
         return hasattr(self.run.environment.of(agent).availability, "probability")
 
     def _started(self, record: Any) -> None:
@@ -106,7 +106,7 @@ class StepCauses:
         return not (models.evaluation is None or models.evaluation.costs or task.slopes or task.problem.pulls)
 
     def _lengths(self, agent: int, own: list[tuple[int, list[Any]]]) -> None:
-        """Check durations: a step that was begun again takes numbers of its own, which change no later length."""
+        """Check durations: a restarted step has numbers of its own, which change no later length."""
         models, policy, streams = self.run.environment.of(agent), self.run.task.policy, self.run.task.streams
         timing = models.evaluation
         assert timing is not None

@@ -1,4 +1,4 @@
-"""Laws of early stopping: every verdict and every promotion again by brute force, from events and rows alone."""
+"""Laws of early stopping: every verdict and every promotion recomputed by brute force, from events and rows alone."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Place = tuple[int, int]  # a bracket and a fidelity
 
 
 def is_resumed(run: RunTables, stopping: Stopping, row: Row) -> bool:
-    """Say whether a row is of an evaluation that went on from a pause, which its budget has counted before."""
+    """Check whether a row is of an evaluation resumed from a pause, which the budget has counted before."""
     first = stopping.first(run.task.streams.of(row["agent"]), row["step"], row["query"])
     levels = [level for level in stopping.brackets[first.bracket] if level <= row["fidelity"]]
     return row["rungs"] is not None and len(row["rungs"]) < len(levels)
 
 
 def stopping_early(run: RunTables) -> Iterator[str]:
-    """Every verdict at a rung and every promotion follows from what was there before, where no crash made an agent forget."""
+    """Check that every verdict at a rung and every promotion follows from earlier rows, if no crash made an agent forget."""
     stopping = run.task.stopping
     forgets = run.suffers(Crash) or any(models.leaving == "lost" for models in run.environment.groups())
     if stopping is None or forgets or run.task.policy.retries:
@@ -37,7 +37,7 @@ def stopping_early(run: RunTables) -> Iterator[str]:
 
 
 def _in_rows(run: RunTables, stopping: Stopping) -> dict[int, dict[tuple[Key, int], float]]:
-    """Give for each agent the value of each evaluation at each fidelity that stands in the rows."""
+    """Return for each agent the value of each evaluation at each fidelity, from the rows."""
     found = defaultdict[int, dict[tuple[Key, int], float]](dict)
     for row in run.rows:
         if row["rungs"] is not None:
@@ -61,7 +61,7 @@ class _RungReplay:
         return self._stopping.first(self._streams, *key).bracket
 
     def of(self, lines: Iterable[Row]) -> Iterator[str]:
-        """List what does not follow."""
+        """Yield the lines that do not follow."""
         due: set[Key | None] = {None}
         for line in lines:
             key, fidelity, verdict = (line["step"], line["query"]), line["fidelity"], line["verdict"]
@@ -84,7 +84,7 @@ class _RungReplay:
             due = {None} if verdict == "go" else self._due()
 
     def _reach(self, key: Key, fidelity: int) -> set[str]:
-        """Note a value at a rung and give the verdict, or both where it hangs on which of two equal values is the better."""
+        """Record a value at a rung and return its verdict, or both verdicts if they depend on the order of two equal values."""
         place, value = (self._bracket(key), fidelity), self._values[key, fidelity]
         self._rungs[place][key] = value
         if fidelity == self._stopping.largest:
@@ -109,7 +109,7 @@ class _RungReplay:
         return "stop" if len(others) >= least and max(so_far(key)) < median(others) else "go"
 
     def _due(self) -> set[Key | None]:
-        """Give the promotion that is due: the first, from the top, with fewer better than a share of its rung (Alg. 2)."""
+        """Return the due promotion: the first, from the top, with fewer better ones than a share of its rung (Alg. 2)."""
         stopper = self._stopper
         if not isinstance(stopper, Halving) or stopper.variant != "promote":
             return {None}

@@ -1,4 +1,4 @@
-"""What keeps agents from working and messages from passing, followed through the events of a run."""
+"""The interruptions of agents and the cut-offs of messages, followed through the events of a run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ENDS = {"woke": "hung", "restarted": "crashed", "recovered": "slowed", "joined":
 
 
 def lasting(fault: Any) -> float:
-    """Return for how long a fault acts."""
+    """Return the duration of a fault."""
     lasts = fault.restart if isinstance(fault, Crash) else fault.duration
     return math.inf if lasts is None else float(lasts)
 
 
 class Troubles:
-    """Who is kept from working or cut off, and how much work each agent could have done by when."""
+    """The agents that are interrupted or cut off, and the work that each agent could have done over time."""
 
     def __init__(self, run: RunTables) -> None:
         self.run = run
@@ -38,7 +38,7 @@ class Troubles:
         self.paces: dict[int, tuple[list[float], list[float], list[float]]] = defaultdict(lambda: ([0.0], [0.0], [1.0]))
 
     def line(self, record: Any) -> None:
-        """Take in an event."""
+        """Process an event."""
         kind, agent = record.kind, record.agent
         if kind in ("absent", "returned", *BEGINS, *ENDS) and kind not in ("cut", "joined") and agent >= 0:
             need(agent not in self.gone and agent not in self.done, f"{kind} happened to agent {agent}, who is not there")
@@ -63,7 +63,7 @@ class Troubles:
             paces.append(0.0 if self.kept(agent) else 1 / math.prod(f[0].factor for _, f in self.open["slowed", agent]))
 
     def _begins(self, record: Any) -> None:
-        """Find the faults of the plan that may have caused this."""
+        """Find the planned faults that may have caused an event."""
         kind, agent = record.kind, record.agent
         self.struck.add((kind, agent, record.time))
         if record.permanent:
@@ -92,11 +92,11 @@ class Troubles:
         began.remove(lasted[0])
 
     def kept(self, agent: int) -> bool:
-        """Return whether an agent is kept from working."""
+        """Return whether an agent is interrupted."""
         return agent in self.absent or bool(self.open["hung", agent] or self.open["crashed", agent])
 
     def cut(self, agent: int, now: float, surely: bool = True) -> bool:
-        """Return whether a partition cuts an agent off; that ends untold for agents at their end."""
+        """Return whether a partition cuts an agent off; its end is not logged for agents that have ended."""
         cuts = self.open["cut", agent]
         if agent not in self.done and agent not in self.gone:
             return bool(cuts)
@@ -109,7 +109,7 @@ class Troubles:
         return bool(self.open["down", COORDINATOR])
 
     def work(self, agent: int, start: float, end: float) -> float:
-        """Return how much an agent could work between two times."""
+        """Return the work that an agent could do between two times."""
         times, works, paces = self.paces[agent]
 
         def until(time: float) -> float:

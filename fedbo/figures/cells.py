@@ -1,4 +1,4 @@
-"""The style of each cell of a sweep: its colour and kind of line, and the entries of the legend that explain them."""
+"""The style of each cell of a sweep: its colour and line style, and the legend entries that explain them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHADES = LinearSegmentedColormap.from_list("shades", colormaps["viridis"]([step 
 class CellStyles:
     """The styles of cells: keyword arguments of lines and a short title for each, and the swept `keys`.
 
-    `handles` are the entries of their legend, of which it shows some where they are many.
+    `handles` are the entries of their legend, which shows only some of many cells.
     """
 
     lines: Mapping[int, Mapping[str, Any]]
@@ -38,11 +38,11 @@ class CellStyles:
 
 
 def cell_styles(result: Result, cells: Sequence[int]) -> CellStyles:
-    """Choose the styles of some cells.
+    """Return the styles of some cells.
 
-    The values of one swept key are colours: shades where they are numbers. Where two keys are swept, the one with fewer
-    values, at most four, chooses the style of the line. With more keys every cell has a shade of its own. Lines and markers
-    differ too, so that cells can be told apart in grey.
+    Colours encode the values of one swept key: shades if they are numbers. With two swept keys, the one with fewer values, at
+    most four, sets the line style. With more keys every cell has a separate shade. Lines and markers differ too, so that cells
+    can be distinguished in grey.
     """
     values = {cell: dict(result.manifest["cells"][cell]) for cell in cells}
     keys = [key for key in values[cells[0]] if len({_word(values[cell][key]) for cell in cells}) > 1]
@@ -86,12 +86,12 @@ def _styles(
 
 
 def short(key: str) -> str:
-    """Return the last part of a dotted key, which names it where there is little room."""
+    """Return the last part of a dotted key, for short labels."""
     return key.rsplit(".", 1)[-1]
 
 
 def _legend(lines: Sequence[tuple[Mapping[str, Any], str]]) -> list[Artist]:
-    """Return the entries of lines with their options; of too many, some evenly chosen ones."""
+    """Return the legend entries of lines with their options; of too many lines, evenly chosen ones."""
     places = np.unique(np.linspace(0, len(lines) - 1, min(len(lines), MAX_ENTRIES)).round().astype(int))
     return entries({lines[place][1]: lines[place][0] for place in places})
 

@@ -57,12 +57,12 @@ def _draw(axes: Axes, axis: Axis, result: Result, cell: int, regret: bool, count
 
 
 def value_name(name: str, regret: bool) -> str:
-    """Name what a curve shows."""
+    """Return the name of a curve's value."""
     return "simple regret" if regret else f"best {name}"
 
 
 def axis_label(result: Result, axis: Axis, unit: str) -> str:
-    """Name an axis, with its unit."""
+    """Return the label of an axis, with its unit."""
     delta = f" at delta = {result.study.privacy.deltas[0]:.3g}" if result.study.privacy.deltas else ""
     return {
         "iteration": "iterations of each agent",
@@ -75,7 +75,7 @@ def axis_label(result: Result, axis: Axis, unit: str) -> str:
 
 
 def in_units(drawn: Sequence[Curve]) -> tuple[list[Curve], str]:
-    """Return curves against bytes in a unit in which these are moderate numbers, and its name; others as they are."""
+    """Return curves against bytes in a suitable unit, and its name; other curves unchanged."""
     if not drawn or drawn[0].axis != "bytes":
         return list(drawn), ""
     most = max(float(one.x[-1]) for one in drawn)
@@ -84,9 +84,9 @@ def in_units(drawn: Sequence[Curve]) -> tuple[list[Curve], str]:
 
 
 def line(axes: Axes, curve: Curve, keep: np.typing.NDArray[np.bool_], alpha: float = 0.16, **options: Any) -> None:
-    """Draw one curve with its band, so opaque; `options` are those of its line, such as the colour.
+    """Draw one curve with its band of opacity `alpha`; `options` are those of its line, such as the colour.
 
-    One that has a single place on an axis of amounts, such as bytes where nothing is sent, is a level.
+    A curve with a single place on an axis of amounts, such as bytes without messages, is drawn as a level.
     """
     x, mean, error = curve.x[keep], curve.mean[keep], curve.error[keep]
     amounts, colour = curve.axis not in ("iteration", "evaluations"), options["color"]
@@ -101,12 +101,12 @@ def line(axes: Axes, curve: Curve, keep: np.typing.NDArray[np.bool_], alpha: flo
 
 
 def band_alpha(count: int) -> float:
-    """Return how opaque bands are, so that many on each other leave lines to be seen."""
+    """Return the opacity of bands, so that lines stay visible under many of them."""
     return min(0.16, 0.7 / max(1, count))
 
 
 def limits(axes: Sequence[Axes], drawn: Sequence[Curve], first: int) -> None:
-    """Give all the same vertical range, that of the means from the end of the initial points on, with their bands.
+    """Set the same vertical range for all axes, that of the means after the initial points, with their bands.
 
     Regrets that cover more than a decade are drawn on a logarithmic scale, which shows bands down to a tenth of the least mean.
     """
@@ -131,7 +131,7 @@ def limits(axes: Sequence[Axes], drawn: Sequence[Curve], first: int) -> None:
 
 
 def label_panel(axes: Axes, title: str, label: str) -> None:
-    """Name a panel and its horizontal axis, which has whole numbers where it counts."""
+    """Set the title and the horizontal label of a panel, with whole numbers on axes of counts."""
     axes.set_title(title)
     axes.set_xlabel(label)
     axes.margins(x=0.02)

@@ -1,4 +1,4 @@
-"""The figure of disruptions: growth of histories, staleness, the agents' time by state, and the fate of messages."""
+"""The figure of disruptions: growth of histories, staleness, the agents' time by state, and the fates of messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def draw_growth(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]:
-    """Draw the good observations that each agent had when, in the first replicate, the fastest agent darkest."""
+    """Draw the successful observations of each agent over time, in the first replicate, the fastest agent darkest."""
     mine = [trace for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label)]
     replicate = min(trace.replicate for trace in mine)
     mine = sorted((trace for trace in mine if trace.replicate == replicate), key=_pace)
@@ -105,7 +105,7 @@ class PanelRows:
 
 
 def disruption_panels(result: Result, cell: int, label: str) -> list[FigurePanel]:
-    """Return the panels: growth in one cell; the rest for each cell of a sweep, or else for each algorithm."""
+    """Return the panels: growth in one cell; the others for each cell of a sweep, or otherwise for each algorithm."""
     rows = _rows(result, label)
     count = max(FEWEST, len(rows.names)) * (2 if len(rows.names) <= MANY else 1)
     found = [FigurePanel("growth", partial(draw_growth, result=result, cell=cell, label=label))]
@@ -115,7 +115,7 @@ def disruption_panels(result: Result, cell: int, label: str) -> list[FigurePanel
 
 
 def _in_rows(axes: Axes, draw: Callable[[Axes, PanelRows], Sequence[Artist]], rows: PanelRows) -> Sequence[Artist]:
-    """Draw a panel that has a row for each name."""
+    """Draw a panel with a row for each name."""
     handles = draw(axes, rows)
     spare = max(0.0, (FEWEST - len(rows.names)) / 2)
     axes.set_ylim(len(rows.names) - 0.4 + spare, -0.6 - spare)
@@ -143,7 +143,7 @@ def _rows(result: Result, label: str) -> PanelRows:
 
 
 def _staleness(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
-    """Draw a histogram in each row: the share of messages that were so many rounds old when they took effect."""
+    """Draw a histogram in each row: the share of messages by their staleness when they took effect."""
     axes.set_title("Staleness of messages")
     axes.set_xlabel("rounds closed since the sender began the step")
     most = max((float(found.max()) for found in rows.stale if len(found)), default=0.0)
@@ -175,7 +175,7 @@ def _time_by_state(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
 
 
 def _fates(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
-    """Stack the transmissions to the coordinator by their fate, and write down what became of the answers."""
+    """Stack the transmissions to the coordinator by their fate, and add the fates of the answers as text."""
     axes.set_title("Messages by their fate")
     axes.set_xlabel("transmissions to the coordinator, in one replicate")
     parts = {name: np.array([getattr(row, name) for row in rows.measures]) for name in FATE_STYLES}
@@ -192,7 +192,7 @@ def _fates(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
 
 
 def _stacked(axes: Axes, parts: Mapping[str, Array], known: Mapping[str, Mapping[str, Any]]) -> list[Artist]:
-    """Stack bars of parts, with edges where they can be seen; return the entries of those that occur."""
+    """Stack bars of parts, with visible edges; return the legend entries of the parts that occur."""
     ends = np.sum(list(parts.values()), axis=0)
     left, most = np.zeros_like(ends), float(np.max(ends, initial=0.0)) or 1.0
     for name, part in parts.items():

@@ -40,7 +40,7 @@ class PlotError(FedboError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The size of a figure in inches, its font and the size of its letters in points, and whether it has titles."""
+    """The size of a figure in inches, its font and font size in points, and whether it has titles."""
 
     width: float | None = None
     height: float | None = None
@@ -55,12 +55,12 @@ class Look:
 
     @property
     def points(self) -> float:
-        """Return the size of letters."""
+        """Return the font size."""
         return self.font_size or (10.0 if self.inches >= PAPER else 8.0)
 
     @property
     def dpi(self) -> int:
-        """Return the pixels for each inch: many for print."""
+        """Return the resolution in pixels per inch, high enough for print."""
         return 100 if self.width is None else 300
 
     def style(self) -> Any:
@@ -76,7 +76,7 @@ class Look:
         }
 
     def check(self) -> None:
-        """Raise PlotError where no figure has such a look."""
+        """Raise PlotError for an impossible look."""
         limits = (("width", self.width, NARROWEST, WIDEST), ("height", self.height, 1.0, WIDEST))
         for name, value, low, high in (*limits, ("font_size", self.font_size, 4.0, 40.0)):
             if value is not None and not low <= value <= high:
@@ -91,9 +91,9 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class FigurePanel:
-    """A panel: its name, a function that draws it and returns the entries of its own legend, and its size.
+    """A panel: its name, a function that draws it and returns its own legend entries, and its size.
 
-    One that is `wide` has a row of its own. One of bars has so many `rows` of them. One that is not `shown` is drawn only on
+    A `wide` panel has a row of its own. A panel of bars has `rows` of them. A panel that is not `shown` is drawn only on
     request.
     """
 
@@ -106,7 +106,7 @@ class FigurePanel:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """What a figure shows: its panels, the entries of the legend that they share, and its head: a title and facts."""
+    """The content of a figure: its panels, their common legend entries, and its head: a title and facts."""
 
     panels: Sequence[FigurePanel]
     entries: Sequence[Artist] = ()
@@ -115,7 +115,7 @@ class Sheet:
 
 
 def arrange(sheet: Sheet, look: Look) -> Figure:
-    """Draw a sheet as a figure of its own."""
+    """Draw a sheet as a separate figure."""
     look.check()
     with rc_context(look.style()):
         figure = Figure(figsize=(look.inches, look.inches), layout="constrained")
@@ -133,7 +133,7 @@ def arrange(sheet: Sheet, look: Look) -> Figure:
 
 
 def _height(look: Look, above: float, wanted: float) -> float:
-    """Return the height of a figure: what its head and its panels want, or what is asked for, if these have room there."""
+    """Return the height of a figure: the sum of its head and its panels, or the requested height if the panels fit."""
     least = above + 0.4 * wanted
     if look.height is not None and look.height < least:
         raise PlotError(
@@ -143,7 +143,7 @@ def _height(look: Look, above: float, wanted: float) -> float:
 
 
 def draw_into(axes: Axes, sheet: Sheet, title: bool) -> Axes:
-    """Draw the only panel of a sheet into axes that belong to somebody else, in the style that holds there."""
+    """Draw the only panel of a sheet into another figure's axes, in their current style."""
     (panel,) = sheet.panels
     legend_above(axes, [*sheet.entries, *panel.draw(axes)])
     if not title:
@@ -152,7 +152,7 @@ def draw_into(axes: Axes, sheet: Sheet, title: bool) -> Axes:
 
 
 def legend_above(axes: Axes, handles: Sequence[Artist]) -> float:
-    """Put a legend between a panel and its title, and wrap its words to its width; return the legend's height in inches."""
+    """Place a legend between a panel and its title, and wrap its words to its width; return the legend's height in inches."""
     width, size = _width(axes), float(axes.title.get_fontsize())
     words, height = axes.get_title("left"), 0.0
     if handles:
@@ -164,7 +164,7 @@ def legend_above(axes: Axes, handles: Sequence[Artist]) -> float:
 
 
 def _width(axes: Axes) -> float:
-    """Return the width of a panel in inches, less what names of rows take beyond the usual margin."""
+    """Return the width of a panel in inches, without the part that row labels need beyond the usual margin."""
     figure = axes.figure
     names = [label.get_window_extent().width for label in axes.get_yticklabels() if label.get_text()]
     taken = max(0.0, max(names, default=0.0) - 0.06 * figure.bbox.width)
@@ -172,7 +172,7 @@ def _width(axes: Axes) -> float:
 
 
 def row_labels(axes: Axes, names: Sequence[str]) -> None:
-    """Name the rows of a panel of bars, the first on top, in letters as small as they must be, on lines that leave room."""
+    """Label the rows of a panel of bars, the first on top, with font size and line breaks that fit."""
     figure = axes.figure
     small = "medium" if len(names) <= 12 else "small" if len(names) <= 24 else "xx-small"
     width = 0.32 * axes.get_window_extent().width / figure.dpi
@@ -181,7 +181,7 @@ def row_labels(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _fitted(make: Callable[[Sequence[Artist], int], Any], handles: Sequence[Artist], width: float) -> float:
-    """Make a legend of as many columns as fit into a width in inches, read row by row; return its height in inches."""
+    """Fit a legend into a width in inches with as many columns as possible, read row by row; return its height in inches."""
     for handle in handles:
         handle.set_label(_wrapped(str(handle.get_label()), width - 0.4, rcParams["font.size"]))
     for columns in range(min(len(handles), 8), 0, -1):
@@ -196,7 +196,7 @@ def _fitted(make: Callable[[Sequence[Artist], int], Any], handles: Sequence[Arti
 
 
 def _head(figure: FigureBase, sheet: Sheet, look: Look) -> float:
-    """Write the title and the facts; return how many inches they take."""
+    """Write the title and the facts; return their height in inches."""
     size = look.points
     big = 1.8 * size if look.inches >= PAPER else 1.3 * size
     title, facts = (
@@ -212,7 +212,7 @@ def _head(figure: FigureBase, sheet: Sheet, look: Look) -> float:
 
 
 def _body(figure: Any, sheet: Sheet, look: Look) -> float:
-    """Draw the panels and their legends; return how many inches they want."""
+    """Draw the panels and their legends; return their height in inches."""
     columns = _columns([panel for panel in sheet.panels if not panel.wide], look)
     places = _places(sheet.panels, columns)
     rows = 1 + max(row for row, _ in places)
@@ -238,14 +238,14 @@ def _body(figure: Any, sheet: Sheet, look: Look) -> float:
 
 
 def _columns(panels: Sequence[FigurePanel], look: Look) -> int:
-    """Choose the number of columns for the panels that share rows."""
+    """Return the number of columns for the panels that share rows."""
     if look.inches < COLUMN or len(panels) < 2:
         return 1
     return 3 if len(panels) == 3 or (len(panels) > 4 and look.inches >= PAPER) else 2
 
 
 def _inches(panel: FigurePanel, look: Look, columns: int) -> float:
-    """Choose the height of a panel without its legend."""
+    """Return the height of a panel without its legend."""
     width = look.inches / (1 if panel.wide else columns)
     plain = min((0.5 if panel.wide and look.inches >= COLUMN else 0.75) * width, 5.2)
     bars = look.points / 72 * (7 + 1.35 * panel.rows)
@@ -253,7 +253,7 @@ def _inches(panel: FigurePanel, look: Look, columns: int) -> float:
 
 
 def _places(panels: Sequence[FigurePanel], columns: int) -> list[tuple[int, int]]:
-    """Give each panel a row and a column, in order."""
+    """Return the row and the column of each panel, in order."""
     found, row, column = list[tuple[int, int]](), 0, 0
     for panel in panels:
         if column and (panel.wide or column == columns):
@@ -268,6 +268,6 @@ def _untitle(axes: Axes) -> None:
 
 
 def _wrapped(words: str, inches: float, points: float) -> str:
-    """Break a line of letters of a size where it is longer than so many inches."""
+    """Wrap a text of a font size to a width in inches."""
     letters = max(8, int(72 * inches / (LETTER * points)))
     return "\n".join(textwrap.fill(line, letters, break_long_words=False) for line in words.split("\n"))

@@ -19,9 +19,9 @@ AWAY, CRASH, HANG, CUT, SLOW, OUTAGE = "#3D434D", "#C1121F", "#7B4FA3", "#111418
 
 
 def draw_marks(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[int, float]) -> list[Artist]:
-    """Draw the absences and faults of one run over its bars; give the entries of the legend.
+    """Draw the absences and faults of one run over its bars; return the legend entries.
 
-    `place` gives the row of each agent and `ends` where its bars end: later events are left out.
+    `place` is the row of each agent and `ends` the end of its bars: later events are left out.
     """
     return [
         *_outages(axes, event_intervals(events, "down", "up")),
@@ -35,7 +35,7 @@ def draw_marks(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[
 
 
 def add_bars(axes: Axes, bars: Bars, half: float, **options: Any) -> None:
-    """Draw bars, so much above and below their rows. An edge would hide a bar that is shorter than about two of its widths.
+    """Draw bars with this half height. Bars shorter than about two edge widths have no edge, which would hide them.
 
     Short bars that touch are drawn as one, so that no seam shows between them.
     """
@@ -56,7 +56,7 @@ def add_bars(axes: Axes, bars: Bars, half: float, **options: Any) -> None:
 
 
 def corners(bars: Bars, half: float, shift: float = 0.0) -> list[list[tuple[float, float]]]:
-    """Give the corners of bars, from row and times, so much above and below their rows, which are shifted."""
+    """Return the corners of bars, from rows and times, with this half height and vertical shift."""
     middles = [(row + shift, begin, end) for row, begin, end in bars]
     return [[(a, y - half), (a, y + half), (b, y + half), (b, y - half)] for y, a, b in middles]
 
@@ -70,7 +70,7 @@ def _boxes(axes: Axes, bars: Bars, word: str, colour: str, hatch: str) -> list[A
 
 
 def _stripes(axes: Axes, bars: Bars, colour: str, word: str, top: bool) -> list[Artist]:
-    """Draw thin lines along the upper or lower edge of the rows: the agent works on."""
+    """Draw thin lines along the upper or lower edge of the rows: the agent continues to work."""
     if not bars:
         return []
     stripes = corners(bars, 0.045, -0.405 if top else 0.405)

@@ -1,4 +1,4 @@
-"""The heterogeneity of agents: where each has its best point, and its value there."""
+"""The heterogeneity of agents: the location and the value of each agent's best point."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_LABELLED = 60  # more agents than these are not told apart by their numbers
 
 
 class Best(NamedTuple):
-    """The best point `(k, d)` of each of k agents in native units, its native score `(k,)`, and who they are."""
+    """The best point `(k, d)` of each of k agents in native units, its native score `(k,)`, and the agents' numbers."""
 
     agent: list[int]
     point: np.ndarray
@@ -38,7 +38,7 @@ class Best(NamedTuple):
 
 
 def optima_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Artist]]:
-    """Return a panel for each pair of parameters and one of the agents by what they reach, and the entries of their legend."""
+    """Return a panel for each pair of parameters and one of the agents by their best values, and the legend entries."""
     federation = federation_of(result, result.trusted_cells()[cell].study)
     best, seen = _found(result, cell, drawn=federation.random_per_replicate)
     replicate = first_replicate(result) if federation.random_per_replicate else 0
@@ -67,15 +67,17 @@ def _dot(colour: Any, size: float, label: str) -> Artist:
 
 
 def first_replicate(result: Result) -> int:
-    """Return the first replicate of which there is anything."""
+    """Return the first replicate with any data."""
     return min(trace.replicate for trace in result.traces)
 
 
 def _found(result: Result, cell: int, drawn: bool) -> tuple[Best, np.ndarray]:
-    """Give each agent's best point over all algorithms, replicates and earlier tasks, and all points `(n, d)`.
+    """Return each agent's best point over all algorithms, replicates and earlier tasks, and all points `(n, d)`.
 
-    Where objectives are drawn anew in every replicate, those of the first only. A centralised run belongs to no agent.
-    PlotError where no evaluation succeeded.
+    If every replicate draws new objectives, only the first counts. A centralised run belongs to no agent.
+
+    Raises:
+        PlotError: no evaluation succeeded.
     """
     first = first_replicate(result)
     columns = ["cell", "algorithm", "replicate", "agent", "x", "score", "error"]
@@ -108,7 +110,7 @@ def _pair(
     parameters: tuple[Parameter, ...],
     mean: tuple[float, ...] | None,
 ) -> Sequence[Artist]:
-    """Draw two parameters of the best points over those of all points; of a single parameter, what the points reach."""
+    """Draw two parameters of the best points over those of all points; with a single parameter, the points' values."""
     i, j = pair
     places = np.column_stack([best.point[:, 0], best.score]) if i == j else best.point[:, [i, j]]
     axes.set_xlabel(parameters[i].name)
@@ -129,7 +131,7 @@ def _pair(
 
 
 def _name(axes: Axes, best: Best, places: np.ndarray) -> None:
-    """Number the agents beside their points, where a number covers no other and no other point: the ranking has them all."""
+    """Number the agents beside their points, unless a number would cover another number or point: the ranking has all."""
     if len(best.agent) > MAX_LABELLED:
         return
     points = axes.transData.transform(places)
@@ -147,7 +149,7 @@ def _name(axes: Axes, best: Best, places: np.ndarray) -> None:
 
 
 def _ranked(axes: Axes, best: Best, metric: Any, names: Sequence[str] | None) -> Sequence[Artist]:
-    """Draw the agents from best to worst, by name where they have names."""
+    """Draw the agents from best to worst, by name if they have names."""
     order = np.argsort(metric.sign * -best.score, kind="stable")
     axes.set_title(f"The {metric.name} at each agent's best point")
     rows = np.arange(len(order))

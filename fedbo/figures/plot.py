@@ -40,12 +40,15 @@ _OF_ALL_CELLS = ("sweep", "privacy")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A figure to draw: its kind, by default the `overview`, or the `sweep` where there is one, its cell, and its options.
+    """A figure to draw, and its options.
 
-    `regret` instead of values, for curves; `algorithm`, by default the first federated one, or the one whose setting is swept,
-    whose timeline, trouble or sweep it is; `level`, which is to be reached in a sweep. `algorithms` are the only ones shown,
-    `replicate` is the only one that counts, `panels` are the only ones drawn. `look` is the size, the font, and whether there
-    are titles.
+    - `kind`: by default the `overview`, or the `sweep` if there is one; `cell`: its cell.
+    - `regret`: draw it instead of values, for curves.
+    - `algorithm`: the algorithm of a timeline, trouble or sweep; by default the first federated one, or the one with a swept
+      setting.
+    - `level`: the target value in a sweep.
+    - `algorithms`: the only ones shown; `replicate`: the only one that counts; `panels`: the only ones drawn.
+    - `look`: the size, the font, and whether there are titles.
     """
 
     kind: str | None = None
@@ -60,7 +63,7 @@ class View:
 
     @classmethod
     def of(cls, kind: str | None, cell: int | None, choices: Choices) -> View:
-        """Make a view of the arguments of `Result.plot`."""
+        """Return the view for the arguments of `Result.plot`."""
         sizes = {one.name for one in fields(Look)}
         known = [*Choices.__annotations__, "path", "kind", "cell", "ax"]
         if wrong := [name for name in choices if name not in known]:
@@ -71,7 +74,7 @@ class View:
 
     @property
     def name(self) -> str:
-        """Return a name for its file, in which what was chosen stands."""
+        """Return a name for its file that includes its options."""
         words = [self.kind or "figure", *([str(self.cell)] if self.cell else []), *([self.algorithm] if self.algorithm else [])]
         words += [*(self.algorithms or ()), *([f"replicate-{self.replicate}"] if self.replicate is not None else [])]
         words += [*(self.panels or ()), *(["regret"] if self.regret else [])]
@@ -93,16 +96,16 @@ def draw_result(
 
 
 def draw(result: Result, path: Path | None, view: View) -> Path:
-    """Draw a figure of a run into a file and return its path; PlotError when there is no such figure.
+    """Draw a figure of a run into a file and return its path; PlotError if there is no such figure.
 
-    Without a path, or where it is a folder, the file is named after the figure; without an ending it is a PNG.
+    Without a path, or if it is a folder, the file is named after the figure; without an ending it is a PNG.
     """
     view = _settled(result, view)
     return write(figure_of(result, view), path or result.directory, view.name, view.look)
 
 
 def write(figure: Figure, path: Path, name: str, look: Look) -> Path:
-    """Write a figure to a path, or into a folder under a name; return where it is."""
+    """Write a figure to a path, or into a folder under a name; return its path."""
     path = path / f"{name}.png" if os.path.isdir(path) else path if path.suffix else path.with_name(f"{path.name}.png")
     if path.suffix not in ENDINGS:
         raise PlotError(f"'{path}': must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
@@ -118,7 +121,7 @@ def write(figure: Figure, path: Path, name: str, look: Look) -> Path:
 
 
 def figure_of(result: Result, view: View) -> Figure:
-    """Make the figure itself, to be changed further; PlotError when there is no such figure."""
+    """Return the figure itself, for further changes; PlotError if there is no such figure."""
     view = _settled(result, view)
     view.look.check()
     with rc_context(view.look.style()):
@@ -126,7 +129,7 @@ def figure_of(result: Result, view: View) -> Figure:
 
 
 def draw_on(result: Result, axes: Axes, view: View) -> Axes:
-    """Draw one panel into axes, and return them; PlotError when there is no such figure, or it has several panels."""
+    """Draw one panel into axes, and return them; PlotError if there is no such figure, or it has several panels."""
     if not isinstance(axes, Axes):
         raise PlotError(f"ax = {axes!r}: must be one Axes of matplotlib")
     view = _settled(result, view)
@@ -138,7 +141,7 @@ def draw_on(result: Result, axes: Axes, view: View) -> Axes:
 
 
 def _settled(result: Result, view: View) -> View:
-    """Choose the kind and the cell where they are open; PlotError where there is no such figure."""
+    """Set the default kind and cell of a view; PlotError if there is no such figure."""
     cells = sorted({trace.cell for trace in result.traces})
     kind = view.kind or ("sweep" if len(cells) > 1 and view.cell is None else "overview")
     _check(result, replace(view, kind=kind), cells)
@@ -172,7 +175,7 @@ def _check(result: Result, view: View, cells: Sequence[int]) -> None:
 
 
 def part_of(result: Result, algorithms: Sequence[str] | None, replicate: int | None) -> Result:
-    """Return a result of some algorithms and one replicate alone: the tables are the same without the other rows."""
+    """Return a result with only some algorithms and one replicate: the other rows of its tables are removed."""
     for label in algorithms or ():
         check_label(result, label)
     there = sorted({trace.replicate for trace in result.traces})
@@ -200,7 +203,7 @@ def _strings(words: Sequence[str]) -> Any:
 
 
 def _sheet(result: Result, view: View) -> Sheet:
-    """Collect what the figure shows."""
+    """Collect the content of the figure."""
     assert view.kind is not None
     result = part_of(result, view.algorithms, view.replicate)
     panels, legend = _panels(result, view)
@@ -214,7 +217,7 @@ def _sheet(result: Result, view: View) -> Sheet:
 
 
 def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]]:
-    """Return the panels of a kind of figure, and the entries of the legend that they share."""
+    """Return the panels of a kind of figure, and their common legend entries."""
     target, cells = _target(result, view), sorted({trace.cell for trace in result.traces})
     cell = view.cell if view.cell is not None else cells[0]
     makers: dict[str, Callable[[], tuple[list[FigurePanel], list[Artist]]]] = {
@@ -235,7 +238,7 @@ def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]
 
 
 def _by_regret(result: Result, view: View) -> bool:
-    """Return whether an overview shows the regret of bandits in place of best values: where it is known."""
+    """Return whether an overview shows the regret of bandits instead of best values: if it is known."""
     if view.regret or not plays_bandits(result):
         return False
     try:
@@ -245,7 +248,7 @@ def _by_regret(result: Result, view: View) -> bool:
 
 
 def _target(result: Result, view: View) -> TargetValue:
-    """Choose the algorithm whose figure it is; where the study was cut short, one that is there."""
+    """Return the algorithm of the figure; if the study was cut short, one with runs."""
     target = target_of(result, view.algorithm, view.level, view.regret)
     everywhere = view.kind == "sweep"
     there = {trace.algorithm for trace in result.traces if everywhere or view.cell is None or trace.cell == view.cell}
@@ -258,7 +261,7 @@ def _target(result: Result, view: View) -> TargetValue:
 
 
 def _facts(result: Result, view: View) -> list[str]:
-    """List what the head of a figure says about the study."""
+    """List the facts about the study for the head of a figure."""
     header, study = result.study.study, result.study
     agents = len({trace.agent for trace in result.traces if view.cell in (trace.cell, None)})
     values = f"{len(study.titles())} cells: {' × '.join(study.sweep)}" if view.cell is None else study.titles()[view.cell]

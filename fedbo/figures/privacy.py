@@ -26,7 +26,7 @@ ACCOUNTS = {"epsilon": LINES[0], "pld": LINES[1], "rdp": LINES[2], "moments": LI
 
 @dataclass(frozen=True, slots=True)
 class PrivateSeries:
-    """One algorithm in one cell: its name and style in the figure, and its ledger, None where it makes no release."""
+    """One algorithm in one cell: its name and style in the figure, and its ledger, None if it makes no release."""
 
     cell: int
     algorithm: str
@@ -36,7 +36,7 @@ class PrivateSeries:
 
 
 def privacy_panels(result: Result, cells: Sequence[int]) -> tuple[list[FigurePanel], list[Artist]]:
-    """Return the panels of some cells together, and the entries of their legend."""
+    """Return the panels of some cells together, and their legend entries."""
     series = _series(result, cells)
     noisy = [one for one in series if one.ledger is not None and np.isfinite(one.ledger.signal).all()]
     draws: dict[str, Any] = {
@@ -51,7 +51,7 @@ def privacy_panels(result: Result, cells: Sequence[int]) -> tuple[list[FigurePan
 
 
 def _series(result: Result, cells: Sequence[int]) -> list[PrivateSeries]:
-    """List what is drawn: each algorithm of one cell; of several cells, the private ones in each, and the others once."""
+    """List the series: each algorithm of one cell; of several cells, the private ones in each, and the others once."""
     known, there = styles(result), {(trace.cell, trace.algorithm) for trace in result.traces}
     books = {cell: ledgers(result.privacy, cell) for cell in cells}
     found = list[PrivateSeries]()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def draw_overview(found: Overview) -> Figure:
-    """Make the figure: mean ranks with bars over methods that do not differ, and a profile for each axis of cost."""
+    """Return the figure: mean ranks with bars over methods that do not differ, and a profile for each axis of cost."""
     with rc_context(STYLE):
         count = len(found.ranking.labels)
         figure = Figure(figsize=(13, 2.3 + 0.26 * count + 3.7), layout="constrained")
@@ -64,7 +64,7 @@ def draw_ranks(axes: Axes, found: Ranking) -> None:
 
 
 def draw_profile(axes: Axes, found: CostToLevel, all_of_them: Sequence[CostToLevel]) -> None:
-    """Draw the share of problems that each method solved at a cost of at most so many times the least."""
+    """Draw the share of problems that each method solved within a factor of the least cost."""
     factors = factors_of(all_of_them)
     shares = found.profile(factors)
     for place, label in enumerate(found.labels):

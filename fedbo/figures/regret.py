@@ -26,7 +26,7 @@ Line = tuple[Array, Array, Array]  # places, mean and its deviation
 
 
 def regret_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Artist]]:
-    """Return both panels, of cumulative regret and of that of one evaluation, and the entries of their legend."""
+    """Return both panels, of cumulative regret and of that of one evaluation, and their legend entries."""
     found, coarse = ([c for c in result.regret_curves(points) if c.cell == cell] for points in (200, WINDOWS))
     legend = entries({label: options for label, options in styles(result).items() if label in {c.algorithm for c in found}})
     if any(np.isfinite(curve.deviation).any() for curve in found):

@@ -1,4 +1,4 @@
-"""Figures of the search space, as Optuna has them: every trial, and what parameters have to do with the value."""
+"""Figures of the search space, as in Optuna: every trial, and the relation of parameters to the value."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WITHOUT_VALUE = (FAILED, FORGOTTEN, PAUSED)
 
 @dataclass(frozen=True, slots=True)
 class ParameterColumn:
-    """The values of one parameter `(n,)`, numbers of `words` where it has categories; NaN where it is not active."""
+    """The values of one parameter `(n,)`; numbers of `words` if it is categorical, NaN where it is inactive."""
 
     name: str
     values: Array
@@ -41,7 +41,7 @@ class ParameterColumn:
 
     @property
     def shares(self) -> Array:
-        """Return where the values are between the least and the largest, from 0 to 1."""
+        """Return the values scaled to the range from the least (0) to the largest (1)."""
         scaled = np.log(self.values) if self.log else self.values
         low, high = np.nanmin(scaled), np.nanmax(scaled)
         return np.asarray((scaled - low) / (high - low or 1.0))
@@ -49,7 +49,7 @@ class ParameterColumn:
 
 @dataclass(frozen=True, slots=True)
 class SearchTrials:
-    """The trials of one cell in the order in which they ended: `value (n,)` in native units, NaN where there is none."""
+    """The trials of one cell in the order of their ends: `value (n,)` in native units, NaN without one."""
 
     parameters: Sequence[ParameterColumn]
     value: Array
@@ -61,12 +61,12 @@ class SearchTrials:
 
     @property
     def good(self) -> Array:
-        """Tell the trials that have a value."""
+        """Return the mask of trials with a value."""
         return np.isfinite(self.value)
 
 
 def search_panels(result: Result, cell: int, kind: str) -> tuple[list[FigurePanel], list[Artist]]:
-    """Return the panels of a kind of figure, and the entries of the legend that they share."""
+    """Return the panels of a kind of figure, and their common legend entries."""
     found = _trials(result, cell)
     if not found.good.any():
         raise PlotError(f"no figure '{kind}' of cell {cell}: no evaluation has a value; see fedbo show --trouble")
@@ -204,14 +204,14 @@ def _parallel(axes: Axes, found: SearchTrials) -> Sequence[Artist]:
 
 
 def _marks(one: ParameterColumn) -> list[tuple[float, str]]:
-    """Name the ends of an axis, or each of its categories."""
+    """Return labels for the ends of an axis, or for each of its categories."""
     if one.words is not None:
         return [(place / max(1, len(one.words) - 1), word) for place, word in enumerate(one.words)]
     return [(0.0, f"{np.nanmin(one.values):.3g}"), (1.0, f"{np.nanmax(one.values):.3g}")]
 
 
 def _importance(axes: Axes, found: SearchTrials) -> Sequence[Artist]:
-    """Draw how much worse a random forest predicts the value when one parameter is shuffled, as shares of all."""
+    """Draw each parameter's share of the total permutation importance in a random forest for the value."""
     shares, errors, explained = importances(found)
     order = np.argsort(-shares, kind="stable")
     axes.barh(range(len(order)), shares[order], xerr=errors[order], height=0.6, color="#2C6AA0", ecolor=INK, capsize=2)
@@ -228,8 +228,11 @@ def _importance(axes: Axes, found: SearchTrials) -> Sequence[Artist]:
 def importances(found: SearchTrials) -> tuple[Array, Array, float]:
     """Return each parameter's share of the permutation importance, its deviation over shuffles, and the out-of-bag R^2.
 
-    The forest is fitted to the values less each agent's mean, for agents' levels say nothing of the parameters. A parameter
-    that is not active counts as a value below all others. PlotError where there are too few trials.
+    The forest is fitted to the values minus each agent's mean, since agents' levels are independent of the parameters. An
+    inactive parameter counts as a value below all others.
+
+    Raises:
+        PlotError: there are too few trials.
     """
     from sklearn.ensemble import RandomForestRegressor
     from sklearn.inspection import permutation_importance

@@ -1,4 +1,4 @@
-"""The style of figures: colours, letters and lines, the same in all of them."""
+"""The common style of all figures: colours, fonts and lines."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ STYLE: Any = {
 
 
 def colour_at(place: int) -> str:
-    """Give the colour of the algorithm at a place; those beyond the last colour get the same again, darker."""
+    """Return the colour of the algorithm at a place; beyond the last colour they repeat, darker."""
     colour, shade = COLOURS[place % len(COLOURS)], 0.55 ** (place // len(COLOURS))
     return "#" + "".join(f"{round(int(colour[at : at + 2], 16) * shade):02X}" for at in (1, 3, 5))
 
 
 def style_at(place: int) -> dict[str, Any]:
-    """Return the options of the line of the algorithm at a place: its colour, its kind of line and its marker."""
+    """Return the options of the line of the algorithm at a place: its colour, its line style and its marker."""
     marker = MARKERS[place // len(LINES) % len(MARKERS)]
     shift = 0.02 * (place % len(LINES))  # markers of neighbours do not cover each other
     return {
@@ -77,7 +77,7 @@ def style_at(place: int) -> dict[str, Any]:
 
 
 def dashes_at(place: int) -> str:
-    """Return the same kind of line for SVG: the lengths of dashes and gaps of a line of width 2."""
+    """Return the same line style for SVG: the lengths of dashes and gaps of a line of width 2."""
     line = LINES[place % len(LINES)]
     return "none" if line == "-" else " ".join(f"{2 * length:g}" for length in line[1])
 
@@ -88,22 +88,22 @@ def styles(result: Result) -> dict[str, dict[str, Any]]:
 
 
 def entries(shown: Mapping[str, Mapping[str, Any]]) -> list[Artist]:
-    """Return the entries of a legend, from the name of each line to its options."""
+    """Return the legend entries, from the name of each line to its options."""
     return [Line2D([], [], label=label, **{**options, "markevery": None}) for label, options in shown.items()]
 
 
 def band_entry(words: str) -> Artist:
-    """Return the entry of a legend that says what bands are."""
+    """Return the legend entry that explains the bands."""
     return Patch(facecolor=FAINT, alpha=0.25, linewidth=0, label=words)
 
 
 def time_label(result: Result) -> str:
-    """Name the axis of time."""
+    """Return the label of the axis of time."""
     return "wall-clock seconds" if result.study.timing.clock == "wall" else "virtual time"
 
 
 def decades(axes: Axes, low: float, high: float) -> None:
-    """Give a panel a logarithmic horizontal axis of plain numbers, from the one to the other."""
+    """Set a logarithmic horizontal axis with plain numbers, between two bounds."""
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 3000 * low else (1.0,)))
@@ -112,7 +112,7 @@ def decades(axes: Axes, low: float, high: float) -> None:
 
 
 def rows_only(axes: Axes) -> None:
-    """Take away the lines that a panel of horizontal bars does not need."""
+    """Remove the lines that a panel of horizontal bars does not need."""
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
@@ -121,7 +121,8 @@ def rows_only(axes: Axes) -> None:
 def save(figure: Figure, path: Path, dpi: int) -> None:
     """Write a figure under another name and rename it, so that a link in its place is replaced and not followed.
 
-    OSError, for instance where the folder is missing, which is a mistake in the name.
+    Raises:
+        OSError: the file cannot be written, for example because its folder is missing.
     """
     os.stat(os.path.join(path.parent, ""))
     atomic.write(path, lambda file: figure.savefig(file, format=path.suffix.removeprefix("."), dpi=dpi))

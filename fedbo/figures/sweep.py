@@ -33,7 +33,7 @@ SHOWN = 3  # of these, unless others are asked for
 
 @dataclass(frozen=True, slots=True)
 class SweepCurves:
-    """What the panels of curves share: the target and its name, a level and a style for each cell, and the baseline."""
+    """The common facts of the curves' panels: the target and its name, a level and a style for each cell, and the baseline."""
 
     result: Result
     target: TargetValue
@@ -48,7 +48,7 @@ class SweepCurves:
 
     @property
     def counted(self) -> list[Curve]:
-        """Return all curves against evaluations, which choose the range of values."""
+        """Return all curves against evaluations, which determine the range of values."""
         labels = [self.target.algorithm, *([self.baseline] if self.baseline else [])]
         return [one for label in labels for one in self.curves("evaluations", label)]
 
@@ -96,7 +96,7 @@ def _draw(axes: Axes, axis: Axis, shared: SweepCurves) -> Sequence[Artist]:
 
 
 def _other_entries(shared: SweepCurves) -> list[Artist]:
-    """Return the entries of what is no cell: the baseline, the level and the bands."""
+    """Return the legend entries of the baseline, the level and the bands."""
     found = list[Artist]()
     if shared.baseline:
         same = {_same(shared.curves(axis, shared.baseline)) for axis in BY[:2]}
@@ -131,7 +131,7 @@ def _wide(begin: float, end: float) -> bool:
 
 
 def _baseline_lines(axes: Axes, curves: Sequence[Curve], chosen: CellStyles, first: int) -> None:
-    """Draw the baseline: one grey line where it is the same in all cells, else a dashed one in the colour of each."""
+    """Draw the baseline: one grey line if it is the same in all cells, otherwise a dashed one in the colour of each."""
     same = _same(curves)
     for one in curves[:1] if same else curves:
         colour, style = (FAINT, "-") if same else (str(chosen.lines[one.cell]["color"]), (0, (4, 2)))
@@ -151,7 +151,7 @@ def _shown(one: Curve, first: int) -> np.typing.NDArray[np.bool_]:
 
 
 def _span(axes: Axes, curves: Sequence[Curve], result: Result, target: TargetValue) -> None:
-    """Choose the axis of time: logarithmic where it is long, from where the first curve comes into sight."""
+    """Set the axis of time: logarithmic if it is long, from the first visible place of a curve."""
     begin, end = min(float(one.x[0]) for one in curves), max(float(one.x[-1]) for one in curves)
     if not _wide(begin, end):
         axes.set_xlim(0, horizon([t.finished[-1] for t in result.traces if t.algorithm == target.algorithm]))
@@ -162,7 +162,7 @@ def _span(axes: Axes, curves: Sequence[Curve], result: Result, target: TargetVal
 
 
 def _level(axes: Axes, levels: Mapping[int, float], chosen: CellStyles) -> None:
-    """Draw the level, in grey where it is the same in all cells."""
+    """Draw the level, in grey if it is the same in all cells."""
     same = len(set(levels.values())) == 1
     for cell, level in list(levels.items())[:1] if same else levels.items():
         colour = FAINT if same else str(chosen.lines[cell]["color"])
@@ -170,7 +170,7 @@ def _level(axes: Axes, levels: Mapping[int, float], chosen: CellStyles) -> None:
 
 
 def _crossing(axes: Axes, one: Curve, level: float, options: tuple[int, str]) -> None:
-    """Mark where a cell's mean curve is first as good as the level, and drop a line from there to the axis."""
+    """Mark where a cell's mean curve first reaches the level, and draw a line from there to the axis."""
     sign, colour = options
     good = sign * (one.mean - level) >= -1e-12 * max(1.0, abs(level))
     if not good.any():

@@ -1,4 +1,4 @@
-"""The time that each cell of a sweep takes to reach a level: geometric means with intervals, and ratios beside them."""
+"""The time that each cell of a sweep takes to reach a level: geometric means with intervals, and ratios."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Rows = Sequence[tuple[TimeToTarget, Comparison | None]]
 
 
 def draw_time_to_target(axes: Axes, table: tuple[Rows, CellStyles, str], unit: str) -> Sequence[Artist]:
-    """Draw one row for each cell; beside it, where there is room, how the cell compares with the first."""
+    """Draw one row for each cell; if there is room, with its ratio to the first cell."""
     rows, chosen, title = table
     found = [one for one, _ in rows]
     _scale(axes, found)
@@ -44,7 +44,7 @@ def draw_time_to_target(axes: Axes, table: tuple[Rows, CellStyles, str], unit: s
 
 
 def _row_entries(found: Sequence[TimeToTarget]) -> list[Artist]:
-    """Return the entries of the legend: what dots and boxes are."""
+    """Return the legend entries that explain dots and boxes."""
     plain: dict[str, Any] = {"color": FAINT, "linestyle": "none", "marker": "o"}
     shown: list[Artist] = [
         Line2D([], [], markersize=3.6, label="a replicate", **plain),
@@ -58,7 +58,7 @@ def _row_entries(found: Sequence[TimeToTarget]) -> list[Artist]:
 
 
 def _scale(axes: Axes, found: Sequence[TimeToTarget]) -> None:
-    """Choose the axis: logarithmic where it spans more than a factor of 5. An interval beyond all reason is cut."""
+    """Set the axis: logarithmic if it spans more than a factor of 5. Extremely wide intervals are cut."""
     times = [time for one in found for time in one.reached.values()]
     means = [one.mean for one in found if one.mean is not None]
     if not times:

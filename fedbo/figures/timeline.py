@@ -44,7 +44,7 @@ HATCHES = {"deciding": "----", "failed or forgotten": "xxxx", "work lost": "....
 
 
 def timeline_panels(result: Result, cell: int, label: str) -> list[FigurePanel]:
-    """Return the panel of an algorithm's agents in a cell, and where there is a cluster that of its workers."""
+    """Return the panel of an algorithm's agents in a cell, and with a cluster that of its workers."""
     agents = len({trace.agent for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label)})
     draw = partial(_draw, result=result, cell=cell, label=label)
     found = [FigurePanel("agents", draw, wide=True, rows=min(agents, MAX_AGENTS))]
@@ -79,7 +79,7 @@ def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]
 
 
 def _word(kind: str, result: Result) -> str:
-    """Name a kind in a legend: in real time it is not known whether a step decides, or waits for a process to start."""
+    """Return the legend label of a kind; in real time it is unknown whether a step decides, or waits for a process to start."""
     return "deciding or waiting for a process" if kind == "deciding" and result.study.timing.clock == "wall" else kind
 
 
@@ -94,7 +94,7 @@ def _label_panel(axes: Axes, agents: Sequence[int], title: str, unit: str) -> No
 
 
 def _crop(axes: Axes, spans: Bars) -> None:
-    """End the axis at its horizon; a straggler that works beyond it has the time of its end written there."""
+    """End the axis at its horizon; for a straggler beyond it, write the time of its end there."""
     right = horizon([end for _, _, end in spans])
     axes.set_xlim(0, right or 1.0)
     for row, _, end in spans:

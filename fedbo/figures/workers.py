@@ -1,4 +1,4 @@
-"""A timeline of the workers of a simulated cluster: who evaluates there, what was stopped, and when they were away."""
+"""A timeline of the workers of a simulated cluster: their evaluations, preemptions, and absences."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _QUEUE = -1  # the row above the first worker, which shows when anybody waits
 
 
 def worker_rows(result: Result, cell: int) -> int:
-    """Count the rows of a cell's workers."""
+    """Return the number of rows for a cell's workers."""
     return 1 + min(len(_classes(result, cell)), MAX_WORKERS)
 
 
 def draw_workers(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]:
-    """Draw the workers of an algorithm's first replicate in a cell, one row for each, and when evaluations waited for them."""
+    """Draw the workers of an algorithm's first replicate in a cell, one row for each, and the queue for them."""
     replicate = min(trace.replicate for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label))
     events = one_run(result.events, cell, label, replicate)
     last, names = float(column_of(events, "time").max()), _classes(result, cell)
@@ -59,7 +59,7 @@ def draw_workers(axes: Axes, result: Result, cell: int, label: str) -> Sequence[
 
 
 class _BarLayer(NamedTuple):
-    """Bars of one kind: their label, half their height, and the options with which they are filled."""
+    """Bars of one kind: their label, half their height, and their fill options."""
 
     label: str
     bars: Bars
@@ -72,14 +72,14 @@ def _study(result: Result, cell: int) -> Any:
 
 
 def _classes(result: Result, cell: int) -> list[str]:
-    """Name each worker by its number, and by its class where there are several."""
+    """Return the name of each worker: its number, and its class if there are several."""
     classes = _study(result, cell).cluster.classes()
     names = [one.name if len(classes) > 1 else "" for one in classes for _ in range(one.count)]
     return [f"{name} {number}".strip() for number, name in enumerate(names)]
 
 
 def _away(events: Any, place: dict[int, int], last: float, study: Any) -> Bars:
-    """List when workers were not there: before they joined, after they left, and while they were taken away."""
+    """List the absences of workers: before they joined, after they left, and during preemptions."""
     away: Bars = []
     first = 0
     for one in study.cluster.classes():

@@ -1,4 +1,4 @@
-"""What a report says of a run besides its figures: what was asked, what failed, and how it is done again."""
+"""Facts about a run in a report besides its figures: the request, the failures, and the commands to repeat it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 8  # different errors that are shown whole
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error that evaluations ended with: how many, the first of them in words, its first line and the whole of it."""
+    """An error of evaluations: its count, the first evaluation with it, its first line and its full text."""
 
     count: int
     first: str
@@ -29,7 +29,7 @@ class Failure:
 
 
 def asked(result: Result) -> list[tuple[str, str]]:
-    """List what the study asked for and what it was made with, as names and values."""
+    """List the settings and the versions of the run, as names and values."""
     study, manifest = result.study, result.manifest
     budget = study.budget
     evaluations = f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations"
@@ -76,7 +76,7 @@ def _ran(manifest: Any) -> str:
 
 
 def failures(result: Result) -> list[Failure]:
-    """Group the evaluations that failed by their error, the most frequent first; forgotten ones are no failures."""
+    """Group the failed evaluations by their error, the most frequent first; forgotten ones are no failures."""
     table = result.observations.select(["algorithm", "replicate", "agent", "step", "error"])
     rows = [row for row in table.filter(pc.is_valid(table["error"])).to_pylist() if not row["error"].startswith("forgotten")]
     counts = Counter(reason_of(row["error"]) for row in rows)
@@ -91,19 +91,19 @@ def failures(result: Result) -> list[Failure]:
 
 
 def again(result: Result) -> str:
-    """Write the commands that make the run anew from its resolved study, and that check it."""
+    """Return the commands that repeat the run from its resolved study, and verify it."""
     name = shlex.quote(f"{result.directory.resolve().name}-anew")
     lines = [f"fedbo run study.toml --out {name}", f"fedbo replay {name} --verify"]
     return "\n".join(lines)
 
 
 def as_link(text: str) -> str:
-    """Put a text into a link, to be saved without a server."""
+    """Encode a text as a link, which can be saved without a server."""
     return f"data:application/toml;base64,{base64.b64encode(text.encode()).decode()}"
 
 
 def titles(results: Sequence[Result]) -> list[str]:
-    """Name runs by their studies, and by their directories where that is not enough."""
+    """Return the names of runs: their studies, and their directories if those are ambiguous."""
     names = [result.study.study.name for result in results]
     doubled = {name for name, count in Counter(names).items() if count > 1}
     return [

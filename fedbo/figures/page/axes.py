@@ -1,4 +1,4 @@
-"""Axes of the report's drawings: round places for their labels, and numbers as short as they can be."""
+"""Axes of the report's drawings: round ticks, and labels as short as possible."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LinearAxis:
-    """A linear axis: the values at its ends, and the places in the drawing where these are."""
+    """A linear axis: the values at its ends, and their places in the drawing."""
 
     low: float
     high: float
@@ -16,12 +16,12 @@ class LinearAxis:
     last: float
 
     def at(self, value: float) -> float:
-        """Give the place of a value, to a tenth of a pixel."""
+        """Return the place of a value, to a tenth of a pixel."""
         share = (value - self.low) / (self.high - self.low)
         return round(self.first + share * (self.last - self.first), 1)
 
     def ticks(self, count: int = 5) -> list[float]:
-        """Choose about so many round values between the ends: multiples of 1, 2 or 5 times a power of ten."""
+        """Return about `count` round values between the ends: multiples of 1, 2 or 5 times a power of ten."""
         step = round_step((self.high - self.low) / count)
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
@@ -29,13 +29,13 @@ class LinearAxis:
 
 
 def round_step(rough: float) -> float:
-    """Give the smallest of 1, 2, 5 and 10 times a power of ten that is not below `rough`."""
+    """Return the smallest of 1, 2, 5 and 10 times a power of ten that is not below `rough`."""
     power = 10.0 ** math.floor(math.log10(rough))
     return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= rough * (1 - 1e-9))
 
 
 def spanned(low: float, high: float, margin: float = 0.0) -> tuple[float, float]:
-    """Widen a range by a share of itself on both sides, and a range that is empty by something that shows."""
+    """Widen a range by a share of itself on both sides, and an empty range by a visible amount."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return 0.0, 1.0
     span = high - low
@@ -46,7 +46,7 @@ def spanned(low: float, high: float, margin: float = 0.0) -> tuple[float, float]
 
 
 def label_of(value: float, step: float) -> str:
-    """Write the label of a tick, with as many digits as the step between two of them needs."""
+    """Return the label of a tick, with as many digits as the step between two of them needs."""
     if value and not 1e-4 <= abs(value) < 1e7:
         return f"{value:.3g}"
     digits = max(0, -math.floor(math.log10(step) + 1e-9))

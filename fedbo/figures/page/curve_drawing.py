@@ -27,7 +27,7 @@ class Stroke:
 
 @dataclass(frozen=True, slots=True)
 class CurveDrawing:
-    """A panel as it is drawn: ticks as pairs of a place and a label, strokes, and the two axes."""
+    """A drawn panel: ticks as pairs of a place and a label, strokes, and the two axes."""
 
     panel: Panel
     x: LinearAxis
@@ -37,7 +37,7 @@ class CurveDrawing:
     strokes: Sequence[Stroke]
 
     def data(self) -> dict[str, Any]:
-        """Give what a script needs to say which values are under the pointer."""
+        """Return the data for the script that shows the values under the pointer."""
         return {
             "title": self.panel.title,
             "x": [self.x.low, self.x.high, self.x.first, self.x.last],
@@ -57,7 +57,7 @@ class CurveDrawing:
 
 
 def draw_panel(panel: Panel) -> CurveDrawing:
-    """Draw a panel: the same numbers give the same drawing."""
+    """Draw a panel; the same numbers result in the same drawing."""
     (least, most), (lowest, highest) = panel.x_range, panel.y_range
     x, y = LinearAxis(least, most, LEFT, RIGHT), LinearAxis(lowest, highest, BOTTOM, TOP)
     strokes = [_stroke(one, x, y) for one in panel.series if len(one.x)]
@@ -65,7 +65,7 @@ def draw_panel(panel: Panel) -> CurveDrawing:
 
 
 def ticks_of(axis: LinearAxis, count: int) -> list[tuple[float, str]]:
-    """Give the places of an axis' ticks with their labels."""
+    """Return the places of an axis' ticks with their labels."""
     values = axis.ticks(count)
     step = values[1] - values[0] if len(values) > 1 else abs(axis.high - axis.low)
     return [(axis.at(value), label_of(value, step)) for value in values]
@@ -87,7 +87,7 @@ def _stroke(one: Series, x: LinearAxis, y: LinearAxis) -> Stroke:
 
 
 def _line(places: Sequence[float], heights: Sequence[float], steps: bool, back: bool = False) -> str:
-    """Write a path through points, of which one that repeats the height of both its neighbours is left out."""
+    """Return a path through points, without points at the height of both their neighbours."""
     corners = [(places[0], heights[0])]
     for place, height in zip(places[1:], heights[1:], strict=True):
         if steps:

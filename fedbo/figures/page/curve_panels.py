@@ -20,9 +20,9 @@ POINTS = 160  # places of a curve
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One algorithm's curve: its colour, and at each place `x` the mean and its standard error, NaN where there is none.
+    """One algorithm's curve: its colour, and at each place `x` the mean and its standard error, NaN without one.
 
-    Between two places it stays as it was, if it has `steps`. One that has a single place is drawn as a level.
+    With `steps` it is constant between two places. A series with a single place is drawn as a level.
     """
 
     label: str
@@ -46,12 +46,12 @@ class Panel:
 
 
 def colour_of(result: Result, label: str) -> str:
-    """Give the colour of an algorithm, the same in all figures of a study."""
+    """Return the colour of an algorithm, the same in all figures of a study."""
     return colour_at(result.study.labels.index(label))
 
 
 def curve_panels(result: Result, cell: int) -> list[Panel]:
-    """Make the panels of a cell; one against bytes where anything was sent, against epsilon where anything is private."""
+    """Return the panels of a cell; against bytes if anything was sent, against epsilon if anything is private."""
     groups = {label: mine for (number, label), mine in by_cell_and_algorithm(result.traces).items() if number == cell}
     metric, first = result.metric(cell), max(1, result.study.agents.initial)
 
@@ -84,7 +84,7 @@ def curve_panels(result: Result, cell: int) -> list[Panel]:
 
 
 def _thinned(result: Result, found: Curve, first: int = 0) -> Series:
-    """Make a series of a curve from some place on, with as many of its places as a drawing can show."""
+    """Return a series of a curve from a given place on, thinned to the resolution of a drawing."""
     keep = np.flatnonzero((found.x >= first) & np.isfinite(found.mean))
     if not len(keep):
         keep = np.flatnonzero(np.isfinite(found.mean))
@@ -106,7 +106,7 @@ def _place_range(found: Iterable[Series]) -> tuple[float, float]:
 
 
 def _unit(most: float) -> tuple[str, float]:
-    """Choose the unit in which so many bytes are a number of moderate size."""
+    """Return the unit in which a number of bytes is moderate, and its size."""
     units = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10))
     return next(((name, size) for name, size in units if most >= size), ("bytes", 1.0))
 

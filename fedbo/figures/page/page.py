@@ -1,4 +1,4 @@
-"""The report of one or several runs: its parts put together, and written as one file."""
+"""The report of one or several runs: its parts, written as one file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _BARS = 12_000  # bars of all timelines: where there are more, only the main alg
 
 @dataclass(frozen=True, slots=True)
 class CellPart:
-    """The part of the report about one cell: figures have keys by which the script finds their numbers."""
+    """The part of the report about one cell; figures have keys that the script uses to find their numbers."""
 
     key: str
     title: str
@@ -59,7 +59,7 @@ class CellPart:
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """The part of the report about one run, with everything in words or markup."""
+    """The part of the report about one run, all as text or markup."""
 
     key: str
     title: str
@@ -88,9 +88,12 @@ class ReportError(FedboError, ValueError):
 
 
 def write_report(results: Sequence[Result], path: Path, agents: bool = False) -> Path:
-    """Write the report of runs into a file, whole or not at all, and return its path; ReportError where it cannot be.
+    """Write the report of runs into a file, atomically, and return its path.
 
-    Of private studies it holds values and errors of single agents only where `agents` are asked for.
+    For private studies it has values and errors of single agents only if `agents` is set.
+
+    Raises:
+        ReportError: the report cannot be written there.
     """
     check_report(path, [result.directory for result in results])
     written = report(results, agents)
@@ -102,7 +105,7 @@ def write_report(results: Sequence[Result], path: Path, agents: bool = False) ->
 
 
 def check_report(path: Path, runs: Sequence[Path]) -> None:
-    """Raise ReportError where a file is none that a report of these runs can be written to."""
+    """Raise ReportError if a report of these runs cannot be written to a file."""
     if path.is_dir():
         raise ReportError(f"'{path}': is a folder; name a file, such as {path / REPORT}")
     if path.suffix.lower() not in (".html", ".htm"):
@@ -115,7 +118,7 @@ def check_report(path: Path, runs: Sequence[Path]) -> None:
 
 
 def report(results: Sequence[Result], agents: bool = False) -> str:
-    """Write the report of runs as HTML; the same runs give the same bytes."""
+    """Return the report of runs as HTML; the same runs result in the same bytes."""
     runs = [
         _run_part(result, f"r{number}", name, agents or not private_labels(result))
         for number, (result, name) in enumerate(zip(results, titles(results), strict=True))
@@ -151,7 +154,7 @@ def _template() -> Template:
 
 
 def _statistics(results: Sequence[Result]) -> Markup:
-    """Compare the methods of several runs over their tasks, where they can be; empty for one run."""
+    """Compare the methods of several runs over their tasks, if they are comparable; empty for one run."""
     if len(results) < 2:
         return Markup()
     try:
@@ -168,7 +171,7 @@ def _statistics(results: Sequence[Result]) -> Markup:
 
 
 def _embedded(value: Mapping[str, Any]) -> Markup:
-    """Write plain data so that they can stand in a script's element whatever words they have."""
+    """Format plain data for a script element, with unsafe characters escaped."""
     written = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return Markup(written.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
@@ -215,7 +218,7 @@ def _run_part(result: Result, key: str, title: str, shows_agents: bool) -> RunPa
 
 
 def _cell_part(result: Result, rows: Sequence[SummaryRow], cell: int, key: str, shows_agents: bool) -> CellPart:
-    """Make the figures of a cell: with the timeline of its main algorithm, and where there is one cell with those of all."""
+    """Return the figures of a cell: the timeline of its main algorithm, or with one cell those of all algorithms."""
     here = [row for row in rows if row.cell == cell]
     main = main_algorithm(here, result.study.labels)
     timelines = [draw_timeline(result, cell, main)]
@@ -235,7 +238,7 @@ def _keyed(prefix: str, drawings: Sequence[T]) -> list[tuple[str, T]]:
 
 
 def _chips(result: Result) -> list[str]:
-    """List the chief facts of a run, a few words each."""
+    """List the main facts of a run, a few words each."""
     study, count = result.study, result.study.study.replicates
     budget = study.budget
     facts = [

@@ -1,4 +1,4 @@
-"""Tables and remarks made for a terminal, as HTML, so that a report has the same words and numbers."""
+"""Tables and remarks for a terminal as HTML, so that a report has the same words and numbers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _CLASSES = {"green": "better", "red": "worse"}
 
 
 def html_of(shown: RenderableType, full: bool = True) -> Markup:
-    """Write a table, a text, or a group of them; TypeError for anything else.
+    """Return a table, a text, or a group of them as HTML; TypeError for any other type.
 
-    A table that is not `full` leaves out the columns in which there is nothing.
+    A table that is not `full` has no empty columns.
     """
     if isinstance(shown, Group):
         return Markup("\n").join(html_of(part, full) for part in shown.renderables)
@@ -28,7 +28,7 @@ def html_of(shown: RenderableType, full: bool = True) -> Markup:
 
 
 def _table(table: TextTable, full: bool) -> Markup:
-    """Write a table with its title as caption; words go to the left, numbers to the right as in a terminal."""
+    """Return a table as HTML with its title as caption; words are aligned left, numbers right as in a terminal."""
     kept = [
         place
         for place in range(len(table.headings))

@@ -1,4 +1,4 @@
-"""The drawing of a timeline: bars of what each agent did in one run, marks of what befell it, and what a script zooms into."""
+"""The drawing of a timeline: bars of each agent's activities in one run, marks of faults, and the data of the zoom script."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ HATCHES = (("away", AWAY), ("crash", CRASH), ("hang", HANG))
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Bars of one kind: its name, its colour, the pattern that fills it or none, the edges of a bar, and the bars."""
+    """Bars of one kind: its name, its colour, its fill pattern if any, the edges of a bar, and the bars."""
 
     name: str
     colour: str
@@ -71,7 +71,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class TimelineDrawing:
-    """A timeline as it is drawn: agents from fast to slow, layers of bars, crashes, and evaluations for the pointer."""
+    """A drawn timeline: agents from fast to slow, layers of bars, crashes, and evaluations for the pointer."""
 
     title: str
     unit: str
@@ -85,31 +85,31 @@ class TimelineDrawing:
     evaluations: Sequence[tuple[int, float, float, int, str, float | None]]
 
     def without_values(self) -> TimelineDrawing:
-        """Return the same drawing without what the pointer tells of evaluations."""
+        """Return the same drawing without the evaluations' values under the pointer."""
         return replace(self, evaluations=())
 
     @property
     def size(self) -> int:
-        """Count the bars."""
+        """Return the number of bars."""
         return sum(len(layer.bars) for layer in self.layers)
 
     @property
     def bottom(self) -> float:
-        """Give the place of the axis of time."""
+        """Return the place of the axis of time."""
         return TOP + self.row * len(self.agents)
 
     @property
     def axis(self) -> LinearAxis:
-        """Give the axis of time."""
+        """Return the axis of time."""
         return LinearAxis(0.0, self.end, LEFT, RIGHT)
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Give the ticks of the axis of time."""
+        """Return the ticks of the axis of time."""
         return ticks_of(self.axis, 10)
 
     def path(self, layer: Layer) -> str:
-        """Write the bars of a layer as one path."""
+        """Return the bars of a layer as one path."""
         axis, bars = self.axis, list[str]()
         for row, begin, end in layer.bars:
             if begin < self.end:
@@ -119,11 +119,11 @@ class TimelineDrawing:
         return "".join(bars)
 
     def place(self, point: tuple[int, float]) -> tuple[float, float]:
-        """Give the place of a moment in a row."""
+        """Return the place of a moment in a row."""
         return self.axis.at(point[1]), round(TOP + (point[0] + 0.5) * self.row, 1)
 
     def data(self) -> dict[str, Any]:
-        """Give what a script needs to draw a part of the time, and to say what is under the pointer."""
+        """Return the data for the script that draws a part of the time and shows values under the pointer."""
         return {
             "agents": list(self.agents),
             "end": self.end,
@@ -177,7 +177,7 @@ def draw_timeline(result: Result, cell: int, label: str) -> TimelineDrawing:
 def _evaluations(
     result: Result, cell: int, observations: Any, place: Mapping[int, int], digits: int
 ) -> list[tuple[int, float, float, int, str, float | None]]:
-    """List the evaluations as row, begin, end, step, origin and native value; those that failed have no value."""
+    """List the evaluations as row, begin, end, step, origin and native value; failed ones have no value."""
     metric, found = result.metric(cell), []
     columns = ("agent", "started", "finished", "step", "origin", "value", "error")
     shown = observations.select(list(columns)).filter(pc.is_in(observations["agent"], value_set=pa.array(place, pa.int32())))
@@ -190,6 +190,6 @@ def _evaluations(
 
 
 def _rounded(bars: Bars, digits: int) -> Bars:
-    """Round times for the drawing, and keep the longest bars where they are more than can be told apart."""
+    """Round times for the drawing, and keep only the longest bars if there are too many."""
     kept = bars if len(bars) <= _MOST else sorted(sorted(bars, key=lambda bar: bar[1] - bar[2])[:_MOST])
     return [(round(row, 3), round(begin, digits), round(end, digits)) for row, begin, end in kept]

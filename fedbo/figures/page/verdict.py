@@ -1,4 +1,4 @@
-"""The verdict on a cell in words: what its intervals say about the algorithms, and what they leave open."""
+"""The verdict on a cell as text: the conclusions from its intervals, and the open questions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MANY = 5_000_000  # agents times evaluations of a run, each of which is looked 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What can be said of a cell: which way its first sentence goes, that sentence, and further ones."""
+    """The verdict on a cell: the direction of its first sentence, that sentence, and further ones."""
 
     tone: Literal["better", "worse", "open"]
     headline: str
@@ -28,7 +28,7 @@ class Verdict:
 
 
 def verdict(result: Result, cell: int, summary: Sequence[SummaryRow]) -> Verdict:
-    """Judge the main algorithm of a cell against the first one of the study, against its controls, and all others in short.
+    """Judge the main algorithm of a cell against the first one of the study and against its controls, and all others briefly.
 
     `summary` is that of the run.
     """
@@ -83,7 +83,7 @@ def controls_of(result: Result, label: str) -> list[str]:
 
 
 def _controls(result: Result, cell: int, main: SummaryRow) -> tuple[list[str], list[str]]:
-    """List the controls that the algorithm does not beat, and what follows: what it gains need not come from the messages."""
+    """List the controls that the algorithm does not beat, and the conclusion: its gain may not come from the messages."""
     groups, metric = by_cell_and_algorithm(result.traces), result.metric(cell)
     found = [label for label in controls_of(result, main.algorithm) if (cell, label) in groups]
     gaps = {label: difference(groups[cell, main.algorithm], groups[cell, label], metric) for label in found}
@@ -106,7 +106,7 @@ def _others(result: Result, cell: int, rows: Sequence[SummaryRow], baseline: str
 
 
 def _time(result: Result, cell: int, label: str, baseline: str) -> list[str]:
-    """Compare the times to a level that is neither's own end, unless to find them would take too long."""
+    """Compare the times to a level that is neither's final one, unless that would take too long."""
     groups = by_cell_and_algorithm(result.traces)
     mine, theirs = groups[cell, label], groups[cell, baseline]
     if max(len(found) * sum(len(trace.finished) for trace in found) for found in by_replicate(mine).values()) > _MANY:

@@ -1,4 +1,4 @@
-"""What counts most in some studies, before their summary: the regret of bandits, and the answers of ADMM."""
+"""Tables that come before the summary of some studies: the regret of bandits, and the answers of ADMM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADINGS = ("algorithm", "agents", "rounds", "R(T)/M ± sd", "R(T)", "last", "me
 
 
 def regret_table(result: Result) -> RenderableType:
-    """Write a line for each algorithm, in a table for each cell."""
+    """Return the regret, a table for each cell with a line for each algorithm."""
     rows = result.regret_summary()
     tables = [
         table_of(title, HEADINGS, [_regret_line(row) for row in rows if row.cell == cell])
@@ -60,7 +60,7 @@ def before_summary(result: Result) -> list[RenderableType]:
 
 
 def answers_table(result: Result, found: list[AnswerRow]) -> RenderableType:
-    """Write a line for each algorithm that agrees on a point, in a table for each cell."""
+    """Return the answers, a table for each cell with a line for each algorithm that agrees on a point."""
     tables = list[RenderableType]()
     for cell, title in enumerate(result.study.titles()):
         lines = [_line(row) for row in found if row.cell == cell]

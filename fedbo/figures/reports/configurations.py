@@ -17,7 +17,7 @@ _FEW = 10  # agents whose configurations are shown with the summary
 
 
 def configurations_table(result: Result, found: Sequence[BestConfiguration]) -> RenderableType:
-    """Write a line for the best configuration of each agent, and one for that recommended for all."""
+    """Return the best configuration of each agent, and the one recommended for all, as tables."""
     titles, tables = result.study.titles(), list[RenderableType]()
     for cell, label, replicate in dict.fromkeys((one.cell, one.algorithm, one.replicate) for one in found):
         mine = [one for one in found if (one.cell, one.algorithm, one.replicate) == (cell, label, replicate)]
@@ -30,7 +30,7 @@ def configurations_table(result: Result, found: Sequence[BestConfiguration]) -> 
 
 
 def shows_configurations(result: Result) -> bool:
-    """Return whether the summary has configurations too: of a single run, as a tuning is, with few agents."""
+    """Return whether the summary includes configurations: that of a single run, such as a tuning, with few agents."""
     return len({(trace.algorithm, trace.replicate) for trace in result.traces}) == 1 and len(result.traces) <= _FEW
 
 

@@ -57,7 +57,7 @@ _WORKERS: dict[str, Callable[[WorkerUse], str]] = {
 
 
 def tables_of(result: Result, baseline: str | None, target: TargetValue) -> RenderableType:
-    """Write the summary of a run and, for a sweep, the differences of its cells, or for a single run its configurations."""
+    """Return the summary of a run and, for a sweep, the differences of its cells, or for a single run its configurations."""
     parts = [*before_summary(result), results_table(result, baseline)]
     if result.study.sweep:
         parts += [Text(), cells_table(result, target)]
@@ -67,21 +67,21 @@ def tables_of(result: Result, baseline: str | None, target: TargetValue) -> Rend
 
 
 def facts_of(result: Result, baseline: str | None, target: TargetValue) -> dict[str, Any]:
-    """Give a run as plain data: `cells` where there is a sweep."""
+    """Return a run as plain data, with `cells` for a sweep."""
     cells = {"cells": cells_facts(result, target)} if result.study.sweep else {}
     found = answers(result)
     return {**run_facts(result, baseline), **cells, **({"answers": plain(list(found))} if found else {})}
 
 
 def trouble_facts(result: Result, agents: bool) -> dict[str, Any]:
-    """Return what went wrong as plain data, of every agent too where that is asked for."""
+    """Return disruptions as plain data, with `agents` also those of every agent."""
     used = plain(_used(result))
     told = {"trouble": plain(result.trouble())} | ({"agents": plain(result.trouble_by_agent())} if agents else {})
     return {**told, **({"workers": used} if used else {})}
 
 
 def disruptions_table(result: Result, agents: bool = False) -> RenderableType:
-    """Write what went wrong, a table for each cell of a sweep, and with `agents` one with a row for each agent."""
+    """Return disruptions, a table for each cell of a sweep, and with `agents` one with a row for each agent."""
     rows, tables = result.trouble(), list[RenderableType]()
     columns = _filled(_COLUMNS, rows)
     for cell, title in enumerate(result.study.titles()):
@@ -99,7 +99,7 @@ def disruptions_table(result: Result, agents: bool = False) -> RenderableType:
 
 
 def _filled(columns: dict[str, Callable[[Any], str]], rows: Sequence[Any]) -> dict[str, Callable[[Any], str]]:
-    """Leave out the rare columns in which there is nothing; the table is wide."""
+    """Return the columns without rare empty ones; the table is wide."""
     return {
         name: column
         for name, column in columns.items()
@@ -108,7 +108,7 @@ def _filled(columns: dict[str, Callable[[Any], str]], rows: Sequence[Any]) -> di
 
 
 def _agent_tables(result: Result) -> list[RenderableType]:
-    """Write the trouble of every agent, a table for each algorithm in each cell."""
+    """Return the disruptions of every agent, a table for each algorithm in each cell."""
     rows, tables = result.trouble_by_agent(), list[RenderableType]()
     columns = _filled({name: _COLUMNS[name] for name in _OF_AGENTS}, rows)
     titles = result.study.titles()
@@ -121,7 +121,7 @@ def _agent_tables(result: Result) -> list[RenderableType]:
 
 
 def _worker_tables(result: Result) -> list[RenderableType]:
-    """Write how evaluations queued for workers, a table for each cell that has a cluster."""
+    """Return the queueing of evaluations for workers, a table for each cell with a cluster."""
     used, tables = _used(result), list[RenderableType]()
     for cell, title in enumerate(result.study.titles()):
         lines = [(row.algorithm, *(column(row) for column in _WORKERS.values())) for row in used if row.cell == cell]
@@ -134,7 +134,7 @@ def _used(result: Result) -> list[WorkerUse]:
 
 
 def cells_table(result: Result, target: TargetValue) -> RenderableType:
-    """Write for each cell of a sweep an algorithm's final value, its time to the level, and how both compare."""
+    """Return for each cell of a sweep an algorithm's final value, its time to the level, and their comparisons."""
     finals = {row.cell: row for row in result.summary() if row.algorithm == target.algorithm}
     titles, lines = result.study.titles(), list[tuple[str | Text, ...]]()
     for one, gap in against_first(result, target):
@@ -155,7 +155,7 @@ def cells_table(result: Result, target: TargetValue) -> RenderableType:
 
 
 def _ratio_in_words(gap: Comparison | None) -> Text:
-    """Write a ratio of times, green for sooner and red for later where its interval leaves one out."""
+    """Format a ratio of times, green for sooner and red for later if its interval excludes one."""
     if gap is None or gap.ratio is None:
         return Text("–")
     clear = not gap.ratio.low <= 1 <= gap.ratio.high
@@ -163,7 +163,7 @@ def _ratio_in_words(gap: Comparison | None) -> Text:
 
 
 def cells_facts(result: Result, target: TargetValue) -> list[dict[str, Any]]:
-    """Give the same as plain data."""
+    """Return the same as plain data."""
     facts = []
     for one, gap in against_first(result, target):
         times = [one.reached.get(number) for number in one.times]
@@ -177,7 +177,7 @@ def _causes(row: Any) -> str:
 
 
 def _moved(size: float, came: float) -> str:
-    """Write the bytes that were transmitted, and the share that arrived where that is not all."""
+    """Format the transmitted bytes, and the share that arrived if that is not all."""
     return "–" if not size else amount(size) if came == size else f"{amount(size)} ({came / size:.0%})"
 
 

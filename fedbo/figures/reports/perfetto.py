@@ -1,4 +1,4 @@
-"""The timeline of a run for Perfetto, in the Trace Event Format that chrome://tracing reads too."""
+"""The timeline of a run for Perfetto, in the Trace Event Format that chrome://tracing also reads."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ MESSAGES = ("sent", "lost", "arrived", "late", "rejected", "delivered", "missed"
 
 
 def export_to_perfetto(result: Result, path: Path, algorithm: str | None = None, replicate: int | None = 0) -> int:
-    """Write the timelines of the chosen runs, and return how many events these have.
+    """Write the timelines of the chosen runs, and return their number of events.
 
-    ResultError when there is no such run; FileExistsError when there is such a file already.
+    Raises:
+        ResultError: there is no such run.
+        FileExistsError: the file exists.
     """
     if algorithm is not None:
         check_label(result, algorithm)
@@ -56,7 +58,7 @@ def export_to_perfetto(result: Result, path: Path, algorithm: str | None = None,
 
 
 def _agents(process: int, words: str, tables: tuple[Any, Any], metric: Any) -> Iterator[Event]:
-    """Give the events of one run's agents and of its coordinator."""
+    """Yield the events of one run's agents and of its coordinator."""
     observations, events = tables
     yield _meta("process_name", process, COORDINATOR, f"agents: {words}")
     yield _meta("thread_name", process, COORDINATOR, "coordinator")
@@ -87,13 +89,13 @@ def _agents(process: int, words: str, tables: tuple[Any, Any], metric: Any) -> I
 
 
 def _facts(row: Mapping[str, Any], metric: Any) -> dict[str, Any]:
-    """Return what a click on an evaluation shows."""
+    """Return the facts that a click on an evaluation shows."""
     value = float(metric.native(row["value"])) if row["error"] is None and math.isfinite(row["value"]) else None
     return {**{name: row[name] for name in ("step", "query", "origin", "error")}, metric.name: value}
 
 
 def _befallen(process: int, events: Any, agents: Sequence[int]) -> Iterator[Event]:
-    """Give absences, faults and messages, in threads of their own: they overlap evaluations."""
+    """Yield absences, faults and messages, in separate threads: they overlap evaluations."""
     known, faults, messages = set(agents), set[int](), set[int]()
     for begins, ends, word in PAUSES:
         for one in event_intervals(events, begins, ends):
@@ -114,12 +116,12 @@ def _befallen(process: int, events: Any, agents: Sequence[int]) -> Iterator[Even
 
 
 def _known(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a click on an event shows: the facts that its kind has."""
+    """Return the facts that a click on an event shows: those of its kind."""
     return {name: event[name] for name in EVENT_FACTS if event[name] is not None}
 
 
 def _workers(process: int, words: str, events: Any) -> Iterator[Event]:
-    """Give what the workers of a cluster evaluated; nothing where there is none."""
+    """Yield the evaluations of a cluster's workers; nothing without a cluster."""
     rows = placements(events).to_pylist()
     if not rows:
         return

@@ -33,7 +33,7 @@ _FACTS: dict[str, Callable[[PrivacySummary], str]] = {
 
 
 def privacy_table(result: Result) -> RenderableType:
-    """Write what was spent, a table for each cell of a sweep."""
+    """Return the spending, a table for each cell of a sweep."""
     rows, parts = result.spending(), list[RenderableType]()
     if not rows:
         return Text("no algorithm of this study is private")
@@ -51,7 +51,7 @@ def privacy_table(result: Result) -> RenderableType:
 
 
 def noise_table(found: Sequence[NoiseNeeded], epsilon: float) -> RenderableType:
-    """Write the noise multipliers that algorithms need for an epsilon, a table for each cell of a sweep."""
+    """Return the noise multipliers that algorithms need for an epsilon, a table for each cell of a sweep."""
     headings = (
         "algorithm",
         "mode",
@@ -84,7 +84,7 @@ def noise_table(found: Sequence[NoiseNeeded], epsilon: float) -> RenderableType:
 
 
 def total_line(total: PrivacyTotal) -> str:
-    """Write what all private runs have cost together."""
+    """Return a line on the joint cost of all private runs."""
     spent = ", ".join(
         f"epsilon {_number(epsilon)} at delta {delta:.3g}" for epsilon, delta in zip(total.epsilon, total.deltas, strict=True)
     )
@@ -93,7 +93,7 @@ def total_line(total: PrivacyTotal) -> str:
 
 
 def timing_remarks(study: Study) -> list[str]:
-    """Write what of a private study its times reveal, outside the promise."""
+    """Return lines on the information that the times of a private study reveal, outside the guarantee."""
     found = times_follow_points(study)
     return [f"Not protected: {found}, so that the times of messages depend on private values."] if found else []
 

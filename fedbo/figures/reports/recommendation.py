@@ -31,7 +31,7 @@ _FEWEST, _MOST = 2, 300
 class BestConfiguration:
     """A configuration of one run: the best of an `agent`, or with None the one recommended for all.
 
-    `value` is in native units, for all agents their mean. `known` says how it is known: "evaluated", "estimated" with the
+    `value` is in native units, for all agents their mean. `known` is the source of the value: "evaluated", "estimated" with the
     standard deviation `error`, or "unknown" for the reason `why`. `evaluated` counts the agents that evaluated it.
     """
 
@@ -48,7 +48,7 @@ class BestConfiguration:
 
 
 def best_configurations(result: Result, algorithm: str | None = None) -> list[BestConfiguration]:
-    """List, for every run, the best configuration of each agent, and one recommended for all where there are several."""
+    """List, for every run, the best configuration of each agent, and one recommended for all if there are several."""
     best = grouped(result.best("agent"), lambda one: (one["cell"], one["algorithm"], one["replicate"]))
     complete = result.trials().to_arrow()["status"].to_pylist()
     statuses = dict(zip(_keys(result.observations), complete, strict=True))
@@ -102,7 +102,7 @@ def _key(row: Row) -> tuple[Any, ...]:
 
 
 def _recommended(result: Result, key: Any, agents: Sequence[int], good: Sequence[Row]) -> BestConfiguration:
-    """Choose the point with the best mean over all agents: among those that all have evaluated, or else by estimates."""
+    """Return the point with the best mean over all agents: among those that all have evaluated, or otherwise by estimates."""
     points = grouped(good, lambda row: tuple(row["x"]))
     tried = {x: {row["agent"] for row in rows} for x, rows in points.items()}
     metric, everywhere = result.metric(key.cell), [x for x, who in tried.items() if len(who) == len(agents)]
@@ -170,7 +170,7 @@ def _recommended(result: Result, key: Any, agents: Sequence[int], good: Sequence
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:
-    """Average over agents; what an agent evaluated several times counts once."""
+    """Average over agents; repeated evaluations of an agent count once."""
     by_agent = grouped(rows, lambda row: row["agent"])
     return float(np.mean([np.mean([row[name] for row in mine]) for mine in by_agent.values()]))
 

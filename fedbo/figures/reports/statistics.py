@@ -15,7 +15,7 @@ from fedbo.figures.reports.tables import amount, gap_in_words, table_of
 
 
 def runs_table(results: Sequence[Result], rows: Sequence[RunRow]) -> RenderableType:
-    """Write a line for each algorithm in each cell of each run."""
+    """Return a table with a line for each algorithm in each cell of each run."""
     metric, swept = results[0].metric(), any(row.cell for row in rows)
     units = {"seconds" if result.study.timing.clock == "wall" else "virtual" for result in results}
     headings = ["run", *(["cell"] if swept else []), "algorithm", f"best {metric.name} ± se", f"minus {rows[0].run} [95 %]",
@@ -39,7 +39,7 @@ def runs_table(results: Sequence[Result], rows: Sequence[RunRow]) -> RenderableT
 
 
 def statistics_table(table: TextTable) -> RenderableType:
-    """Write a table with what is to be known of it below; final values with a line for each method, so that its name fits."""
+    """Return a table with its remarks below; final values have a line for each method, so that its name fits."""
     shown = table
     if table.name == "finals":
         (_, *headings), *rows = zip(*[table.headings, *table.rows], strict=True)

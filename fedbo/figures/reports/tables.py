@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # the lists of names need not wait for what reads a run
 
 
 def results_table(result: Result, baseline: str | None = None) -> RenderableType:
-    """Write the summary of a run, a table for each cell of a sweep."""
+    """Return the summary of a run, a table for each cell of a sweep."""
     columns = _columns(result, baseline or result.study.labels[0])
     rows, tables = result.summary(baseline), list[RenderableType]()
     for cell, title in enumerate(result.study.titles()):
@@ -38,7 +38,7 @@ def results_table(result: Result, baseline: str | None = None) -> RenderableType
 
 
 def table_of(title: str, headings: Sequence[str], lines: Sequence[Sequence[str | Text]], name: str = "table") -> TextTable:
-    """Lay a table out: a title, which may be empty, headings, and lines of words; the first column goes to the left."""
+    """Return a table: a title, which may be empty, headings, and lines of words; the first column is aligned left."""
     return TextTable(name, title or name, headings, lines, title=title)
 
 
@@ -59,13 +59,13 @@ def _columns(result: Result, reference: str) -> dict[str, Callable[[SummaryRow],
 
 
 def _federated(row: SummaryRow) -> str:
-    """Write the share of federated queries, or of what a control puts in their place."""
+    """Format the share of federated queries, or of a control's replacement for them."""
     instead = row.origins.get("uniform", 0.0)
     return f"{row.federated:.0%}" if row.federated else f"({instead:.0%})" if instead else "–"
 
 
 def gap_in_words(gap: Difference | None, sign: int) -> Text:
-    """Write a difference, green for better and red for worse where its interval leaves zero out."""
+    """Format a difference, green for better and red for worse if its interval excludes zero."""
     if gap is None or math.isnan(gap.mean):
         return Text("–")
     clear = not gap.low <= 0 <= gap.high
@@ -106,7 +106,7 @@ def study_facts(
     revealed: Mapping[str, Reveals] | None = None,
     total: TotalEstimate | None = None,
 ) -> RenderableType:
-    """Write what a study will cost, also in privacy, and what the messages of each algorithm reveal."""
+    """Return the cost of a study, including its privacy, and the information that each algorithm's messages reveal."""
     from fedbo.study.check_privacy import weak_deltas
 
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -140,7 +140,7 @@ def study_facts(
 
 
 def items_table(title: str, items: Sequence[Item], ranges: bool = False) -> RenderableType:
-    """Write one group of things that a study can name, perhaps with the `ranges` of their settings."""
+    """Return one group of names for a study, optionally with the `ranges` of their settings."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
     table.add_column("name", style="cyan", no_wrap=True)
     table.add_column("what it is", ratio=3)
@@ -162,7 +162,7 @@ def _setting(name: str, default: str, allowed: str | None) -> str:
 
 
 def examples_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
-    """Write the names of examples, and what each is about."""
+    """Return the names of examples with their descriptions."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("example", style="cyan", no_wrap=True)
     table.add_column("what it is")
@@ -172,7 +172,7 @@ def examples_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
 
 
 def health_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
-    """Write what was found of this installation: each thing with its state, and the remedy where one is needed."""
+    """Return the checks of this installation: the state of each, and a remedy if needed."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("what", "state", "found", "remedy"):
         table.add_column(heading)
@@ -183,7 +183,7 @@ def health_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
 
 
 def data_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
-    """Write which data sets there are, and where each was found."""
+    """Return the data sets, and where each was found."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("data set", "state", "size", "where", "from"):
         table.add_column(heading)
@@ -195,7 +195,7 @@ def data_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
 
 
 def tabulation_table(facts: dict[str, Any]) -> RenderableType:
-    """Write a line for each agent: its best value with its place, and the errors of both surfaces."""
+    """Return a line for each agent: its best value with its place, and the errors of both surfaces."""
     metric, names = Metric(**facts["metric"]), [parameter["name"] for parameter in facts["parameters"]]
     headings = ("agent", "evaluated", "failed", f"best {metric.name}", *names, "found by", "left-out error: gp", "nearest")
     lines = [(key, *_agent_line(entry, metric, len(names))) for key, entry in facts["agents"].items()]
@@ -219,7 +219,7 @@ def _tabulation_legend(facts: dict[str, Any], metric: Metric) -> str:
 
 
 def run_facts(result: Result, baseline: str | None = None) -> dict[str, Any]:
-    """Give a run as plain data: where it is, how it ended, and its summary."""
+    """Return a run as plain data: its directory, its status, and its summary."""
     return {
         "directory": str(result.directory),
         "status": result.manifest["status"],
@@ -231,7 +231,7 @@ def run_facts(result: Result, baseline: str | None = None) -> dict[str, Any]:
 
 
 def amount(size: float) -> str:
-    """Write a number of bytes in a unit that suits it."""
+    """Format a number of bytes in a suitable unit."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
             return f"{size:.4g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
@@ -240,7 +240,7 @@ def amount(size: float) -> str:
 
 
 def console(stderr: bool = False) -> Console:
-    """Make a console that, without a terminal, is as wide as its tables need."""
+    """Return a console that, without a terminal, is as wide as its tables need."""
     stream = sys.stderr if stderr else sys.stdout
     raw = stream.raw if isinstance(stream, ShownStream) else stream
     made = ShownConsole(file=raw, highlight=False, markup=False, emoji=False)
@@ -250,15 +250,15 @@ def console(stderr: bool = False) -> Console:
 
 
 class ShownConsole(Console):
-    """A console that escapes text, and leaves what it adds itself, colours and movements of the cursor."""
+    """A console that escapes control characters in text, but not its own colours and cursor movements."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print as a console does, OutputError where it cannot; without a terminal, longer lines than its width stay whole."""
+        """Print as a console does, or raise OutputError; without a terminal, lines longer than its width stay whole."""
         with written():
             super().print(*objects, **{"crop": self.is_terminal, **options})
 
     def on_broken_pipe(self) -> None:
-        """Leave it to the command, which ends without a word."""
+        """Leave a broken pipe to the command, which ends without a message."""
         raise BrokenPipeError
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
@@ -268,7 +268,7 @@ class ShownConsole(Console):
 
 
 def plain(value: Any) -> Any:
-    """Give a value as plain data for JSON: dataclasses as dictionaries, tuples as lists, None for numbers that JSON has not."""
+    """Return a value as plain data for JSON: dataclasses as dictionaries, tuples as lists, None for non-finite numbers."""
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, dict):

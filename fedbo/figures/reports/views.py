@@ -1,4 +1,4 @@
-"""What `fedbo show` shows of a run: each view as tables, as plain data and as records, and in the written forms."""
+"""The views of `fedbo show`: each as tables, as plain data and as records, and in the written forms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fedbo.figures.reports.tables import plain
 
 @dataclass(frozen=True, slots=True)
 class ReportView:
-    """A view of a run: its `name`, and what the views are of, where one has it.
+    """A view of a run: its `name`, and the options of the views.
 
     "summary" compares with the `baseline`, and for a sweep has the `target`; "best" is of one `algorithm`, or of all; "trouble"
     has a row for each agent too with `agents`.
@@ -61,7 +61,7 @@ class ReportView:
         return makers[self.name]()
 
     def facts(self, result: Result) -> dict[str, Any]:
-        """Return the summary of a run as plain data, and what the view adds to it."""
+        """Return the summary of a run as plain data, with the view's own data."""
         if self.name == "printed":
             return {"printed": plain(result.printed.to_pylist())}
         total = result.spending_together() if self.name == "privacy" else None
@@ -80,7 +80,7 @@ class ReportView:
 
 
 def written(shown: RenderableType, form: str) -> str:
-    """Write tables and remarks as "markdown" or "latex", where remarks are comments."""
+    """Format tables and remarks as "markdown" or "latex", where remarks are comments."""
     return "\n".join(_written(shown, form))
 
 

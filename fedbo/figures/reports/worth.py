@@ -1,4 +1,4 @@
-"""Whether federation pays in a study, and whether it can: local, federated, controls and the bound on the same draws."""
+"""Whether federation can help in a study, and whether it did: local, federated, controls and the bound on the same draws."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ PLACES = ("a quarter", "half", "the end")
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """One algorithm of the comparison: native means at a quarter, half and the end, and what it gains over the best local one.
+    """One algorithm of the comparison: native means at a quarter, half and the end, and its gain over the best local one.
 
-    Gains are positive where it is better, with Student intervals over replicates that hold for all federated methods together
-    at 95 %; None with fewer than two replicates. `told` are the gains over its own best control, None without one. `bytes` is
-    what an agent sends, `epsilon` the largest that one spends, 0 without privacy.
+    Gains are positive for an improvement, with Student intervals over replicates that hold for all federated methods together
+    at 95 %; None with fewer than two replicates. `told` are the gains over its own best control, None without one. `bytes` are
+    sent by an agent, `epsilon` is the largest spending of one, 0 without privacy.
     """
 
     algorithm: str
@@ -52,10 +52,10 @@ class Worth:
 
 @dataclass(frozen=True, slots=True)
 class WorthReport:
-    """The comparison with its verdict in words.
+    """The comparison with its verdict as text.
 
-    `local` is the best local algorithm, and `enough` after how many of its iterations an agent is at the level of the best
-    common point; None where all of them do not bring it there.
+    `local` is the best local algorithm. `enough` is the number of its iterations after which an agent reaches the level of the
+    best common point; None if it does not.
     """
 
     rows: tuple[Worth, ...]
@@ -66,7 +66,7 @@ class WorthReport:
 
 
 def worth_study(study: Study) -> tuple[Study, list[str]]:
-    """Add what a verdict needs to a study's algorithms, and say what does not fit it; StudyError where it has a sweep."""
+    """Add the algorithms for a verdict to a study, and list those that do not fit it; StudyError if it has a sweep."""
     if study.sweep:
         remedy = "ask for each cell on its own: take [sweep] out, and give its values with --set"
         raise StudyError(f"[sweep]: several studies have several answers; {remedy}")
@@ -81,7 +81,7 @@ def worth_study(study: Study) -> tuple[Study, list[str]]:
 
 
 def _wanted(study: Study) -> list[dict[str, object]]:
-    """List the tables of the algorithms that are missing: local, federated and bound, and controls of the federated ones."""
+    """List the tables of the missing algorithms: local, federated and bound, and controls of the federated ones."""
     known, given = catalog.algorithms(), {table.name for table in study.algorithm}
     missing = [{"name": name, **_often(name)} for name in BESIDE if name not in given]
     controls = []
@@ -94,17 +94,17 @@ def _wanted(study: Study) -> list[dict[str, object]]:
 
 
 def _document(table: AlgorithmTable) -> dict[str, object]:
-    """Give an algorithm's table as a document has it."""
+    """Return an algorithm's table in the form of a document."""
     return table.model_dump(mode="json", exclude_none=True)
 
 
 def _often(name: str) -> dict[str, object]:
-    """Let a method send after every iteration, where it can: without an earlier task it has nothing to tell before."""
+    """Return the settings that make a method send after every iteration; without a history, it has nothing to send before."""
     return {"every": 1} if "every" in catalog.algorithms()[name].free() else {}
 
 
 def verdict(result: Result, gain: Gain) -> WorthReport:
-    """Judge a run that has the algorithms of `worth_study`."""
+    """Judge a run with the algorithms of `worth_study`."""
     traces = grouped(result.traces, lambda trace: trace.algorithm)
     roles, metric = _roles(result), result.metric()
     last = max(int(trace.step.max()) for trace in result.traces)
@@ -156,7 +156,7 @@ def _mean(found: dict[int, Array]) -> Array:
 
 
 def _gaps(found: dict[int, Array], other: dict[int, Array], compared: int) -> tuple[Difference | None, ...]:
-    """Give the paired gains at each place, with intervals for `compared` comparisons at once (Bonferroni)."""
+    """Return the paired gains at each place, with intervals for `compared` comparisons at once (Bonferroni)."""
     shared = sorted(set(found) & set(other))
     gaps = np.array([found[replicate] - other[replicate] for replicate in shared])
     if len(shared) < 2:
@@ -174,7 +174,7 @@ def _enough(found: Sequence[IncumbentTrace], level: float, last: int) -> int | N
 
 
 def _words(rows: Sequence[Worth], gain: Gain, local: str, enough: tuple[int | None, int], metric: Metric) -> list[str]:
-    """Say in sentences whether federation can pay, whether it does, and by which message."""
+    """Return sentences on whether federation can help, whether it did, and by which message."""
     if all(each is None for row in rows for each in row.gains):
         return ["One replicate shows nothing: give at least two, better ten."]
     said = [_can(next((row for row in rows if row.role == "bound"), None), local)]
@@ -222,13 +222,13 @@ def _does(federated: Sequence[Worth], local: str) -> list[str]:
 
 
 def _clear(gains: Sequence[Difference | None]) -> str | None:
-    """Say at which places a gain is clear, None at none."""
+    """Return the places with a clear gain, None without any."""
     found = [f"{gain} at {place}" for gain, place in zip(gains, PLACES, strict=True) if gain is not None and gain.low > 0.0]
     return ", ".join(found) or None
 
 
 def _best_message(federated: Sequence[Worth]) -> list[str]:
-    """Name the method whose message was worth most per byte, and per epsilon, by the gain at half."""
+    """Name the method with the largest gain per byte, and per epsilon, by the gain at half."""
     kib, epsilon = ([row.bytes / 1024.0 for row in federated], [row.epsilon for row in federated])
     said = []
     for unit, prices in (("KiB that an agent sends", kib), ("unit of epsilon", epsilon)):
@@ -242,7 +242,7 @@ def _best_message(federated: Sequence[Worth]) -> list[str]:
 
 
 def worth_table(found: WorthReport, metric: Metric) -> RenderableType:
-    """Write the comparison, what could be gained, and the verdict."""
+    """Return the comparison, the possible gain, and the verdict."""
     headings = (
         "algorithm",
         "role",

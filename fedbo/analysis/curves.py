@@ -78,6 +78,7 @@ class IncumbentTrace:
             return np.full(len(x), self.best[-1])
         places = self.places(axis)
         if axis == "iteration":
+            # The search needs ascending places, but steps go back after a crash, and failed points do not count.
             places = np.maximum.accumulate(np.where(np.isnan(self.score), 0, places))
         index = np.searchsorted(places, x, side="right") - 1
         return np.where(index >= 0, self.best[np.maximum(index, 0)], np.nan)

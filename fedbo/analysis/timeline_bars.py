@@ -65,6 +65,7 @@ def evaluation_bars(observations: Any, events: Any, place: Mapping[int, int]) ->
         if agent in place:
             busy = merged((row["started"], row["finished"]) for row in own.get(agent, ()))
             kinds["waiting"] += [(place[agent], *cut) for cut in without((span[0], span[1]), busy)]
+    # Rounding leaves slivers between spans, which are no bars.
     tiny = 1e-9 * max((end for bars in kinds.values() for _, _, end in bars), default=0.0)
     return {kind: [bar for bar in bars if bar[2] - bar[1] > tiny] for kind, bars in kinds.items()}, count
 

@@ -121,6 +121,7 @@ class StepScheduler:
         assert order is not None
         step.begun = step.since = now
         step.timed, step.pace_history = True, None
+        # An interrupted agent has no end yet: its step waits at pace 0, and its resumption schedules the end.
         if agent.interruptions:
             step.set_pace(now, 0.0, 0.0)
             return [order]

@@ -67,6 +67,7 @@ class Uplink:
             self._log.append(refused)
             return False
         agent = state.agents[claimed]
+        # Before the checks of age: a copy of a late or stale message is a duplicate, and is not logged as late again.
         enter(agent.steps_accepted, step)
         if self._drops_late and base < state.rounds.age:
             self._log.append(MessageLate(now, sender, step, self._weigh(message), base))

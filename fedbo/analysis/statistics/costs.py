@@ -47,6 +47,7 @@ class CostToLevel:
         """Return the share of problems `(factors, methods)` in which each method's cost was within that factor of the best."""
         best = self.costs.min(axis=1, keepdims=True)
         with np.errstate(invalid="ignore", divide="ignore"):
+            # A best cost of 0 has the ratio 1, not 0 / 0.
             ratios = np.where(self.costs == best, 1.0, self.costs / best)
         ratios = np.where(np.isfinite(self.costs), ratios, np.inf)
         return np.array([(ratios <= factor).mean(axis=0) for factor in factors])

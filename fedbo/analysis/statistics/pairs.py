@@ -89,6 +89,7 @@ def signed_ranks(differences: Array) -> float:
     if len(differences) > _EXACT:
         return float(2 * ndtr(-balance / np.sqrt(np.square(ranks).sum())))
     signs = np.array(list(product((-1.0, 1.0), repeat=len(ranks))))
+    # Sums of the same ranks in another order may differ in their last bits.
     return float((abs(signs @ ranks) >= balance - 1e-9).mean())
 
 

@@ -145,6 +145,7 @@ class WorkerPool:
             self._rekey(state, agent)
         else:
             state.queues.pop(agent, None)
+            # A new version invalidates the entry that the agent still has in its heap.
             state.versions[agent] = state.versions.get(agent, 0) + 1
 
     def _rekey(self, state: ClusterState, agent: int) -> None:

@@ -144,7 +144,7 @@ class Daily:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Agents come and go as a `file` tells, whose `format` is `windows` or `fedscale`.
+    """Agents come and go by the times in a `file`, whose `format` is `windows` or `fedscale`.
 
     `windows` is a table, .csv or .parquet, with columns agent, start, end: the agent is there from start to end and away
     for the rest of the study; one that the table does not name is always there. `fedscale` is FedScale's trace as JSON,

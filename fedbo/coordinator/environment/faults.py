@@ -82,7 +82,7 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPartition:
-    """Agents are cut off from the coordinator for `duration`: what is sent or arrives meanwhile is lost."""
+    """Agents are cut off from the coordinator for `duration`: messages sent or arriving meanwhile are lost."""
 
     kind: ClassVar[str] = "partition"
     agents: Who = "all"

@@ -120,7 +120,7 @@ def cycling(windows: Windows, period: float) -> Iterator[float]:
 def schedule(file: str, format: str) -> Schedule:
     """Return the function agent -> times of leaving and returning; a file is read once, and again when it has changed.
 
-    Raises what the reader of the format raises.
+    Raises the errors of the reader of the format.
     """
     return _schedule(file, format, _existing(Path(file)).stat().st_mtime_ns)
 

@@ -95,6 +95,7 @@ class RunningEvaluations:
         if request.fidelity:
             before, by_now = request.since / self._largest, request.fidelity / self._largest
         one.started, one.in_time = now - (startup if warm else 0.0), one.length * by_now / speed <= self._limit
+        # Earlier segments of a pull count against its time limit, at the speed of this worker.
         limit = max(0.0, self._limit - one.length * before / speed)
         one.remaining = (0.0 if warm else startup) + min(one.work / speed, limit * request.pulls)
         return self.run(agent, one, now)

@@ -217,7 +217,7 @@ class EvaluationScheduler:
         return effects + self.running.begin(state, agent, now) + self._due(agent)
 
     def give_up(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
-        """Give up the pending evaluations of an agent that has ended."""
+        """Drop the pending evaluations of an agent that has ended."""
         found, agent.evaluations = agent.evaluations, None
         return (
             [] if found is None else self.running.release(state, [(agent.number, one) for one in found.running.values()], now)

@@ -1,4 +1,4 @@
-"""Rényi divergences of a release to which a fixed number of agents is drawn: whom an agent displaces may show that it was.
+"""Rényi divergences of a release with a fixed number of drawn agents: an agent's draw may show in the agent it displaces.
 
 k of n agents are drawn, q = k / n, and their contributions are summed and hidden in N(0, I). One agent's contribution is a
 in one world and zero in the adjacent one; all others have v_j, the same in both, and no norm is above c (contributions are
@@ -88,6 +88,7 @@ def _part(p: Array, q: Array, order: float) -> float:
 def _log_excess(loss: Array, order: float) -> Array:
     """Return log(t^order - 1 - order (t - 1)) for t = exp(loss), never too small; the argument is 0 at t = 1, else positive."""
     near = np.clip(loss, -1.0, 1e-4)
+    # Near t = 1 the exact form cancels: there a bound of the second-order remainder replaces it.
     curved = order * np.exp(np.maximum(near, 0.0)) * (order * np.exp((order - 1) * np.maximum(near, 0.0)) - 1)
     little = 2 * np.log(np.abs(near)) + np.log(curved / 2)
     far = order * loss > 30.0

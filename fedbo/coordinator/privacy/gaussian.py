@@ -44,4 +44,5 @@ def gaussian_epsilon(mu: Array, delta: float) -> Array:
 def _gaussian_delta(mu: Array, a: Array) -> Array:
     """Return delta at eps = mu (mu / 2 - a)."""
     with np.errstate(under="ignore", over="ignore", invalid="ignore"):
+        # The scaled function erfcx is Mills' ratio up to a factor, and does not underflow in the tail as 1 - Phi does.
         return np.asarray(scipy.special.ndtr(a) - np.exp(-a * a / 2) / 2 * scipy.special.erfcx((mu - a) / math.sqrt(2)))

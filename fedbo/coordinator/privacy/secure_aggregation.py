@@ -62,6 +62,7 @@ class SecureAggregation:
 
     def to_fixed(self, values: Array, cohort: int) -> Words:
         """Write numbers in fixed point, such that the sum over a cohort stays in range."""
+        # 2^bit_length exceeds the cohort, so the sum of all its messages stays in the signed range.
         most = 2.0 ** (self.bits - 1 - cohort.bit_length())
         with np.errstate(over="ignore"):  # a damaged message may hold any number
             whole = np.clip(np.trunc(np.ldexp(values, self.fraction)), -most, most)
@@ -176,6 +177,7 @@ def unmasked(sent: Mapping[int, Words], public: Sequence[int], recovered: Limbs)
 def dealt(secrets: Limbs, coefficients: Limbs, points: Limbs) -> Limbs:
     """Return shares `(h, n, LIMBS)` at `points (h,)` of secrets `(n, LIMBS)` (Shamir 1979), from `(needed - 1, n, LIMBS)`."""
     shares = np.zeros((len(points), *secrets.shape), dtype=np.int64)
+    # Horner's rule for polynomials whose constant terms are the secrets.
     for row in (*coefficients[::-1], secrets):
         shares = (shares * points[:, None, None] + row) % FIELD
     return shares
@@ -189,6 +191,7 @@ def rejoined(shares: Limbs, points: Limbs) -> Limbs:
         for other in known:
             if other != point:
                 above, below = above * other % FIELD, below * (other - point) % FIELD
+        # The Lagrange coefficient of this point at 0, modulo FIELD.
         total = (total + share * (above * pow(below, -1, FIELD) % FIELD)) % FIELD
     return total
 

@@ -43,7 +43,7 @@ class EventQueue:
     arrived: int = 0
 
     def become(self, other: EventQueue) -> None:
-        """Take over the state of another queue."""
+        """Adopt the state of another queue."""
         self.heap, self.scheduled, self.time = other.heap, other.scheduled, other.time
         self.events, self.waiting, self.stopped = other.events, other.waiting, False
         self.under_way, self.arrived = other.under_way, other.arrived
@@ -89,6 +89,7 @@ class EventQueue:
         """Remove the message that arrives next."""
         self.waiting -= 1
         self.arrived += 1
+        # Deleting from the front of a list is linear in its length, so arrived entries are deleted in blocks.
         if self.arrived in (len(self.under_way), _ARRIVED):
             del self.under_way[: self.arrived]
             self.arrived = 0

@@ -1,6 +1,6 @@
 """The replay of a run that was made in real time, and its extension by a larger budget, which begins with such a replay.
 
-An extended run is replayed in segments, each under the budget that held then: `EXTENDED` stands in its record between two.
+An extended run is replayed in segments, each under the budget that held then: `EXTENDED` separates them in its record.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Snapshotter:
         self._result: object = None
 
     def note_result(self, result: object) -> None:
-        """Keep the result of the run besides its tables; it counts once the last snapshot marks the run as ended."""
+        """Keep the result of the run apart from its tables; it counts once the last snapshot marks the run as ended."""
         self._result = result
 
     def load_latest(self) -> Snapshot | None:

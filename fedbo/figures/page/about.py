@@ -1,4 +1,4 @@
-"""Facts about a run in a report besides its figures: the request, the failures, and the commands to repeat it."""
+"""Facts about a run in a report, apart from its figures: the request, the failures, and the commands to repeat it."""
 
 from __future__ import annotations
 

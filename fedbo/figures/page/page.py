@@ -172,6 +172,7 @@ def _statistics(results: Sequence[Result]) -> Markup:
 
 def _embedded(value: Mapping[str, Any]) -> Markup:
     """Format plain data for a script element, with unsafe characters escaped."""
+    # No text may end the element, as "</script" would; U+2028 and U+2029 end lines in older versions of JavaScript.
     written = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return Markup(written.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 

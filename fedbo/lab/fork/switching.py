@@ -96,7 +96,7 @@ def _set_going(after: Core, now: float) -> list[Effect]:
 
 
 def _change_waiting(after: Core, queue: EventQueue, now: float) -> None:
-    """Convert the waiting of agents: nobody waits without rounds; with rounds, they wait for the one that opens now."""
+    """Convert the waiting: without rounds, reported agents fill the buffer; with rounds, a new one waits for working agents."""
     state, rules = after.state, after.rules
     rounds, agents = state.rounds, state.agents
     if rules.aggregator is not None:

@@ -41,6 +41,7 @@ def grow_trunk(run: Run, point: ForkPoint) -> float | None:
             raise _Reached
 
     snapshots, parts = _opened(run)
+    # The trunk stops just before the events at the time of the fork, which belong to the branches.
     until = run.until if point.time is None else min(run.until, math.nextafter(point.time, -math.inf))
     reached = False
     if parts.queue.events == point.event:

@@ -178,6 +178,7 @@ def judge(test: TestTable, data: FigureData, others: Mapping[str, FigureData]) -
         return found(f"{test.than_in} has another seed, objective or targets, so that nothing is paired")
     if isinstance(test.at, int) and test.at > min(each.study.budget.decisions for each in (data, other)):
         return found(f"the runs end before t = {test.at}")
+    # Replicates of both figures have the same draws, so they are compared in pairs.
     gain = paired(_gaps(replicate_scores(data, test.of, test.at), replicate_scores(other, test.than, test.at)))
     if gain is None:
         return found("fewer than two replicates in common")

@@ -76,6 +76,7 @@ def _candidate(name: str, values: Array, agents: npt.NDArray[np.int64] | None, r
     drawn = evened(law.rvs((DRAWS, len(values)), random_state=rng), agents)
     with np.errstate(all="ignore"):
         again = _distances(family.law(family.fit(drawn)).cdf(np.sort(drawn, axis=1)))
+    # Negated, so that the NaN distance of a refit that failed counts as larger: it does not reject the family.
     p = (1 + np.count_nonzero(~(again < distance))) / (1 + DRAWS)
     score = -2.0 * float(law.logpdf(sample).sum()) + len(family.parameters) * float(np.log(len(values)))
     return Candidate(name, dict(zip(family.parameters, fitted[0].tolist(), strict=True)), float(distance), p, score)

@@ -67,13 +67,13 @@ def _summary(made: Reproduction) -> RenderableType:
 
     from fedbo.figures.reports.tables import table_of
 
-    style = {"holds": "green", "does not hold": "red", "cannot be said": "yellow"}
+    style = {"holds": "green", "does not hold": "red", "inconclusive": "yellow"}
     lines = list[tuple[str | Text, ...]]()
     for outcome in made.outcomes:
         if made.request.only and outcome.figure.id not in made.request.only:
             continue
         if outcome.missing:
-            lines.append((outcome.figure.id, Text(outcome.missing), Text("left out", style="yellow"), ""))
+            lines.append((outcome.figure.id, Text(outcome.missing), Text("skipped", style="yellow"), ""))
         for one in outcome.statements:
             lines.append((outcome.figure.id, Text(one.says), Text(one.verdict, style=style[one.verdict]), Text(one.measured)))
     table = table_of(made.manifest.paper.title, ("figure", "statement", "verdict", "measured [95 %]"), lines)

@@ -99,7 +99,7 @@ def test_only_the_code_of_a_run_that_failed_may_change_without_a_question(
             resume_study(run)
     else:
         assert len(resume_study(run).observations) == 5
-        assert f"warning: {module}.py:taste changed after the run began" in capsys.readouterr().err
+        assert f"warning: {module}.py:taste changed after the run started" in capsys.readouterr().err
 
 
 def test_a_function_that_was_handed_over_is_known_by_its_source(monkeypatch: pytest.MonkeyPatch) -> None:

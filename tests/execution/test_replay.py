@@ -119,5 +119,5 @@ def test_a_run_in_real_time_is_replayed_by_its_record_without_waiting_and_to_the
     with pytest.raises(ReplayError, match="event 10 at .*: nothing with the number 10000 was to happen"):
         replay(directory, verify=True)
     (directory / "record.parquet").unlink()
-    with pytest.raises(ReplayError, match="was run in real time and has no record.parquet, so it cannot be replayed"):
+    with pytest.raises(ReplayError, match="ran in real time and has no record.parquet, so it cannot be replayed"):
         replay(directory, verify=True)

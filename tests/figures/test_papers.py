@@ -182,7 +182,7 @@ def test_a_fork_is_drawn_by_the_same_hand_and_shows_what_else_changes(tmp_path: 
     assert [(a, b) for (a, one), (b, other) in combinations(found, 2) if one.overlaps(other)] == []
     costs = figure.axes[2]
     shown = [" ".join(text.get_text().split()) for text in costs.get_yticklabels()]
-    assert shown[:2] == ["end of the run", "time to the level both reach"] and "evaluations" in shown
+    assert shown[:2] == ["end of the run", "time to a level that both reach"] and "evaluations" in shown
     ends = [np.mean([max(t.finished[-1] for t in one.traces if (t.algorithm, t.replicate) == ("Alone", r)) for r in (0, 1)])
             for one in (original, branches[0])]  # fmt: skip
     assert costs.lines[0].get_xdata()[0] == pytest.approx(ends[1] / ends[0]) and costs.lines[0].get_xdata()[0] > 1.5

@@ -74,11 +74,11 @@ def run_benchmark(
     make_folder(request.out / "runs")
     for number, (name, study) in enumerate(studies.items(), 1):
         directory = request.out / "runs" / f"{_as_file_name(name)}-{study.digest()[:8]}"
-        notify(f"{name} ({number} of {len(studies)}){': is there' if has_ended(directory, study) else ''}")
+        notify(f"{name} ({number} of {len(studies)}){': already finished' if has_ended(directory, study) else ''}")
         try:
             made.results.append(run_again(study, directory, request.hosting, progress()))
         except RunError as error:
-            made.failed.append(f"{name}: its study failed: {error}; partial results are in {error.directory}")
+            made.failed.append(f"{name}: the study failed: {error}; partial results are in {error.directory}")
             notify(f"  {made.failed[-1]}")
     return made
 
@@ -100,7 +100,7 @@ def _studies(request: BenchmarkRequest, made: Benchmark) -> dict[str, Study]:
     if faults:
         raise StudyError("\n".join(dict.fromkeys(faults)))
     if not studies:
-        raise StudyError(f"{request.suite}: no task can be run here: {'; '.join(made.left_out)}")
+        raise StudyError(f"{request.suite}: no task can run on this machine: {'; '.join(made.left_out)}")
     return studies
 
 
@@ -108,7 +108,7 @@ def _document(request: BenchmarkRequest, source: BenchmarkSource) -> Mapping[str
     """Return the study of a task, with the requested methods."""
     tables, algorithms = dict(source.tables), source.algorithms(request.algorithms)
     if not algorithms:
-        raise StudyError("has no methods of its own; name some, such as --algorithms ts,fts,fts_noise")
+        raise StudyError("has no algorithms; add some, for example --algorithms ts,fts,fts_noise")
     header = {"seed": 1, "replicates": REPLICATES, **tables.get("study", {}), "name": source.name}
     budget = dict(tables.get("budget", {}))
     if request.quick:

@@ -63,12 +63,12 @@ def benchmark_sources(suite: str) -> list[BenchmarkSource]:
     if folder.is_dir():
         files = sorted(folder.glob("*.toml"))
         if not files:
-            raise StudyError(f"{suite}: holds no study; give a folder of TOML files, or the name of a suite")
+            raise StudyError(f"{suite}: contains no study; pass a folder of TOML files, or the name of a suite")
         return [BenchmarkSource(path.stem, _resolved(path), str(path)) for path in files]
     if suite not in SUITES:
         if "/" in suite or folder.exists():
-            raise StudyError(f"{suite}: is no folder; give a folder of study files, or the name of a suite")
-        raise StudyError(f"{unknown('suite', suite, SUITES)}; or give a folder of study files")
+            raise StudyError(f"{suite}: is not a folder; pass a folder of study files, or the name of a suite")
+        raise StudyError(f"{unknown('suite', suite, SUITES)}; or pass a folder of study files")
     chosen = SUITES[suite]
     named = f"suite {suite} {chosen.version}"
     return [BenchmarkSource(task.name, task.tables(), f"{named}, {task.name}", task.optional) for task in chosen.tasks]

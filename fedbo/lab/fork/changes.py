@@ -23,21 +23,21 @@ _ALLOWED = ("network", "timing", "availability", "exchange", "fault", "group", "
 _FREE = ("hosting", "recovery", "study.name", "study.description")
 # What has been used before anything happens, by the beginning of its dotted key, and for what.
 _USED: dict[str, str] = {
-    "objective": "the agents' objectives are made of it before the first evaluation",
-    "agents": "initial points, histories and checkpoints are made of it from the first step on",
-    "study": "all draws and runs are made of it",
-    "sweep": "the runs are made of it",
-    "cluster": "workers are there, or come, from the start",
-    "timing.clock": "it is the time in which the run began",
-    "network.link": "messages may be waiting at it",
-    "budget.pulls": "it is the T of what counts evaluations",
-    "privacy.deltas": "it is what the releases before were charged at",
-    "privacy.secure": "the messages before were hidden by it",
-    "evaluation.parallel": "agents have begun evaluations by it",
-    "evaluation.prefetch": "agents have begun evaluations by it",
-    "evaluation.wait": "agents have begun evaluations by it",
-    "evaluation.resources": "workers have been chosen by it",
-    "evaluation.memory_limit": "it is for real time alone",
+    "objective": "it defines the agents' objectives before the first evaluation",
+    "agents": "it defines initial points, histories and checkpoints",
+    "study": "it defines all random draws and runs",
+    "sweep": "it defines the runs",
+    "cluster": "it defines the workers from the start",
+    "timing.clock": "the clock of a run cannot change",
+    "network.link": "messages may already be queued on the link",
+    "budget.pulls": "it is the horizon of the algorithm",
+    "privacy.deltas": "earlier releases were charged at it",
+    "privacy.secure": "earlier messages were masked with it",
+    "evaluation.parallel": "evaluations already used it",
+    "evaluation.prefetch": "evaluations already used it",
+    "evaluation.wait": "evaluations already used it",
+    "evaluation.resources": "it has already assigned workers",
+    "evaluation.memory_limit": "it applies only in real time",
 }
 _OF_GROUP = ("evaluation", "speed", "decision", "latency", "bandwidth", "availability", "leaving", "from", "until")
 
@@ -50,7 +50,9 @@ def branch_study(before: Study, path: Path, overrides: Sequence[str], point: For
     given = [_at(text, point) for text in overrides]
     after = load_study(path, given, trust, derived=True)
     if given and after.document() == before.document():
-        raise StudyError(f"--set {given[0]}: is as it was; change something, or give no --set for a branch that is the run")
+        raise StudyError(
+            f"--set {given[0]}: does not change the run; set another value, or remove --set for an unchanged branch"
+        )
     for line in _wrong(before, after, point):
         raise StudyError(f"--set {line}")
     return after
@@ -61,7 +63,7 @@ def _at(text: str, point: ForkPoint) -> str:
     if not _names_here(value):
         return text
     if point.time is None:
-        raise StudyError(f'--set {key}: "{HERE}" stands for a time; give --at a time, not an event')
+        raise StudyError(f'--set {key}: "{HERE}" stands for a time; set --at to a time, not an event')
     return f"{key}={_put(value, point.time)}"
 
 
@@ -107,11 +109,11 @@ def _wrong(before: Study, after: Study, point: ForkPoint) -> Iterator[str]:
             continue
         used = [use for start, use in _USED.items() if key == start or key.startswith((f"{start}.", f"{start}_"))]
         if used or table not in _ALLOWED:
-            yield f"{key}: {(used or ['it was used from the start'])[-1]}; run a study of its own with the other value"
+            yield f"{key}: {(used or ['it cannot change after the start'])[-1]}; run a new study with the other value"
         elif key in before.sweep:
-            yield f"{key}: is swept, so that each cell has its own; fork a run without that sweep"
+            yield f"{key}: is swept, so each cell has its own value; fork a run without that sweep"
         elif table == "group" and key.rpartition(".")[2] not in _OF_GROUP and not _within_group(key):
-            yield f"{key}: who is in a group, and what its agents begin with, is fixed from the start; leave it as it is"
+            yield f"{key}: the members and initial settings of a group cannot change after the start; remove this change"
     yield from _labels(before, after)
     yield from _faults(before, after, point)
     yield from _budget(before, after, point)
@@ -123,34 +125,34 @@ def _within_group(key: str) -> bool:
 
 def _labels(before: Study, after: Study) -> Iterator[str]:
     if before.labels != after.labels:
-        yield "algorithm: a run goes on with the algorithms that it has; run others in a study of their own"
+        yield "algorithm: a fork keeps the algorithms of its run; run others in a new study"
     elif [one.name for one in before.group] != [one.name for one in after.group]:
-        yield "group: who is in a group is fixed from the start; leave the groups as they are, or change what they have"
+        yield "group: the members of a group cannot change after the start; keep the groups, or change their other settings"
 
 
 def _faults(before: Study, after: Study, point: ForkPoint) -> Iterator[str]:
     old, new = before.fault, after.fault
     if len(new) < len(old) or any(one.kind != other.kind for one, other in zip(old, new, strict=False)):
-        yield "fault: those of the run stay in their order, others come after them; let one end by rate or probability = 0"
+        yield "fault: the run's faults must keep their order; add new ones at the end, or set rate or probability = 0"
         return
     for place, table in enumerate(new):
         fault = table.make()
         if place < len(old) and old[place] == table:
             continue
         if isinstance(fault, Preemption):
-            yield f"fault.{table.label}: when workers are preempted is drawn at the start; run a study of its own"
+            yield f"fault.{table.label}: preemptions are drawn at the start of a run; run a new study"
         elif isinstance(fault, PROCESS_FAULTS) and fault.at is not None and point.time is not None and fault.at < point.time:
-            yield f'fault.{table.label}.at={fault.at:g}: lies before the fork at {point}; give a later time, or "{HERE}"'
+            yield f'fault.{table.label}.at={fault.at:g}: is before the fork at {point}; set a later time, or "{HERE}"'
         elif isinstance(fault, PROCESS_FAULTS) and fault.event is not None and fault.event <= (point.event or 0):
-            yield f"fault.{table.label}.event={fault.event}: lies before the fork at {point}; give a later one"
+            yield f"fault.{table.label}.event={fault.event}: is before the fork at {point}; set a later event"
 
 
 def _budget(before: Study, after: Study, point: ForkPoint) -> Iterator[str]:
     old, new = before.budget, after.budget
     if new.time is not None and point.time is not None and new.time <= point.time:
-        yield f"budget.time={new.time:g}: lies before the fork at {point}; give a later time"
+        yield f"budget.time={new.time:g}: is before the fork at {point}; set a later time"
     if old.evaluations is None and new.evaluations is not None:
-        yield "budget.evaluations: they have not been counted before the fork; give budget.time or budget.iterations"
+        yield "budget.evaluations: the run did not count evaluations before the fork; set budget.time or budget.iterations"
     if old.iterations != new.iterations:
         for table in before.algorithm:
             if why := why_not_extended(table):
@@ -163,8 +165,8 @@ def check_run(old: Run, new: Run) -> None:
     if old.task.algorithm == new.task.algorithm and old.task.problem == problem:
         return
     if _beginnings(old.task.algorithm, old.task.problem, old) != _beginnings(new.task.algorithm, problem, new):
-        words = f"algorithm.{new.key.algorithm}: what agents begin with, or how messages look, is made of that setting"
-        raise ForkError(f"--set {words}; run a study of its own with the other value")
+        words = f"algorithm.{new.key.algorithm}: this setting determines initial values or the message format"
+        raise ForkError(f"--set {words}; run a new study with the other value")
 
 
 def _beginnings(algorithm: Any, problem: Problem, run: Run) -> list[Any]:

@@ -39,7 +39,7 @@ def draw_fork(fork: Fork, path: Path | None, cell: int = 0, look: Choices | None
 def fork_figure(fork: Fork, cell: int = 0, look: Choices | None = None) -> Figure:
     """Return the figure itself; PlotError if there is no such cell."""
     if cell not in {trace.cell for trace in fork.original.traces}:
-        raise PlotError(f"no cell {cell} in '{fork.directory}'; give one of its sweep")
+        raise PlotError(f"no cell {cell} in '{fork.directory}'; set a cell of its sweep")
     return arrange(_sheet(fork, cell), View.of("fork", cell, look or {}).look)
 
 
@@ -51,10 +51,10 @@ def _sheet(fork: Fork, cell: int) -> Sheet:
     panels.append(FigurePanel("effect", one if len(fork.branches) == 1 else several))
     panels.append(FigurePanel("costs", partial(_draw_costs, fork=fork, effects=effects), wide=True, rows=2 * len(COSTS)))
     legend = entries({label: _line_of(fork, label) for label in fork.original.study.labels})
-    legend.append(Line2D([], [], color=INK, linestyle=LINES[2], label="as it was"))
+    legend.append(Line2D([], [], color=INK, linestyle=LINES[2], label="original"))
     if len(fork.branches) > 1:
         legend += entries({f"fork at {at}": {"color": _shade(fork, place)} for place, at in enumerate(fork.at)})
-    facts = [*(fork.changes or ["nothing changed"]), f"at {', '.join(fork.at)}"]
+    facts = [*(fork.changes or ["no change"]), f"at {', '.join(fork.at)}"]
     return Sheet(panels, legend, f"{fork.original.study.study.name}: a fork", facts)
 
 
@@ -124,7 +124,7 @@ def _draw_effects(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequ
         colour, marker = known[label]["color"], _line_of(fork, label)["marker"]
         axes.fill_between(times, ends[:, 0], ends[:, 1], color=colour, alpha=0.16, linewidth=0)
         axes.plot(times, mean, color=colour, linestyle=known[label]["linestyle"], marker=marker, markersize=4.5)
-    return _label_effect(axes, fork, metric, "Effect in the end, by when", f"{time_label(fork.original)} of the fork")
+    return _label_effect(axes, fork, metric, "Final effect by time of the fork", f"{time_label(fork.original)} of the fork")
 
 
 def _draw_costs(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequence[Artist]:
@@ -144,8 +144,8 @@ def _draw_costs(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequen
     axes.set_ylim(len(rows) - 0.4, -0.6)
     row_labels(axes, [COSTS[fact] for fact in rows])
     rows_only(axes)
-    axes.set_title("What else it changes")
-    axes.set_xlabel("as a multiple of what it was, mean over replicates")
+    axes.set_title("Effect on costs")
+    axes.set_xlabel("ratio to the original run, mean over replicates")
     return ()
 
 

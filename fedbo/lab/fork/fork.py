@@ -64,9 +64,7 @@ def fork_run(
     asked = {"run": str(directory.resolve()), "at": [[*point] for point in points], "changes": list(overrides)}
     if out is not None and has_begun(out):
         if unseal(out / BEGUN) | asked != unseal(out / BEGUN):
-            raise DirectoryError(
-                f"'{out}': holds another fork, which has not ended; go on with that: fedbo resume {quoted(out)}"
-            )
+            raise DirectoryError(f"'{out}': contains another unfinished fork; resume it: fedbo resume {quoted(out)}")
         return resume_fork(out, progress, trust)
     place = new_directory(_named_fork(before), out)
     with _whole(place):
@@ -142,19 +140,19 @@ def _whole(place: Path) -> Iterator[None]:
 def points_of(directory: Path, at: str | None, every: float | None) -> list[ForkPoint]:
     """Parse the points of a fork: one time or `event:N`, or every multiple of a time; ForkError."""
     if (at is None) == (every is None):
-        raise ForkError("--at: give a time such as 12.5 or event:500, or --every a time, and not both")
+        raise ForkError("--at: set exactly one of --at and --every, for example --at 12.5, --at event:500 or --every 5")
     if every is not None:
         ends = [_last(events) for _, events in by_run(read_table(_run_table(directory), columns=[*RunKey._fields, "time"]))]
         if not 0 < every < min(ends):
-            raise ForkError(f"--every {every:g}: must be above 0 and below {min(ends):g}, when the first of the runs ended")
+            raise ForkError(f"--every {every:g}: must be above 0 and below {min(ends):g}, the end of the first run")
         if min(ends) / every > _MOST:
-            raise ForkError(f"--every {every:g}: makes more than {_MOST} branches; give at least {min(ends) / _MOST:.3g}")
+            raise ForkError(f"--every {every:g}: makes more than {_MOST} branches; set at least {min(ends) / _MOST:.3g}")
         return [ForkPoint(time=every * number) for number in range(1, math.ceil(min(ends) / every))]
     kind, _, number = str(at).rpartition(":")
     try:
         point = ForkPoint(event=int(number)) if kind == "event" else ForkPoint(time=float(str(at)))
     except ValueError:
-        raise ForkError(f"--at {at}: must be a time such as 12.5, or event:500") from None
+        raise ForkError(f"--at {at}: must be a time or an event, for example 12.5 or event:500") from None
     given = point.event if point.time is None else point.time
     if given is None or not 0 < given < math.inf:
         raise ForkError(f"--at {at}: must be above 0 and finite")
@@ -174,18 +172,18 @@ def _whole_study(directory: Path, trust: bool) -> Study:
     """Load the study of a run that can be forked; DirectoryError with the remedy for any other."""
     manifest = read_manifest(directory)
     if manifest["status"] != "complete":
-        raise DirectoryError(f"'{directory}': has not ended; let it end before it is forked: fedbo resume {quoted(directory)}")
+        raise DirectoryError(f"'{directory}': has not ended; resume it before you fork it: fedbo resume {quoted(directory)}")
     if "forked" in manifest:
-        raise DirectoryError(f"'{directory}': is a branch of another run, which its study alone does not give; fork that run")
+        raise DirectoryError(f"'{directory}': is a branch of another run; fork that run")
     check_tables(directory, manifest)
     check_versions(directory, manifest)
     study = load_study(directory / STUDY, trust=trust, derived=True)
     if differ := differing_code(manifest, study):
-        raise DirectoryError(f"'{directory}': {', '.join(differ)} changed after the run; put it back, or run the study anew")
+        raise DirectoryError(f"'{directory}': {', '.join(differ)} changed after the run; restore it, or run the study again")
     if study.timing.clock == "wall":
-        raise DirectoryError(f"'{directory}': was run in real time, which does not happen again; fork a run in virtual time")
+        raise DirectoryError(f"'{directory}': ran in real time, which cannot be repeated; fork a run in virtual time")
     if study.privacy.secure_noise:
-        raise DirectoryError(f"'{directory}': the key of its secure noise is gone; fork a run without secure_noise")
+        raise DirectoryError(f"'{directory}': used secure noise, whose key was deleted; fork a run without secure_noise")
     return study
 
 
@@ -224,7 +222,7 @@ class _Trunk:
         for run in self._runs:
             time = grow_trunk(run, point)
             if time is None:
-                words = f"'{run.key.algorithm}', replicate {run.key.replicate}, has ended before; give an earlier one"
+                words = f"'{run.key.algorithm}', replicate {run.key.replicate}, has ended before that; set an earlier point"
                 raise ForkError(f"--at {point}: the run of {words}")
             self._times[_name(run)] = time
         self._at = point

@@ -26,8 +26,8 @@ from fedbo.settings.shown import quoted
 BEST = "best"
 COSTS = {
     "end": "end of the run",
-    "level": "time to the level both reach",
-    "waiting": "waiting of an agent",
+    "level": "time to a level that both reach",
+    "waiting": "waiting time of an agent",
     "bytes": "bytes transmitted",
     "evaluations": "evaluations",
     "epsilon": "epsilon",
@@ -67,9 +67,9 @@ class Fork:
         """Read a fork that has ended; ResultError when it has not."""
         folder = Path(directory)
         if has_begun(folder):
-            raise ResultError(f"'{directory}': holds a fork that has not ended; resume it: fedbo resume {quoted(directory)}")
+            raise ResultError(f"'{directory}': contains an unfinished fork; resume it: fedbo resume {quoted(directory)}")
         if not is_fork(folder):
-            raise ResultError(f"'{directory}': holds no fork that has ended; give the directory that fedbo fork printed")
+            raise ResultError(f"'{directory}': contains no finished fork; pass the directory that fedbo fork printed")
         noted: Mapping[str, Any] = unseal(folder / FORK)
         places = [folder / f"{BRANCH}-{number:04d}" for number in range(1, 1 + len(noted["at"]))]
         branches = [Result.open(place, trust) for place in places]

@@ -50,7 +50,7 @@ def _faults(before: Environment, after: Core, queue: EventQueue, now: float) -> 
     old, new = before.plan, after.environment.plan
     places = {place for place, fault in enumerate(new) if place >= len(old) or old[place] != fault}
     if any(isinstance(event, FaultEnded) and event.fault in places for _, _, event in queue.heap):
-        raise ForkError("fault: one that is changed has begun and not ended; fork before it, or after it")
+        raise ForkError("fault: a changed fault is active at the fork; fork before or after it")
     _drop(queue, lambda event: isinstance(event, FaultStarted) and event.fault in places)
     return after.faults.switch(places, now)
 
@@ -72,7 +72,7 @@ def _availability(before: Environment, after: Core, queue: EventQueue, now: floa
 def _exchange(before: Core, after: Core, queue: EventQueue, now: float) -> list[Effect]:
     """Convert the open round, or the buffer, to another exchange mode."""
     if before.rules.idles != after.rules.idles:
-        raise ForkError("exchange.selection.others: who has nothing to do was fixed before the first round; leave it as it is")
+        raise ForkError("exchange.selection.others: cannot change after the first round; remove this change")
     rounds, deadline = after.state.rounds, after.exchange.deadline
     _drop(queue, lambda event: isinstance(event, RoundDeadline))
     switches = before.rules.is_synchronous != after.rules.is_synchronous
@@ -101,12 +101,12 @@ def _change_waiting(after: Core, queue: EventQueue, now: float) -> None:
     rounds, agents = state.rounds, state.agents
     if rules.aggregator is not None:
         raise ForkError(
-            "exchange.mode: whom private rounds ask is sampled as they begin; leave the run with rounds, or without"
+            "exchange.mode: private rounds sample their agents when they open; keep a mode with rounds, or one without"
         )
     if absent := [agent.number for agent in agents.every() if agent.absent]:
-        raise ForkError(f"exchange.mode: agent {absent[0]} is absent before its step then; fork a little later")
+        raise ForkError(f"exchange.mode: agent {absent[0]} is absent before its step at the fork; fork slightly later")
     if rules.idles:
-        raise ForkError("exchange.mode: agents that are idle until a round asks them have none then; take another with rounds")
+        raise ForkError("exchange.mode: idle agents wait for a round to select them; use another mode with rounds")
     _count_age(after, queue)
     if not rules.is_synchronous:
         rounds.buffer = sorted(rounds.reported)

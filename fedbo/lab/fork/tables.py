@@ -10,7 +10,7 @@ from rich.text import Text
 from fedbo.figures.reports.tables import gap_in_words, plain, table_of
 from fedbo.lab.fork.result import BEST, COSTS, Fork
 
-_HEADINGS = ("algorithm", "at", "what", "as it was ± se", "changed ± se", "effect [95 %]")
+_HEADINGS = ("algorithm", "at", "what", "original ± se", "changed ± se", "effect [95 %]")
 
 
 def fork_table(fork: Fork) -> RenderableType:
@@ -37,11 +37,11 @@ def fork_table(fork: Fork) -> RenderableType:
         tables.append(table_of(title, _HEADINGS, lines))
     changed = f"changed: {', '.join(fork.changes) or 'nothing'}; differences are paired by replicate, on the same draws"
     if same := [COSTS[fact] for fact in COSTS if fact in {one.fact for one in effects} - changing]:
-        changed += f"; the same as before: {', '.join(same)}"
+        changed += f"; unchanged: {', '.join(same)}"
     if unchanged := [label for label in labels if label not in shown]:
         changed += f"; no effect on: {', '.join(unchanged)}"
     if fork.original.privacy.num_rows:
-        changed += ". With agents of real data a fork is a second spending: add its epsilon to that of the run"
+        changed += ". A fork on real data spends privacy again: add its epsilon to the epsilon of the run"
     return Group(*tables, Text(changed, style="dim"))
 
 

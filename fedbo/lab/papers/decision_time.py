@@ -71,7 +71,9 @@ def decisions(study: Study, algorithm: Algorithm, repeat: int = 0) -> Array:
         StudyError: the messages of the algorithm are private.
     """
     if isinstance(algorithm, Private):
-        raise StudyError("decision times of private algorithms cannot be measured: their messages are not handed on one by one")
+        raise StudyError(
+            "decision times of private algorithms cannot be measured, because single messages are not available; remove them"
+        )
     federation, target = study.federation(), study.targets[0]
     dim, agents, streams = len(federation.parameters), federation.n_agents, Streams(study.study.seed, repeat)
     problem = Problem(dim, agents, study.targets, study.agents.initial, study.budget.decisions)

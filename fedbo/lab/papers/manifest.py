@@ -68,15 +68,15 @@ class TestTable(Table):
     def _whole(self) -> Self:
         alone = self.claim in SINGLE
         if bool(self.than) == alone:
-            raise ValueError(f"claim = '{self.claim}' {'has no' if alone else 'needs a'} than")
+            raise ValueError(f"claim = '{self.claim}' {'does not use' if alone else 'requires'} than")
         if self.than_in is not None and self.claim not in ("better", "not_worse", "alike"):
-            raise ValueError(f"claim = '{self.claim}' has no than_in; it is within one figure")
+            raise ValueError(f"claim = '{self.claim}' does not use than_in; remove it")
         if alone and len(self.of) != 1:
-            raise ValueError(f"claim = '{self.claim}' is about one algorithm; give one in of")
+            raise ValueError(f"claim = '{self.claim}' concerns one algorithm; set one label in of")
         if self.claim in TIMED and self.margin is not None and self.margin < 1:
-            raise ValueError("margin of a claim about decision times is a factor; give 1 or more")
+            raise ValueError("margin of a claim about decision times is a factor; set 1 or more")
         if self.claim in ("not_worse", "alike") and not self.margin:
-            raise ValueError(f"claim = '{self.claim}' needs a margin above 0, the smallest difference that counts")
+            raise ValueError(f"claim = '{self.claim}' requires margin, the smallest relevant difference; set it above 0")
         return self
 
 
@@ -108,17 +108,19 @@ class FigureTable(Table):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if bool(self.series) != (self.kind == "messages"):
-            raise ValueError("series are what a figure of kind = 'messages' shows; give them there, and there alone")
+            raise ValueError("series must be set for kind = 'messages', and for no other kind")
         if self.timed and self.kind != "curves":
-            raise ValueError("timed is for kind = 'curves'; leave it out")
+            raise ValueError("timed applies only to kind = 'curves'; remove it")
         if self.levels and self.kind != "messages":
-            raise ValueError("levels are for kind = 'messages'; leave them out")
+            raise ValueError("levels apply only to kind = 'messages'; remove them")
         measured = self.timed or self.kind == "decision_time"
         for number, test in enumerate(self.test, 1):
             if test.claim in TIMED and not measured:
                 raise ValueError(f"test {number}, claim = '{test.claim}': decision times are not measured; set timed = true")
             if test.claim not in TIMED and self.kind == "decision_time":
-                raise ValueError(f"test {number}, claim = '{test.claim}': this figure has nothing but decision times")
+                raise ValueError(
+                    f"test {number}, claim = '{test.claim}': this figure has only decision times; use faster or grows"
+                )
         return self
 
     @property
@@ -160,7 +162,7 @@ def is_manifest(path: Path) -> bool:
 def find_paper(name: str, folder: Path) -> Path:
     """Return the path of a paper's manifest; StudyError with the remedy if there is none."""
     if not os.path.isdir(folder):
-        remedy = "name the folder of the manifests with --papers"
+        remedy = "set the folder of the manifests with --papers"
         raise StudyError(f"{folder}: no such folder, so there is no paper '{name}'; {remedy}")
     papers = {path.stem: path for path in sorted(folder.glob("*.toml")) if is_manifest(path)}
     if name not in papers:
@@ -176,9 +178,10 @@ def load_manifest(path: Path) -> Manifest:
     except ValidationError as error:
         raise StudyError("\n".join(_line(path, fault, document) for fault in from_pydantic(error, _KNOWN).faults)) from None
     ids = [figure.id for figure in manifest.figure]
-    faults = [] if ids else [f"{path}: [[figure]]: there is none; give one table for each figure"]
+    faults = [] if ids else [f"{path}: [[figure]]: is missing; add one table for each figure"]
     faults += [
-        f"{path}: [[figure]] id = '{one}': there are two of them" for one in sorted({i for i in ids if ids.count(i) > 1})
+        f"{path}: [[figure]] id = '{one}': is used twice; choose another id"
+        for one in sorted({i for i in ids if ids.count(i) > 1})
     ]
     for figure in manifest.figure:
         other = {test.than_in for test in figure.test if test.than_in is not None}
@@ -192,7 +195,7 @@ def chosen(manifest: Manifest, only: Sequence[str], path: Path) -> list[FigureTa
     """Return the figures with these ids, or all; StudyError if there is no such figure."""
     ids = [figure.id for figure in manifest.figure]
     if wrong := [one for one in only if one not in ids]:
-        raise StudyError("\n".join(f"--only: {unknown('figure', one, ids)}; they stand in {path}" for one in wrong))
+        raise StudyError("\n".join(f"--only: {unknown('figure', one, ids)}; see {path}" for one in wrong))
     return [figure for figure in manifest.figure if not only or figure.id in only]
 
 
@@ -200,13 +203,13 @@ def suits(figure: FigureTable, study: Study, path: Path) -> list[str]:
     """List the requirements of a figure that its study does not meet, one line each."""
     lines = [f"{key}: {unknown('algorithm', label, study.labels)}" for key, label in figure.labels if label not in study.labels]
     wrong = sorted({*figure.agents} - {*study.targets})
-    lines += [f"agents: agent {agent} is no target of {figure.study}" for agent in wrong]
+    lines += [f"agents: agent {agent} is not a target of {figure.study}" for agent in wrong]
     cells = len(study.titles())
     if figure.cell >= cells:
-        lines.append(f"cell = {figure.cell}: {figure.study} has {cells}, counted from 0")
+        lines.append(f"cell = {figure.cell}: {figure.study} has {cells} cells; set a number from 0 to {cells - 1}")
     if figure.kind == "decision_time" and cells < 2:
         lines.append(
-            f"kind = 'decision_time': {figure.study} has one cell; sweep the number of agents, such as objective.agents"
+            f"kind = 'decision_time': {figure.study} has one cell; sweep the number of agents, for example objective.agents"
         )
     return [f"{path}: figure {figure.id}, {line}" for line in lines]
 

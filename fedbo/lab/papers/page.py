@@ -116,7 +116,7 @@ def _final_values(outcome: FigureOutcome) -> NumberTable:
     agents = len(data.figure.agents or data.study.targets)
     repeats = data.study.study.replicates
     caption = f"{agents} target{'s' * (agents > 1)}, {repeats} replicate{'s' * (repeats > 1)}"
-    caption += "; federated queries of a target in a run, or a control's in their place" * ("federated queries" in kept)
+    caption += "; federated queries are per target and run, or those of a control" * ("federated queries" in kept)
     return NumberTable(tuple(kept), list(zip(*kept.values(), strict=True)), caption=caption)
 
 
@@ -140,7 +140,7 @@ def _effort(outcome: FigureOutcome) -> str:
     result = None if outcome.data is None else outcome.data.result
     words = f"{'Decisions' if result is None else 'Runs'} took {_duration(seconds_of(outcome))}"
     if result is not None and result.manifest["versions"] != versions():
-        words += f"; made with {_listed(result.manifest['versions'])}"
+        words += f"; the versions were {_listed(result.manifest['versions'])}"
     return f"{words}."
 
 

@@ -113,7 +113,7 @@ def _messages(axes: Axes, data: FigureData) -> None:
     decades(axes, 0.6 * max(1, min(lengths, default=1)), 1.8 * max(lengths, default=10))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.set_ylim(*_range(everything))
-    label_panel(axes, "", "numbers of 8 bytes in each agent's message")
+    label_panel(axes, "", "8-byte numbers in each agent's message")
     axes.set_ylabel(_name(data, f" after {data.study.budget.decisions} iterations"))
     _legend(axes, _bands(data) if data.study.study.replicates > 1 else "")
 
@@ -155,7 +155,7 @@ def _growth(axes: Axes, data: FigureData) -> None:
     label_panel(axes, "", "number N of other agents")
     axes.set_ylabel(f"processor seconds for {data.study.budget.decisions} decisions")
     axes.set_xlim(left=0)
-    _legend(axes, "95 % intervals, one thread of this machine")
+    _legend(axes, "95 % intervals, one thread")
 
 
 def _geometric(values: Array) -> tuple[float, float, float]:

@@ -177,7 +177,7 @@ def _no_data(study: Study) -> str:
 def _lacking(error: Exception) -> str:
     """Return in short what is missing, without this machine's search paths."""
     if isinstance(error, DataMissing):
-        return f"{str(error).split('. ')[0]}; fedbo data list says what is looked for, and where"
+        return f"{str(error).split('. ')[0]}; run fedbo data list to see the expected files and folders"
     return without_folders(str(error))
 
 
@@ -190,15 +190,15 @@ def _outcome(
     request: ReproductionRequest, plan: _FigurePlan, notify: Callable[[str], None], progress: Callable[[], Progress | None]
 ) -> FigureOutcome:
     if plan.study is None or plan.full is None or plan.missing:
-        notify(f"  left out: {plan.missing}")
+        notify(f"  skipped:  {plan.missing}")
         return FigureOutcome(plan.figure, plan.missing)
     name, data = plan.name, FigureData(plan.figure, plan.study, plan.full)
     try:
         if plan.figure.kind != "decision_time":
             data = replace(data, result=run_again(plan.study, request.out / "studies" / name, request.hosting, progress()))
     except RunError as error:
-        reason = f"its study failed: {without_folders(str(error))}"
-        notify(f"  left out: {reason}; partial results are in {error.directory}")
+        reason = f"the study failed: {without_folders(str(error))}"
+        notify(f"  skipped:  {reason}; partial results are in {error.directory}")
         return FigureOutcome(plan.figure, reason, folder=f"studies/{name}", failed=True)
     if plan.figure.kind == "decision_time" or plan.figure.timed:
         file = request.out / "times" / f"{name}.json"

@@ -23,7 +23,7 @@ from fedbo.lab.papers.manifest import TIMED, At, FigureTable, TestTable
 from fedbo.objectives.base import Metric
 from fedbo.study.study import Study
 
-Verdict = Literal["holds", "does not hold", "cannot be said"]
+Verdict = Literal["holds", "does not hold", "inconclusive"]
 
 FEDERATED_ORIGINS: tuple[Origin, ...] = (
     "federated",
@@ -164,7 +164,7 @@ def federated_queries(data: FigureData, label: str) -> float:
 def judge(test: TestTable, data: FigureData, others: Mapping[str, FigureData]) -> StatementResult:
     """Judge whether a statement holds; `others` are the available figures, by id."""
 
-    def found(measured: str, said: Verdict = "cannot be said") -> StatementResult:
+    def found(measured: str, said: Verdict = "inconclusive") -> StatementResult:
         return StatementResult(data.figure.id, test.says, said, measured)
 
     if test.claim in TIMED:
@@ -173,15 +173,15 @@ def judge(test: TestTable, data: FigureData, others: Mapping[str, FigureData]) -
         return _shorter(test, data)
     other = others.get(test.than_in) if test.than_in else data
     if data.result is None or other is None or other.result is None:
-        return found(f"there are no runs of {test.than_in or 'this figure'}")
+        return found(f"no runs of {test.than_in or 'this figure'}")
     if _world(data) != _world(other):
-        return found(f"{test.than_in} has another seed, objective or targets, so that nothing is paired")
+        return found(f"{test.than_in} has another seed, objective or targets, so replicates are not paired")
     if isinstance(test.at, int) and test.at > min(each.study.budget.decisions for each in (data, other)):
         return found(f"the runs end before t = {test.at}")
     # Replicates of both figures have the same draws, so they are compared in pairs.
     gain = paired(_gaps(replicate_scores(data, test.of, test.at), replicate_scores(other, test.than, test.at)))
     if gain is None:
-        return found("fewer than two replicates in common")
+        return found("fewer than two common replicates")
     ends = (gain.mean, gain.low, gain.high) if data.metric.sign > 0 else (-gain.mean, -gain.high, -gain.low)
     native = Difference(*(end + 0.0 for end in ends))  # which turns -0.0 into 0.0
     measured = f"{native} {data.metric.name}" if gain.low or gain.high else "no difference in any replicate"
@@ -196,14 +196,14 @@ def _world(data: FigureData) -> tuple[object, ...]:
 def verdict(claim: str, gain: Difference, margin: float) -> Verdict:
     """Judge a claim by the 95 % interval of a gain, positive for better: differences below the margin count as none."""
     if not all(map(math.isfinite, (gain.low, gain.high))) or gain.low == gain.high:
-        return "cannot be said"  # replicates that are all the same say nothing of how they scatter
+        return "inconclusive"  # replicates that are all the same say nothing of how they scatter
     rules: Mapping[str, tuple[bool, bool]] = {  # that it holds, that it does not
         "better": (gain.low > 0 and gain.high >= margin, gain.high < margin or gain.high < 0),
         "not_worse": (gain.low > -margin, gain.high < -margin),
         "alike": (-margin < gain.low and gain.high < margin, gain.low > margin or gain.high < -margin),
     }
     holds, fails = rules[claim]
-    return "holds" if holds else "does not hold" if fails else "cannot be said"
+    return "holds" if holds else "does not hold" if fails else "inconclusive"
 
 
 def _shorter(test: TestTable, data: FigureData) -> StatementResult:
@@ -213,7 +213,7 @@ def _shorter(test: TestTable, data: FigureData) -> StatementResult:
         min(message_length(data, label) for label in test.than),
     )
     if not mine or not theirs:
-        return StatementResult(data.figure.id, test.says, "cannot be said", "one of them sends nothing")
+        return StatementResult(data.figure.id, test.says, "inconclusive", "one of the algorithms sends no message")
     return StatementResult(
         data.figure.id, test.says, "holds" if mine < theirs else "does not hold", f"{mine} and {theirs} numbers"
     )
@@ -222,14 +222,14 @@ def _shorter(test: TestTable, data: FigureData) -> StatementResult:
 def _timed(test: TestTable, data: FigureData) -> StatementResult:
     """Compare total decision times, repetition by repetition, by their ratios."""
     if data.times is None:
-        return StatementResult(data.figure.id, test.says, "cannot be said", "decision times were not measured")
+        return StatementResult(data.figure.id, test.says, "inconclusive", "decision times were not measured")
     ratio = _ratio_of(test, data.figure.cell, data.times)
     if ratio is None:
-        return StatementResult(data.figure.id, test.says, "cannot be said", "it takes two repetitions at least")
+        return StatementResult(data.figure.id, test.says, "inconclusive", "at least two repetitions are required")
     limit = 1.0 / (test.margin or 1.0) if test.claim == "faster" else test.margin or STEADY
     above, below = ratio.low > limit, ratio.high < limit
     holds, fails = (above, below) if test.claim == "grows" else (below, above)
-    found: Verdict = "holds" if holds else "does not hold" if fails else "cannot be said"
+    found: Verdict = "holds" if holds else "does not hold" if fails else "inconclusive"
     return StatementResult(data.figure.id, test.says, found, f"× {ratio}")
 
 
@@ -271,4 +271,4 @@ def _incomparable(data: FigureData, at: At) -> str:
         document.pop("hosting", None)
         document.pop("recovery", None)
         document["budget"].pop("iterations", None)
-    return "" if ran == full else "quick run, on less"
+    return "" if ran == full else "quick run of a smaller study"

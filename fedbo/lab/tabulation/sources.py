@@ -65,10 +65,10 @@ def source(
             document = with_value(document, tuple(key.split(".")), value)
         return _built(document, seed or 0, replicate), HostingTable(workers=0)
     if not name.endswith(".toml") and not os.path.exists(name):
-        raise StudyError(f"{unknown('objective', name, catalogue())}; or give a study file")
+        raise StudyError(f"{unknown('objective', name, catalogue())}; or pass a study file")
     study = load_study(name, sets, trust=True)
     if swept := [key for key in study.sweep if key.startswith("objective.")]:
-        raise StudyError(f'{name}: [sweep] "{swept[0]}": a table is of one objective; give one value of it by --set')
+        raise StudyError(f'{name}: [sweep] "{swept[0]}": a table has one objective; choose one value with --set')
     return _built(study.objective.model_dump(), study.study.seed if seed is None else seed, replicate), study.hosting
 
 

@@ -85,28 +85,28 @@ def tabulate(
         except OSError as error:
             if not out_of_space(error):
                 raise
-            words = f"the disk is full ({error}); make room, then give the command again; {_kept(folder)}"
+            words = f"the disk is full ({error}); free some space, then repeat the command; {_kept(folder)}"
             raise RunError(words, folder) from error
     return facts
 
 
 def _kept(folder: Path) -> str:
-    return f"what was done is in '{folder}'"
+    return f"finished evaluations are in '{folder}'"
 
 
 def _agents(federation: Federation, chosen: tuple[int, ...] | None) -> tuple[int, ...]:
     count = federation.n_agents
     for agent in chosen or ():
         if not 0 <= agent < count:
-            raise StudyError(f"--agents: there is no agent {agent}; this objective has agents 0 to {count - 1}")
+            raise StudyError(f"--agents: no agent {agent}; use agents 0 to {count - 1}")
     return tuple(range(count)) if chosen is None else tuple(sorted(set(chosen)))
 
 
 def _check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
-        raise DirectoryError(f"'{folder}': is a file; name a folder with --out")
+        raise DirectoryError(f"'{folder}': is a file; set a folder with --out")
     if folder.is_dir() and not (folder / FACTS).exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
-        raise DirectoryError(f"'{folder}': is not empty and holds no table; name another folder with --out")
+        raise DirectoryError(f"'{folder}': is not empty and contains no table; set another folder with --out")
 
 
 def _versions(objective: str) -> dict[str, str]:
@@ -134,8 +134,8 @@ def _begun(origin: ObjectiveSource, folder: Path) -> Facts:
     for key, value in origin.identity.items():
         if facts.get(key) != value:
             held, given = _difference(facts.get(key), value, key)
-            remedy = "name another folder with --out"
-            raise DirectoryError(f"'{folder}': holds another table, with {held}, and not {given}; {remedy}")
+            remedy = "set another folder with --out"
+            raise DirectoryError(f"'{folder}': contains another table, with {held}, not {given}; {remedy}")
     return facts
 
 
@@ -152,8 +152,8 @@ def _asked(facts: Facts, agent: int, request: TableRequest, folder: Path) -> tup
     """Return the requested points and steps of an agent, never fewer than the table has."""
     entry = facts["agents"].get(str(agent), {"points": 0, "refine": 0})
     if entry["refine"] and request.points > entry["points"]:
-        words = f"agent {agent} has been refined from {entry['points']} points, so these cannot become {request.points}"
-        raise DirectoryError(f"'{folder}': {words}; ask for --points {entry['points']}, or name another folder with --out")
+        words = f"agent {agent} was refined from {entry['points']} points, and cannot be extended to {request.points}"
+        raise DirectoryError(f"'{folder}': {words}; set --points {entry['points']}, or set another folder with --out")
     return max(request.points, entry["points"]), max(request.refine, entry["refine"])
 
 
@@ -205,7 +205,7 @@ class _TableBuilder:
         held, here = self._facts["versions"], _versions(self._facts["federation"])
         if changed := sorted(name for name, value in here.items() if held.get(name) != value):
             what = ", ".join(f"{name} {held.get(name)} -> {here[name]}" for name in changed)
-            words = f"began with other versions ({what}); install those, or name another folder with --out"
+            words = f"was started with other versions ({what}); install those, or set another folder with --out"
             raise DirectoryError(f"'{self._plan.folder}': {words}")
 
     def _carry_out(self, jobs: Sequence[Sequence[TableJob]], hosting: HostingTable) -> None:

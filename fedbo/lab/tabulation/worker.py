@@ -209,7 +209,7 @@ class Tabulator:
             curve, cost, error = [float("nan")], None, failure_text(failure).splitlines()[0]
         else:
             if (wrong := next((value for value in curve if not np.isfinite(value)), None)) is not None:
-                error = f"the objective gave {wrong}, not a finite number"
+                error = f"the objective returned {wrong}, not a finite number"
         value = float("nan") if error else curve[-1]
         return TableRow(
             job.agent,
@@ -259,7 +259,7 @@ def _read(path: Path, agent: int | None) -> pa.Table:
     try:
         table = read_rows(path.read_bytes())
     except (pa.ArrowException, OSError) as error:
-        words = f"'{path}': is damaged ({str(error).splitlines()[0]}); delete it and give the command again"
+        words = f"'{path}': is damaged ({str(error).splitlines()[0]}); delete it and repeat the command"
         raise DirectoryError(words) from None
     return table if agent is None else table.filter(pa.array(table["agent"].to_numpy() == agent))
 

@@ -83,10 +83,10 @@ def forecast(study: Study, start: float = 0.0) -> Forecast | None:
 def forecast_line(found: Forecast | None) -> str:
     """Format the forecast of a study."""
     if found is None:
-        return "time: it is real, and nobody knows how long evaluations take"
-    virtual = "not known" if found.virtual is None else f"{found.virtual:.4g}"
+        return "time: unknown, because the study runs in real time"
+    virtual = "unknown" if found.virtual is None else f"{found.virtual:.4g}"
     carried = min(run.share for run in found.runs)
-    rest = "" if carried == 1.0 else f"; of one run {carried:.0%} was carried out, the rest is extrapolated"
+    rest = "" if carried == 1.0 else f"; extrapolated from {carried:.0%} of a run"
     return f"time: virtual {virtual} (the longest run), real about {_amount(found.seconds)} of computing{rest}"
 
 

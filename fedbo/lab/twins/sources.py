@@ -27,7 +27,7 @@ def measure(source: Path, label: str | None = None, cell: int = 0) -> Measuremen
     if source.is_dir():
         found = measured_in(Result.open(source), label, cell)
     elif label is not None:
-        raise Immeasurable(f"'{source}': is a log, which has no algorithm '{label}'; leave it out")
+        raise Immeasurable(f"'{source}': is a log, which has no algorithms; remove --algorithm {label}")
     else:
         try:
             found = _log(source)
@@ -36,7 +36,7 @@ def measure(source: Path, label: str | None = None, cell: int = 0) -> Measuremen
         except Immeasurable as error:
             raise Immeasurable(f"'{source}': {error}") from None
     if (count := len(found.durations)) < LEAST:
-        words = f"{LEAST} are needed, and 30 to tell one model from another"
+        words = f"at least {LEAST} are required, and 30 to distinguish models"
         raise Immeasurable(f"'{source}': has {count} durations of evaluations; {words}")
     return found
 
@@ -89,7 +89,9 @@ def _log(path: Path) -> Measurements:
     outside = ~((points >= 0) & (points <= 1)).all(axis=1)
     if outside.any():
         row = int(np.argmax(outside))
-        raise Immeasurable(f"is at {points[row].tolist()} in row {row + 1}; {axes[0]} and so on are coordinates from 0 to 1")
+        raise Immeasurable(
+            f"has the point {points[row].tolist()} in row {row + 1}; coordinates ({axes[0]}, …) must be from 0 to 1"
+        )
     agents = found.get("agent", np.zeros(len(values), dtype=np.int64))
     measured = Measurements(durations=values.tolist(), agents=agents.tolist(), points=points.tolist())
     if timed:

@@ -82,14 +82,14 @@ class Twin:
     def __init__(self, result: Result, label: str | None, seed: int) -> None:
         study = result.study
         if study.sweep:
-            raise Immeasurable(f"'{result.directory}': has a sweep; a twin is of a run without one")
+            raise Immeasurable(f"'{result.directory}': has a sweep; use a run without one")
         possible = [one.title for one in study.algorithm if _can_be_rebuilt(one)]
         self.label = label or main_label(result, possible or study.labels)
         measured = measured_in(result, self.label, 0)
         self._seed, self._result = seed, result
         if self.label not in possible:
-            words = "sends through a mechanism, is centralised, or decides on points whose number varies"
-            raise Immeasurable(f"'{result.directory}': '{self.label}' {words}, of which there is no twin")
+            words = "uses a privacy mechanism, is centralised, or chooses a varying number of points"
+            raise Immeasurable(f"'{result.directory}': '{self.label}' {words}, which a twin does not support")
         self._folder = tempfile.TemporaryDirectory(prefix="fedbo-twin-")
         file = str(keep_durations(measured, Path(self._folder.name)))
         self.world = fit_world(measured, seed, file, resampled=True)

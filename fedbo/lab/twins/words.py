@@ -14,7 +14,7 @@ from fedbo.study.document import to_toml
 def world_toml(world: FittedWorld, source: str, seed: int) -> str:
     """Format a world as tables of a study, with each model's goodness of fit."""
     head = [
-        f"a world fitted to {source}: tables of a study",
+        f"environment fitted to {source}: tables of a study",
         f"p: Kolmogorov-Smirnov test with a parametric bootstrap, {DRAWS} draws, seed {seed}; below {REFUSED}: does not fit",
         *_evaluations(world.evaluation),
         *_rest(world),
@@ -50,11 +50,11 @@ def _evaluations(fit: DurationFit) -> Iterator[str]:
     yield f"evaluations: {fit.count}, standard deviation {fit.spread:.2g} of the mean; {fit.model}{_verdict(fit)}"
     yield from _tried(fit)
     if fit.factors:
-        yield f"agents differ (Kruskal-Wallis, p below {DEPENDS}): each is a group with a speed of its own"
+        yield f"agents differ (Kruskal-Wallis, p below {DEPENDS}): each agent is a group with its own speed"
     found = fit.dependence
     if found is not None:
         words = f"explains {found.share:.0%} of the variance of their logarithms, F-test p = {found.p_none:.2g}"
-        yield f"on the configuration: a linear regression {words}{'' if found.p_none < DEPENDS else ', so it is left out'}"
+        yield f"on the configuration: a linear regression {words}{'' if found.p_none < DEPENDS else ', so it is omitted'}"
 
 
 def _rest(world: FittedWorld) -> Iterator[str]:
@@ -63,38 +63,38 @@ def _rest(world: FittedWorld) -> Iterator[str]:
         yield from _tried(world.latency)
     if world.availability is not None:
         tested = "" if world.absence_p is None else f"; absences are exponential with p = {world.absence_p:.2g}"
-        yield f"absences: presences are taken to be exponential{tested}"
+        yield f"absences: presences are assumed to be exponential{tested}"
     failed, count = world.failures
     if failed:
-        yield f"failures: {failed} of {count} evaluations gave no value, which no table of a world says"
+        yield f"failures: {failed} of {count} evaluations returned no value, which these tables cannot express"
     if (latest := max(world.begins.values(), default=0.0)) > 0:
-        yield f"first steps took up to {latest:.3g} longer than their evaluations; these tables leave that out"
+        yield f"first steps took up to {latest:.3g} longer than their evaluations; these tables omit this"
     if world.startup is not None:
-        yield f"a place stood empty for {world.startup:.3g} between two evaluations: the startup of a [cluster]"
+        yield f"a worker was idle for {world.startup:.3g} between two evaluations: the startup of a [cluster]"
     if world.cluster:
         yield "[cluster], resources and preemptions: those of the recorded study"
     if world.queued is not None:
         yield f"evaluations waited {world.queued:.3g} in the queue for workers, on average"
     if world.interrupted:
-        yield f"{world.interrupted} durations are not counted: a preemption cut these evaluations in parts"
+        yield f"{world.interrupted} durations are not counted, because a preemption interrupted these evaluations"
     if world.workers > 1:
-        yield f"at most {world.workers} evaluations were under way at once"
+        yield f"at most {world.workers} evaluations ran at once"
 
 
 def _verdict(fit: DurationFit) -> str:
     if fit.model == "empirical":
-        return ", as they were measured, since no family fits"
+        return ", as measured, because no distribution fits"
     if fit.p is None:
-        words = ", though no family fits" if fit.tried else ""
-        return f"{words}, and p is not known" if not words and fit.spread > 0.01 else words
+        words = ", although no distribution fits" if fit.tried else ""
+        return f"{words}, with unknown p" if not words and fit.spread > 0.01 else words
     return f", p = {fit.p:.2g}" + (
-        "" if fit.p >= REFUSED else ", which does not fit; with --out it is drawn as it was measured"
+        "" if fit.p >= REFUSED else ", which does not fit; use --out to draw measured values instead"
     )
 
 
 def _tried(fit: DurationFit) -> Iterator[str]:
     if fit.tried:
-        yield "  tried, the best first: " + "; ".join(
+        yield "  tried, best first: " + "; ".join(
             f"{one.model} {', '.join(f'{name} {value:.4g}' for name, value in one.settings.items())}, p = {one.p:.2g}"
             for one in fit.tried
         )
@@ -102,7 +102,7 @@ def _tried(fit: DurationFit) -> Iterator[str]:
 
 def prediction_lines(found: TwinPrediction) -> Iterator[str]:
     """Yield the lines of a twin's predictions and the recorded facts."""
-    yield f"{'':12} {'recorded':>10} {'twin':>10} {'95 % of its replicates':>24} {'error':>8}"
+    yield f"{'':12} {'recorded':>10} {'twin':>10} {'95 % of replicates':>24} {'error':>8}"
     for row in found.rows():
         if row["twin"] is None or (row["recorded"] is None and row["fact"] != "order"):
             continue
@@ -114,7 +114,7 @@ def prediction_lines(found: TwinPrediction) -> Iterator[str]:
 
 def change_lines(changed: TwinPrediction, unchanged: TwinPrediction, sets: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the changes, with intervals of 95 % over replicates."""
-    workers = "" if changed.workers == unchanged.workers else f": {changed.workers} workers in place of {unchanged.workers}"
+    workers = "" if changed.workers == unchanged.workers else f": {changed.workers} workers instead of {unchanged.workers}"
     yield f"with {', '.join(sets)}{workers}"
     yield f"{'':12} {'twin':>10} {'changed':>10} {'ratio [95 %]':>24}"
     for row in ratios(changed, unchanged):

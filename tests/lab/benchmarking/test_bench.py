@@ -121,7 +121,7 @@ def test_what_a_suite_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (line,) = made.left_out
     assert line.startswith("gone: ") and "landmine" in line
     assert [result.study.study.name for result in made.results] == ["here"]
-    with pytest.raises(StudyError, match=r"suite small 1, here: has no methods of its own; name some"):
+    with pytest.raises(StudyError, match=r"suite small 1, here: has no algorithms; add some"):
         run_benchmark(BenchmarkRequest("small", tmp_path / "out"), silent, lambda: None)
 
 
@@ -130,8 +130,8 @@ def test_wrong_inputs_are_said_before_anything_runs(capsys: pytest.CaptureFixtur
     to = ["--to", str(tmp_path / "out")]
     for arguments, words in (
         (["nosuch"], "no suite 'nosuch'"),
-        (["no/such"], "no/such: is no folder"),
-        ([str(tmp_path / "empty")], "holds no study"),
+        (["no/such"], "no/such: is not a folder"),
+        ([str(tmp_path / "empty")], "contains no study"),
         ([str(folder), "--algorithms", "Alone,ftz"], "spread-0.1.toml: [[algorithm]] 2 name = 'ftz'"),
         ([str(folder), "--replicates", "0"], "--replicates"),
     ):

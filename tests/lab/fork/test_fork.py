@@ -106,9 +106,9 @@ def test_a_fork_that_is_interrupted_or_killed_goes_on(run: Path, tmp_path: Path,
     with pytest.raises(KeyboardInterrupt) as stop:
         fork_run(run, points, (), out, Interrupting())
     assert stop.value.args == (out.resolve(),)
-    with pytest.raises(DirectoryError, match="holds another fork, which has not ended; go on with that: fedbo resume"):
+    with pytest.raises(DirectoryError, match="contains another unfinished fork; resume it: fedbo resume"):
         fedbo.fork(run, 3.0, out=out)
-    with pytest.raises(ResultError, match="holds a fork that has not ended; resume it: fedbo resume"):
+    with pytest.raises(ResultError, match="contains an unfinished fork; resume it: fedbo resume"):
         fedbo.Fork.open(out)
     (out / "branch-0003").mkdir()
     kept = (out / "branch-0001" / "manifest.json").read_bytes()
@@ -183,7 +183,7 @@ def test_a_fork_tells_what_changes_in_time_and_cost(run: Path, tmp_path: Path, c
     ends = [max(part["finished"].to_pylist()) for _, part in by_run(fork.branches[0].observations)]
     assert facts["end"].changed.mean == pytest.approx(sum(ends) / len(ends))
     assert facts["bytes"].changed == facts["bytes"].original and facts["evaluations"].changed.mean == 4 * 6
-    assert "end of the run" in told and "the same as before: bytes transmitted, evaluations" in told
+    assert "end of the run" in told and "unchanged: bytes transmitted, evaluations" in told
 
 
 def test_a_fork_shows_the_algorithms_that_a_change_has_an_effect_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -235,25 +235,25 @@ def test_the_effect_is_told_by_when_the_change_comes(run: Path, tmp_path: Path, 
     [
         (
             "objective.agents=3",
-            "objective.agents: the agents' objectives are made of it before the first evaluation; run a study",
+            "objective.agents: it defines the agents' objectives before the first evaluation; run a new study",
         ),
-        ("study.seed=1", "study.seed: all draws and runs are made of it; run a study of its own with the other value"),
-        ("agents.initial=3", "agents.initial: initial points, histories and checkpoints are made of it"),
-        ("evaluation.parallel=2", "evaluation.parallel: agents have begun evaluations by it"),
-        ("network.link=9.0", "network.link: messages may be waiting at it"),
-        ("algorithm.fts.features=10", "algorithm.fts: what agents begin with, or how messages look, is made of that setting"),
-        ("algorithm.fts.label=b", "algorithm: a run goes on with the algorithms that it has"),
-        ("fault=[{kind = 'crash', at = 1.0}]", 'fault.crash.at=1: lies before the fork at 3; give a later time, or "fork"'),
+        ("study.seed=1", "study.seed: it defines all random draws and runs; run a new study with the other value"),
+        ("agents.initial=3", "agents.initial: it defines initial points, histories and checkpoints"),
+        ("evaluation.parallel=2", "evaluation.parallel: evaluations already used it"),
+        ("network.link=9.0", "network.link: messages may already be queued on the link"),
+        ("algorithm.fts.features=10", "algorithm.fts: this setting determines initial values or the message format"),
+        ("algorithm.fts.label=b", "algorithm: a fork keeps the algorithms of its run"),
+        ("fault=[{kind = 'crash', at = 1.0}]", 'fault.crash.at=1: is before the fork at 3; set a later time, or "fork"'),
         (
             "exchange.mode=barrier",
-            "exchange.mode=barrier: is as it was; change something, or give no overrides for a branch that is",
+            "exchange.mode=barrier: does not change the run; set another value, or remove overrides",
         ),
-        ("budget.time=2.0", "budget.time=2: lies before the fork at 3; give a later time"),
-        ("budget.evaluations=20", "budget.evaluations: they have not been counted before the fork"),
-        ("group=[{name = 'g', agents = [0], bandwidth = 9.0}]", "group.g.name: who is in a group, and what its agents begin"),
+        ("budget.time=2.0", "budget.time=2: is before the fork at 3; set a later time"),
+        ("budget.evaluations=20", "budget.evaluations: the run did not count evaluations before the fork"),
+        ("group=[{name = 'g', agents = [0], bandwidth = 9.0}]", "group.g.name: the members and initial settings of a group"),
         (
             "exchange.selection={who = 'fraction', share = 0.5, others = 'idle'}",
-            "who has nothing to do was fixed before the first",
+            "cannot change after the first round",
         ),
     ],
 )
@@ -267,11 +267,11 @@ def test_what_was_used_before_the_fork_is_not_changed(changes: str, words: str, 
 @pytest.mark.parametrize(
     ("at", "every", "words"),
     [
-        (None, None, "--at: give a time such as 12.5 or event:500, or --every a time, and not both"),
-        ("soon", None, "--at soon: must be a time such as 12.5, or event:500"),
+        (None, None, "--at: set exactly one of --at and --every, for example --at 12.5, --at event:500 or --every 5"),
+        ("soon", None, "--at soon: must be a time or an event, for example 12.5 or event:500"),
         ("event:0", None, "--at event:0: must be above 0 and finite"),
-        (None, 1e-9, "--every 1e-09: makes more than 200 branches; give at least"),
-        (None, 1e9, "must be above 0 and below .*, when the first of the runs ended"),
+        (None, 1e-9, "--every 1e-09: makes more than 200 branches; set at least"),
+        (None, 1e9, "must be above 0 and below .*, the end of the first run"),
     ],
 )
 def test_a_point_that_is_none_is_refused(at: str | None, every: float | None, words: str, run: Path) -> None:
@@ -288,18 +288,20 @@ def test_a_branch_keeps_the_histories_of_the_run(tmp_path: Path) -> None:
 
 
 def test_a_fork_after_the_end_and_forks_of_branches_are_refused(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ForkError, match="at 1e\\+06: the run of 'fts', replicate 0, has ended before; give an earlier one"):
+    with pytest.raises(
+        ForkError, match="at 1e\\+06: the run of 'fts', replicate 0, has ended before that; set an earlier point"
+    ):
         fedbo.fork(run, 1e6, out=tmp_path / "late")
-    with pytest.raises(StudyError, match='overrides: fault: "fork" stands for a time; give at a time, not an event'):
+    with pytest.raises(StudyError, match='overrides: fault: "fork" stands for a time; set at to a time, not an event'):
         fedbo.fork(run, "event:5", overrides=[LOSS], out=tmp_path / "event")
-    with pytest.raises(ResultError, match="holds no fork that has ended; give the directory that fedbo fork printed"):
+    with pytest.raises(ResultError, match="contains no finished fork; pass the directory that fedbo fork printed"):
         fedbo.Fork.open(run)
     branch = fedbo.fork(run, 3.0, out=tmp_path / "fork").branches[0].directory
     with pytest.raises(
         DirectoryError, match="is not a run directory: .*; it holds a fork, so give one of its runs: .*original"
     ):
         fedbo.fork(tmp_path / "fork", 4.0)
-    with pytest.raises(DirectoryError, match="is a branch of another run, which its study alone does not give; fork that run"):
+    with pytest.raises(DirectoryError, match="is a branch of another run; fork that run"):
         fedbo.fork(branch, 4.0)
     with pytest.raises(DirectoryError, match="is a finished branch of another run; extend that run, and fork it again"):
         fedbo.resume(branch, overrides=["budget.iterations=9"])

@@ -192,7 +192,7 @@ def test_numbers_are_those_of_the_results_and_intervals_are_paired(
     assert list(points.lines[0].get_xdata()) == [5.0, 10.0] and points.get_label() == "Together"
     native = [ours[label]["final"][0] for label in ("M = 5", "M = 10")]
     assert list(points.lines[0].get_ydata()) == pytest.approx(native)
-    assert axes.get_xlabel() == "numbers of 8 bytes in each agent's message" and "after 4 iterations" in axes.get_ylabel()
+    assert axes.get_xlabel() == "8-byte numbers in each agent's message" and "after 4 iterations" in axes.get_ylabel()
 
 
 def test_only_those_agents_count_that_the_figure_names(write: Write, tmp_path: Path) -> None:
@@ -231,9 +231,12 @@ def test_a_quick_run_says_so_and_compares_with_published_numbers_only_what_can_b
 ) -> None:
     run(write(), "--quiet", "--quick", "--only", "bowls", "--format", "json")
     (of_figure,) = json.loads(capsys.readouterr().out)["figures"]
-    assert {row["reason"] for row in of_figure["published"]} == {"quick run, on less", "the runs end at t = 4"}
+    assert {row["reason"] for row in of_figure["published"]} == {"quick run of a smaller study", "the runs end at t = 4"}
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    assert "The 3 published numbers have no counterpart in these runs (quick run, on less; the runs end at t = 4)" in page
+    assert (
+        "The 3 published numbers have no counterpart in these runs (quick run of a smaller study; the runs end at t = 4)"
+        in page
+    )
     assert "This is a quick run" in page and "--set &#39;agents.targets=[0]&#39;" in page
     manifest = MANIFEST["figure"][0] | {"quick": ["study.replicates=2", "budget.iterations=3"]}
     write({**MANIFEST, "figure": [{**manifest, "published": [{"algorithm": "M = 5", "at": 3, "value": -0.5}]}]})
@@ -305,7 +308,7 @@ def test_a_figure_without_its_data_is_left_out_and_the_rest_is_there(
     mines = {**LINES, "objective": {"name": "landmine"}}
     first = {"id": "mines", "title": "Mines", "study": "mines.toml"}
     run(write({**MANIFEST, "figure": [first, PLAIN]}, mines=mines), "--quiet")
-    assert "left out" in capsys.readouterr().out
+    assert "skipped" in capsys.readouterr().out
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "the data set &#39;landmine&#39; is not on this machine" in page and str(tmp_path) not in page
     assert page.count("data:image/png") == 1
@@ -318,8 +321,8 @@ def test_a_study_that_fails_is_left_out_and_told_by_the_exit_code(
     study = {**LINES, "objective": function, "evaluation": {"failure": "stop"}, "algorithm": [ALONE]}
     first = {"id": "broken", "title": "Broken", "study": "broken.toml"}
     run(write({**MANIFEST, "figure": [first, PLAIN]}, broken=study), "--quiet", code=FAILED)
-    assert "its study failed: EvaluationError" in capsys.readouterr().out
-    assert "its study failed: EvaluationError" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "the study failed: EvaluationError" in capsys.readouterr().out
+    assert "the study failed: EvaluationError" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
 
 
 def claim(kind: str, **more: Any) -> list[dict[str, Any]]:
@@ -333,16 +336,16 @@ def claim(kind: str, **more: Any) -> list[dict[str, Any]]:
         ({"kin": "curves"}, ", kin: no such key; did you mean 'kind'?"),
         ({"kind": "curve"}, ", kind: must be 'curves', 'messages' or 'decision_time'"),
         ({"algorithms": ["Twce"]}, ", algorithms: no algorithm 'Twce'; did you mean 'Twice'? available: Alone, Twice"),
-        ({"agents": [1]}, ", agents: agent 1 is no target of lines.toml"),
-        ({"cell": 1}, ", cell = 1: lines.toml has 1, counted from 0"),
-        ({"kind": "messages"}, ": series are what a figure of kind = 'messages' shows; give them there, and there alone"),
+        ({"agents": [1]}, ", agents: agent 1 is not a target of lines.toml"),
+        ({"cell": 1}, ", cell = 1: lines.toml has 1 cells; set a number from 0 to 0"),
+        ({"kind": "messages"}, ": series must be set for kind = 'messages', and for no other kind"),
         ({"kind": "decision_time"},
-         ", kind = 'decision_time': lines.toml has one cell; sweep the number of agents, such as objective.agents"),
+         ", kind = 'decision_time': lines.toml has one cell; sweep the number of agents, for example objective.agents"),
         ({"test": claim("beter", than="Alone")},
          ", test 1 claim: must be 'better', 'not_worse', 'alike', 'shorter', 'faster', 'steady' or 'grows'"),
-        ({"test": claim("better")}, ", test 1: claim = 'better' needs a than"),
+        ({"test": claim("better")}, ", test 1: claim = 'better' requires than"),
         ({"test": claim("alike", than="Alone")},
-         ", test 1: claim = 'alike' needs a margin above 0, the smallest difference that counts"),
+         ", test 1: claim = 'alike' requires margin, the smallest relevant difference; set it above 0"),
         ({"test": claim("better", than="Alone", than_in="on")},
          ", than_in: no figure 'on'; did you mean 'one'? available: one"),
         ({"test": claim("faster", than="Alone")},
@@ -394,25 +397,25 @@ def test_a_mean_is_written_as_finely_as_its_interval_allows(found: tuple[float, 
 
 def test_two_figures_of_one_name_are_refused(capsys: pytest.CaptureFixture[str], write: Write) -> None:
     twice = {**MANIFEST, "figure": [MANIFEST["figure"][1]] * 2}
-    assert "[[figure]] id = 'lines': there are two of them" in complaint(capsys, write(twice))[0]
+    assert "[[figure]] id = 'lines': is used twice; choose another id" in complaint(capsys, write(twice))[0]
 
 
 @pytest.mark.parametrize(
     ("claim", "gain", "margin", "expected"),
     [
         ("better", (0.1, 0.3), 0.0, "holds"),
-        ("better", (-0.1, 0.3), 0.0, "cannot be said"),
+        ("better", (-0.1, 0.3), 0.0, "inconclusive"),
         ("better", (-0.3, -0.1), 0.0, "does not hold"),
         ("better", (0.1, 0.3), 0.5, "does not hold"),  # a gain that is too small to count
         ("not_worse", (-0.1, 0.3), 0.2, "holds"),
-        ("not_worse", (-0.3, 0.3), 0.2, "cannot be said"),
+        ("not_worse", (-0.3, 0.3), 0.2, "inconclusive"),
         ("not_worse", (-0.4, -0.3), 0.2, "does not hold"),
         ("alike", (-0.1, 0.1), 0.2, "holds"),
-        ("alike", (-0.1, 0.3), 0.2, "cannot be said"),
+        ("alike", (-0.1, 0.3), 0.2, "inconclusive"),
         ("alike", (0.25, 0.3), 0.2, "does not hold"),
-        ("alike", (0.0, 0.0), 0.2, "cannot be said"),  # replicates that are all the same have no scatter
-        ("better", (0.0, 0.0), 0.0, "cannot be said"),
-        ("better", (math.nan, math.nan), 0.0, "cannot be said"),
+        ("alike", (0.0, 0.0), 0.2, "inconclusive"),  # replicates that are all the same have no scatter
+        ("better", (0.0, 0.0), 0.0, "inconclusive"),
+        ("better", (math.nan, math.nan), 0.0, "inconclusive"),
     ],
 )
 def test_a_verdict_needs_the_whole_interval(claim: str, gain: tuple[float, float], margin: float, expected: str) -> None:

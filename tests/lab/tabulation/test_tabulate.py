@@ -221,7 +221,7 @@ def test_a_study_file_lends_its_objective_its_seed_and_its_settings(capsys: pyte
     sets = ["agents=2", "spread=0.5"]
     assert bits(Path("branin.table")) == bits(_branin("named", sets, seed=5))
     line = complaint(capsys, "study.toml", "--set", "sweep.objective.spread=[0.1, 0.2]")
-    assert '[sweep] "objective.spread": a table is of one objective' in line
+    assert '[sweep] "objective.spread": a table has one objective' in line
 
 
 def _branin(folder: str, sets: Sequence[str], **more: Any) -> Path:
@@ -234,19 +234,19 @@ def test_a_folder_of_something_else_is_left_alone_and_the_difference_named(capsy
     before = (Path("t") / "table.json").read_bytes()
     small = ("--points", "8", "--out", "t")
     for arguments, words in (
-        (["--set", "agents=3"], "holds another table, with agents = 2, and not 3; name another folder with --out"),
-        (["--set", "agents=2", "--seed", "1"], "with seed = 0, and not 1"),
-        (["--set", "agents=2", "--replicate", "1"], "with replicate = 0, and not 1"),
+        (["--set", "agents=3"], "contains another table, with agents = 2, not 3; set another folder with --out"),
+        (["--set", "agents=2", "--seed", "1"], "with seed = 0, not 1"),
+        (["--set", "agents=2", "--replicate", "1"], "with replicate = 0, not 1"),
     ):
         assert words in complaint(capsys, "branin", *arguments, *small)
     assert 'with federation = "branin", and not "quadratic"' in complaint(capsys, "quadratic", *small)
     assert (Path("t") / "table.json").read_bytes() == before
     Path("full").mkdir()
     Path("full/notes.txt").write_text("mine")
-    assert "is not empty and holds no table" in complaint(capsys, "branin", "--points", "8", "--out", "full")
-    assert "is a file; name a folder" in complaint(capsys, "branin", "--points", "8", "--out", "full/notes.txt")
+    assert "is not empty and contains no table" in complaint(capsys, "branin", "--points", "8", "--out", "full")
+    assert "is a file; set a folder" in complaint(capsys, "branin", "--points", "8", "--out", "full/notes.txt")
     fedbo.tabulate("branin", overrides=["agents=2"], points=8, refine=1, out="r")
-    assert "agent 0 has been refined from 8 points" in complaint(
+    assert "agent 0 was refined from 8 points" in complaint(
         capsys, "branin", "--set", "agents=2", "--points", "9", "--out", "r"
     )
 
@@ -257,9 +257,7 @@ def test_what_is_damaged_is_named_and_never_read(capsys: pytest.CaptureFixture[s
         made("cut")
     part = sorted(Path("cut/parts").glob("*.parquet"))[0]
     part.write_bytes(part.read_bytes()[:-20])
-    with pytest.raises(
-        ValueError, match=r"design-00000000-0.*parquet': is damaged \(.*\); delete it and give the command again"
-    ):
+    with pytest.raises(ValueError, match=r"design-00000000-0.*parquet': is damaged \(.*\); delete it and repeat the command"):
         made("cut")
     part.unlink()
     assert bits(made("cut")) == bits(made("whole"))
@@ -287,7 +285,7 @@ def test_a_table_is_made_by_one_process_at_a_time(capsys: pytest.CaptureFixture[
         (["brannin"], "no objective 'brannin'; did you mean 'branin'?"),
         (["branin", "--set", "agnts=3"], "--set: [objective] agnts = 3: no such key; did you mean 'agents'?"),
         (["branin", "--agents", "0,x"], "--agents 0,x: is not a list of agents; write, for example, --agents 0,1,5"),
-        (["branin", "--agents", "10"], "--agents: there is no agent 10; this objective has agents 0 to 9"),
+        (["branin", "--agents", "10"], "--agents: no agent 10; use agents 0 to 9"),
         (["branin", "--points", "0"], "--points"),
         (["tabulated"], "[objective] table: is missing"),
         (

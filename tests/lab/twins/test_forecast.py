@@ -64,4 +64,4 @@ def test_the_time_of_a_study_in_real_time_is_not_told(tmp_path: Path, capsys: py
     real = STUDY.partition("[timing]")[0] + '[timing]\nclock = "wall"\n[hosting]\nkind = "dedicated"\n'
     file.write_text(real, encoding="utf-8")
     assert main(["validate", str(file), "--time"]) == 0
-    assert "it is real, and nobody knows" in capsys.readouterr().out
+    assert "time: unknown, because the study runs in real time" in capsys.readouterr().out

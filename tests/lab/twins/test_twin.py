@@ -144,8 +144,8 @@ def test_what_has_no_twin_is_one_line(lived: dict[str, Path], tmp_path: Path, ca
     run_study(load_study(varying), tmp_path / "varying")
     run_study(load_study(swept), tmp_path / "swept")
     for arguments, words in {
-        (str(tmp_path / "varying"),): "decides on points whose number varies, of which there is no twin",
-        (str(tmp_path / "swept"),): "has a sweep; a twin is of a run without one",
+        (str(tmp_path / "varying"),): "chooses a varying number of points, which a twin does not support",
+        (str(tmp_path / "swept"),): "has a sweep; use a run without one",
         (str(lived["places"]), "--algorithm", "ts"): "has no algorithm 'ts'",
         (str(lived["places"]), "--set", "cluster.workers=0"): "must be at least 1",
         (str(lived["places"]), "--set", "worker=8"): "worker",

@@ -19,7 +19,7 @@ from fedbo.study.study_tables import StudyTables
 if TYPE_CHECKING:
     from fedbo.study.environment.tables import GroupTable
 
-# The largest whole numbers, by the end of their place in a study. The table in docs/studies.md repeats them.
+# The largest whole numbers, by the end of their place in a study. The table in docs/studies.md has the main ones.
 LIMITS: dict[tuple[str, ...], int] = {
     ("study", "replicates"): 100_000,
     ("objective", "agents"): 2_000_000,

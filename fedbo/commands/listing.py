@@ -17,8 +17,6 @@ def list_names(
     printed: Printed = Format.text,
 ) -> None:
     """List the names that a study can use and their settings; for one group, also the allowed values."""
-    from dataclasses import asdict
-
     from fedbo.figures.reports.tables import console, items_table
     from fedbo.settings.errors import unknown
     from fedbo.study.listing import broken, groups
@@ -28,7 +26,7 @@ def list_names(
         raise typer.BadParameter(unknown("group", group, found))
     chosen = {name: items for name, items in found.items() if group in (None, name)}
     if printed is Format.json:
-        print_json({name: [asdict(item) for item in items] for name, items in chosen.items()})
+        print_json({name: [item.plain() for item in items] for name, items in chosen.items()})
         return
     for name, items in chosen.items():
         console().print(items_table(name, items, ranges=group is not None))

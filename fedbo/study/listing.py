@@ -30,9 +30,10 @@ from fedbo.study.settings import names_of, plain
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Item:
-    """One entry of the catalogue: its name and summary, its settings with defaults, ranges and meanings, and its presets.
+    """One entry of the catalogue: its name and summary, its settings with defaults and ranges, and its presets.
 
-    `reveals` is what messages of an algorithm with default settings reveal; empty for anything else.
+    - `reveals`: what messages of an algorithm with default settings reveal; empty for anything else.
+    - `declared`: the class that declares the settings, if there is one.
     """
 
     name: str
@@ -41,7 +42,18 @@ class Item:
     presets: tuple[str, ...] = ()
     ranges: Mapping[str, str] = dataclasses.field(default_factory=dict)
     reveals: str = ""
-    meanings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    declared: type[Any] | None = None
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """Return the meanings of the settings, for which the sources of their classes are parsed."""
+        found = {} if self.declared is None else meanings(self.declared)
+        return {name: found[name] for name in self.settings if name in found}
+
+    def plain(self) -> dict[str, Any]:
+        """Return all of it as what JSON can hold."""
+        held = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "declared"}
+        return {**held, "meanings": self.meanings}
 
 
 def groups() -> dict[str, list[Item]]:
@@ -64,7 +76,7 @@ def _algorithms() -> list[Item]:
             (*entry.presets,),
             _ranges(entry.settings, entry.fixed),
             _revealed(entry),
-            _meanings(entry.settings, entry.fixed),
+            entry.settings,
         )
         for name, entry in _usable(algorithms.catalogue())
     ]
@@ -85,7 +97,7 @@ def _declared(known: Mapping[str, type[Any]]) -> list[Item]:
             _first_line(declared),
             _defaults(declared),
             ranges=_ranges(declared),
-            meanings=_meanings(declared),
+            declared=declared,
         )
         for name, declared in _usable(known)
     ]
@@ -107,11 +119,6 @@ def _defaults(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> di
 def _ranges(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> dict[str, str]:
     found = {name: range_of(marks) for name, marks in marks_of(declared).items()}
     return {name: found[name] for name in names_of(declared, fixed or ()) if found.get(name)}
-
-
-def _meanings(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> dict[str, str]:
-    found = meanings(declared)
-    return {name: found[name] for name in names_of(declared, fixed or ()) if name in found}
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

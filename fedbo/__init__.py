@@ -322,9 +322,9 @@ def _display(progress: bool) -> Progress | None:
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from fedbo.settings.version import fedbo_version
 
-        return version("fedbo")
+        return fedbo_version()
     if name in moved.RENAMED:
         warnings.warn(f"fedbo.{name} is deprecated; use fedbo.{moved.RENAMED[name]}", DeprecationWarning, stacklevel=2)
         name = moved.RENAMED[name]

@@ -78,9 +78,9 @@ data.command("fetch")(fetch_data)
 @app.callback(invoke_without_command=True)
 def _fedbo(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
-        from importlib.metadata import version as installed
+        from fedbo.settings.version import fedbo_version
 
-        print(f"fedbo {installed('fedbo')}")
+        print(f"fedbo {fedbo_version()}")
         raise Stop(OK)
 
 

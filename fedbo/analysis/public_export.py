@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.sealed import installed
 from fedbo.algorithms.reveals import Reveals
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
+from fedbo.settings.version import fedbo_version
 
 RELEASED = (
     "cell", "algorithm", "replicate", "release", "clip", "sensitivity", "noise_multiplier", "noise", "numbers", "share",
@@ -45,7 +45,7 @@ def export_public(result: Result, path: Path) -> list[str]:
     if path.exists():
         raise FileExistsError(f"'{path}' exists; name a new file")
     public = {
-        "fedbo": installed(),
+        "fedbo": fedbo_version(),
         "study": _study(result, labels),
         "releases": [{name: row[name] for name in RELEASED} for row in releases],
     }

@@ -7,10 +7,11 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 from fedbo.commands.arguments import FAILED, Format, Printed, Stop, print_json
+from fedbo.settings.version import fedbo_version, requirements
 
 LEAST_MEMORY = 2 * 2**30  # bytes, for a coordinator, two hosts and Ray
 
@@ -39,7 +40,7 @@ def doctor(printed: Printed = Format.text) -> None:
 
 def _packages() -> Iterator[Finding]:
     """Check Python, all required packages, and those of extras."""
-    yield Finding("fedbo", "ok", version("fedbo"))
+    yield Finding("fedbo", "ok", fedbo_version())
     old = sys.version_info < (3, 11)
     yield Finding("python", "broken" if old else "ok", platform.python_version(), "install Python 3.11 or later" if old else "")
     needed, extras = _declared()
@@ -57,7 +58,7 @@ def _declared() -> tuple[list[str], dict[str, list[str]]]:
     """List the requirements of the package, and those of its extras except for development."""
     needed: list[str] = []
     extras: dict[str, list[str]] = {}
-    for line in requires("fedbo") or ():
+    for line in requirements():
         what, _, marker = line.partition(";")
         extra = marker.partition("extra ==")[2].strip().strip("'\"")
         if extra not in ("", "dev"):

@@ -30,6 +30,7 @@ from fedbo.coordinator.privacy.ledger import PRIVACY, RELEASES, SPENT, accounted
 from fedbo.coordinator.runtime.event_log import MOMENTS
 from fedbo.objectives.base import described
 from fedbo.settings.shown import quoted
+from fedbo.settings.version import fedbo_version
 from fedbo.study.check_privacy import revealed
 from fedbo.study.paths import PRIVATE, DirectoryError, make_folder, usable
 from fedbo.study.plugins import distributions
@@ -119,7 +120,7 @@ def versions() -> dict[str, str]:
 @cache
 def _installed(package: str) -> str:
     """Return the version of a package. It is cached, since the look-up takes longer than a small run."""
-    return version(package)
+    return fedbo_version() if package == "fedbo" else version(package)
 
 
 def check_versions(directory: Path, manifest: Mapping[str, Any]) -> None:

@@ -7,8 +7,9 @@ import hashlib
 import zipfile
 from functools import cache
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
+
+from fedbo.settings.version import fedbo_version
 
 _MOMENT = (2020, 1, 1, 0, 0, 0)  # equal packages give equal wheels
 
@@ -43,7 +44,7 @@ def build_wheel(folder: Path) -> Path:
     Its build number holds the package's fingerprint, because Ray caches wheels by name. It declares no dependencies: Ray would
     install them again beside it, and the hosts' own packages are compared with those here.
     """
-    release = version("fedbo")
+    release = fedbo_version()
     info = f"fedbo-{release}.dist-info"
     # A build number must start with a digit.
     build = f"0{fingerprint()}"

@@ -109,7 +109,7 @@ def test_the_doctor_fails_where_a_package_is_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "fedbo.commands.doctor.requires", lambda name: ["nowhere-at-all>=2", "numpy>=1000", "nowhere-else>=1; extra == 'x'"]
+        "fedbo.commands.doctor.requirements", lambda: ["nowhere-at-all>=2", "numpy>=1000", "nowhere-else>=1; extra == 'x'"]
     )
     assert main(["doctor", "--format", "json"]) == 1
     found = {row["what"]: row for row in json.loads(capsys.readouterr().out)["findings"]}

@@ -164,7 +164,7 @@ def test_what_a_later_format_wrote_is_refused_with_the_version_that_wrote_it(
     manifest = read_manifest(directory)
     with monkeypatch.context() as later:
         later.setattr(rows, "FORMAT", LATER)
-        later.setattr(rows, "installed", lambda: "9.1")
+        later.setattr(rows, "fedbo_version", lambda: "9.1")
         rows.write_table(rows.read_table(directory / "events.parquet"), directory / "events.parquet")
     write_manifest(directory, {key: value for key, value in manifest.items() if key != "files"})
     assert main(["show", str(directory)]) == 2
@@ -172,7 +172,7 @@ def test_what_a_later_format_wrote_is_refused_with_the_version_that_wrote_it(
     assert capsys.readouterr().err == line
     with monkeypatch.context() as later:
         later.setattr(sealed, "FORMAT", LATER)
-        later.setattr(sealed, "installed", lambda: "9.1")
+        later.setattr(sealed, "fedbo_version", lambda: "9.1")
         write_manifest(directory, manifest)
     assert main(["show", str(directory)]) == 2
     assert (

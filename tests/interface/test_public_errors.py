@@ -5,9 +5,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
+import pytest
+from packaging.requirements import Requirement
+
 import fedbo
+from fedbo.settings import version as found
 
 ROOT = Path(__file__).resolve().parents[2]
 # Raised and caught within the package, or by design no error of a user.
@@ -37,3 +42,17 @@ def test_the_version_is_that_of_the_distribution() -> None:
     from importlib.metadata import version
 
     assert fedbo.__version__ == version("fedbo")
+
+
+def test_a_clone_without_an_installation_has_the_version_and_requirements_of_its_project_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(found, "version", missing)
+    monkeypatch.setattr(found, "requires", missing)
+    assert found.fedbo_version.__wrapped__() == fedbo.__version__
+    asked = {required.name: required for required in map(Requirement, found.requirements())}
+    assert asked["pyarrow"].marker is None
+    assert str(asked["torch"].marker) == 'extra == "torch"'

@@ -25,10 +25,11 @@ from fedbo.actors.storage.evaluations import (
     reader,
     with_outcome,
 )
-from fedbo.actors.storage.sealed import FORMAT, Damaged, OtherFormat, check_format, installed
+from fedbo.actors.storage.sealed import FORMAT, Damaged, OtherFormat, check_format
 from fedbo.algorithms.base import ORIGINS
 from fedbo.objectives.outcome import Outcome
 from fedbo.settings.errors import FedboError
+from fedbo.settings.version import fedbo_version
 
 Convert = Callable[[pa.Table], pa.Table]
 
@@ -258,7 +259,7 @@ _FORMAT, _BY = b"fedbo.format", b"fedbo.version"  # in the metadata of a table
 
 def write_table(table: pa.Table, path: Path) -> str:
     """Write a Parquet file with its format, which appears complete or not at all; return its SHA-256."""
-    noted = {_FORMAT: str(FORMAT).encode(), _BY: installed().encode()}
+    noted = {_FORMAT: str(FORMAT).encode(), _BY: fedbo_version().encode()}
     whole = table.replace_schema_metadata({**(table.schema.metadata or {}), **noted})
     return atomic.write(path, lambda file: pq.write_table(whole, file, compression="zstd"))
 

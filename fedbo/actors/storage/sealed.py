@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from fedbo.settings.errors import FedboError
+from fedbo.settings.version import fedbo_version
 
 # Of tables, manifests and indices of snapshots. Format 1 is what says no format; up to 2 events had their facts in one text.
 FORMAT = 3
@@ -31,12 +30,6 @@ class Damaged(FedboError, ValueError):
 
 class OtherFormat(FedboError, ValueError):
     """A file in a format that this version does not know."""
-
-
-@cache
-def installed() -> str:
-    """Return the installed version of fedbo."""
-    return version("fedbo")
 
 
 def check_format(path: Path | str, found: int, by: str | None = None) -> None:
@@ -62,7 +55,7 @@ def check_file(path: Path, expected: str) -> None:
 
 def seal(document: Mapping[str, Any], indent: int | None = None) -> str:
     """Return a document as JSON with its format and, last, the SHA-256 of all the rest."""
-    whole = json.loads(json.dumps({**document, "format": FORMAT, "fedbo": installed()}))
+    whole = json.loads(json.dumps({**document, "format": FORMAT, "fedbo": fedbo_version()}))
     whole.pop("sha256", None)
     return json.dumps({**whole, "sha256": _sum(whole)}, indent=indent) + "\n"
 

@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +36,7 @@ from fedbo.figures.reports.privacy import privacy_table
 from fedbo.figures.reports.statistics import statistics_table
 from fedbo.figures.style import STYLE, dashes_at
 from fedbo.settings.errors import FedboError
+from fedbo.settings.version import fedbo_version
 
 T = TypeVar("T")
 
@@ -139,7 +139,7 @@ def report(results: Sequence[Result], agents: bool = False) -> str:
         js=Markup(script),
         js_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),  # no other script runs
         data=_embedded({"panels": panels, "timelines": timelines}),
-        version=version("fedbo"),
+        version=fedbo_version(),
     )
 
 
@@ -213,7 +213,7 @@ def _run_part(result: Result, key: str, title: str, shows_agents: bool) -> RunPa
         privacy=html_of(privacy_table(result)) if result.spending() else Markup(),
         asked=asked(result),
         study=(result.directory / "study.toml").read_text(encoding="utf-8"),
-        version=str(result.manifest.get("fedbo") or version("fedbo")),
+        version=str(result.manifest.get("fedbo") or fedbo_version()),
         again=again(result),
     )
 

@@ -88,7 +88,7 @@ class HostedAgent:
             natives = from_unit(self.task.federation.parameters, decision.x)
             return DecisionSize(len(decision.x), tuple(cost_of(self.objective, x) for x in natives), pulls)
         except Exception as error:
-            words = f"agent {self.number}: its cost could not be told: {type(error).__name__}: {error}"
+            words = f"agent {self.number}: its cost could not be computed: {type(error).__name__}: {error}"
             raise EvaluationError(words) from error
 
     def settle(self, request: StepRequest) -> None:
@@ -273,7 +273,7 @@ class HostedAgent:
             decision = other_than(state.failed, decision, self._problem, self.streams.at(request.step))
         # With a fixed `queries` the engine schedules a step's end before the decision, and would not know its pulls.
         if decision.pulls is not None and algorithm.queries is not None:
-            raise ValueError("an algorithm whose decisions have pulls declares queries = None, so that each is waited for")
+            raise ValueError("an algorithm whose decisions have pulls waits for each evaluation; declare queries = None")
         cut = False
         if self._budget.pulls:
             decision, cut = cut_to_budget(decision, self._budget.pulls - state.pulled)

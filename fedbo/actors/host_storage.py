@@ -127,5 +127,5 @@ def _own(path: Path, number: int) -> AgentCheckpoint:
     """Read an agent's own checkpoint; Damaged if it is of another agent."""
     found: AgentCheckpoint = read_checkpoint(path)
     if found.number != number:
-        raise Damaged(path, f"is the checkpoint of agent {found.number}; put that of agent {number} back")
+        raise Damaged(path, f"is the checkpoint of agent {found.number}; restore the checkpoint of agent {number}")
     return found

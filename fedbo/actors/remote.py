@@ -271,7 +271,7 @@ def got(calls: Sequence[Any]) -> list[Any]:
 
 
 def _lost(error: Exception) -> HostLost:
-    return HostLost(f"a host of agents is gone: {str(error).splitlines()[0]}")
+    return HostLost(f"a host of agents was lost: {str(error).splitlines()[0]}")
 
 
 def _all_there(calls: Sequence[Any]) -> bool:

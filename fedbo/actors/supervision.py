@@ -60,8 +60,10 @@ class HostProcesses:
         host.deaths += 1
         if host.deaths == HOST_DEATHS:
             agents = ", ".join(map(str, host.numbers[:5]))
-            remedy = "set [evaluation] memory_limit or time_limit, and evaluations have processes of their own"
-            raise RuntimeError(f"the process of agents {agents} died {HOST_DEATHS} times without finishing anything; {remedy}")
+            remedy = "set [evaluation] memory_limit or time_limit, so that each evaluation runs in its own process"
+            raise RuntimeError(
+                f"the process of agents {agents} died {HOST_DEATHS} times without finishing an evaluation; {remedy}"
+            )
         self.restart(host)
 
     def restart(self, host: RemoteHost) -> Any:

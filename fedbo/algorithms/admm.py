@@ -89,7 +89,7 @@ class Consensus(Coupled):
     weights: w, one number above 0 for each agent; empty for ones.
     """
 
-    horizon_use: ClassVar[str] = "plans its penalty and its last decision by it"
+    horizon_use: ClassVar[str] = "computes its penalty and its last decision from it"
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     weights: Row = ()
@@ -170,7 +170,7 @@ class Allocation(Coupled):
     constraint share that row, and N is their number.
     """
 
-    horizon_use: ClassVar[str] = "plans its penalty and its last decision by it"
+    horizon_use: ClassVar[str] = "computes its penalty and its last decision from it"
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     total: Row = ()
@@ -185,13 +185,13 @@ class Allocation(Coupled):
     def __post_init__(self) -> None:
         Coupled.__post_init__(self)
         if list(self.changes) != sorted(self.changes, key=lambda row: row[:1]):
-            raise SettingError("changes", "must be in the order of their rounds", self.changes)
+            raise SettingError("changes", "must be sorted by round", self.changes)
 
     def upload(self, problem: Problem) -> Declaration:
         """Declare the resource use C_i z_i `(m,)`, plain and relaxed; SettingError for unsuitable settings."""
         self.check(problem)
         if len(self.matrices) not in (0, 1, problem.n_agents):
-            needed = f"must be one, or one for each of the {problem.n_agents} agents, not {len(self.matrices)}"
+            needed = f"must have one matrix, or one for each of the {problem.n_agents} agents, not {len(self.matrices)}"
             raise SettingError("matrices", needed)
         m = self._rows(problem)
         for matrix in self.matrices:
@@ -302,7 +302,9 @@ _FIXED = {"pending_values": "hallucinated"}  # none is pending when an agent dec
 
 ALGORITHMS = {
     "admm_consensus": Entry(
-        Consensus, _FIXED, {"faithful": FAITHFUL}, "ADMM: all agents agree on one point, each with its own surrogate"
+        Consensus, _FIXED, {"faithful": FAITHFUL}, "ADMM: all agents agree on one point, and each has its own surrogate"
     ),
-    "admm_allocation": Entry(Allocation, _FIXED, {"faithful": FAITHFUL}, "ADMM: agents share what there is, led by a price"),
+    "admm_allocation": Entry(
+        Allocation, _FIXED, {"faithful": FAITHFUL}, "ADMM: agents share a resource, coordinated by a price"
+    ),
 }

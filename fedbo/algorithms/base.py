@@ -100,7 +100,7 @@ class Problem:
 def horizon(problem: Problem) -> int:
     """Return T, the evaluations of each agent; SettingError where the budget counts decisions, of any number of evaluations."""
     if not problem.pulls:
-        raise SettingError("name", "needs the number of evaluations of each agent: give [budget] pulls in place of iterations")
+        raise SettingError("name", "requires a budget of evaluations; set [budget] pulls instead of iterations")
     return problem.pulls
 
 
@@ -217,9 +217,9 @@ class Mechanism:
     def __post_init__(self) -> None:
         check(self)
         if self.clip == math.inf and (self.noise or self.quantile is not None):
-            raise SettingError("clip", "must be finite where there is noise or a quantile", "inf")
+            raise SettingError("clip", "must be finite if there is noise or a quantile", "inf")
         if self.quantile is not None and not 2 * self.count_noise > self.noise:
-            raise SettingError("count_noise", "must be above noise / 2 where there is a quantile", self.count_noise)
+            raise SettingError("count_noise", "must be above noise / 2 if there is a quantile", self.count_noise)
 
 
 @runtime_checkable

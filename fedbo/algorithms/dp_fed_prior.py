@@ -49,7 +49,7 @@ class DPFedPrior(PriorAgent):
 
     horizon_use: ClassVar[str] = ""
 
-    every: Annotated[int, Ge(0), "0 is once, before the start"] = 0
+    every: Annotated[int, Ge(0), "0 means once, before the start"] = 0
     noise_multiplier: Annotated[float, Ge(0), Lt(inf)] = 1.5
     """Noise multiplier z of a release."""
     share: Annotated[float, Gt(0), Le(1)] = 1.0
@@ -101,7 +101,7 @@ class DPFedPrior(PriorAgent):
 
     def receive(self, state: ShapeServer, message: Inbound, now: float) -> ShapeServer:
         """Raise an error, since single messages must not reach this half."""
-        raise AssertionError("messages pass the mechanism")
+        raise AssertionError("messages use the mechanism")
 
     def released(self, state: ShapeServer, vectors: Array, release: int) -> ShapeServer:
         """Add a release to the mean."""
@@ -136,8 +136,8 @@ def _entry(control: str, summary: str) -> Entry:
 
 
 ALGORITHMS = {
-    "dp_fed_prior": _entry("none", "fed_prior with differential privacy: all that is shared is a mean shape with noise"),
+    "dp_fed_prior": _entry("none", "fed_prior with differential privacy: agents share only a noisy mean shape"),
     "dp_fed_prior_noise": _entry("noise", "control for dp_fed_prior: messages are draws from the senders' own priors"),
-    "dp_fed_prior_shuffled": _entry("shuffled", "control for dp_fed_prior: values are sent in another order"),
+    "dp_fed_prior_shuffled": _entry("shuffled", "control for dp_fed_prior: every message has its values in random order"),
     "dp_fed_prior_uniform": _entry("uniform", "control for dp_fed_prior: uniform points instead of federated queries"),
 }

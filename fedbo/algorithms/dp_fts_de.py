@@ -100,14 +100,12 @@ class DPFTSDE(Federated):
         Federated.__post_init__(self)
         check_temperature(self.temperature, "temperature")
         if not self.aggregation.is_mean:
-            needed = (
-                'must have rule = "mean", since messages pass a mechanism that sums them, on which the privacy account rests'
-            )
-            raise SettingError("aggregation", needed, self.aggregation.rule, "for a robust centre take 'fts'")
+            needed = 'must have rule = "mean", because the privacy mechanism sums messages'
+            raise SettingError("aggregation", needed, self.aggregation.rule, "use 'fts' for a robust centre")
         if self.clip == inf and (self.noise_multiplier or self.quantile is not None):
-            raise SettingError("clip", "must be finite where there is noise or a quantile", "inf")
+            raise SettingError("clip", "must be finite if there is noise or a quantile", "inf")
         if self.quantile is not None and self.noise_multiplier and not 2 * self.count_noise > self.noise_multiplier:
-            needed = "must be above noise_multiplier / 2 where there is a quantile"
+            needed = "must be above noise_multiplier / 2 if there is a quantile"
             raise SettingError("count_noise", needed, self.count_noise)
 
     @property
@@ -203,7 +201,7 @@ class DPFTSDE(Federated):
 
     def receive(self, state: DPServer, message: Inbound, now: float) -> DPServer:
         """Raise an error, since single messages must not reach this half."""
-        raise AssertionError("messages pass the mechanism")
+        raise AssertionError("messages use the mechanism")
 
     def released(self, state: DPServer, vectors: Array, release: int) -> DPServer:
         """Add a release to the mean."""

@@ -209,9 +209,9 @@ def _entry(control: str, summary: str) -> Entry:
 
 
 ALGORITHMS = {
-    "fed_prior": _entry("none", "Bayesian optimisation with a prior learned from what others have seen"),
-    "fed_prior_alone": _entry("alone", "the agent half of fed_prior without messages"),
+    "fed_prior": _entry("none", "Bayesian optimisation with a prior learned from other agents' observations"),
+    "fed_prior_alone": _entry("alone", "fed_prior without messages"),
     "fed_prior_noise": _entry("noise", "control for fed_prior: every message is a draw from the sender's own prior"),
-    "fed_prior_shuffled": _entry("shuffled", "control for fed_prior: every message has its values in another order"),
+    "fed_prior_shuffled": _entry("shuffled", "control for fed_prior: every message has its values in random order"),
     "fed_prior_uniform": _entry("uniform", "control for fed_prior: uniform points instead of federated queries"),
 }

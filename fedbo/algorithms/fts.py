@@ -71,8 +71,8 @@ class FTS(Federated):
         if any(not 0 <= weight < np.inf for weight in self.weights) or (self.weights and not sum(self.weights) > 0):
             raise SettingError("weights", "must be at least 0 with a positive sum", self.weights)
         if not self.aggregation.is_mean and (self.query, self.relay) != ("mean", "all"):
-            needed = 'must have rule = "mean" where an agent follows one message alone'
-            raise SettingError("aggregation", needed, self.aggregation.rule, 'or take query = "mean" and relay = "all"')
+            needed = 'must have rule = "mean" if an agent follows a single message'
+            raise SettingError("aggregation", needed, self.aggregation.rule, 'or set query = "mean" and relay = "all"')
 
     def upload(self, problem: Problem) -> Declaration | None:
         """Declare one draw omega_n `(M,)`; ValueError when the settings do not suit the problem."""

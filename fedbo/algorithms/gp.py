@@ -103,12 +103,12 @@ ALGORITHMS = {
         GP,
         {"acquisition": "ei", "beta": 2.0},
         {"faithful": {**surrogate.FAITHFUL, "incumbent": "observed", "search": "newton"}},
-        "Bayesian optimisation with expected improvement, every agent alone",
+        "Bayesian optimisation with expected improvement, without communication",
     ),
     "gp_ucb": Entry(
         GP,
         {"acquisition": "ucb", "incumbent": "mean"},
         {"faithful": {**surrogate.FAITHFUL, "search": "newton"}},
-        "Bayesian optimisation with an upper confidence bound, every agent alone",
+        "Bayesian optimisation with an upper confidence bound, without communication",
     ),
 }

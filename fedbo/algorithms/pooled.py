@@ -66,7 +66,7 @@ class Pooled:
     those of the surrogate and `features` the number of random features of a draw.
     """
 
-    horizon_use: ClassVar[str] = "sizes its messages by it"
+    horizon_use: ClassVar[str] = "computes the size of its messages from it"
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"
@@ -206,4 +206,4 @@ def _combined(tables: dict[int, tuple[Array, Array]]) -> Observed:
     return Observed(x, y, np.repeat(np.array([*tables], dtype=np.int64), [len(table[1]) for table in tables.values()]))
 
 
-ALGORITHMS = {"pooled": Entry(Pooled, summary="bound, not federated: one optimiser that sees everybody's observations")}
+ALGORITHMS = {"pooled": Entry(Pooled, summary="upper bound, not federated: one optimiser with all agents' observations")}

@@ -71,4 +71,4 @@ class Random(LocalOnly):
         return state if state.seen is None else state._replace(seen=np.concatenate([state.seen, x]))
 
 
-ALGORITHMS = {"random": Entry(Random, summary="uniform random search, every agent alone")}
+ALGORITHMS = {"random": Entry(Random, summary="uniform random search, without communication")}

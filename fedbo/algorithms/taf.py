@@ -61,6 +61,8 @@ class TAF(Transfer):
 
 ALGORITHMS = {
     "taf": Entry(
-        TAF, presets={"faithful": rgpe.FAITHFUL}, summary="expected improvement joined with what others' surrogates predict"
+        TAF,
+        presets={"faithful": rgpe.FAITHFUL},
+        summary="expected improvement combined with predictions of other agents' surrogates",
     )
 }

@@ -219,5 +219,5 @@ class TS(Surrogate, LocalOnly):
 FAITHFUL = {**surrogate.FAITHFUL, "region": "cube", "draw": "weights", "features": 200, "beta": 1.0}
 
 ALGORITHMS = {
-    "ts": Entry(TS, presets={"faithful": FAITHFUL}, summary="Thompson sampling on a Gaussian process, every agent alone")
+    "ts": Entry(TS, presets={"faithful": FAITHFUL}, summary="Thompson sampling on a Gaussian process, without communication")
 }

@@ -140,10 +140,12 @@ def comparison(result: FinishedRun, cells: tuple[int, int], target: TargetValue)
     times = {one.cell: one for one in times_to_target(result, target)}
     if gone := [cell for cell in cells if cell not in times]:
         there = ", ".join(map(str, times)) or "none"
-        raise ResultError(f"no runs of '{target.algorithm}' in cell {gone[0]}; there are some in: {there}")
+        raise ResultError(f"no runs of '{target.algorithm}' in cell {gone[0]}; use one of the cells: {there}")
     one, other = (metric_of(result, cell, target.regret) for cell in cells)
     if one != other:
-        raise ResultError(f"cells {cells[0]} and {cells[1]} optimise different things: {one.name} and {other.name}")
+        raise ResultError(
+            f"cells {cells[0]} and {cells[1]} have different metrics: {one.name} and {other.name}; choose other cells"
+        )
     groups = by_cell_and_algorithm(scored_traces(result, target.regret))
     found, against = (groups[cell, target.algorithm] for cell in cells)
     ratio, pairs = ratio_of_times(*(times[cell] for cell in cells))

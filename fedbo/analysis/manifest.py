@@ -48,19 +48,19 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 def remedy_of(directory: Path, remedy: str) -> str:
     """Return the `remedy` for a directory that holds no run, or for a fork one of its runs."""
-    return f"it holds a fork, so give one of its runs: {directory / 'original'}" if (directory / FORK).is_file() else remedy
+    return f"it contains a fork; pass one of its runs: {directory / 'original'}" if (directory / FORK).is_file() else remedy
 
 
 def back(path: Path) -> str:
     """Return how to restore a file of a run: from its copy among the parts, or otherwise by running the study again."""
     copy, directory = path.parent / "parts" / path.name, path.parent
     if copy.is_file():
-        return f"put its copy back: cp {shlex.quote(str(copy))} {shlex.quote(str(path))}"
+        return f"restore its copy: cp {shlex.quote(str(copy))} {shlex.quote(str(path))}"
     study, anew = (shlex.quote(str(each)) for each in (directory / STUDY, f"{directory}-anew"))
     if path.name == STUDY:
-        return f"put the study back that it was run from: fedbo validate STUDY --full > {study}"
+        return f"restore the study file: fedbo validate STUDY --full > {study}"
     if _names_code(directory / STUDY):  # which may be of another person, and would run
-        return f"run the study again, which names Python code: read {study} first"
+        return f"the study names Python code; read {study}, then run it again"
     return f"run the study again: fedbo run {study} --out {anew}"
 
 

@@ -56,7 +56,7 @@ class _Optima:
             try:
                 self._found = unseal(self._path)
             except Damaged as error:
-                remedy = f"remove it, and it is found again: rm {shlex.quote(str(self._path))}"
+                remedy = f"delete it so that it is computed again: rm {shlex.quote(str(self._path))}"
                 raise Damaged(self._path, error.why, remedy) from None
 
     def of(self, study: Study, replicate: int, function: MeanFunction) -> Optimum:
@@ -69,7 +69,9 @@ class _Optima:
             try:
                 atomic.write_text(self._path, seal(self._found, indent=2))
             except OSError as failure:
-                told = f"the largest value of the mean could not be kept at {self._path} ({failure}): it is sought every time"
+                told = (
+                    f"the largest value of the mean could not be stored at {self._path} ({failure}); it is computed every time"
+                )
                 warn_caller(told, RuntimeWarning)
         entry = self._found[name]
         return Optimum(entry["value"], tuple(entry["x"]), entry["tolerance"])
@@ -81,9 +83,7 @@ def federation_of(result: FinishedRun, study: Study) -> Federation:
         return study.federation()
     except StudyError as error:
         name = ".".join(map(str, error.faults[0].path))
-        words = (
-            f"this needs the objective, whose {name} cannot be used here; name it as module:function to see regret and optima"
-        )
+        words = f"regret and optima require the objective, whose {name} is not available here; name it as module:function"
         raise ResultError(f"'{result.directory}': {words}") from None
 
 

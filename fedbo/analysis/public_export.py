@@ -37,13 +37,13 @@ def export_public(result: Result, path: Path) -> list[str]:
     """
     labels = private_labels(result)
     if not labels:
-        raise ResultError(f"'{result.directory}': has no private algorithm; none of its numbers was released with noise")
+        raise ResultError(f"'{result.directory}': has no private algorithm, so nothing can be published; export a private run")
     releases = result.privacy.to_pylist()
     if seeded := sorted({row["algorithm"] for row in releases if not row["secure"]}):
-        words = f"the noise of {', '.join(seeded)} follows from the study's seed, and can be taken off"
+        words = f"the noise of {', '.join(seeded)} is drawn from the study's seed and can be removed"
         raise ResultError(f"'{result.directory}': {words}; run the study with [privacy] secure_noise = true")
     if path.exists():
-        raise FileExistsError(f"'{path}' exists; name a new file")
+        raise FileExistsError(f"'{path}' already exists; choose another file")
     public = {
         "fedbo": fedbo_version(),
         "study": _study(result, labels),

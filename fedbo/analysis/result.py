@@ -98,17 +98,17 @@ class Result:
         if (address := address_of(arguments.path("directory", directory))) is not None:
             return open_copy(lambda folder: cls.open(folder, trust), address)
         folder = Path(directory)
-        with usable(folder, "cannot be looked at"):
+        with usable(folder, "cannot be read"):
             manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else {}
             gone = [name for name in manifest.get("files", {}) if not (folder / name).is_file()]
             check_tables(folder, manifest, [STUDY, *gone])
             missing = [name for name in _FILES if not (folder / name).is_file()]
         if missing and (folder / "parts").is_dir():  # killed, or still running: no tables have been put together yet
-            remedy = f"wait for it, or if it was killed continue with: fedbo resume {quoted(directory)}"
-            raise ResultError(f"'{directory}': has not ended, it has no {missing[0]} yet; {remedy}")
+            remedy = f"wait for it, or, if it was killed, continue with: fedbo resume {quoted(directory)}"
+            raise ResultError(f"'{directory}': has not ended: it has no {missing[0]} yet; {remedy}")
         if missing:
-            remedy = remedy_of(folder, "give the directory that fedbo run printed")
-            raise ResultError(f"'{directory}': is no finished run, it has no {missing[0]}; {remedy}")
+            remedy = remedy_of(folder, "pass the directory that fedbo run printed")
+            raise ResultError(f"'{directory}': is not a finished run: it has no {missing[0]}; {remedy}")
         return cls(folder, recall_study(folder / "study.toml"), manifest, trust)
 
     @cached_property
@@ -303,7 +303,7 @@ class Result:
             ResultError: a cell has no such algorithm, or the cells have different metrics.
         """
         if not isinstance(cells, tuple | list) or len(cells) != 2:
-            raise arguments.wrong("cells", cells, "must be the numbers of two cells, such as (0, 1)")
+            raise arguments.wrong("cells", cells, "must be the numbers of two cells, for example (0, 1)")
         cells = arguments.whole("cells", cells[0]), arguments.whole("cells", cells[1])
 
         return comparison(self, cells, TargetValue(check_label(self, algorithm), level, regret))

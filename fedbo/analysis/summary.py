@@ -156,6 +156,6 @@ def regrets(found: Sequence[IncumbentTrace], best_values: Mapping[str, Any]) -> 
 def _regret(trace: IncumbentTrace, best_values: Mapping[str, Any]) -> IncumbentTrace:
     known = best_values.get(str(trace.cell), {}).get(str(trace.replicate), {}).get(str(trace.agent))
     if known is None:
-        raise ValueError(f"the best value of agent {trace.agent} is not known, so its regret is not either")
+        raise ValueError(f"the regret of agent {trace.agent} is unknown, because its optimum is unknown")
     best = np.fmax.accumulate(trace.score) if trace.begun else trace.best
     return replace(trace, best=best - float(known))

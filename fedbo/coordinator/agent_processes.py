@@ -62,7 +62,7 @@ class AgentProcesses:
             return self._scheduler.retry(agent, report, now)
         declared = len(step.segments) - 1 - len(report.retried)
         if not self._real_time and report.queries != declared:
-            words = f"asked for {report.queries} points in step {report.step}, declared are {declared}"
+            words = f"requested {report.queries} points in step {report.step}, but declares {declared}"
             raise ProtocolError(f"agent {number} {words}")
         state.progress.note(now)
         self._end_step(state, agent, step, report, now)

@@ -204,18 +204,18 @@ class Core:
         """
         waiting, cluster = self.state.rounds.waiting, self.state.cluster
         if cluster is not None and cluster.is_waited_for:
-            words = f"evaluations of {_named(cluster.queues)} wait for a worker that never comes"
-            raise EndlessError(f"{words}; let workers stay or return ([[cluster.worker]] leaves, [[fault]] duration)")
+            words = f"evaluations of {_named(cluster.queues)} wait for a worker that will never be available"
+            raise EndlessError(f"{words}; make workers stay or return ([[cluster.worker]] leaves, [[fault]] duration)")
         if not waiting:
             return
-        words = f"{_named(waiting)} wait for an answer that never comes"
-        rounds = "take an exchange mode with rounds"
+        words = f"{_named(waiting)} wait for an answer that will never arrive"
+        rounds = "use an exchange mode with rounds"
         if lost := [agent.number for agent in self.state.agents.every() if agent.lost]:
-            remedy = f"let them come back (restart, windows), or {rounds}"
-            raise EndlessError(f"{words}, since {_named(lost)} are lost for good; {remedy}")
+            remedy = f"make them return (restart, windows), or {rounds}"
+            raise EndlessError(f"{words}, because {_named(lost)} will never return; {remedy}")
         if unheard := [agent.number for agent in self.state.agents.every() if agent.unheard]:
-            why = f"since the last message of {_named(unheard)} was refused or given up"
-            raise EndlessError(f"{words}, {why}; raise [network] attempts or the bound of [exchange] staleness, or {rounds}")
+            why = f"because the last message of {_named(unheard)} was rejected or never delivered"
+            raise EndlessError(f"{words}, {why}; increase [network] attempts or the bound of [exchange] staleness, or {rounds}")
         raise ProtocolError(words)
 
 
@@ -226,7 +226,7 @@ def _aggregator(
     algorithm, problem = task.algorithm, task.problem
     masked = budget.secure_aggregation is not None
     if masked and (wrong := why_not_masked(algorithm, problem, exchange)):
-        raise ValueError(f"secure aggregation cannot serve an algorithm that {wrong}")
+        raise ValueError(f"secure aggregation does not support an algorithm that {wrong}")
     if not isinstance(algorithm, Private):
         return None
     source = Seeded(task.streams.within(task.noise_scope).of(COORDINATOR)) if key is None else Secure(key)

@@ -42,12 +42,12 @@ def _words(core: Core, again: bool) -> str:
     restarts = progress.restarts
     agent = max(restarts, key=lambda one: (restarts[one], -one)) if again else _who(core)
     step, times = core.state.agents[agent].step, restarts.get(agent, 0)
-    begun = f"has begun step {step} again {times} times and never ended it" if again else f"is at step {step}"
-    since = f"nothing has come further since time {progress.last_time:g}, in {progress.idle} events"
-    remedy = "let it go uninterrupted for longer than its step takes, or set [budget] time"
+    begun = f"has restarted step {step} {times} times without finishing it" if again else f"is at step {step}"
+    since = f"no step has finished since time {progress.last_time:g}, in {progress.idle} events"
+    remedy = "reduce the interruptions to less than one per step, or set [budget] time"
     # Events alone do not tell that a step never ends: it may be interrupted very often, and each time for very little.
-    what = "the run would never end" if again else "the run is given up, since events without progress may go on without end"
-    return f"{what}: agent {agent} {begun}, {since}; what interrupts it: {_causes(core, agent)}; {remedy}"
+    what = "the run would never end" if again else "the run was stopped, because its events make no progress"
+    return f"{what}: agent {agent} {begun}, {since}; interruptions: {_causes(core, agent)}; {remedy}"
 
 
 def _who(core: Core) -> int:
@@ -68,4 +68,4 @@ def _causes(core: Core, agent: int) -> str:
         for fault in core.environment.plan
         if isinstance(fault, Restart | Preemption) or agent in fault.agents
     ]
-    return ", ".join(found) or "nothing that the study names"
+    return ", ".join(found) or "none that the study defines"

@@ -64,7 +64,7 @@ def _length(size: int, declaration: Declaration) -> int:
     least = declared_size(declaration, 0)
     length, rest = divmod(size - least, declared_size(declaration, 1) - least)
     if rest or not 0 <= length <= longest(declaration):
-        raise ValueError(f"message of {size} bytes, which no length of what varies in it would give")
+        raise ValueError(f"message of {size} bytes does not match any length of its variable fields")
     return length
 
 
@@ -93,7 +93,7 @@ def decode(data: bytes, declaration: Declaration) -> Payload:
         arrays[name] = np.frombuffer(data, dtype, count, place).astype(field.dtype).reshape(shape)
         place += count * dtype.itemsize
     if place != len(data):
-        raise ValueError(f"message of {len(data)} bytes, but {place} are declared")
+        raise ValueError(f"message of {len(data)} bytes, but {place} bytes are declared")
     return arrays
 
 
@@ -118,13 +118,13 @@ def fault(payload: object, declaration: Declaration, most: float = math.inf) -> 
             if array.shape != _shape(field, length):
                 return _wrong_shape(name, array, field)
             if length > field.longest:
-                return f"field '{name}' has length {length}, at most {field.longest} is allowed"
+                return f"field '{name}' has length {length}, but at most {field.longest} is allowed"
         # A finite sum of squares shows it at a third of the price; one that is too large shows nothing.
         total = _vdot(array, array)
         if not (isfinite(total) and total <= most * most) and (wrong := _too_large(array, field, most)):
-            return f"field '{name}' holds a value that is {wrong}"
+            return f"field '{name}' contains a value that is {wrong}"
         if field.positive and not _is_positive(array):
-            return f"field '{name}' is no symmetric positive semi-definite matrix, which is declared"
+            return f"field '{name}' is not a symmetric positive semi-definite matrix, as declared"
     return None
 
 
@@ -185,11 +185,11 @@ def _too_large(array: np.ndarray[Any, Any], field: Field, most: float) -> str | 
     finite = np.isfinite(array)
     if field.finite and not finite.all():
         return "not finite"
-    return f"not finite enough: beyond {most:g}" if (np.abs(array[finite]) > most).any() else None
+    return f"too large: beyond {most:g}" if (np.abs(array[finite]) > most).any() else None
 
 
 def _wrong_shape(name: str, array: np.ndarray[Any, Any], field: Field) -> str:
-    varying = " with the same length wherever it varies" if None in field.shape else ""
+    varying = " with one common variable length" if None in field.shape else ""
     return f"field '{name}' has shape {array.shape}, declared {field.shape}{varying}"
 
 

@@ -45,8 +45,8 @@ class Selection:
     def __post_init__(self) -> None:
         check(self)
         if self.others == "idle" and self.who not in SHARES:
-            remedy = f"is for a selection that asks a share of all who are there, who = {' or '.join(SHARES)}"
-            raise SettingError("others", remedy, self.others)
+            remedy = f"set who = {' or '.join(SHARES)} for idle agents"
+            raise SettingError("others", 'must be "work" for this selection', self.others, remedy)
 
     @property
     def idles(self) -> bool:

@@ -215,7 +215,7 @@ class Server:
             return None
         wrong = "no answers are declared" if self._fault is None else self._fault(payload)
         if wrong:
-            raise ProtocolError(f"the answer to agent {agent} is not as declared: {wrong}")
+            raise ProtocolError(f"the answer to agent {agent} does not match its declaration: {wrong}")
         return Inbound(COORDINATOR, step=number, sent=now, payload=payload)
 
     def open(self, state: CoreState, agents: Sequence[int], now: float) -> list[Effect]:

@@ -49,9 +49,9 @@ def draw_growth(axes: Axes, result: Result, cell: int, label: str) -> Sequence[A
         x, y = np.append(0.0, trace.finished), np.append(0, count)
         axes.plot(x, y, drawstyle="steps-post", color=shade, linewidth=1.3 if len(mine) <= 40 else 0.8, alpha=0.9)
         axes.plot(x[-1:], y[-1:], "o", color=shade, markersize=3.5, markeredgewidth=0)
-    axes.set_title(f"Observations so far: {label}, replicate {replicate}")
+    axes.set_title(f"Evaluations so far: {label}, replicate {replicate}")
     axes.set_xlabel(time_label(result))
-    axes.set_ylabel("$t_n$, good observations")
+    axes.set_ylabel("$t_n$, successful evaluations")
     axes.set_xlim(0, horizon([float(trace.finished[-1]) for trace in mine]))
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -64,7 +64,7 @@ def draw_growth(axes: Axes, result: Result, cell: int, label: str) -> Sequence[A
     if lost:
         axes.plot(*zip(*lost, strict=True), "X", color=CRASH, markersize=8.5, markeredgecolor="white")
         handles.append(
-            Line2D([], [], linestyle="none", marker="X", color=CRASH, markeredgecolor="white", label="lost for good")
+            Line2D([], [], linestyle="none", marker="X", color=CRASH, markeredgecolor="white", label="lost permanently")
         )
     return handles
 
@@ -145,7 +145,7 @@ def _rows(result: Result, label: str) -> PanelRows:
 def _staleness(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     """Draw a histogram in each row: the share of messages by their staleness when they took effect."""
     axes.set_title("Staleness of messages")
-    axes.set_xlabel("rounds closed since the sender began the step")
+    axes.set_xlabel("rounds closed since the sender started the step")
     most = max((float(found.max()) for found in rows.stale if len(found)), default=0.0)
     edges = np.arange(-0.5, most + 1) if most <= BINS else np.linspace(-0.5, most + 0.5, BINS + 1)
     axes.set_xlim(-0.7, max(3.0, 1.02 * most) + 0.7)
@@ -176,7 +176,7 @@ def _time_by_state(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
 
 def _fates(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     """Stack the transmissions to the coordinator by their fate, and add the fates of the answers as text."""
-    axes.set_title("Messages by their fate")
+    axes.set_title("Messages by outcome")
     axes.set_xlabel("transmissions to the coordinator, in one replicate")
     parts = {name: np.array([getattr(row, name) for row in rows.measures]) for name in FATE_STYLES}
     parts["falsified"] = np.array([row.lies for row in rows.measures])  # those of them that took effect

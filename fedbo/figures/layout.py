@@ -86,7 +86,9 @@ class Look:
             try:
                 findfont(FontProperties(family=self.font), fallback_to_default=False)
             except ValueError:
-                raise PlotError(f"font '{self.font}': is not installed; name one such as 'DejaVu Serif' or 'serif'") from None
+                raise PlotError(
+                    f"font '{self.font}': is not installed; choose another, for example 'DejaVu Serif' or 'serif'"
+                ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +138,7 @@ def _height(look: Look, above: float, wanted: float) -> float:
     """Return the height of a figure: the sum of its head and its panels, or the requested height if the panels fit."""
     least = above + 0.4 * wanted
     if look.height is not None and look.height < least:
-        raise PlotError(
-            f"height = {look.height:g}: is too low for these panels; make it at least {math.ceil(10 * least) / 10:g}"
-        )
+        raise PlotError(f"height = {look.height:g}: is too small for these panels; set at least {math.ceil(10 * least) / 10:g}")
     return look.height or above + wanted
 
 

@@ -30,7 +30,7 @@ def draw_marks(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[
         *_boxes(axes, during(events, ("crashed", "restarted"), place, ends), "down after a crash", CRASH, "//////"),
         *_crashes(axes, events, place, ends),
         *_boxes(axes, during(events, ("hung", "woke"), place, ends), "hanging", HANG, "......"),
-        *_stripes(axes, during(events, ("cut", "joined"), place, ends), CUT, "cut off", top=False),
+        *_stripes(axes, during(events, ("cut", "joined"), place, ends), CUT, "disconnected", top=False),
     ]
 
 
@@ -84,7 +84,7 @@ def _crashes(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[in
     marks = list[Artist]()
     kinds: list[tuple[list[tuple[Any, Any]], dict[str, Any]]] = [
         (instants, {"marker": "v", "markersize": 6.5, "markeredgewidth": 0.6, "label": "crash"}),
-        (gone_at, {"marker": "X", "markersize": 8.5, "markeredgewidth": 0.8, "label": "lost for good"}),
+        (gone_at, {"marker": "X", "markersize": 8.5, "markeredgewidth": 0.8, "label": "lost permanently"}),
     ]
     for these, options in kinds:
         if these:

@@ -53,7 +53,7 @@ def optima_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Ar
     ranked = partial(_ranked, best=best, metric=metric, names=names)
     panels.append(FigurePanel("ranking", ranked, rows=min(len(best.agent), MAX_LABELLED)))
     words = f"best point of an agent{f', replicate {replicate}' if federation.random_per_replicate else ''}"
-    legend: list[Artist] = [_dot(CMAP(0.5), 6, words), _dot(PALE, 3, "all that were evaluated")]
+    legend: list[Artist] = [_dot(CMAP(0.5), 6, words), _dot(PALE, 3, "all evaluated points")]
     if x is not None:
         words = f"best of the mean of all agents: {', '.join(f'{value:.4g}' for value in x)}"
         legend.append(Line2D([], [], label=words, **MEAN))

@@ -91,7 +91,7 @@ def draw_result(
             raise ResultError("path and ax cannot be combined; set one of them")
         return draw_on(result, ax, view)
     if path is None and result.address is not None:
-        raise ResultError(f"'{result.address}': no figure is written there; give it a path of this machine (--out)")
+        raise ResultError(f"'{result.address}': cannot be written to; set a local path with --out")
     return draw(result, None if path is None else Path(path), view)
 
 
@@ -114,9 +114,9 @@ def write(figure: Figure, path: Path, name: str, look: Look) -> Path:
         try:
             save(figure, path, look.dpi)
         except UserWarning:
-            raise PlotError(f"'{path}': the panels do not fit; make the figure larger, or its letters smaller") from None
+            raise PlotError(f"'{path}': the panels do not fit; make the figure larger, or the font smaller") from None
         except OSError as error:
-            raise PlotError(f"'{path}': no figure can be written there ({error.strerror}); name another file") from None
+            raise PlotError(f"'{path}': cannot be written ({error.strerror}); choose another file") from None
     return path
 
 
@@ -136,7 +136,7 @@ def draw_on(result: Result, axes: Axes, view: View) -> Axes:
     sheet = _sheet(result, view if view.panels else replace(view, panels=None))
     sheet = replace(sheet, panels=sheet.panels if view.panels else sheet.panels[:1])
     if len(sheet.panels) > 1:
-        raise PlotError(f"ax: takes one panel, got {len(sheet.panels)}; name one in panels")
+        raise PlotError(f"ax: requires one panel, got {len(sheet.panels)}; set one in panels")
     return draw_into(axes, sheet, view.look.title)
 
 
@@ -153,13 +153,13 @@ def _check(result: Result, view: View, cells: Sequence[int]) -> None:
     if view.kind not in KINDS:
         raise PlotError(f"no figure '{view.kind}'; available: {', '.join(KINDS)}")
     if not cells or view.cell not in (*cells, None):
-        raise PlotError(f"no observations in cell {view.cell or 0}; there are some in: {', '.join(map(str, cells)) or 'none'}")
+        raise PlotError(f"no observations in cell {view.cell or 0}; available cells: {', '.join(map(str, cells)) or 'none'}")
     if view.kind == "sweep" and len(cells) < 2:
-        raise PlotError("no figure 'sweep' of this run: it has one cell; sweep something, or draw the curves")
+        raise PlotError("no figure 'sweep' of this run: it has one cell; draw the curves, or run a sweep")
     if view.kind == "privacy" and not any(row.cell in (view.cell, row.cell if view.cell is None else -1) and row.noise
                                           for row in result.spending()):  # fmt: skip
         where = "" if view.cell is None or len(cells) == 1 else f" of cell {view.cell}"
-        raise PlotError(f"no figure 'privacy'{where}: no algorithm in it is private; draw the curves")
+        raise PlotError(f"no figure 'privacy'{where}: it has no private algorithm; draw the curves")
     single, many = (
         ("overview", "timeline", "trouble", "sweep"),
         tuple(kind for kind in KINDS if kind not in ("timeline", "sweep")),
@@ -171,7 +171,7 @@ def _check(result: Result, view: View, cells: Sequence[int]) -> None:
         (view.level is not None, "level", ("sweep",)),
     ):
         if given and view.kind not in kinds:
-            raise PlotError(f"figure '{view.kind}' has no {option}; there is one in: {', '.join(kinds)}")
+            raise PlotError(f"figure '{view.kind}' does not support '{option}'; use it with: {', '.join(kinds)}")
 
 
 def part_of(result: Result, algorithms: Sequence[str] | None, replicate: int | None) -> Result:
@@ -192,7 +192,7 @@ def part_of(result: Result, algorithms: Sequence[str] | None, replicate: int | N
             table = table.filter(pc.equal(table["replicate"], replicate))
         setattr(part, name, table)
     if not len(part.traces):
-        raise PlotError(f"no runs of {', '.join(algorithms or ())}; show others")
+        raise PlotError(f"no runs of {', '.join(algorithms or ())}; choose other algorithms")
     return part
 
 
@@ -210,9 +210,9 @@ def _sheet(result: Result, view: View) -> Sheet:
     names = [panel.name for panel in panels]
     wanted = view.panels if view.panels is not None else [panel.name for panel in panels if panel.shown]
     if strange := [name for name in wanted if name not in names]:
-        raise PlotError(f"figure '{view.kind}' has no panel '{strange[0]}'; it has: {', '.join(names)}")
+        raise PlotError(f"figure '{view.kind}' has no panel '{strange[0]}'; available: {', '.join(names)}")
     if not wanted:
-        raise PlotError(f"figure '{view.kind}': panels must not be empty; it has: {', '.join(names)}")
+        raise PlotError(f"figure '{view.kind}': panels must not be empty; available: {', '.join(names)}")
     return Sheet([panels[names.index(name)] for name in wanted], legend, result.study.study.name, _facts(result, view))
 
 
@@ -256,7 +256,7 @@ def _target(result: Result, view: View) -> TargetValue:
         return target
     if view.algorithm is not None:
         where = "" if everywhere else f" in cell {view.cell}"
-        raise PlotError(f"no runs of '{target.algorithm}'{where}; there are some of: {', '.join(sorted(there))}")
+        raise PlotError(f"no runs of '{target.algorithm}'{where}; available: {', '.join(sorted(there))}")
     return replace(target, algorithm=max(there, key=result.study.labels.index))
 
 

@@ -88,8 +88,8 @@ def _epsilon(axes: Axes, series: Sequence[PrivateSeries], result: Result) -> Seq
 def _utility(axes: Axes, series: Sequence[PrivateSeries], result: Result) -> Sequence[Artist]:
     """Draw final values against epsilon; those of algorithms that are not private as levels."""
     metric = result.metric(series[0].cell)
-    label_panel(axes, "What it gives for what it costs", "epsilon in the end, by the tightest accountant")
-    axes.set_ylabel(f"best {metric.name} in the end ± se")
+    label_panel(axes, "Performance against privacy", "final epsilon, by the tightest accountant")
+    axes.set_ylabel(f"final best {metric.name} ± se")
     spent = {(row.cell, row.algorithm): row.epsilon[0] for row in result.spending()}
     final = {(row.cell, row.algorithm): row.final for row in result.summary()}
     placed = list[float]()
@@ -111,9 +111,7 @@ def _clipped(ledger: Ledger) -> Any:
 
 
 def _signal(axes: Axes, series: Sequence[PrivateSeries]) -> Sequence[Artist]:
-    _by_release(
-        axes, series, "Signal to noise (itself private)", "norm of the sum over that of its noise", lambda one: one.signal
-    )
+    _by_release(axes, series, "Signal to noise (itself private)", "norm of the sum / norm of its noise", lambda one: one.signal)
     if series:
         axes.set_yscale("log")
     else:

@@ -55,7 +55,7 @@ def draw_ranks(axes: Axes, found: Ranking) -> None:
         axes.text(rank, 0.2, str(rank), ha="center", va="bottom", fontsize=10, color=FAINT)
     shown = min(found.critical, count - 1)
     axes.plot([1, 1 + shown], [0.95, 0.95], color=FAINT, linewidth=1.5, marker="|", markersize=8)
-    longer = "" if shown == found.critical else ", more than the axis is long"
+    longer = "" if shown == found.critical else ", longer than the axis"
     axes.text(1, 1.1, f"critical difference {found.critical:.2f}{longer}", fontsize=9.5, color=FAINT, va="bottom")
     axes.set_ylim(-shift - 0.55 * (lines - 1) - 0.4, 1.75)
     axes.set_xlim(1 - 0.32 * (count - 1), count + 0.32 * (count - 1))

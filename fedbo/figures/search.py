@@ -149,7 +149,7 @@ def _history(axes: Axes, found: SearchTrials, known: Any) -> Sequence[Artist]:
         failed = number[~np.isfinite(value)]
         axes.plot(failed, [0.0] * len(failed), "|", color=shade, transform=axes.get_xaxis_transform(), clip_on=False)
     label_panel(
-        axes, f"Every trial, and the best so far (replicate {first})", "evaluations of all agents, in the order of their ends"
+        axes, f"Every trial, and the best so far (replicate {first})", "evaluations of all agents, in order of completion"
     )
     axes.set_ylabel(found.name)
     if not found.good[mine].all():
@@ -197,7 +197,7 @@ def _parallel(axes: Axes, found: SearchTrials) -> Sequence[Artist]:
         axes.set_xlabel("below the axes: parameters that are not active")
     axes.set_xticks(range(len(columns)), [one.name for one in columns], rotation=25 if len(columns) > 4 else 0)
     axes.set_yticks([])
-    axes.set_title(f"SearchTrials by parameter and {found.name}")
+    axes.set_title(f"Trials by parameter and {found.name}")
     axes.grid(visible=False)
     axes.spines[["left", "bottom"]].set_visible(False)
     return ()
@@ -240,7 +240,7 @@ def importances(found: SearchTrials) -> tuple[Array, Array, float]:
     keep = found.good
     if keep.sum() < FEWEST:
         raise PlotError(
-            f"figure 'importance': needs at least {FEWEST} evaluations with a value, got {int(keep.sum())}; run more"
+            f"figure 'importance': requires at least {FEWEST} evaluations with a value, got {int(keep.sum())}; run more"
         )
     x = np.column_stack([np.nan_to_num(one.shares, nan=-1.0) for one in found.parameters])[keep]
     y = found.value[keep].copy()

@@ -53,7 +53,7 @@ def _row_entries(found: Sequence[TimeToTarget]) -> list[Artist]:
     ]
     if any(one.mean is not None and len(one.reached) < len(one.times) for one in found):
         hatched = {"facecolor": "white", "edgecolor": FAINT, "hatch": "/////", "linewidth": 0.8}
-        shown.append(Patch(label="some replicates count with their end", **hatched))  # type: ignore[arg-type]
+        shown.append(Patch(label="some replicates count up to their end", **hatched))  # type: ignore[arg-type]
     return shown
 
 

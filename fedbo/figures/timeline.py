@@ -62,7 +62,7 @@ def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]
     place = {agent: number for number, agent in enumerate(agents)}
     kinds, lanes = evaluation_bars(observations, events, place)
     spans = spans_of(observations, events, place)
-    _label_panel(axes, agents, f"What the agents did: {label}, replicate {replicate}", time_label(result))
+    _label_panel(axes, agents, f"Timeline of agents: {label}, replicate {replicate}", time_label(result))
     _crop(axes, spans)
     handles: list[Artist] = []
     for kind, bars in kinds.items():

@@ -36,7 +36,7 @@ def draw_workers(axes: Axes, result: Result, cell: int, label: str) -> Sequence[
     shown = np.unique(np.linspace(0, len(names) - 1, min(len(names), MAX_WORKERS)).round().astype(int)).tolist()
     place = {worker: row for row, worker in enumerate(shown)}
     _label(
-        axes, [names[worker] for worker in shown], f"What the workers did: {label}, replicate {replicate}", time_label(result)
+        axes, [names[worker] for worker in shown], f"Timeline of workers: {label}, replicate {replicate}", time_label(result)
     )
     axes.set_xlim(0, 1.02 * last if last else 1.0)
     found = placements(events).to_pylist()

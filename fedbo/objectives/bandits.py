@@ -115,7 +115,7 @@ class DoubleSine(Bandit):
 
     def __post_init__(self) -> None:
         Bandit.__post_init__(self)
-        require(self.rho1 <= self.rho2, "rho2", self.rho2, "take a number from rho1 on, below 1")
+        require(self.rho1 <= self.rho2, "rho2", self.rho2, "use a number of at least rho1 and below 1")
 
     @property
     def formula(self) -> Formula:

@@ -43,7 +43,7 @@ class Parameter:
         if self.log and self.low <= 0.0:
             raise ValueError(f"parameter {self.name}: a log range must start above 0, got {self.low}")
         if self.whole and not (float(self.low).is_integer() and float(self.high).is_integer()):
-            raise ValueError(f"parameter {self.name}: [{self.low}, {self.high}] must end at whole numbers")
+            raise ValueError(f"parameter {self.name}: [{self.low}, {self.high}] must have whole numbers as bounds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Fidelity:
 
     def __post_init__(self) -> None:
         if not 1 <= self.smallest < self.largest:
-            raise ValueError(f"fidelity {self.name}: {self.smallest} to {self.largest} must ascend from at least 1")
+            raise ValueError(f"fidelity {self.name}: {self.smallest} to {self.largest} must be increasing and at least 1")
 
 
 @runtime_checkable

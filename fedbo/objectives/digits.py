@@ -93,9 +93,9 @@ class Digits:
     parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
-    agents: Annotated[int, Ge(1), Le(MAX_AGENTS), "more would leave too few images for each"] = 30
+    agents: Annotated[int, Ge(1), Le(MAX_AGENTS), "more agents would have too few images each"] = 30
     """Number of agents that share the images."""
-    alpha: Annotated[float, Ge(0.01), Le(1e6), "0.01 is one class each, 1e6 no skew"] = 0.3
+    alpha: Annotated[float, Ge(0.01), Le(1e6), "0.01 means one class per agent, 1e6 means no skew"] = 0.3
     """Dirichlet concentration: smaller values give more skew."""
     mislabelled: Annotated[float, Ge(0.0), Lt(1.0)] = 0.2
     """Share of training labels that are permuted."""
@@ -111,9 +111,7 @@ class Digits:
     def __post_init__(self) -> None:
         check(self)
         enough = self.partition != "classes" or self.agents * self.classes >= CLASSES
-        require(
-            enough, "classes", self.classes, f"{self.agents} agents leave some of the {CLASSES} classes to nobody; raise it"
-        )
+        require(enough, "classes", self.classes, f"{self.agents} agents do not cover all {CLASSES} classes; increase it")
 
     @property
     def n_agents(self) -> int:

@@ -165,7 +165,7 @@ class Branin:
     def __post_init__(self) -> None:
         check(self)
         if self.family == "shift":
-            require(0.0 <= self._shift <= MAX_SHIFT, "spread", self.spread, f"take 0 (all alike) to {MAX_SHIFT}")
+            require(0.0 <= self._shift <= MAX_SHIFT, "spread", self.spread, f"use 0 (identical agents) to {MAX_SHIFT}")
         self._heterogeneity.check(branin(), self._noise)
 
     @property

@@ -74,7 +74,7 @@ class GPSynthetic:
     def __post_init__(self) -> None:
         check(self)
         step = 1.0 / (self.points - 1)
-        require(step <= self.length_scale, "length_scale", self.length_scale, f"take {step:.3g} (the grid) to 1")
+        require(step <= self.length_scale, "length_scale", self.length_scale, f"use {step:.3g} (the grid) to 1")
 
     @property
     def n_agents(self) -> int:

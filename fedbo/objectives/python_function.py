@@ -37,11 +37,11 @@ class CalledFunction:
         point = inside(self.parameters, x).copy()  # what the function does to its argument stays with it
         value: Any = self.function(*(point, self.agent, rng)[: _wanted(self.function)])
         if isinstance(value, str | bytes | bytearray | bool | np.bool_):  # which float() reads too
-            raise TypeError(f"{_named(self.function)} returned {value!r}: one number would do")
+            raise TypeError(f"{_named(self.function)} returned {value!r}; return one number")
         try:
             return self.sign * float(value)
         except (TypeError, ValueError) as failure:
-            raise TypeError(f"{_named(self.function)} returned {value!r}: one number would do") from failure
+            raise TypeError(f"{_named(self.function)} returned {value!r}; return one number") from failure
 
     def score(self, x: Array) -> float | None:
         """Return None: there is nothing better than an observation."""
@@ -54,7 +54,7 @@ class CalledFunction:
         point = inside(self.parameters, x).copy()
         value = self.costs(*(point, self.agent)[: _wanted(self.costs)])
         if not (isinstance(value, SupportsFloat) and 0.0 < float(value) < np.inf):
-            raise ValueError(f"{_named(self.costs)} returned {value!r}: one finite number above 0 would do")
+            raise ValueError(f"{_named(self.costs)} returned {value!r}; return one finite number above 0")
         return float(value)
 
 
@@ -97,11 +97,11 @@ class PythonFunction:
     def __post_init__(self) -> None:
         check(self)
         d = len(self.low)
-        require(d >= 1, "low", self.low, "give one number for each parameter")
-        require(len(self.high) == d, "high", self.high, f"give as many numbers as in low: {d}")
-        require(len(self.names) in (0, d), "names", self.names, f"give none or {d}")
-        require(len(set(self.names)) == len(self.names), "names", self.names, "give each parameter its own")
-        require(len(self.log) in (0, d), "log", self.log, f"give none or {d}")
+        require(d >= 1, "low", self.low, "set one number for each parameter")
+        require(len(self.high) == d, "high", self.high, f"set as many numbers as in low: {d}")
+        require(len(self.names) in (0, d), "names", self.names, f"set no number or {d}")
+        require(len(set(self.names)) == len(self.names), "names", self.names, "use a different name for each parameter")
+        require(len(self.log) in (0, d), "log", self.log, f"set no number or {d}")
         inside(self.parameters, np.array(self.low))  # refuses an empty range, or a log range that reaches 0
         load(self.function)
         if self.cost is not None:
@@ -147,7 +147,7 @@ def load(function: str | Callable[..., float], setting: str = "function") -> Cal
     ValueError describes what is wrong with the `setting` that holds it.
     """
     if not isinstance(function, str):
-        require(callable(function), setting, function, 'give a callable, or its place as "package.module:name"')
+        require(callable(function), setting, function, 'use a callable, or name it as "package.module:name"')
         return function
     module_name, _, name = function.rpartition(":")
     require(bool(module_name and name), setting, function, 'write it as "package.module:name"')
@@ -156,7 +156,7 @@ def load(function: str | Callable[..., float], setting: str = "function") -> Cal
     there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
     require(hasattr(module, name), setting, function, f"{module_name} has no {name!r}; its callables: {there}")
     found: Any = getattr(module, name)
-    require(callable(found), setting, function, f"it is a {type(found).__name__}, and a callable would do")
+    require(callable(found), setting, function, f"it is a {type(found).__name__}; use a callable")
     return found  # type: ignore[no-any-return]
 
 
@@ -167,7 +167,7 @@ def _module(module_name: str, function: str, setting: str) -> Any:
         # a module that the user's own module misses is the user's error, and is shown as it is
         if failure.name is None or not (module_name + ".").startswith(failure.name + "."):
             raise
-        remedy = f"there is no module {failure.name!r}; put {failure.name}.py beside the study, or its folder in PYTHONPATH"
+        remedy = f"no module {failure.name!r}; put {failure.name}.py beside the study, or its folder in PYTHONPATH"
         raise invalid(setting, function, remedy) from failure
     except ValueError as failure:
         if isinstance(failure, SettingError) or file_of(function) is None:
@@ -176,7 +176,7 @@ def _module(module_name: str, function: str, setting: str) -> Any:
     except SystemExit as error:  # a script without `if __name__ == "__main__"`
         if ends_process(error):
             raise
-        remedy = f"its import does not return: {exit_words(error)}; put what a script does under if __name__ == '__main__'"
+        remedy = f"its import exits: {exit_words(error)}; put the script's code under if __name__ == '__main__'"
         raise invalid(setting, function, remedy) from error
 
 

@@ -28,7 +28,7 @@ def inside(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
     for column, parameter in zip(_columns(points), parameters, strict=True):
         if parameter.whole and (column != np.floor(column)).any():
             wrong = np.atleast_1d(column)[np.atleast_1d(column != np.floor(column))][0]
-            raise ValueError(f"{parameter.name} = {wrong} is no whole number")
+            raise ValueError(f"{parameter.name} = {wrong} is not a whole number")
     return points
 
 
@@ -146,7 +146,7 @@ def _native(u: list[float], ends: Ends) -> list[float]:
 
 def _shaped(dim: int, points: Array) -> Array:
     if points.ndim not in (1, 2) or points.shape[-1] != dim:
-        raise ValueError(f"points have shape {points.shape}: ({dim},) or (n, {dim}) would do")
+        raise ValueError(f"points have shape {points.shape}; use ({dim},) or (n, {dim})")
     return points
 
 

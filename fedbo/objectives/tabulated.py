@@ -146,10 +146,10 @@ class Tabulated:
         if entry is None:
             have = ", ".join(facts["agents"])
             remedy = f"it has agents {have}; add it with: fedbo tabulate {facts['federation']} --agents {agent} --out {folder}"
-            raise TableError(f"agent {agent}: is not in the table '{folder}'; {remedy}, and what else was given")
+            raise TableError(f"agent {agent}: is not in the table '{folder}'; {remedy}, with the same options")
         points = points_of(folder, facts["points_sha256"]).get(agent)
         if points is None:
-            raise TableError(f"agent {agent}: all its evaluations in the table '{folder}' failed; leave this agent out")
+            raise TableError(f"agent {agent}: all its evaluations in the table '{folder}' failed; remove this agent")
         surface: Surface
         costs: Surface | None
         if self.interpolation == "nearest":

@@ -41,9 +41,9 @@ class _Tasks(ABC):
     def __post_init__(self) -> None:
         check(self)
         most = len(self.collection.part(self.part))
-        require(most > 0, "part", self.part, "it has no data sets; take all or held_out")
+        require(most > 0, "part", self.part, "it has no data sets; use all or held_out")
         require(
-            self.agents is None or self.agents <= most, "agents", self.agents, f"take 1 to {most}, the data sets of this part"
+            self.agents is None or self.agents <= most, "agents", self.agents, f"use 1 to {most}, the data sets of this part"
         )
 
     @property

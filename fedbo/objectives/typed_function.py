@@ -64,11 +64,11 @@ class TypedCall:
         metrics: dict[str, float] = {}
         if isinstance(value, Mapping):
             if self.metric not in value:
-                raise TypeError(f"the objective returned {sorted(map(str, value))}: there is no '{self.metric}' among them")
+                raise TypeError(f"the objective returned {sorted(map(str, value))}, without '{self.metric}'; return it as well")
             metrics = {str(name): _number(each) for name, each in value.items()}
             value = value[self.metric]
         if "reports" in metrics and report.said:
-            raise TypeError("the objective reported, and returned a metric that is called 'reports'; give it another name")
+            raise TypeError("the objective reported values and returned a metric 'reports'; rename the metric")
         return Outcome(self.sign * _number(value), metrics=metrics, reports=tuple(report.said))
 
     def score(self, x: Array) -> float | None:
@@ -200,20 +200,22 @@ def _check_signature(function: Callable[..., Any]) -> None:
     taken = list(signature.parameters.values())
     first = taken[0] if taken else None
     if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
-        raise SettingError("function", "takes no configuration; write it as f(config)")
+        raise SettingError("function", "has no argument for the configuration; write it as f(config)")
     for one in taken[1:]:
         needed = one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
         if needed and (one.name not in CARRIED or one.kind is one.POSITIONAL_ONLY):
-            raise SettingError("function", f"takes '{one.name}', which nothing sets; use agent, rng, report, or a default")
+            raise SettingError(
+                "function", f"has the argument '{one.name}', which is never set; use agent, rng, report, or a default"
+            )
 
 
 def _number(value: Any) -> float:
     if isinstance(value, str | bytes | bytearray | bool | np.bool_):  # which float() reads too
-        raise TypeError(f"the objective returned {value!r}: a number, or a dictionary of numbers, would do")
+        raise TypeError(f"the objective returned {value!r}; return a number, or a dictionary of numbers")
     try:
         return float(value)
     except (TypeError, ValueError) as failure:
-        raise TypeError(f"the objective returned {value!r}: a number, or a dictionary of numbers, would do") from failure
+        raise TypeError(f"the objective returned {value!r}; return a number, or a dictionary of numbers") from failure
 
 
 FEDERATIONS = {"typed_function": TypedFunction}

@@ -97,7 +97,7 @@ class Vaccine:
     """Reproduction number at the start: 2, 1.1 or 0.99."""
     days: Annotated[float, Ge(1.0), Le(1e5)] = 400.0
     """Days that full doses for everybody would take."""
-    efficacy: Annotated[float, Ge(0.35), Le(0.98), "the curve covers no others"] = 0.95
+    efficacy: Annotated[float, Ge(0.35), Le(0.98), "the curve covers no other values"] = 0.95
     """Efficacy of the full dose."""
     exponent: Annotated[float, Ge(0.0), Le(10.0)] = EXPONENT
     """Exponent of antibodies in the dose."""

@@ -72,7 +72,7 @@ class Wisdm:
         check(self)
         most = USERS[self.task]
         few = self.agents is None or self.agents <= most
-        require(few, "agents", self.agents, f"task {self.task!r} has {most} users: take 1 to {most}")
+        require(few, "agents", self.agents, f"task {self.task!r} has {most} users; use 1 to {most}")
 
     @property
     def n_agents(self) -> int:

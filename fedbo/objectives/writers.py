@@ -74,7 +74,7 @@ class Writers:
     parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
-    agents: Annotated[int, Ge(1), Le(MAX_AGENTS), f"so many writers have {MIN_IMAGES} digits or more"] = 50
+    agents: Annotated[int, Ge(1), Le(MAX_AGENTS), f"this many writers have {MIN_IMAGES} digits or more"] = 50
     """First writers that take part, of 440."""
     epochs: Annotated[int, Ge(1), Le(1000)] = 10
     """Passes over the training half."""

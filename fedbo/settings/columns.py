@@ -70,7 +70,7 @@ def _table(path: Path, columns: Sequence[NumberColumn]) -> Any:
     import pyarrow.parquet as pq
 
     if not path.is_file():
-        raise SettingError("file", f"is not there: {path.absolute()}; give the path of a table in .csv or .parquet")
+        raise SettingError("file", f"does not exist: {path.absolute()}; set the path of a table in .csv or .parquet")
     if path.suffix not in KINDS:
         raise SettingError("file", f"ends in '{path.suffix}'; it must be a table in .csv or .parquet")
     try:

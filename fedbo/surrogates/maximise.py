@@ -155,7 +155,7 @@ def _cloud(rng: np.random.Generator | None, dim: int, settings: MaximiserSetting
     if dim <= 3:
         return _none(dim)
     if rng is None:
-        raise ValueError("more than three inputs need a random generator")
+        raise ValueError("more than three inputs require a random generator; pass one")
     return rng.standard_normal((settings.scatter, dim))
 
 

@@ -85,5 +85,5 @@ def descend(weights: Array, sample: Sample, steps: int, rate: float, decay: floa
             offset = kept * offset - float(move.sum())
     weights = np.concatenate([planes[:, :-1].ravel(), planes[:, -1], outer, [offset]])
     if not np.isfinite(weights).all():
-        raise Diverged(f"the network's weights diverge at a rate of {rate:g}; a lower one, or fewer units, would do")
+        raise Diverged(f"the network's weights diverge at a learning rate of {rate:g}; use a lower rate, or fewer units")
     return weights

@@ -60,7 +60,7 @@ def factorise(matrix: Array, scale: float = 0.0) -> tuple[Array, float]:
     """
     level = float(matrix.trace()) / max(len(matrix), 1)
     if not np.isfinite(level):
-        raise NotPositiveDefinite("the covariance matrix holds numbers that are not finite")
+        raise NotPositiveDefinite("the covariance matrix contains numbers that are not finite")
     factor, info = scipy.linalg.lapack.dpotrf(matrix, lower=1)
     if info == 0:
         return factor, 0.0

@@ -32,7 +32,7 @@ def test_an_origin_that_is_none_of_the_known_ones_is_refused_before_the_evaluati
         assert checked(origin) == origin
     task = Task(Quadratic(agents=3), Random(), Problem(2, 3, (0, 1, 2), 0, 1000), Streams(4))
     wrong: Any = "federated missing 3"
-    with pytest.raises(ValueError, match="origin 'federated missing 3' of a decision is unknown; take one of agreed, .*note"):
+    with pytest.raises(ValueError, match="origin 'federated missing 3' of a decision is unknown; use one of agreed, .*note"):
         queries_of(task, 0, 1, Decision(np.zeros((2, 2)), wrong), 0)
     queries = queries_of(task, 0, 1, Decision(np.zeros((2, 2)), "federated", note="missing 3"), 0)
     assert [query.note for query in queries] == ["missing 3"] * 2

@@ -276,5 +276,5 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], words: str) -> Non
 def test_settings_that_do_not_suit_the_problem_are_refused() -> None:
     with pytest.raises(ValueError, match="zooming must be at most d = 2"):
         entry("a_blin").make(zooming=3.0).upload(Problem(2, 1, (0,), 0, 9, pulls=9))
-    with pytest.raises(ValueError, match="needs the number of evaluations"):
+    with pytest.raises(ValueError, match="requires a budget of evaluations"):
         entry("d_blin").make().upload(Problem(2, 1, (0,), 0, 9))

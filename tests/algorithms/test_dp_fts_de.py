@@ -350,8 +350,8 @@ def test_the_faithful_preset_is_the_published_landmine_experiment() -> None:
         ({"share": 0.0}, r"share must be in \(0, 1\], not 0.0"),
         ({"share": 1.1}, r"share must be in \(0, 1\]"),
         ({"clip": 0.0}, "clip must be above 0, not 0.0"),
-        ({"clip": math.inf}, "clip must be finite where there is noise or a quantile"),
-        ({"clip": math.inf, "noise_multiplier": 0.0, "quantile": 0.5}, "clip must be finite where"),
+        ({"clip": math.inf}, "clip must be finite if there is noise or a quantile"),
+        ({"clip": math.inf, "noise_multiplier": 0.0, "quantile": 0.5}, "clip must be finite if"),
         ({"sampling": "both"}, "no sampling 'both'; available: fixed, poisson"),
         ({"message": "mode"}, "no message 'mode'; available: draw, mean"),
         ({"control": "zeros"}, "no control 'zeros'"),
@@ -359,8 +359,8 @@ def test_the_faithful_preset_is_the_published_landmine_experiment() -> None:
         ({"rate": 0.0}, "rate must be above 0 and finite"),
         ({"quantile": 0.5, "noise_multiplier": 2.0}, "count_noise must be above noise_multiplier / 2"),
         ({"quantile": 0.5, "noise_multiplier": 1.0, "count_noise": 0.5}, "count_noise must be above noise_multiplier / 2"),
-        ({"temperature": "hot"}, "temperature must be paper, a number, or a function's place as module:name, not 'hot'"),
-        ({"temperature": 0.0}, "temperature must give numbers above 0; that of release 1 is 0.0"),
+        ({"temperature": "hot"}, "temperature must be paper, a number, or a function as module:name, not 'hot'"),
+        ({"temperature": 0.0}, "temperature must be a schedule of numbers above 0; the number of release 1 is 0.0"),
         ({"p": "1-1/t from 1"}, "p must be 1-1/sqrt.*, not '1-1/t from 1'"),
     ],
 )
@@ -374,9 +374,9 @@ def test_what_does_not_suit_the_problem_is_refused_before_the_start() -> None:
     with pytest.raises(ValueError, match=r"share must select at least one of the 4 agents, not 0\.1"):
         DPFTSDE(sampling="fixed", share=0.1).upload(few)
     DPFTSDE(sampling="poisson", share=0.1).upload(few)
-    with pytest.raises(ValueError, match="temperature must give numbers above 0; that of release 51 is 0.0"):
+    with pytest.raises(ValueError, match="temperature must be a schedule of numbers above 0; the number of release 51 is 0.0"):
         DPFTSDE(temperature=lambda t: 51.0 - t).upload(few)
-    with pytest.raises(ValueError, match=r"p must give probabilities; p_5 = 1\.25"):
+    with pytest.raises(ValueError, match=r"p must be a schedule of probabilities; p_5 = 1\.25"):
         DPFTSDE(p=lambda t: t / 4).upload(few)
 
 

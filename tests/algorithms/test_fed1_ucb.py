@@ -122,7 +122,7 @@ def test_bounds_of_unequal_pulls_are_those_of_a_mean_of_means() -> None:
 
 
 def test_it_has_to_know_how_many_evaluations_there_are() -> None:
-    with pytest.raises(ValueError, match="give \\[budget\\] pulls in place of iterations"):
+    with pytest.raises(ValueError, match="set \\[budget\\] pulls instead of iterations"):
         Fed1UCB().upload(Problem(1, 2, (0, 1), 0, 50))
 
 

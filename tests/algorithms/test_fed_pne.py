@@ -284,7 +284,7 @@ def test_wrong_settings_are_refused_by_name() -> None:
         ({"quorum": 1.5}, r"quorum must be in \(0, 1\]"),
         ({"split": "sides"}, "no split 'sides'"),
         ({"missing": "ignore"}, "no missing 'ignore'"),
-        ({"missing": "correct"}, "was removed, since it stayed biased"),
+        ({"missing": "correct"}, "was removed, because it was biased"),
         ({"heterogeneity": -1.0}, "heterogeneity must be at least 0"),
         ({"branching": 1}, "branching must be at least 2"),
     ):
@@ -292,5 +292,5 @@ def test_wrong_settings_are_refused_by_name() -> None:
             entry("fed_pne").make(**settings)
     with pytest.raises(ValueError, match="epsilon must be above 0"):
         entry("dp_fed_pne").make(epsilon=0.0)
-    with pytest.raises(ValueError, match=r"give \[budget\] pulls"):
+    with pytest.raises(ValueError, match=r"set \[budget\] pulls"):
         PLAIN.upload(Problem(1, 2, (0, 1), 0, 50))

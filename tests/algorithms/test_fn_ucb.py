@@ -143,7 +143,7 @@ def test_an_old_message_after_a_newer_one_says_nothing() -> None:
 
 
 def test_weights_that_diverge_end_the_run() -> None:
-    with pytest.raises(Diverged, match="a lower one, or fewer units, would do"):
+    with pytest.raises(Diverged, match="use a lower rate, or fewer units"):
         _lockstep(1, rate=50.0, delay=0, steps=400).run(8)
 
 

@@ -52,8 +52,8 @@ def test_a_schedule_may_be_a_constant_or_a_function_of_ones_own() -> None:
     ("schedule", "complaint"),
     [
         ("1-1/x", "p must be 1-1/sqrt.*, not '1-1/x'"),
-        (1.5, "p must give probabilities; p_1 = 1.5 is not in"),
-        (lambda t: -t, "p must give probabilities; p_1 = -1.0 is not in"),
+        (1.5, "p must be a schedule of probabilities; p_1 = 1.5 is not in"),
+        (lambda t: -t, "p must be a schedule of probabilities; p_1 = -1.0 is not in"),
         ("nowhere:f", "no schedule at 'nowhere:f'"),
         ("math:nothing", "no schedule at 'math:nothing'"),
     ],
@@ -235,7 +235,7 @@ def test_a_point_that_was_evaluated_already_gives_way_to_a_uniform_one() -> None
         ({"kernel": "rbf"}, "no kernel 'rbf'"),
         ({"features": 0}, "features must be at least 1, not 0"),
         ({"noise": 0.0}, "noise must be above 0, not 0.0"),
-        ({"every": -1}, "every must be at least 0, not -1; 0 is once, before the start"),
+        ({"every": -1}, "every must be at least 0, not -1; 0 means once, before the start"),
         ({"weights": (0.0, 0.0)}, "weights must be at least 0 with a positive sum"),
         ({"weights": (1.0, -1.0)}, "weights must be at least 0 with a positive sum"),
     ],
@@ -251,7 +251,7 @@ def test_weights_for_another_number_of_agents_are_refused() -> None:
 
 
 def test_a_schedule_that_fails_later_is_refused_before_the_start() -> None:
-    with pytest.raises(ValueError, match=r"p must give probabilities; p_5 = 1\.25 is not in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"p must be a schedule of probabilities; p_5 = 1\.25 is not in \[0, 1\]"):
         FTS(p=lambda t: t / 4).upload(PROBLEM)
 
 

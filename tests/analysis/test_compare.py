@@ -121,16 +121,16 @@ def test_a_cell_does_not_differ_from_itself(swept: Result) -> None:
 
 
 def test_cells_that_cannot_be_compared_are_refused(swept: Result) -> None:
-    with pytest.raises(ResultError, match=r"no runs of 'Alone' in cell 7; there are some in: 0, 1, 2"):
+    with pytest.raises(ResultError, match=r"no runs of 'Alone' in cell 7; use one of the cells: 0, 1, 2"):
         swept.compare((0, 7), "Alone")
     with pytest.raises(ResultError, match="no algorithm 'Both'; available: Alone, Together"):
         swept.compare((0, 1), "Both")
     metric = [{"name": name, "sign": -1, "offset": 0.0} for name in ("error", "loss", "error")]
     mixed = Result(swept.directory, swept.study, {**swept.manifest, "metric": metric})
-    with pytest.raises(ResultError, match="cells 0 and 1 optimise different things: error and loss"):
+    with pytest.raises(ResultError, match="cells 0 and 1 have different metrics: error and loss"):
         mixed.compare((0, 1), "Alone")
     unknown = Result(swept.directory, swept.study, {**swept.manifest, "best_values": {}})
-    with pytest.raises(ResultError, match="best value of agent 0 is not known"):
+    with pytest.raises(ResultError, match="regret of agent 0 is unknown"):
         unknown.compare((0, 1), "Alone", regret=True)
 
 

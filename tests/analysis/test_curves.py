@@ -187,7 +187,7 @@ def test_a_paired_difference_has_the_t_interval_of_the_replicates_gaps() -> None
 def test_regret_is_the_distance_from_the_best_point_so_far_to_each_agents_own_best() -> None:
     known = {"0": {"0": {"0": 10.0, "1": 5.0}, "1": {"0": 7.0}}}
     assert [list(trace.best) for trace in regrets(traces(TWO), known)] == [[-8.5, -8, -1], [-5, -5, -1], [-2, 0]]
-    with pytest.raises(ValueError, match="best value of agent 1 is not known"):
+    with pytest.raises(ValueError, match="regret of agent 1 is unknown"):
         regrets(traces(TWO), {"0": {"0": {"0": 10.0, "1": None}}})
 
 

@@ -129,12 +129,15 @@ def test_the_search_finds_a_private_number(private_run: Result) -> None:
 
 def test_what_has_no_noise_or_seeded_noise_is_refused(tmp_path: Path) -> None:
     open_run = Result.open(write_run(tmp_path / "open", document()))
-    with pytest.raises(ResultError, match="has no private algorithm; none of its numbers was released with noise"):
+    with pytest.raises(
+        ResultError,
+        match="has no private algorithm, so nothing can be published; export a private run",
+    ):
         export_public(open_run, tmp_path / "public.json")
     seeded = private_study(0, tmp_path).document() | {"privacy": {"deltas": [0.005]}}
     result = fedbo.run(seeded, out=tmp_path / "seeded")
     with pytest.raises(
-        ResultError, match="follows from the study's seed, and can be taken off; run the study with .*secure_noise"
+        ResultError, match="is drawn from the study's seed and can be removed; run the study with .*secure_noise"
     ):
         export_public(result, tmp_path / "public.json")
     assert not (tmp_path / "public.json").exists()
@@ -145,4 +148,4 @@ def test_the_command_writes_one_new_file(private_run: Result, tmp_path: Path, ca
     assert main(command) == OK
     assert "contains no data of single agents" in capsys.readouterr().out
     assert main(command) != OK
-    assert "exists; name a new file" in capsys.readouterr().err
+    assert "already exists; choose another file" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_it_is_said_where_nothing_can_be_recommended(tmp_path: Path) -> None:
     found = best_configurations(result)
     one = for_all(found)
     assert one.known == "unknown" and one.value is None and one.configuration == {}
-    assert one.why == "no configuration was evaluated by all agents, and agent 2 has fewer than 2 good evaluations"
+    assert one.why == "no configuration was evaluated by all agents, and agent 2 has fewer than 2 successful evaluations"
     table = best_table(result).to_arrow().to_pylist()
     assert [row["agent"] for row in table] == [0, 1, None] and table[2]["known"] == "unknown" and table[2]["x"] is None
 

@@ -56,7 +56,7 @@ def test_regret_is_drawn_from_best_values_and_refused_without_them(result: Resul
     final = [curve.mean[-1] for curve in result.curves("iteration", regret=True)]
     assert final == pytest.approx([row.final.mean - 0.05 for row in result.summary()])
     unknown = Result(result.directory, result.study, {**result.manifest, "best_values": {}})
-    with pytest.raises(ResultError, match="best value of agent 0 is not known"):
+    with pytest.raises(ResultError, match="regret of agent 0 is unknown"):
         unknown.curves(regret=True)
 
 
@@ -78,7 +78,7 @@ def test_an_overview_names_its_axes_and_every_algorithm(result: Result) -> None:
     assert left.get_xlabel() == "evaluations of each agent, initial points included"
     assert left.get_ylabel() == "best error, mean over agents"
     assert right.get_xlabel() == below.get_xlabel() == "virtual time"
-    assert below.get_title("left") == "What the agents did: Together, replicate 0"
+    assert below.get_title("left") == "Timeline of agents: Together, replicate 0"
     assert len(below.get_yticks()) == 6
     assert "pyplot" not in [name.split(".")[-1] for name in sys.modules if name.startswith("fedbo")]
 
@@ -90,7 +90,7 @@ def test_a_figure_goes_into_the_run_directory_unless_told_otherwise(result: Resu
 def test_a_figure_that_cannot_be_drawn_is_refused(result: Result, tmp_path: Path) -> None:
     with pytest.raises(PlotError, match="no figure 'pie'; available: overview, curves, .*, privacy, optima, sweep"):
         result.plot(kind="pie")
-    with pytest.raises(PlotError, match="no observations in cell 3; there are some in: 0"):
+    with pytest.raises(PlotError, match="no observations in cell 3; available cells: 0"):
         result.plot(cell=3)
     with pytest.raises(PlotError, match=r"figure\.doc"):
         result.plot(tmp_path / "figure.doc")
@@ -125,11 +125,11 @@ def test_a_run_opens_where_its_objective_and_its_files_are_not(tmp_path: Path) -
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match=r"has no manifest\.json; give the directory that fedbo run printed"):
+    with pytest.raises(ResultError, match=r"has no manifest\.json; pass the directory that fedbo run printed"):
         Result.open(tmp_path)
     killed = tmp_path / "killed"
     (killed / "parts").mkdir(parents=True)
-    with pytest.raises(ResultError, match=r"has not ended, it has no manifest\.json yet; .* continue with: fedbo resume "):
+    with pytest.raises(ResultError, match=r"has not ended: it has no manifest\.json yet; .* continue with: fedbo resume "):
         Result.open(killed)
     broken = write_run(tmp_path / "broken", document(iterations=1))
     (broken / "manifest.json").write_text("{", encoding="utf-8")

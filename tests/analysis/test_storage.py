@@ -41,7 +41,7 @@ def test_a_run_is_shown_and_drawn_from_its_address(run: Path, tmp_path: Path, ca
     assert main(["plot", address, "--out", str(tmp_path / "figure.png")]) == 0 and (tmp_path / "figure.png").is_file()
     capsys.readouterr()
     assert main(["plot", address]) == 2
-    assert capsys.readouterr().err == f"'{address}': no figure is written there; give it a path of this machine (--out)\n"
+    assert capsys.readouterr().err == f"'{address}': cannot be written to; set a local path with --out\n"
     assert sorted(run.iterdir()) == before
 
 

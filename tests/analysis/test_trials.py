@@ -145,7 +145,7 @@ def test_early_stopping_shows_what_stopped_and_what_went_on(tmp_path: Path) -> N
 def test_without_pandas_it_is_said_in_one_line(tuning: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     for made in (tuning.trials(), tuning.summary(), tuning.curves()):
-        with pytest.raises(ImportError, match=r"^to_pandas needs pandas; install it with: pip install pandas$"):
+        with pytest.raises(ImportError, match=r"^to_pandas requires pandas; install it with: pip install pandas$"):
             made.to_pandas()
         assert made.to_csv() and made.to_arrow().num_columns
 

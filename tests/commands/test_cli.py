@@ -149,7 +149,7 @@ def test_validate_prints_an_estimate_or_the_resolved_study(
     capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
 ) -> None:
     shown = printed(capsys, "validate", study)
-    assert 'mode = "immediate"' not in shown and shown.rstrip().endswith("all assumptions: --format json")
+    assert 'mode = "immediate"' not in shown and shown.rstrip().endswith("see --format json for all assumptions")
     (tmp_path / "full.toml").write_text(printed(capsys, "validate", study, "--full"))
     assert load_study(tmp_path / "full.toml").digest() == load_study(study).digest()
     facts = json.loads(printed(capsys, "validate", study, "--format", "json", "--set", "hosting.kind=dedicated"))
@@ -181,7 +181,7 @@ def test_list_says_what_a_study_can_name(capsys: pytest.CaptureFixture[str]) -> 
     assert {"algorithms", "objectives", "timing", "availability", "exchange", "faults", "tables", "stopping", "suites"} == set(
         everything
     )
-    assert {"name": "random", "summary": "uniform random search, every agent alone", "settings": {"queries": "1"},
+    assert {"name": "random", "summary": "uniform random search, without communication", "settings": {"queries": "1"},
             "presets": [], "ranges": {"queries": "at least 1"}, "reveals": "nothing",
             "meanings": {"queries": "Points of a decision."}} in everything["algorithms"]  # fmt: skip
     timing = printed(capsys, "list", "timing")
@@ -196,8 +196,8 @@ def test_list_says_what_a_study_can_name(capsys: pytest.CaptureFixture[str]) -> 
         (["run"], "Missing argument 'STUDY'; see fedbo run --help"),
         (["rnu"], "No such command 'rnu'"),
         (["run", "x.toml", "--sett", "a=1"], "No such option: --sett"),
-        (["show", "nowhere"], "'nowhere': is no finished run, it has no manifest.json"),
-        (["plot", "nowhere"], "'nowhere': is no finished run, it has no manifest.json"),
+        (["show", "nowhere"], "'nowhere': is not a finished run: it has no manifest.json"),
+        (["plot", "nowhere"], "'nowhere': is not a finished run: it has no manifest.json"),
         (["list", "algorithm"], "no group 'algorithm'; did you mean 'algorithms'?"),
         (["validate", "x.toml", "--format", "xml"], "Invalid value for '--format'"),
     ],

@@ -49,7 +49,7 @@ def test_a_sweep_is_shown_cell_by_cell(capsys: pytest.CaptureFixture[str], swept
     gap = Result.open(swept).compare((1, 0), "Together")
     assert "Together, cell by cell" in shown and str(gap.final) in shown
     assert gap.ratio is not None and f"× {gap.ratio}" in shown
-    assert "what Alone had in the end of the same cell and replicate" in shown
+    assert "the final value of Alone in the same cell and replicate" in shown
     other = printed(capsys, "show", swept, "--algorithm", "Alone", "--level", "0.001")
     assert "Alone, cell by cell" in other and other.count("not reached") == 2 and "0 of 3" in other
 
@@ -86,8 +86,8 @@ def test_what_cannot_be_drawn_is_one_line(capsys: pytest.CaptureFixture[str], tm
     manifest = read_manifest(folder)
     write_manifest(folder, {**manifest, "best_values": {}})
     for options, line in (
-        (["--regret"], "the best value of agent 0 is not known, so its regret is not either\n"),
-        (["--kind", "sweep"], "no figure 'sweep' of this run: it has one cell; sweep something, or draw the curves\n"),
+        (["--regret"], "the regret of agent 0 is unknown, because its optimum is unknown\n"),
+        (["--kind", "sweep"], "no figure 'sweep' of this run: it has one cell; draw the curves, or run a sweep\n"),
     ):
         assert main(["plot", str(folder), *options]) == WRONG_INPUT
         assert capsys.readouterr().err == line

@@ -108,5 +108,5 @@ def test_the_statements_of_a_paper_are_words_at_the_left() -> None:
     made = SimpleNamespace(outcomes=[outcome], request=SimpleNamespace(only=()), manifest=paper)
     table = _summary(made)  # type: ignore[arg-type]
     assert isinstance(table, TextTable) and table.title == "A paper"
-    assert table.markdown().splitlines()[3:] == ["| --- | --- | --- | --- |", "| fig1 | no data | left out |  |"]
+    assert table.markdown().splitlines()[3:] == ["| --- | --- | --- | --- |", "| fig1 | no data | skipped |  |"]
     assert r"\begin{tabular}{llll}" in table.latex()

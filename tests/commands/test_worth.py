@@ -41,7 +41,7 @@ def test_a_study_gets_local_federated_bound_and_both_controls() -> None:
 
 
 def test_a_sweep_is_refused() -> None:
-    with pytest.raises(StudyError, match="several studies have several answers"):
+    with pytest.raises(StudyError, match="cannot be combined with fedbo worth"):
         worth_study(load_study(study() | {"sweep": {"objective.spread": [0.0, 0.1]}}))
 
 
@@ -65,18 +65,18 @@ def said(*rows: Worth, reached: int | None = None) -> str:
 
 def test_a_verdict_says_what_is_clear_and_no_more() -> None:
     pays = said(row("pooled", "bound", 0.1, 0.3), row("fed", "federated", 0.1, 0.2, (0.05, 0.1)))
-    assert "Federation can pay" in pays and "so what is told counts" in pays and "does not come to" in pays
+    assert "Federation can help" in pays and "so the content of messages matters" in pays and "does not reach" in pays
     placebo = said(row("pooled", "bound", 0.1, 0.3), row("fed", "federated", 0.1, 0.2, (-0.1, 0.1)), reached=7)
-    assert "so it may not be what is told" in placebo and "After 7 iterations" in placebo
+    assert "so the content of messages may not matter" in placebo and "After 7 iterations" in placebo
     nothing = said(row("pooled", "bound", -0.1, 0.3), row("fed", "federated", -0.3, -0.1))
-    assert "cannot be shown to pay" in nothing and "Clearly worse somewhere: fed" in nothing
-    assert "Whether it could pay is not known" in said(row("fed", "federated", -0.1, 0.2))
+    assert "do not show that federation can help" in nothing and "Clearly worse at some point: fed" in nothing
+    assert "It is unknown whether federation can help" in said(row("fed", "federated", -0.1, 0.2))
 
 
 def test_the_message_worth_most_is_named_per_byte_and_per_epsilon() -> None:
     words = said(row("private", "federated", 0.1, 0.3), row("fed", "federated", -0.1, 0.7))
-    assert "each KiB that an agent sends: fed, 0.15 at half (its interval has 0 in it)" in words
-    assert "each unit of epsilon: private, 0.4 at half" in words
+    assert "per KiB sent by an agent: fed, 0.15 at half (its interval contains 0)" in words
+    assert "per unit of epsilon: private, 0.4 at half" in words
 
 
 def test_intervals_widen_with_the_number_of_comparisons() -> None:
@@ -97,7 +97,7 @@ def test_the_command_answers_and_goes_on_with_what_it_has(
     given = ["worth", str(path), "--out", str(tmp_path / "run"), "--points", "16", "-q"]
     assert main(given) == 0
     first = capsys.readouterr().out
-    assert "share_best" in first and "each one's own best" in first and "results: " in first
+    assert "share_best" in first and "the agents' own optima" in first and "results: " in first
     assert main(given) == 0 and capsys.readouterr().out == first  # nothing is run again
     assert main(["worth", str(tmp_path / "run"), "--points", "16", "--format", "json"]) == 0
     assert '"local": "random"' in capsys.readouterr().out

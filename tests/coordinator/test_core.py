@@ -94,7 +94,7 @@ def test_an_answer_that_is_not_as_declared_ends_the_run_with_the_reason() -> Non
             return {agent: {"omega": np.ones(3)} for agent in recipients}, state
 
     liar = Liar(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
-    with pytest.raises(ProtocolError, match="the answer to agent . is not as declared"):
+    with pytest.raises(ProtocolError, match="the answer to agent . does not match its declaration"):
         Setting(liar).run()
 
 
@@ -122,7 +122,7 @@ def test_an_agent_that_waits_for_an_answer_that_never_comes_ends_the_run_with_it
             return None, state
 
     silent = Silent(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
-    with pytest.raises(ProtocolError, match="agents 0, 1, 2, 3, 4 wait for an answer that never comes"):
+    with pytest.raises(ProtocolError, match="agents 0, 1, 2, 3, 4 wait for an answer that will never arrive"):
         Setting(silent).run()
 
 
@@ -134,5 +134,5 @@ def test_an_agent_that_does_not_ask_for_as_many_points_as_declared_ends_the_run_
             return Decision(np.empty((0, 2)), "none"), state
 
     shy = Shy(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
-    with pytest.raises(ProtocolError, match="agent . asked for 0 points in step 1, declared are 1"):
+    with pytest.raises(ProtocolError, match="agent . requested 0 points in step 1, but declares 1"):
         Setting(shy).run()

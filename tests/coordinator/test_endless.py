@@ -48,7 +48,7 @@ ENDLESS = {
 @pytest.mark.parametrize("name", ENDLESS)
 def test_a_step_that_is_begun_again_without_end_ends_the_run_in_one_line(name: str) -> None:
     setting, cause = ENDLESS[name]
-    with pytest.raises(EndlessError, match=r"^the run would never end: agent \d has begun step 0 again \d+ times") as caught:
+    with pytest.raises(EndlessError, match=r"^the run would never end: agent \d has restarted step 0 \d+ times") as caught:
         setting.run()
     assert cause in str(caught.value)
     assert "[budget] time" in str(caught.value)
@@ -67,7 +67,7 @@ def test_a_step_that_is_begun_again_without_end_ends_the_run_in_one_line(name: s
 @pytest.mark.parametrize("events", [5_000, pytest.param(endless.EVENTS, marks=pytest.mark.long)])
 def test_a_run_in_which_nothing_comes_further_ends(setting: Setting, events: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endless, "EVENTS", events)
-    with pytest.raises(EndlessError, match=rf"nothing has come further since time .*, in {events} events"):
+    with pytest.raises(EndlessError, match=rf"no step has finished since time .*, in {events} events"):
         setting.run()
 
 
@@ -138,7 +138,7 @@ def unheard(fault: dict[str, Any], **settings: Any) -> dict[str, Any]:
 def test_who_waits_for_the_last_message_of_an_agent_that_has_ended_ends_the_run_in_one_line(
     fault: dict[str, Any], tmp_path: Path
 ) -> None:
-    words = "agents 0 wait .* since the last message of agents 1 was refused or given up; raise"
+    words = "agents 0 wait .* because the last message of agents 1 was rejected or never delivered; increase"
     ended_with(unheard(fault, missing="wait"), words, tmp_path / "run")
 
 
@@ -175,7 +175,7 @@ def test_who_waits_for_an_answer_to_a_message_that_was_too_old_ends_the_run_in_o
         "exchange": {"mode": "immediate", "staleness": {"weight": "polynomial", "bound": 0}},
     }
     ended_with(
-        document, "agents 0 wait .* last message of agents 0 was refused .* bound of .exchange. staleness", tmp_path / "run"
+        document, "agents 0 wait .* last message of agents 0 was rejected .* bound of .exchange. staleness", tmp_path / "run"
     )
 
 

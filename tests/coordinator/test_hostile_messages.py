@@ -201,7 +201,7 @@ def test_what_is_not_as_declared_is_refused_in_few_printable_words(message: str,
 
 def test_a_length_is_bounded_by_its_declaration() -> None:
     rows = {"x": np.ones((51, 2)), "y": np.ones(51), "n": np.ones(1, np.int64)}
-    assert fault(rows, DECLARED) == "field 'x' has length 51, at most 50 is allowed"
+    assert fault(rows, DECLARED) == "field 'x' has length 51, but at most 50 is allowed"
     assert Field((None,)).longest == LONGEST
 
 

@@ -158,6 +158,6 @@ def _row(row: Any) -> dict[str, Any]:
 
 
 def test_a_strength_has_no_meaning_for_a_copy() -> None:
-    with pytest.raises(ValueError, match='strength.* must be left out with how = "copy"'):
+    with pytest.raises(ValueError, match='strength.* cannot be combined with how = "copy"'):
         Lie((1,), how="copy", strength=2.0)
     assert replace(Lie((1,), how="copy"), agents=(2,)).agents == (2,)

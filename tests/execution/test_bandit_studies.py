@@ -119,7 +119,7 @@ def test_bytes_of_messages_are_those_of_their_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"budget": {"iterations": 9}}, r"\[\[algorithm\]\] 1 name = 'fed_pne': needs the number of evaluations"),
+        ({"budget": {"iterations": 9}}, r"\[\[algorithm\]\] 1 name = 'fed_pne': requires a budget of evaluations"),
         ({"budget": {"iterations": 9, "pulls": 9}}, r"\[budget\] iterations = 9: cannot be combined with `pulls`"),
         ({"budget": {}}, r"\[budget\] iterations: is missing; add iterations = 50, or pulls"),
         ({"budget": {"pulls": 0}}, r"\[budget\] pulls = 0: must be at least 1"),

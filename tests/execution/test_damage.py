@@ -125,7 +125,7 @@ def test_what_is_advised_for_a_damaged_table_gives_the_same_bytes(forks: Forks, 
     shutil.copytree(alone / "cut off", directory)
     path = sorted((directory / "parts").glob("0000-*/events-000001-*.parquet"))[0]
     DAMAGES["flipped"](path)
-    advice = forks("resume", directory).said.strip().partition("make this run anew: ")[2]
+    advice = forks("resume", directory).said.strip().partition("repeat this run: ")[2]
     move, _, resume = advice.partition(" && ")
     subprocess.run(shlex.split(move), check=True)
     assert shlex.split(resume) == ["fedbo", "resume", str(directory)]
@@ -168,7 +168,9 @@ def test_what_a_later_format_wrote_is_refused_with_the_version_that_wrote_it(
         rows.write_table(rows.read_table(directory / "events.parquet"), directory / "events.parquet")
     write_manifest(directory, {key: value for key, value in manifest.items() if key != "files"})
     assert main(["show", str(directory)]) == 2
-    line = f"'{directory / 'events.parquet'}': was written in format {LATER}, this is format {FORMAT}; open it with fedbo 9.1\n"
+    line = (
+        f"'{directory / 'events.parquet'}': has format {LATER}, but this fedbo reads format {FORMAT}; open it with fedbo 9.1\n"
+    )
     assert capsys.readouterr().err == line
     with monkeypatch.context() as later:
         later.setattr(sealed, "FORMAT", LATER)
@@ -176,7 +178,7 @@ def test_what_a_later_format_wrote_is_refused_with_the_version_that_wrote_it(
         write_manifest(directory, manifest)
     assert main(["show", str(directory)]) == 2
     assert (
-        f"manifest.json': was written in format {LATER}, this is format {FORMAT}; open it with fedbo 9.1"
+        f"manifest.json': has format {LATER}, but this fedbo reads format {FORMAT}; open it with fedbo 9.1"
         in capsys.readouterr().err
     )
 

@@ -40,7 +40,7 @@ def test_a_study_that_would_never_end_fails_in_one_line_and_keeps_what_was_obser
     assert main(["run", "study.toml", "-q", "--out", "run"]) == 1
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
-    assert "the run would never end: agent 1 has begun step 0 again" in said
+    assert "the run would never end: agent 1 has restarted step 0" in said
     assert "fault 'crash'" in said and "[budget] time" in said
     manifest = read_manifest(Path("run"))
     assert manifest["status"] == "failed"
@@ -48,7 +48,7 @@ def test_a_study_that_would_never_end_fails_in_one_line_and_keeps_what_was_obser
     assert main(["show", "run"]) == 0
     assert "random" in capsys.readouterr().out
     assert main(["resume", "run", "-q"]) == 1
-    assert "the run would never end: agent 1 has begun step 0 again" in capsys.readouterr().err
+    assert "the run would never end: agent 1 has restarted step 0" in capsys.readouterr().err
 
 
 def test_validate_warns_of_it_before_it_runs(
@@ -57,6 +57,6 @@ def test_validate_warns_of_it_before_it_runs(
     monkeypatch.chdir(tmp_path)
     Path("study.toml").write_text(ENDLESS, encoding="utf-8")
     assert main(["validate", "study.toml"]) == 0
-    assert "warning: crashes come 20 times during an evaluation of mean length 1, so that" in capsys.readouterr().err
+    assert "warning: 20 crashes are expected per evaluation of mean length 1, so" in capsys.readouterr().err
     assert main(["validate", "study.toml", "--set", "fault.crash.rate=2.0"]) == 0
     assert capsys.readouterr().err == ""

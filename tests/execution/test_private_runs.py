@@ -136,7 +136,7 @@ def test_show_and_plot_tell_what_was_spent(ran: fedbo.Result, capsys: pytest.Cap
     directory = str(ran.directory)
     assert main(["show", directory, "--privacy"]) == OK
     shown = capsys.readouterr().out
-    assert "epsilon" in shown and "quiet" in shown and "whoever knows that can take it off" in shown
+    assert "epsilon" in shown and "quiet" in shown and "anyone who knows the seed can remove it" in shown
     assert main(["show", directory, "--privacy", "--format", "json"]) == OK
     facts = {row["algorithm"]: row for row in json.loads(capsys.readouterr().out)["privacy"]}
     spent = [row["epsilon"] for row in ran.privacy.to_pylist() if row["algorithm"] == "quiet"]
@@ -153,7 +153,7 @@ def test_what_a_run_without_privacy_says(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["show", directory, "--privacy"]) == OK
     assert "no algorithm of this study is private" in capsys.readouterr().out
     assert main(["plot", directory, "--kind", "privacy"]) == WRONG_INPUT
-    assert "no algorithm in it is private" in capsys.readouterr().err
+    assert "it has no private algorithm" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_a_run_in_real_time_is_replayed_by_its_record_without_waiting_and_to_the
     manifest = read_manifest(directory)
     del manifest["files"]["record.parquet"]  # as one that does not say what was written there
     write_manifest(directory, manifest)
-    with pytest.raises(ReplayError, match="event 10 at .*: nothing with the number 10000 was to happen"):
+    with pytest.raises(ReplayError, match="event 10 at .*: no event with number 10000 is scheduled"):
         replay(directory, verify=True)
     (directory / "record.parquet").unlink()
     with pytest.raises(ReplayError, match="ran in real time and has no record.parquet, so it cannot be replayed"):

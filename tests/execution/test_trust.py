@@ -279,7 +279,10 @@ def test_only_these_files_import_what_is_not_written_in_them() -> None:
 def test_the_remedy_of_a_damaged_file_does_not_run_the_code_of_another_person(
     mailed: Mailed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for put, words in ((WHERE["an exchange"], "which names Python code: read"), (lambda document, place: None, "fedbo run ")):
+    for put, words in (
+        (WHERE["an exchange"], "the study names Python code; read"),
+        (lambda document, place: None, "fedbo run "),
+    ):
         run = mailed.make(put, "module")
         (run / "observations.parquet").write_bytes(b"nothing")
         assert main(["show", str(run)]) == 2

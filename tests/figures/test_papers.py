@@ -80,7 +80,7 @@ def test_fonts_are_embedded_as_true_type_and_chosen(swept: Result, tmp_path: Pat
     assert b"/Subtype /Type3" not in data and b"/Subtype /CIDFontType2" in data
     assert set(re.findall(rb"/BaseFont /(?:[A-Z]{6}\+)?([\w-]+)", data)) == {b"DejaVuSerif"}
     assert b"/MediaBox [ 0 0 252 " in data  # 3.5 inches
-    with pytest.raises(PlotError, match="font 'Comic': is not installed; name one such as"):
+    with pytest.raises(PlotError, match="font 'Comic': is not installed; choose another, for example"):
         swept.plot(kind="curves", font="Comic")
 
 
@@ -91,10 +91,10 @@ def test_a_figure_has_the_size_that_was_asked_for_and_no_titles_if_none_are_want
     for choice, value in (("width", 300.0), ("height", 0.5), ("font_size", 1.0)):
         with pytest.raises(PlotError, match=f"{choice} = {value:g}: must be between"):
             figure_of(swept, View("curves", look=Look(**{choice: value})))
-    with pytest.raises(PlotError, match="the panels do not fit; make the figure larger, or its letters smaller"):
+    with pytest.raises(PlotError, match="the panels do not fit; make the figure larger, or the font smaller"):
         swept.plot(tmp_path / "x.png", "trouble", width=2.5, font_size=30.0)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(PlotError, match=r"height = 1: is too low for these panels; make it at least \d"):
+    with pytest.raises(PlotError, match=r"height = 1: is too small for these panels; set at least \d"):
         figure_of(swept, View("curves", look=Look(width=3.5, height=1.0)))
 
 
@@ -105,7 +105,7 @@ def test_axes_of_others_get_one_panel_in_their_own_style(swept: Result) -> None:
         assert axes.xaxis.label.get_fontsize() == 5.0 and axes.get_xlabel() == "virtual time of each agent in evaluations"
     assert [line.get_label() for line in axes.get_legend().get_lines()] == ["Alone", "Together"]
     assert axes.get_title("left") == "" and len(axes.figure.axes) == 1
-    with pytest.raises(PlotError, match="ax: takes one panel, got 2; name one in panels"):
+    with pytest.raises(PlotError, match="ax: requires one panel, got 2; set one in panels"):
         draw_on(swept, axes, View("curves", panels=["time", "bytes"]))
     with pytest.raises(PlotError, match="must be one Axes of matplotlib"):
         swept.plot(kind="curves", ax=[axes])  # type: ignore[call-overload]
@@ -126,7 +126,9 @@ def test_chosen_algorithms_and_a_replicate_are_what_is_drawn_in_the_same_style(s
         figure_of(swept, View("curves", replicate=7))
     with pytest.raises(ResultError, match="no algorithm 'Both'; available: Alone, Together"):
         figure_of(swept, View("curves", algorithms=["Both"]))
-    with pytest.raises(PlotError, match="figure 'curves' has no panel 'byte'; it has: evaluations, time, bytes, epsilon, cost"):
+    with pytest.raises(
+        PlotError, match="figure 'curves' has no panel 'byte'; available: evaluations, time, bytes, epsilon, cost"
+    ):
         figure_of(swept, View("curves", panels=["byte"]))
 
 

@@ -81,14 +81,14 @@ def test_a_timeline_marks_all_that_can_go_wrong(make: Make) -> None:
     shown = [text.get_text() for text in legend.get_texts()]
     for word in ("failed or forgotten", "work lost", "waiting", "coordinator down", "slowed", "away", "down after a crash"):
         assert word in shown
-    assert {"crash", "lost for good", "hanging", "cut off"} <= set(shown)
+    assert {"crash", "lost permanently", "hanging", "disconnected"} <= set(shown)
     assert axes.get_xlabel() == "virtual time" and axes.get_ylabel() == "agent, fastest first"
 
 
 def test_bars_of_evaluations_cover_no_pause(make: Make) -> None:
     result = make(agents=10, iterations=12)
     axes = figure_of(result, View("timeline", algorithm="Alone")).axes[0]
-    assert axes.get_title("left") == "What the agents did: Alone, replicate 0"
+    assert axes.get_title("left") == "Timeline of agents: Alone, replicate 0"
     rows = [row for row in result.events.to_pylist() if (row["algorithm"], row["replicate"]) == ("Alone", 0)]
     place = {int(label.get_text()): number for number, label in enumerate(axes.get_yticklabels())}
     pauses, since = [], dict[int, float]()
@@ -115,8 +115,8 @@ def test_a_page_of_trouble_has_a_row_for_each_algorithm(make: Make) -> None:
     result = make(agents=10, iterations=12)
     figure = figure_of(result, View("trouble"))
     growth, staleness, time, fate = figure.axes[:4]
-    assert (growth.get_xlabel(), growth.get_ylabel()) == ("virtual time", "$t_n$, good observations")
-    assert plain(staleness.get_xlabel()) == "rounds closed since the sender began the step"
+    assert (growth.get_xlabel(), growth.get_ylabel()) == ("virtual time", "$t_n$, successful evaluations")
+    assert plain(staleness.get_xlabel()) == "rounds closed since the sender started the step"
     assert plain(time.get_xlabel()) == "share of the time of an agent that optimises, %"
     assert plain(fate.get_xlabel()) == "transmissions to the coordinator, in one replicate"
     for axes in (staleness, time, fate):
@@ -147,7 +147,7 @@ def test_regret_is_drawn_where_optima_are_known_and_refused_elsewhere(make: Make
     assert "simple regret, mean over agents" in words(figure_of(result, View("sweep", regret=True)))
     assert "simple regret, mean over agents" in words(figure_of(result, View("curves", cell=1, regret=True)))
     unknown = Result(result.directory, result.study, {**result.manifest, "best_values": {}})
-    with pytest.raises(ResultError, match="best value of agent 0 is not known, so its regret is not either"):
+    with pytest.raises(ResultError, match="regret of agent 0 is unknown, because its optimum is unknown"):
         unknown.plot(kind="curves", regret=True)
 
 
@@ -217,13 +217,13 @@ def test_the_smallest_run_and_one_where_nothing_succeeded_can_be_drawn(make: Mak
 
 def test_figures_that_make_no_sense_are_refused(make: Make) -> None:
     plain = make(agents=10, iterations=12)
-    with pytest.raises(PlotError, match="it has one cell; sweep something, or draw the curves"):
+    with pytest.raises(PlotError, match="it has one cell; draw the curves, or run a sweep"):
         plain.plot(kind="sweep")
-    with pytest.raises(PlotError, match="figure 'timeline' has no regret; there is one in: overview, curves, sweep"):
+    with pytest.raises(PlotError, match="figure 'timeline' does not support 'regret'; use it with: overview, curves, sweep"):
         plain.plot(kind="timeline", regret=True)
-    with pytest.raises(PlotError, match="figure 'curves' has no algorithm"):
+    with pytest.raises(PlotError, match="figure 'curves' does not support 'algorithm'"):
         plain.plot(kind="curves", algorithm="Alone")
-    with pytest.raises(PlotError, match="figure 'trouble' has no level; there is one in: sweep"):
+    with pytest.raises(PlotError, match="figure 'trouble' does not support 'level'; use it with: sweep"):
         plain.plot(kind="trouble", level=0.1)
     with pytest.raises(ResultError, match="no algorithm 'Both'; available: Alone, Together"):
         plain.plot(kind="timeline", algorithm="Both")

@@ -93,7 +93,7 @@ def drawn(count: int) -> SearchTrials:
 def test_importance_finds_the_parameter_that_matters_whatever_the_levels_of_agents() -> None:
     shares, errors, explained = importances(drawn(60))
     assert shares.sum() == pytest.approx(1.0) and shares[0] > 0.9 and (errors >= 0).all() and explained > 0.8
-    with pytest.raises(PlotError, match="needs at least 10 evaluations with a value, got 9; run more"):
+    with pytest.raises(PlotError, match="requires at least 10 evaluations with a value, got 9; run more"):
         importances(drawn(9))
 
 
@@ -113,6 +113,7 @@ def test_a_function_that_was_handed_over_is_missed_in_one_line(typed: Result, ki
     given = Study.model_validate({**document, "objective": {**document["objective"], "function": "given:taste"}})
     gone = Result(typed.directory, given, typed.manifest, trust=True)
     with pytest.raises(
-        ResultError, match="this needs the objective, whose function cannot be used here; name it as module:function"
+        ResultError,
+        match="regret and optima require the objective, whose function is not available here; name it as module:function",
     ):
         gone.plot(tmp_path / "x.png", kind)

@@ -117,7 +117,7 @@ def test_a_timeline_for_perfetto_has_all_evaluations_in_threads_in_which_nothing
         own.sort(key=lambda event: event["ts"])
         assert all(one["ts"] + one["dur"] <= other["ts"] + 0.01 for one, other in zip(own, own[1:], strict=False))
     assert {"away", "queueing"} <= {event["name"] for event in bars}
-    with pytest.raises(FileExistsError, match="exists; name a new file"):
+    with pytest.raises(FileExistsError, match="already exists; choose another file"):
         export_to_perfetto(result, tmp_path / "trace.json")
-    with pytest.raises(ResultError, match="no runs of replicate 3; there are 1, from 0"):
+    with pytest.raises(ResultError, match="no replicate 3; choose a number from 0 to 0"):
         export_to_perfetto(result, tmp_path / "other.json", None, 3)

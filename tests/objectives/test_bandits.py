@@ -130,7 +130,7 @@ def test_double_sine_touches_both_of_its_bounds_and_is_zero_at_its_top() -> None
 @pytest.mark.parametrize("family", ["same", "shift", "mixture", "rotation", "offset"])
 def test_agents_of_a_family_keep_its_promises(federation: Any, family: str) -> None:
     if family == "rotation" and len(federation.parameters) == 1:
-        with pytest.raises(ValueError, match="family = 'rotation' is invalid: one dimension cannot be turned"):
+        with pytest.raises(ValueError, match="family = 'rotation' is invalid: a function of one dimension cannot be rotated"):
             replace(federation, family="rotation")
         return
     made = agents(replace(federation, agents=4, family=family))
@@ -255,7 +255,7 @@ def test_the_best_of_bowls_is_at_their_mean_centre() -> None:
 
 def test_a_mean_of_agents_that_cannot_say_it_at_many_points_is_refused() -> None:
     federation = PythonFunction(function=lambda x: float(x[0]), low=(0.0,), high=(1.0,))
-    with pytest.raises(TypeError, match="CalledFunction gives no `scores` at many points"):
+    with pytest.raises(TypeError, match="CalledFunction has no `scores` method"):
         MeanFunction(agents(federation), federation.parameters)
 
 
@@ -263,18 +263,18 @@ def test_a_mean_of_agents_that_cannot_say_it_at_many_points_is_refused() -> None
     ("declared", "settings", "said"),
     [
         (Garland, {"agents": 0}, "agents must be at least 1, not 0"),
-        (Garland, {"family": "same", "spread": 0.1}, 'spread = 0.1 is invalid: the family "same" takes none'),
-        (Garland, {"spread": 0.49}, "spread = 0.49 is invalid: the family 'shift' takes at most 0.4764"),
+        (Garland, {"family": "same", "spread": 0.1}, 'spread = 0.1 is invalid: the family "same" supports 0 only'),
+        (Garland, {"spread": 0.49}, "spread = 0.49 is invalid: the family 'shift' supports at most 0.4764"),
         (Garland, {"family": "offset", "scaled": True}, "scaled = True is invalid: offsets are not bounded"),
         (Garland, {"half_width": 0.5, "scaled": True}, "half_width = 0.5 is invalid"),
         (Garland, {"noise": -1.0}, "noise must be at least 0 and finite, not -1.0"),
-        (DoubleSine, {"rho2": 0.2}, "rho2 = 0.2 is invalid: take a number from rho1 on"),
+        (DoubleSine, {"rho2": 0.2}, "rho2 = 0.2 is invalid: use a number of at least rho1"),
         (DoubleSine, {"tmax": 1.5}, "tmax must be in .0, 1., not 1.5"),
         (Hartmann, {"dimensions": 4}, "no dimensions '4'; available: 3, 6"),
         (
             Himmelblau,
             {"family": "rotation", "spread": 0.6},
-            "spread = 0.6 is invalid: the family 'rotation' takes at most 0.5",
+            "spread = 0.6 is invalid: the family 'rotation' supports at most 0.5",
         ),
         (Branin, {"spread": 2.5}, "spread = 2.5 is invalid"),
     ],

@@ -123,5 +123,5 @@ def test_agents_of_every_partition_can_be_judged(partition: str) -> None:
 
 
 def test_classes_that_nobody_would_have_are_refused() -> None:
-    with pytest.raises(ValueError, match="4 agents leave some of the 10 classes to nobody; raise it"):
+    with pytest.raises(ValueError, match="4 agents do not cover all 10 classes; increase it"):
         Digits(agents=4, partition="classes")

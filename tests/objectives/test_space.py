@@ -63,7 +63,7 @@ def test_a_point_that_is_not_a_number_is_outside() -> None:
 
 
 def test_a_point_with_another_number_of_coordinates_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"points have shape \(3,\): \(2,\) or \(n, 2\) would do"):
+    with pytest.raises(ValueError, match=r"points have shape \(3,\); use \(2,\) or \(n, 2\)"):
         from_unit(BOTH, [0.1, 0.2, 0.3])
 
 

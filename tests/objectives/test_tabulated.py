@@ -149,17 +149,19 @@ def test_the_twin_has_the_parameters_and_the_metric_of_what_was_tabulated(branin
 
 
 def test_a_table_that_is_missing_wrong_or_damaged_is_refused_by_name(branin: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"nowhere' is invalid: .*holds no table, it has no table.json; make one with: fedbo"):
+    with pytest.raises(
+        ValueError, match=r"nowhere' is invalid: .*contains no table: it has no table.json; create one with: fedbo"
+    ):
         Tabulated(str(tmp_path / "nowhere"))
     copy = tmp_path / "copy.table"
     shutil.copytree(branin, copy)
     facts = json.loads((copy / "table.json").read_text(encoding="utf-8"))
     points = (copy / "points.parquet").read_bytes()
     (copy / "points.parquet").write_bytes(points[:100] + b"?" + points[101:])
-    with pytest.raises(TableError, match=r"points.parquet': is damaged, it is not what was written"):
+    with pytest.raises(TableError, match=r"points.parquet': is damaged"):
         twin(copy, 0, "gp")
     (copy / "points.parquet").unlink()
-    with pytest.raises(TableError, match=r"copy.table': has lost its points.parquet"):
+    with pytest.raises(TableError, match=r"copy.table': lacks points.parquet"):
         twin(copy, 0, "gp")
     (copy / "table.json").write_text(json.dumps({**facts, "status": "running"}), encoding="utf-8")
     with pytest.raises(
@@ -167,7 +169,7 @@ def test_a_table_that_is_missing_wrong_or_damaged_is_refused_by_name(branin: Pat
     ):
         Tabulated(str(copy))
     (copy / "table.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"table.json': is no description of a table"):
+    with pytest.raises(ValueError, match=r"table.json': is not the description of a table"):
         Tabulated(str(copy))
 
 
@@ -181,7 +183,7 @@ def test_an_agent_that_was_not_tabulated_or_has_no_values_is_refused_with_a_reme
         twin(tmp_path / "t", 1, "gp")
     failing = ["function=math:fsum", "low=[0.0]", "high=[1.0]"]
     fedbo.tabulate("python_function", overrides=[*failing, "function=operator:index"], points=4, out=tmp_path / "f")
-    with pytest.raises(TableError, match=r"agent 0: all its evaluations in the table .* failed; leave this agent out"):
+    with pytest.raises(TableError, match=r"agent 0: all its evaluations in the table .* failed; remove this agent"):
         twin(tmp_path / "f", 0, "gp")
 
 
@@ -204,7 +206,7 @@ def test_a_path_counts_from_the_folder_of_the_study_file(branin: Path, tmp_path:
     (tmp_path / "resolved.toml").write_text(loaded.to_toml(), encoding="utf-8")
     assert fedbo.load_study(tmp_path / "resolved.toml").federation() == loaded.federation()
     assert loaded.sweep == {"objective.table": [str(tmp_path / "deep" / "branin.table")]}
-    with pytest.raises(fedbo.StudyError, match=r"\[objective\] table = 'branin.table': is invalid; '.*' ?: ?holds no table"):
+    with pytest.raises(fedbo.StudyError, match=r"\[objective\] table = 'branin.table': is invalid; '.*' ?: ?contains no table"):
         fedbo.load_study(study("branin.table"))
 
 

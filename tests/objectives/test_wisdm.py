@@ -130,7 +130,7 @@ def test_a_file_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.
     ("settings", "complaint"),
     [
         ({"task": "eating"}, "no task 'eating'"),
-        ({"agents": 36}, "agents = 36 is invalid: task 'activity' has 35 users: take 1 to 35"),
+        ({"agents": 36}, "agents = 36 is invalid: task 'activity' has 35 users; use 1 to 35"),
         ({"agents": 0}, "agents must be at least 1, not 0"),
         ({"agents": 26, "task": "still"}, "agents = 26 is invalid: task 'still' has 25 users"),
         ({"epochs": 0}, "epochs must be in .1, 10000., not 0"),

@@ -103,9 +103,9 @@ def test_wrong_measurements_are_told_in_one_line(devices: str, tmp_path: Path) -
     def of(**settings: Any) -> dict[str, Any]:
         return {"timing": {"evaluation": {"model": "empirical", **settings}}}
 
-    assert complaint(**of()) == "[timing] evaluation: file must be given, or data, one of the two"
+    assert complaint(**of()) == "[timing] evaluation: file is missing; set either file or data"
     assert "evaluation.data = 'pai-9': no data 'pai-9'; did you mean 'pai-4'?" in complaint(**of(data="pai-9"))
-    assert "is not there: " in complaint(**of(file=str(tmp_path / "none.csv")))
+    assert "does not exist: " in complaint(**of(file=str(tmp_path / "none.csv")))
     (tmp_path / "times.txt").touch()
     assert "ends in '.txt'; it must be a table in .csv or .parquet" in complaint(**of(file=str(tmp_path / "times.txt")))
     both = {"timing": {"devices": devices, "speed": {"factors": [1.0, 2.0]}}}
@@ -114,9 +114,9 @@ def test_wrong_measurements_are_told_in_one_line(devices: str, tmp_path: Path) -
     assert complaint(**wide) == (
         "[network] bandwidth = 100.0: cannot be combined with [timing] devices, which set it; remove one of them"
     )
-    assert "is not there: " in complaint(timing={"devices": str(tmp_path / "none.json")})
+    assert "does not exist: " in complaint(timing={"devices": str(tmp_path / "none.json")})
     Path(devices).write_text('{"1": {"computation": 3.0}}')
-    assert "gives client 1 the communication None; it must be a number above 0" in complaint(timing={"devices": devices})
+    assert "has communication = None for client 1; it must be a number above 0" in complaint(timing={"devices": devices})
 
 
 def log_linear(*slopes: float, **more: Any) -> dict[str, Any]:

@@ -267,4 +267,4 @@ def test_a_wrong_earlier_run_is_told_in_one_line(tmp_path: Path) -> None:
     assert "is not a run directory: it has no manifest.json" in told(agents={"history": {**history, "run": str(tmp_path)}})
     table = run / "observations.parquet"
     table.write_bytes(table.read_bytes()[:-1])
-    assert "is damaged (its contents are not those that were written" in told()
+    assert "is damaged (its SHA-256 differs" in told()

@@ -63,15 +63,15 @@ WRONG: list[tuple[str, str]] = [
      "add a [cluster], or remove the fault"),
     ("[cluster]\nworkers = 2\n" + fault("preemption", "rate = 0.1\nworkers = 'spot'"),
      "[[fault]] 1 workers = 'spot': no class of workers 'spot'; available: all"),
-    ("[cluster]\nworkers = 2\n" + fault("preemption"), "[[fault]] 1: give one of at and rate"),
+    ("[cluster]\nworkers = 2\n" + fault("preemption"), "[[fault]] 1: set exactly one of at and rate"),
     ("[cluster]\nworkers = 2\n" + fault("preemption",
-     "at = 1.0\nduration = 0.0"), "[[fault]] 1 duration = 0.0: must be above 0; leave it out for a loss for good"),
+     "at = 1.0\nduration = 0.0"), "[[fault]] 1 duration = 0.0: must be above 0; remove it for a permanent loss"),
     # times
     ("[timing]\nspeed = {factors = []}", "[timing] speed.factors = []: must be one or more numbers above 0"),
     ("[timing]\nspeed = {factors = [1.0, -2.0]}",
      "[timing] speed.factors = [1.0, -2.0]: must be one or more numbers above 0"),
     ("[timing]\nspeed = {factors = [1.0, 2.0], shares = [1.0]}",
-     "[timing] speed.shares = [1.0]: must be as many as the 2 factors, or none"),
+     "[timing] speed.shares = [1.0]: must have one number for each of the 2 factors, or none"),
     (
         "[[group]]\nname = 'slow'\nshare = 0.5\nspeed = 2.0",
         "[[group]] 1 speed = 2.0: must be a table, for example speed = {factors = [2.0]}",
@@ -120,8 +120,8 @@ WRONG: list[tuple[str, str]] = [
      "[exchange] selection.who = 'fraction': under 'immediate' there are no rounds to take a share "
      'of; use "poisson"'),
     ("[exchange]\nmode = 'barrier'\nselection = {who = 'poisson', share = 0.5, others = 'idle'}",
-     "[exchange] selection.others = 'idle': is for a selection that asks a share of all who are there, "
-     "who = fraction or speed"),
+     "[exchange] selection.others = 'idle': must be \"work\" for this selection; "
+     "set who = fraction or speed for idle agents"),
     ("[exchange]\nmode = 'buffered'\nk = 2\nselection = {who = 'speed', share = 0.5}",
      "[exchange] selection.who = 'speed': under 'buffered' there are no rounds to take a share of; "
      'use "poisson"'),
@@ -177,13 +177,14 @@ WRONG: list[tuple[str, str]] = [
     ("[[fault]]\nrate = 0.1", '[[fault]] 1 kind: is missing; add kind = "crash"'),
     (fault("crsh"), "[[fault]] 1 kind = 'crsh': no fault 'crsh'; did you mean 'crash'? available: coordinator, corruption, "
      "crash, delay, duplication, hang, lie, loss, partition, preemption, reordering, slow"),
-    (fault("crash"), "[[fault]] 1: give one of at, event and rate"),
-    (fault("crash", "at = 1.0\nrate = 0.1"), "[[fault]] 1 at = 1.0: must be the only one of at, event and rate"),
-    (fault("crash", "at = -1.0"), "[[fault]] 1 at = -1.0: must be at least 0; 0 is when the study starts"),
+    (fault("crash"), "[[fault]] 1: set exactly one of at, event and rate"),
+    (fault("crash", "at = 1.0\nrate = 0.1"),
+     "[[fault]] 1 at = 1.0: cannot be combined with rate; set exactly one of at, event and rate"),
+    (fault("crash", "at = -1.0"), "[[fault]] 1 at = -1.0: must be at least 0; 0 is the start of the study"),
     (fault("crash", "event = 0"), "[[fault]] 1 event = 0: must be at least 1; 1 is the first event"),
     (fault("crash", "rate = -0.1"), "[[fault]] 1 rate = -0.1: must be at least 0"),
     (fault("crash", "rate = 0.1\nstate = 'gone'"), "[[fault]] 1 state = 'gone': no state 'gone'; available: kept, lost"),
-    (fault("crash", "rate = 0.1\nrestart = 0"), "[[fault]] 1 restart = 0: must be above 0; leave it out for a loss for good"),
+    (fault("crash", "rate = 0.1\nrestart = 0"), "[[fault]] 1 restart = 0: must be above 0; remove it for a permanent loss"),
     (fault("crash", "rate = 0.1\nagents = 'slow'"), "[[fault]] 1 agents = 'slow': no group 'slow'; available: all"),
     (group("agents = [1]") + fault("crash", "rate = 0.1\nagents = 'slwo'"),
      "[[fault]] 1 agents = 'slwo': no group 'slwo'; did you mean 'slow'? available: all, slow"),
@@ -198,7 +199,7 @@ WRONG: list[tuple[str, str]] = [
     (fault("coordinator", "rate = 0.1\nagents = [1]"),
      "[[fault]] 1 agents = [1]: no such key; available: at, duration, event, kind, label, rate"),
     (fault("loss", "probability = 1.5"), "[[fault]] 1 probability = 1.5: must be in [0, 1]"),
-    (fault("loss", "start = -1"), "[[fault]] 1 start = -1: must be at least 0; 0 is when the study starts"),
+    (fault("loss", "start = -1"), "[[fault]] 1 start = -1: must be at least 0; 0 is the start of the study"),
     (fault("loss", "start = 3\nend = 2"), "[[fault]] 1 end = 2: must be above start = 3.0"),
     (fault("loss", "direction = 'side'"), "[[fault]] 1 direction = 'side': no direction 'side'; available: both, down, up"),
     (fault("corruption", "how = 'bit'"),
@@ -206,7 +207,7 @@ WRONG: list[tuple[str, str]] = [
     (fault("lie", "how = 'flatter'"), "[[fault]] 1 how = 'flatter': no how 'flatter'; did you mean 'flattery'? available: "
      "collusion, copy, drift, flattery, inverted"),
     (fault("lie", "how = 'copy'\nstrength = 2"),
-     '[[fault]] 1 strength = 2: must be left out with how = "copy", which sends what another has sent'),
+     '[[fault]] 1 strength = 2: cannot be combined with how = "copy", which sends a copy of another message'),
     (fault("loss", "label = 'x'") + fault("delay", "label = 'x'"),
      "[[fault]] 2 label = 'x': label 'x' belongs to [[fault]] 1; choose another label"),
     # real time
@@ -267,9 +268,9 @@ def test_a_wrong_world_is_told_in_one_line_what_is_wrong_and_what_would_do(
 def test_a_trace_that_is_missing_is_looked_for_beside_the_study(table: str, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text(added(f"{table}model = 'trace'\nfile = 'none.csv'"), encoding="utf-8")
-    with pytest.raises(StudyError, match="file = 'none.csv': is not there: ") as caught:
+    with pytest.raises(StudyError, match="file = 'none.csv': does not exist: ") as caught:
         load_study(path)
-    assert f"is not there: {tmp_path / 'none.csv'}; give the path" in str(caught.value)
+    assert f"does not exist: {tmp_path / 'none.csv'}; set the path" in str(caught.value)
 
 
 @pytest.mark.parametrize(

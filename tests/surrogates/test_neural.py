@@ -50,7 +50,7 @@ def test_a_step_of_descent_follows_the_gradient_of_the_loss_of_all_single_values
 
 def test_descent_that_diverges_says_so() -> None:
     weights, x = _network(1, 50, 8)
-    with pytest.raises(Diverged, match="diverge at a rate of 10; a lower one"):
+    with pytest.raises(Diverged, match="diverge at a learning rate of 10; use a lower rate"):
         descend(weights, Sample(x, np.ones(8), np.ones(8)), 400, 10.0, 0.0)
 
 

@@ -35,7 +35,7 @@ def test_where_agents_wait_for_one_that_is_lost_for_good_the_run_ends_and_names_
         algorithm=[{"name": "fed_pne", "missing": "wait"}],
         fault=[{"kind": "crash", "agents": [2], "at": 0.5}],
     )
-    with pytest.raises(fedbo.RunError, match="agents 0, 1 wait for an answer .* since agents 2 are lost for good; .*restart"):
+    with pytest.raises(fedbo.RunError, match="agents 0, 1 wait for an answer .* because agents 2 will never return; .*restart"):
         fedbo.run(lost, out=tmp_path / "run")
 
 

@@ -46,7 +46,7 @@ def test_an_agent_begins_with_the_rows_of_a_csv_file(tmp_path: Path) -> None:
         ("m,tree,,0.5,well", "line 2: loss = 'well': is not a number"),
         ("m,tree,,1.5,1", "line 2: rate = 1.5: must be a number in"),
         ("m,net,,0.5,1", "line 2: layers: is missing"),
-        ("m,tree,2,0.5,1", "line 2: layers: is not active in this configuration; leave it out"),
+        ("m,tree,2,0.5,1", "line 2: layers: is not active in this configuration; remove it"),
         ("m,net,2.5,0.5,1", "line 2: layers = 2.5: must be a whole number in"),
     ],
 )
@@ -83,7 +83,7 @@ def test_an_agent_begins_with_the_trials_of_an_optuna_study(tmp_path: Path) -> N
         assert best is not None and best[1] == study.best_value
     with pytest.raises(ValueError, match="study 'old': has direction 'min', not 'max'"):
         evaluated_in_study(study, space(), mode="max")
-    with pytest.raises(ValueError, match="trial [01]: kind = 'tree': is none of .'bush', 'net'."):
+    with pytest.raises(ValueError, match="trial [01]: kind = 'tree': is not one of .'bush', 'net'."):
         evaluated_in_study(study, {"kind": ["bush", "net"]})
     several = optuna.create_study(directions=["minimize", "maximize"], study_name="both")
     with pytest.raises(ValueError, match="study 'both': has 2 objectives; use a study with one objective"):

@@ -103,5 +103,5 @@ def test_a_checkpoint_of_another_agent_of_a_run_in_real_time_is_refused_by_name(
         write_checkpoint(AgentCheckpoint(None, None, None, number), folder.checkpoint(number, 0))  # type: ignore[arg-type]
     assert set(storage.checkpoints()) == {0, 1}
     shutil.copy(folder.checkpoint(1, 0), folder.checkpoint(0, 0))
-    with pytest.raises(Damaged, match=r"is damaged \(is the checkpoint of agent 1; put that of agent 0 back\)"):
+    with pytest.raises(Damaged, match=r"is damaged \(is the checkpoint of agent 1; restore the checkpoint of agent 0\)"):
         storage.checkpoints()

@@ -53,4 +53,4 @@ def test_a_metric_cannot_take_the_name_of_the_reports() -> None:
         report(1.0)
         return {"value": 1.0, "reports": 2.0}
 
-    assert "called 'reports'; give it another name" in str(outcome(Policy(), both, 5).error)
+    assert "metric 'reports'; rename the metric" in str(outcome(Policy(), both, 5).error)

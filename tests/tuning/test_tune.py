@@ -132,7 +132,7 @@ def test_resources_that_no_machine_has_are_refused_at_once() -> None:
     from fedbo.actors.evaluation import ray_pool
 
     for wanted, words in (({"GPU": 64.0}, "GPU = 64"), ({"CPU": 0.5, "tape": 1.0}, "CPU = 0.5, tape = 1")):
-        with pytest.raises(ValueError, match=rf"agent 0: \[evaluation\] resources {words}: no machine of the Ray cluster"):
+        with pytest.raises(ValueError, match=rf"agent 0: \[evaluation\] resources {words}: no host of the Ray cluster"):
             ray_pool._check(0, wanted, ray_pool._options(wanted))
     ray_pool._check(0, {"CPU": 0.5}, ray_pool._options({"CPU": 0.5}))
 
@@ -142,7 +142,7 @@ def test_resources_that_no_machine_has_are_refused_at_once() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
 def test_a_study_whose_resources_no_machine_has_ends_with_that(tmp_path: Path) -> None:
-    with pytest.raises(fedbo.RunError, match=r"agent 0: \[evaluation\] resources GPU = 64: no machine of the Ray cluster"):
+    with pytest.raises(fedbo.RunError, match=r"agent 0: \[evaluation\] resources GPU = 64: no host of the Ray cluster"):
         fedbo.tune(tuned_functions.loss, SPACE, resources={"GPU": 64}, metric="loss", out=tmp_path / "run")
 
 

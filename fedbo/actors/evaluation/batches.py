@@ -23,7 +23,7 @@ def pull_counts(decision: Decision) -> npt.NDArray[np.int64]:
     if pulls is None:
         return np.ones(len(decision.x), dtype=np.int64)
     if pulls.shape != (len(decision.x),) or pulls.dtype.kind != "i" or (pulls < 1).any():
-        raise ValueError(f"pulls of {len(decision.x)} points must be as many whole numbers of at least 1, not {pulls!r}")
+        raise ValueError(f"pulls of {len(decision.x)} points must be one whole number of at least 1 per point, not {pulls!r}")
     return pulls
 
 

@@ -108,8 +108,8 @@ class Evaluator:
             return query.failed(failure_text(error), Outcome(NAN, reports=reports_of(error)))
         value = outcome.value
         if not is_usable(value):
-            what = f"a number beyond {LARGEST_VALUE:g} in size" if isfinite(value) else "not a finite number"
-            return query.failed(f"the objective gave {value}, {what}", outcome)
+            what = f"a number larger than {LARGEST_VALUE:g} in magnitude" if isfinite(value) else "not a finite number"
+            return query.failed(f"the objective returned {value}, {what}", outcome)
         record = query.evaluated(outcome)
         return record if judge is None else judge.judged(record)
 

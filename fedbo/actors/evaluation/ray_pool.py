@@ -201,4 +201,6 @@ def _check(agent: int, wanted: Mapping[str, float], options: Mapping[str, Any]) 
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
     if not any(all(node.get(name, 0.0) >= amount for name, amount in needed.items()) for node in nodes):
         asked = ", ".join(f"{name} = {amount:g}" for name, amount in (dict(wanted) or needed).items())
-        raise ValueError(f"agent {agent}: [evaluation] resources {asked}: no machine of the Ray cluster has as much")
+        raise ValueError(
+            f"agent {agent}: [evaluation] resources {asked}: no host of the Ray cluster has these resources; request less"
+        )

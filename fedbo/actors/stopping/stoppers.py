@@ -68,7 +68,10 @@ class Halving:
     """Units of time that resuming a paused evaluation takes."""
 
     removed: ClassVar[dict[str, tuple[object, str]]] = {
-        "compare": ("own", "was removed, since it gained nothing; leave it out, and agents compare with their own evaluations")
+        "compare": (
+            "own",
+            "was removed, because it did not improve results; remove it to compare each agent with its own evaluations",
+        )
     }
 
     def __post_init__(self) -> None:

@@ -81,22 +81,22 @@ def unpack(data: bytes, bounds: ReadBounds | None = None) -> Any:
         raise CheckpointError(_of_another_format(data))
     body = memoryview(data)[head:]
     if len(data) < head or FRAME.unpack_from(data, len(MAGIC)) != (len(body), zlib.crc32(body)):
-        raise CheckpointError("the checkpoint is damaged or incomplete; an earlier one would do, or to run the study again")
+        raise CheckpointError("the checkpoint is damaged or incomplete; use an earlier one, or run the study again")
     try:
         return _value(body, bounds)
     except CheckpointError:
         raise
     except NOT_AS_WRITTEN as error:
-        raise CheckpointError(f"the checkpoint is not as a checkpoint is written: {error}") from error
+        raise CheckpointError(f"the checkpoint is not valid: {error}") from error
 
 
 def _of_another_format(data: bytes) -> str:
     """Return an error text for a file that does not start as a checkpoint of this format."""
     found = re.match(rb"fedbo checkpoint (\d{1,9})\n", data)
     if found is None:
-        return f"it does not begin with {MAGIC.decode().strip()!r}, so it is no checkpoint"
+        return f"it does not begin with {MAGIC.decode().strip()!r}, so it is not a checkpoint"
     ours = MAGIC.split()[-1].decode()
-    return f"it is of format {found[1].decode()}, this is format {ours}: go on with the version of fedbo that wrote it"
+    return f"it is of format {found[1].decode()}, but this fedbo reads format {ours}; use the version of fedbo that wrote it"
 
 
 def write_checkpoint(value: Any, path: Path, encoded: EncodedRecords | None = None) -> str:
@@ -119,7 +119,7 @@ def read_checkpoint(path: Path) -> Any:
 def _value(body: memoryview, bounds: ReadBounds | None) -> Any:
     length, packed, widths = LENGTHS.unpack_from(body)
     if bounds is not None and length > bounds.nodes:
-        raise ValueError(f"it is {length} bytes long without arrays, at most {bounds.nodes} are allowed")
+        raise ValueError(f"it is {length} bytes long without arrays, but at most {bounds.nodes} are allowed")
     place = LENGTHS.size + packed
     nodes = zlib.decompressobj().decompress(body[LENGTHS.size : place], length)
     sizes = list(struct.iter_unpack("<QQ", body[place : place + 16 * widths]))
@@ -131,7 +131,7 @@ def _value(body: memoryview, bounds: ReadBounds | None) -> Any:
     reader = Decoder(nodes, body[place:], pools, bounds, math.inf if bounds is None else bounds.arrays)
     value = read(reader)
     if (len(nodes), reader.node, reader.buffer) != (length, length, len(reader.buffers)):
-        raise ValueError("something is left over")
+        raise ValueError("it has extra bytes")
     return value
 
 
@@ -187,7 +187,7 @@ def _read_dict(reader: Decoder) -> dict[Any, Any]:
     keys = [read(reader) for _ in range(size)]
     value = {key: read(reader) for key in keys}
     if len(value) != size:
-        raise ValueError("a key comes twice")
+        raise ValueError("a key occurs twice")
     return value
 
 
@@ -195,7 +195,7 @@ def _read_set(reader: Decoder) -> set[Any]:
     members = _sequence(reader)
     value = set(members)
     if len(value) != len(members):
-        raise ValueError("a member comes twice")
+        raise ValueError("a member occurs twice")
     return value
 
 
@@ -210,26 +210,28 @@ def _read_record(reader: Decoder) -> Any:
 def _find_record(head: bytes, bounds: ReadBounds | None) -> RecordType:
     module, name, *names = head.decode().split("\0")
     if bounds is not None and (module, name) not in {(kind.__module__, kind.__qualname__) for kind in bounds.kinds}:
-        raise ValueError("it holds a class that is not allowed here")
+        raise ValueError("it contains a class that is not allowed here")
     kind = find_class(module, name)
     try:
         record = record_of(kind) if kind is not None and is_record(kind) else None
     except CheckpointError as error:
-        raise CheckpointError(f"the checkpoint holds a {module}.{name}, which {error}; run the study again") from None
+        raise CheckpointError(f"the checkpoint contains a {module}.{name}, which {error}; run the study again") from None
     for known in (record, None if kind is None else earlier_record_of(kind)):
         if known is not None and known.head == head:
             return known
     if record is not None:
         why = f"with the fields {', '.join(names)}, but here it has {', '.join(record.names)}"
     else:
-        why = "which is not here" if kind is None else "which is neither a named tuple nor a dataclass"
-    raise CheckpointError(f"the checkpoint holds a {module}.{name}, {why}; it is of another version: run the study again")
+        why = "which does not exist here" if kind is None else "which is neither a named tuple nor a dataclass"
+    raise CheckpointError(
+        f"the checkpoint contains a {module}.{name}, {why}; it was written by another version, so run the study again"
+    )
 
 
 def _dtype(token: bytes) -> np.dtype[Any]:
     order, letter = map(chr, token)
     if order not in "<>|" or letter not in LETTERS:
-        raise ValueError(f"there is no dtype {token!r}")
+        raise ValueError(f"unknown dtype {token!r}")
     return np.dtype(order + letter)
 
 
@@ -243,7 +245,7 @@ def _read_array(reader: Decoder) -> AnyArray:
     shape, dtype = tuple(_size(reader) for _ in range(ndim)), _dtype(token)
     reader.room -= math.prod(shape) * dtype.itemsize
     if reader.room < 0:
-        raise ValueError("its arrays take more bytes than are allowed")
+        raise ValueError("its arrays exceed the allowed number of bytes")
     size = shape[0] * 4 if pooled else math.prod(shape) * dtype.itemsize
     contents = np.frombuffer(reader.buffers, np.uint8, size, reader.buffer) if size else np.empty(0, np.uint8)
     reader.buffer += size
@@ -260,7 +262,7 @@ def _read_array(reader: Decoder) -> AnyArray:
 
 def _fill(value: AnyArray, pool: AnyArray, rows: AnyArray) -> None:
     if rows.max() >= len(pool):
-        raise ValueError("there is no such row")
+        raise ValueError("it refers to a missing row")
     np.take(pool, rows, out=value.view(pool.dtype).ravel(), mode="clip")  # which saves a copy that a check would cost
 
 

@@ -131,7 +131,7 @@ def _write(writer: Encoder, value: Any) -> None:
         _write_record(writer, value)
     else:
         kinds = "numbers, strings, arrays, containers, named tuples and dataclasses"
-        raise _CannotHold(f"is a {_name(value)}, which a checkpoint cannot hold; it can hold {kinds}")
+        raise _CannotHold(f"is a {_name(value)}, which a checkpoint cannot store; use {kinds}")
 
 
 def _name(value: Any) -> str:
@@ -161,7 +161,7 @@ def _write_items(writer: Encoder, items: Iterable[Any], part: Callable[[int], st
     """Write the items of a container; `part` returns the part of the path that leads to an item."""
     place, known = 0, WRITERS.get
     if writer.depth >= DEPTH:
-        raise _CannotHold(f"is nested more than {DEPTH} deep, or holds itself")
+        raise _CannotHold(f"is nested more than {DEPTH} deep, or contains itself")
     writer.depth += 1
     try:
         for place, item in enumerate(items):  # noqa: B007 -- it says where an error was
@@ -204,7 +204,7 @@ def _write_set(writer: Encoder, value: set[Any] | frozenset[Any]) -> None:
         _write_items(writer, (member,), lambda _: "{…}")
         members.append(bytes(writer.nodes))
     if len(writer.arrays) > arrays:
-        raise _CannotHold("is a set of what holds arrays, which has no order; a list or a dict would do")
+        raise _CannotHold("is a set of values with arrays, which has no order; use a list or a dict")
     writer.nodes, writer.apart = outside, writer.apart - 1
     writer.nodes += COUNT.pack(b"s" if type(value) is set else b"z", len(members))
     writer.nodes += b"".join(sorted(members))
@@ -229,7 +229,7 @@ def _write_record(writer: Encoder, value: Any) -> None:
         record = writer.records.get(kind) or writer.records.setdefault(kind, record_of(kind))
         values = record.values(value)
     except CheckpointError as error:
-        raise _CannotHold(f"is a {_name(value)}, which a checkpoint cannot hold: it {error}") from None
+        raise _CannotHold(f"is a {_name(value)}, which a checkpoint cannot store: it {error}") from None
     _write_bytes(writer, record.head, b"c")
     _write_items(writer, values, lambda place: f".{record.names[place]}")
 
@@ -242,7 +242,7 @@ def _token(value: AnyArray | np.generic) -> bytes:
 
 def _token_of(dtype: np.dtype[Any]) -> bytes:
     if dtype.char not in LETTERS:
-        raise _CannotHold(f"has dtype {dtype}, which a checkpoint cannot hold; it can hold numbers and bools")
+        raise _CannotHold(f"has dtype {dtype}, which a checkpoint cannot store; use numbers or booleans")
     # The letter keeps apart what is of one size, as long and long long are; the sign before it is the order of bytes.
     return (dtype.str[0] + dtype.char).encode()
 

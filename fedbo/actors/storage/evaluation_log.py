@@ -107,7 +107,7 @@ def read_log(path: Path, place: int, real: bool = False) -> tuple[list[Evaluatio
     if real and None in found:
         at = found.index(None)
         if at < len(found) - 1 or not atomic.is_torn(lines[-1], place + len(whole) - len(lines[-1])):
-            raise Damaged(path, f"line {at + 1} after byte {place} is not as it was written")
+            raise Damaged(path, f"line {at + 1} after byte {place} is damaged")
     return [record for record in found if record is not None], place + len(whole) + (1 if whole else 0)
 
 

@@ -174,4 +174,4 @@ def reader(name: str) -> Callable[[Any], Any]:
 
 def reason_of(error: str) -> str:
     """Return the first line of an error, without the agent and the point that `failed` puts before it."""
-    return _PLACE.sub("", error.splitlines()[0]) if error else "no reason was given"
+    return _PLACE.sub("", error.splitlines()[0]) if error else "no reason was recorded"

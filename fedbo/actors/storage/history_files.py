@@ -36,7 +36,9 @@ def check_history(path: Path) -> None:
         check_file(path, noted.read_text(encoding="utf-8", errors="replace") or "none" if noted.exists() else "none")
     except Damaged as error:
         both = f"{shlex.quote(str(path))} {shlex.quote(str(noted))}"
-        remedy = f"let the agent learn it anew: rm -f {both} && fedbo resume {shlex.quote(str(path.parents[3]))}"
+        remedy = (
+            f"delete it so that the agent learns it again: rm -f {both} && fedbo resume {shlex.quote(str(path.parents[3]))}"
+        )
         why = f"{error.why} in {noted.name}" if path.exists() else error.why
         raise Damaged(path, why, remedy) from None
 

@@ -36,7 +36,7 @@ class RecordType(NamedTuple):
         """Return the values of an instance's fields; CheckpointError when a field is missing or it has other attributes."""
         for name in getattr(value, "__dict__", ()):
             if name not in self.names:
-                raise CheckpointError(f"holds {name!r} beside its fields")
+                raise CheckpointError(f"has {name!r} besides its fields")
         try:
             return self.read(value)
         except AttributeError as error:
@@ -66,18 +66,18 @@ def record_of(kind: type) -> RecordType:
         names = tuple(each.name for each in dataclasses.fields(kind))
         slots = {slot for base in kind.__mro__ for slot in _slots(base)}
         if slots - {*names, "__weakref__", "__dict__"}:
-            raise CheckpointError("has slots beside its fields")
+            raise CheckpointError("has slots besides its fields")
         try:
             _empty(kind)
         except TypeError as error:  # an abstract class, or one that is made from a list, a number, an exception
-            raise CheckpointError(f"cannot be made from its fields alone ({error})") from None
+            raise CheckpointError(f"cannot be constructed from its fields alone ({error})") from None
         read = attrgetter(*names) if len(names) > 1 else lambda value: [getattr(value, name) for name in names]
     else:
         names = tuple(getattr(kind, "_fields", ()))
     if hasattr(kind, "__del__"):
-        raise CheckpointError("runs code of its own, __del__, when it goes")
+        raise CheckpointError("defines __del__, which runs code when it is deleted")
     if find_class(kind.__module__, kind.__qualname__) is not kind:
-        raise CheckpointError("cannot be found again by its name; a class at the top of a module could")
+        raise CheckpointError("cannot be imported by its name; define it at the top level of a module")
     return RecordType(kind, names, head_of(kind, names), read)
 
 

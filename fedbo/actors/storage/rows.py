@@ -59,7 +59,7 @@ def checked(origin: str) -> str:
     """Return an origin; ValueError unless it is one of `ORIGINS`, by which results are counted."""
     if origin not in ORIGINS:
         raise ValueError(
-            f"origin '{origin}' of a decision is unknown; take one of {', '.join(sorted(ORIGINS))}, and say more in note"
+            f"origin '{origin}' of a decision is unknown; use one of {', '.join(sorted(ORIGINS))}, and add details in note"
         )
     return origin
 
@@ -273,7 +273,7 @@ def _check_size(rows: int, columns: int, path: Path) -> None:
     needed, memory = rows * columns * _LEAST_WIDTH, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > _SHARE_OF_MEMORY * memory:
         words = f"has {rows:,} rows of {columns} columns, {needed / 2**30:.1f} GiB in memory, more than half of this machine's"
-        raise TooLargeError(f"'{path}': {words}; read it on a larger machine, if it should have so many")
+        raise TooLargeError(f"'{path}': {words}; read it on a larger machine, or check the file")
 
 
 def read_table(

@@ -87,7 +87,7 @@ class RunFolder(NamedTuple):
         """Return the commands that run this run again, keep its files aside, and leave all others of its study as they are."""
         directory = self.path.parent.parent
         aside = shlex.quote(str(directory / f"damaged-{self.path.name}"))
-        return f"make this run anew: mv {shlex.quote(str(self.path))} {aside} && fedbo resume {shlex.quote(str(directory))}"
+        return f"repeat this run: mv {shlex.quote(str(self.path))} {aside} && fedbo resume {shlex.quote(str(directory))}"
 
     @contextmanager
     def while_current(self) -> Iterator[None]:
@@ -114,8 +114,8 @@ class RunFolder(NamedTuple):
         except FileNotFoundError:
             found = None
         if found != self.attempt:
-            goes_on = "it has ended" if found is None else f"attempt {found} goes on with this run"
-            raise Superseded(f"'{self.path}': {goes_on}; this is {self.attempt}")
+            goes_on = "it has ended" if found is None else f"attempt {found} continues this run"
+            raise Superseded(f"'{self.path}': {goes_on}; this is attempt {self.attempt}")
 
     def _attempts(self) -> int:
         """Return the highest attempt in the names of files, since the file with the number may be damaged."""
@@ -128,7 +128,7 @@ class RunFolder(NamedTuple):
         """Keep later attempts from starting meanwhile; Superseded when one has started already."""
         with self._fence() as fence:
             if _attempt(fence) != self.attempt:
-                raise Superseded(f"'{self.path}': attempt {_attempt(fence)} goes on with this run; this is {self.attempt}")
+                raise Superseded(f"'{self.path}': attempt {_attempt(fence)} continues this run; this is attempt {self.attempt}")
             yield
 
     @contextmanager

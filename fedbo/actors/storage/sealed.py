@@ -36,7 +36,7 @@ def check_format(path: Path | str, found: int, by: str | None = None) -> None:
     """Check that this version reads a format; raise OtherFormat, with the version that wrote it, for a later one."""
     if not 1 <= found <= FORMAT:
         which = f"fedbo {by}" if by else "a later fedbo"
-        raise OtherFormat(f"'{path}': was written in format {found}, this is format {FORMAT}; open it with {which}")
+        raise OtherFormat(f"'{path}': has format {found}, but this fedbo reads format {FORMAT}; open it with {which}")
 
 
 def sha256_of(path: Path) -> str:
@@ -50,7 +50,7 @@ def check_file(path: Path, expected: str) -> None:
     if not path.is_file():
         raise Damaged(path, "it is missing")
     if expected and sha256_of(path) != expected:
-        raise Damaged(path, "its contents are not those that were written, by their SHA-256")
+        raise Damaged(path, "its SHA-256 differs from the recorded one")
 
 
 def seal(document: Mapping[str, Any], indent: int | None = None) -> str:
@@ -70,12 +70,12 @@ def unseal(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except ValueError as error:
-        raise Damaged(path, f"it is no JSON: {error}".splitlines()[0]) from None
+        raise Damaged(path, f"it is not JSON: {error}".splitlines()[0]) from None
     if not isinstance(found, dict):
-        raise Damaged(path, "it is no table of JSON")
+        raise Damaged(path, "it is not a JSON object")
     expected = found.pop("sha256", None)
     if (expected is not None or "format" in found) and expected != _sum(found):
-        raise Damaged(path, "its contents are not those that were written, by its sha256")
+        raise Damaged(path, "its sha256 differs from its content")
     check_format(path, found.get("format", 1), found.get("fedbo"))
     return found
 

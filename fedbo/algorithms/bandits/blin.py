@@ -69,7 +69,7 @@ class BLiN(LocalOnly):
     point: the evaluated point of a cube, its "centre" or one "uniform" draw from it.
     """
 
-    horizon_use: ClassVar[str] = "plans its batches by it"
+    horizon_use: ClassVar[str] = "computes its batches from it"
 
     edges: Annotated[str, OneOf(("ace", "doubling"))] = "doubling"
     """How the edges of the cubes shrink: halved, or by `zooming` (ACE)."""
@@ -222,7 +222,9 @@ ALGORITHMS = {
     "d_blin": Entry(
         BLiN,
         {"edges": "doubling", "zooming": 0.0},
-        summary="batched Lipschitz narrowing (BLiN) with edges that halve, every agent alone",
+        summary="batched Lipschitz narrowing (BLiN) with halved edges, without communication",
     ),
-    "a_blin": Entry(BLiN, {"edges": "ace"}, summary="batched Lipschitz narrowing (BLiN) with few batches, every agent alone"),
+    "a_blin": Entry(
+        BLiN, {"edges": "ace"}, summary="batched Lipschitz narrowing (BLiN) with few batches, without communication"
+    ),
 }

@@ -82,7 +82,7 @@ class Fed1UCB:
       scatter.
     """
 
-    horizon_use: ClassVar[str] = "sizes its phases by it"
+    horizon_use: ClassVar[str] = "computes its phases from it"
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     arms: Annotated[int, Ge(1)] = 50
@@ -222,4 +222,4 @@ class Fed1UCB:
         return np.asarray(means + bound >= (means - bound).max())
 
 
-ALGORITHMS = {"fed1_ucb": Entry(Fed1UCB, summary="Fed1-UCB: arms of a grid are dropped by their mean over all agents")}
+ALGORITHMS = {"fed1_ucb": Entry(Fed1UCB, summary="Fed1-UCB: elimination of grid arms by their mean over all agents")}

@@ -43,7 +43,7 @@ class FedPNE:
     quorum of the remaining clients has responded, or all of them without a quorum.
     """
 
-    horizon_use: ClassVar[str] = "sizes its phases by it"
+    horizon_use: ClassVar[str] = "computes its phases from it"
 
     nu: Annotated[float, Gt(0), Lt(inf)] = 1.0
     """Smoothness: a node at depth h with the maximiser varies by nu rho^h."""
@@ -79,7 +79,7 @@ class FedPNE:
     def __post_init__(self) -> None:
         if self.missing == "correct":
             raise SettingError(
-                "missing", 'was removed, since it stayed biased where it was measured; take "wait" or "flag"', "correct"
+                "missing", 'was removed, because it was biased in our measurements; use "wait" or "flag"', "correct"
             )
         check(self)
 
@@ -273,6 +273,6 @@ def _entry(summary: str, **fixed: Any) -> Entry:
 
 
 ALGORITHMS = {
-    "fed_pne": _entry("Fed-PNE: phased elimination of the nodes of a tree, by their means over all clients", epsilon=inf),
-    "dp_fed_pne": _entry("DP-Fed-PNE: the same with Laplace noise on every mean, and wider confidence for it", clip=True),
+    "fed_pne": _entry("Fed-PNE: phased elimination of tree nodes by their means over all clients", epsilon=inf),
+    "dp_fed_pne": _entry("DP-Fed-PNE: Fed-PNE with Laplace noise on every mean and wider confidence bounds", clip=True),
 }

@@ -314,4 +314,4 @@ def _shared(p: int, positive: bool = False) -> dict[str, Field]:
     return {"precision": square, "moment": Field((p,)), "local": square, "weights": Field((p,))}
 
 
-ALGORITHMS = {"fn_ucb": Entry(FNUCB, summary="FN-UCB: neural bandits that share sums of gradients and average their networks")}
+ALGORITHMS = {"fn_ucb": Entry(FNUCB, summary="FN-UCB: neural bandits with shared sums of gradients and averaged networks")}

@@ -111,5 +111,7 @@ class GPTS(LocalOnly):
 DAI2023 = {"kernel": "exponential", "length_scale": 1.0, "regulariser": 0.1, "multiplier": 0.1, "draws": "diagonal"}
 
 ALGORITHMS = {
-    "gp_ts": Entry(GPTS, presets={"dai2023": DAI2023}, summary="GP-TS: Thompson sampling on a grid of arms, every agent alone")
+    "gp_ts": Entry(
+        GPTS, presets={"dai2023": DAI2023}, summary="GP-TS: Thompson sampling on a grid of arms, without communication"
+    )
 }

@@ -26,7 +26,7 @@ class THOO(TreeSearch):
     rho)), where it is pulled again.
     """
 
-    horizon_use: ClassVar[str] = "has bounds that hold for so many pulls"
+    horizon_use: ClassVar[str] = "has bounds that hold for this number of pulls"
 
     ancestors: ClassVar[bool] = True
 
@@ -82,6 +82,6 @@ def _whole(factor: float, rho: float, h: int) -> float:
 
 
 ALGORITHMS = {
-    "hct": Entry(HCT, summary="high-confidence tree (HCT): bandits on a tree of boxes, every agent alone"),
-    "t_hoo": Entry(THOO, summary="truncated HOO: bandits on a tree of boxes, every agent alone"),
+    "hct": Entry(HCT, summary="high-confidence tree (HCT): bandits on a tree of boxes, without communication"),
+    "t_hoo": Entry(THOO, summary="truncated HOO: bandits on a tree of boxes, without communication"),
 }

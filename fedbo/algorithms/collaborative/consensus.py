@@ -54,14 +54,14 @@ class ConsensusBO(Collaborative):
 
     matrix: Annotated[str, OneOf(("uniform", "leader"))] = "uniform"
     """Consensus matrix: uniform mixing, or moving towards the leader."""
-    until: Annotated[int, Ge(0), "0 is the iterations of the budget"] = 0
+    until: Annotated[int, Ge(0), "0 means the iterations of the budget"] = 0
     """Step from which agents follow themselves; 0: the budget's iterations."""
-    every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
+    every: Annotated[int, Ge(0), "0 means once, before the start"] = 1
 
     @property
     def horizon_use(self) -> str:
         """Return the use of T by the mix; empty if `until` is set."""
-        return "" if self.until else "mixes less and less until its end"
+        return "" if self.until else "reduces its mixing until the last iteration"
 
     def upload(self, problem: Problem) -> Declaration:
         """Declare the proposal `(d,)`, with the logarithm of its expected improvement if that selects the leader."""
@@ -154,5 +154,5 @@ def mixing_row(row: int, count: int, step: int, until: int, leader: int = -1) ->
 FAITHFUL = {"own": Surrogate(coordinates="plain", clip=0.0, refit=1)}
 
 ALGORITHMS = {
-    "consensus": Entry(ConsensusBO, presets={"faithful": FAITHFUL}, summary="agents evaluate a mix of what all of them propose")
+    "consensus": Entry(ConsensusBO, presets={"faithful": FAITHFUL}, summary="agents evaluate a mix of all agents' proposals")
 }

@@ -85,4 +85,6 @@ def mixed(own: Prediction, others: Prediction, share: float) -> Prediction:
     )
 
 
-ALGORITHMS = {"fed_gp": Entry(FedGP, summary="a global surrogate from sums on shared random features, mixed with the own one")}
+ALGORITHMS = {
+    "fed_gp": Entry(FedGP, summary="a global surrogate from sums of shared random features, mixed with each agent's own")
+}

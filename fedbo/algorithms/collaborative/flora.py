@@ -53,7 +53,7 @@ class FLoRA(Collaborative):
 
     surface: Annotated[str, OneOf(("average", "worst", "single", "cautious"))] = "average"
     """Loss surface: mean or worst of the agents' processes, a single or a cautious one."""
-    after: Annotated[int, Ge(0), "0 is before the first iteration"] = 0
+    after: Annotated[int, Ge(0), "0 means before the first iteration"] = 0
     """Iteration after which messages are sent; 0: before the first."""
     caution: Annotated[float, Ge(0)] = 1.0
     """Standard deviations subtracted by the cautious surface."""
@@ -165,6 +165,6 @@ def _mean(posterior: Posterior, u: Array) -> tuple[Array, Array]:
 
 ALGORITHMS = {
     "flora": Entry(
-        FLoRA, {"every": 0}, summary="not federated: all evaluations are sent once, and one configuration comes back for all"
+        FLoRA, {"every": 0}, summary="not federated: agents send all evaluations once, and all receive one configuration"
     )
 }

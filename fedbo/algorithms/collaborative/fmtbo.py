@@ -58,7 +58,7 @@ class FMTBO(Collaborative):
     horizon_use: ClassVar[str] = ""
     reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
-    every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
+    every: Annotated[int, Ge(0), "0 means once, before the start"] = 1
     gamma: Annotated[float, Ge(0), Le(1)] = 0.5
     """Share of the global process in the acquisition."""
     alike: Annotated[float, Gt(0), Le(1)] = 0.8

@@ -109,6 +109,6 @@ def residual_deviation(sums: FeatureStatistics, nu: Array) -> float:
 
 ALGORITHMS = {
     "quantile_transfer": Entry(
-        QuantileTransfer, summary="scores by rank, comparable over agents, and a prior of them that all fit together"
+        QuantileTransfer, summary="rank scores, comparable over agents, with a prior that all agents fit together"
     )
 }

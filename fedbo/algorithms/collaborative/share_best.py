@@ -170,6 +170,6 @@ ALGORITHMS = {
     "share_best": Entry(
         ShareBest,
         presets={"faithful": {"form": "box", "margin": 0.0, "every": 0}},
-        summary="agents share their best points: a portfolio to try first, or a box to search",
+        summary="agents share their best points, as initial points or as a box to search",
     )
 }

@@ -49,7 +49,7 @@ class Collaborative(ABC):
 
     own: Surrogate = field(default_factory=Surrogate)
     """The agent's own surrogate: a table of its settings."""
-    every: Annotated[int, Ge(0), "0 is once, before the start"] = 5
+    every: Annotated[int, Ge(0), "0 means once, before the start"] = 5
     """Iterations between two messages; 0: one message before the first."""
 
     def __post_init__(self) -> None:

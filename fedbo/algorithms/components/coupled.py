@@ -162,7 +162,7 @@ class Coupled(Surrogate, ABC):
         """Refuse settings that do not suit the problem; SettingError."""
         check_scaling((self.low, self.high), (self.box_low, self.box_high), problem)
         if self.evaluations is not None and self.evaluations >= problem.iterations:
-            words = f"below the {problem.iterations} iterations: the last one evaluates what was agreed on"
+            words = f"below the {problem.iterations} iterations: the last one evaluates the common point"
             raise SettingError("evaluations", f"must be {words}, not {self.evaluations}")
         for t in range(1, problem.iterations + 1):
             amount(self.kappa, t, "kappa")

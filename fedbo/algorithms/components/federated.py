@@ -87,7 +87,7 @@ class Federated(ABC):
     """Whether a message is about standardised values."""
     apart: Annotated[float, Ge(0)] = 0.03
     """Distance to evaluated points below which a federated query becomes an own one."""
-    every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
+    every: Annotated[int, Ge(0), "0 means once, before the start"] = 1
     """Iterations between two messages; 0: one message before the first."""
     aggregation: Aggregation = Aggregation()
     """Mean of the messages, or a robust centre."""

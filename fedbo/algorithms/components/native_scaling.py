@@ -79,13 +79,15 @@ def check_scaling(corners: tuple[Row, Row], boxes: tuple[Rows, Rows], problem: P
         if not (scaling.low < scaling.high).all():
             raise SettingError("high", f"must be above low = {corners[0] or 0} in every parameter, not {corners[1] or 1}")
         if not ((scaling.low <= scaling.start) & (scaling.start < scaling.end) & (scaling.end <= scaling.high)).all():
-            raise SettingError("box_low", f"must lie below box_high, and both from low to high; those of agent {agent} do not")
+            raise SettingError(
+                "box_low", f"must be below box_high, and both must be between low and high; those of agent {agent} are not"
+            )
 
 
 def check_rows(rows: Rows, name: str, n_agents: int, length: int) -> None:
     """Refuse rows that are neither none, one, nor one for each agent, or of another length; SettingError names the setting."""
     if len(rows) not in (0, 1, n_agents):
-        raise SettingError(name, f"must have one row, or one for each of the {n_agents} agents, not {len(rows)}")
+        raise SettingError(name, f"must have one row, or one row for each of the {n_agents} agents, not {len(rows)}")
     if any(len(row) != length for row in rows):
         raise SettingError(name, f"must have {length} numbers in each row, not {rows}")
 

@@ -93,7 +93,7 @@ class PriorAgent:
     """Coordinates of the inputs; learned: the likelier of arcsine and stretched."""
     alone_after: Annotated[int, Ge(0)] = 10
     """Decisions after which every second one ignores the others."""
-    every: Annotated[int, Ge(0), "0 is once, before the start"] = 5
+    every: Annotated[int, Ge(0), "0 means once, before the start"] = 5
     """Iterations between two messages; 0: one message before the first."""
     control: Annotated[str, OneOf(("none", "noise", "shuffled", "uniform", "alone"))] = "none"
     """Control of an experiment, fixed by the algorithm's name."""

@@ -56,7 +56,7 @@ def probability(schedule: Schedule, t: int) -> float:
     """
     p = _value(schedule, t, PROBABILITIES)
     if not 0 <= p <= 1:
-        raise SettingError("p", f"must give probabilities; p_{t} = {p} is not in [0, 1]")
+        raise SettingError("p", f"must be a schedule of probabilities; p_{t} = {p} is not in [0, 1]")
     return p
 
 
@@ -67,7 +67,7 @@ def temperature(schedule: Schedule, t: int) -> float:
     """
     value = _value(schedule, t, TEMPERATURES)
     if not value > 0:
-        raise SettingError("temperature", f"must give numbers above 0; that of release {t} is {value}")
+        raise SettingError("temperature", f"must be a schedule of numbers above 0; the number of release {t} is {value}")
     return value
 
 
@@ -78,7 +78,7 @@ def amount(schedule: Schedule, t: int, name: str) -> float:
     """
     value = _value(schedule, t, AMOUNTS)
     if not 0 <= value < math.inf:
-        raise SettingError(name, f"must give numbers from 0 on; that of iteration {t} is {value}")
+        raise SettingError(name, f"must be a schedule of numbers of at least 0; the number of iteration {t} is {value}")
     return value
 
 
@@ -111,7 +111,7 @@ def _check(
     schedule: Schedule, name: str, named: Mapping[str, Callable[[int], float]], value: Callable[[Schedule, int], float]
 ) -> None:
     if isinstance(schedule, str) and schedule not in named and ":" not in schedule:
-        raise SettingError(name, f"must be {', '.join(named)}, a number, or a function's place as module:name", f"'{schedule}'")
+        raise SettingError(name, f"must be {', '.join(named)}, a number, or a function as module:name", f"'{schedule}'")
     for t in (1, 2):
         value(schedule, t)
 

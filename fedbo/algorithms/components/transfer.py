@@ -87,7 +87,7 @@ class Transfer(ABC):
     """Noise variance of the linear model."""
     centre: bool = True
     """Whether a message is about standardised values."""
-    every: Annotated[int, Ge(0), "0 is once, before the start"] = 0
+    every: Annotated[int, Ge(0), "0 means once, before the start"] = 0
     """Iterations between two messages; 0: one message before the first."""
 
     def __post_init__(self) -> None:

@@ -41,12 +41,12 @@ class CostEstimate:
     def assumptions(self) -> tuple[str, ...]:
         """Return the assumptions of the estimate."""
         return (
-            "decisions of varying length count as one point, and so does what varies in length in a message",
-            "an algorithm with phases makes as many as it can at most",
-            "every message is as large as declared, and every one is answered",
-            "nothing fails, is late or is lost, and an agent that is not asked sends nothing",
-            f"a process takes {PROCESS // MIB} MiB and an actor {ACTOR // MIB} MiB, data and surrogates not counted",
-            *(f"{twin} may stand in for the objective itself" for twin in self.twins),
+            "decisions and message fields of variable length count as one point",
+            "an algorithm with phases makes the maximum number of them",
+            "every message has its declared size and gets an answer",
+            "nothing fails, is late or is lost, and only selected agents send messages",
+            f"a process takes {PROCESS // MIB} MiB and an actor {ACTOR // MIB} MiB, without data and surrogates",
+            *(f"{twin} may replace the objective itself" for twin in self.twins),
         )
 
 

@@ -20,6 +20,6 @@ def endless_warning(study: Study) -> str | None:
         for table in cell.study.fault:
             fault = table.make()
             if isinstance(fault, Crash) and fault.rate and mean is not None and fault.rate * mean > log(STARTS):
-                words = f"crashes come {fault.rate * mean:.3g} times during an evaluation of mean length {mean:g}"
-                return f"{words}, so that a step may never end; lower [[fault]] rate = {fault.rate:g}, or shorten evaluations"
+                words = f"{fault.rate * mean:.3g} crashes are expected per evaluation of mean length {mean:g}"
+                return f"{words}, so a step may never end; decrease [[fault]] rate = {fault.rate:g}, or shorten evaluations"
     return None

@@ -103,7 +103,7 @@ def frame_of(table: pa.Table) -> pandas.DataFrame:
     try:
         import pandas  # noqa: F401
     except ImportError:
-        raise ImportError("to_pandas needs pandas; install it with: pip install pandas") from None
+        raise ImportError("to_pandas requires pandas; install it with: pip install pandas") from None
     return table.to_pandas()
 
 

@@ -57,12 +57,12 @@ def _finals(found: Comparable) -> TextTable:
         best = int(np.argmax(found.replicates(task).mean(axis=0)))
         cells = [_with_error(native[:, place]) + " *" * (place == best) for place in range(native.shape[1])]
         rows.append((f"{task.name} ({task.metric.name})", *cells))
-    caption = "Best value in the end, mean over agents and replicates, ± one standard error over replicates; * best."
+    caption = "Final best value, mean over agents and replicates, ± one standard error over replicates; * best."
     return TextTable("finals", caption, ("task", *found.labels), rows, _notes(found))
 
 
 def _notes(found: Comparable) -> tuple[str, ...]:
-    return tuple(f"Left out: {line}." for line in found.left_out)
+    return tuple(f"Omitted: {line}." for line in found.left_out)
 
 
 def _with_error(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
@@ -75,13 +75,13 @@ def _ranks(found: Ranking) -> TextTable:
               for place in found.order}  # fmt: skip
     rows = [(found.labels[place], f"{found.mean[place]:.3f}", groups[place] or "–") for place in found.order]
     caption = (
-        f"Mean ranks over {found.tasks} tasks, 1 is best. Two methods differ at the level 0.05 where their mean ranks are "
-        f"{found.critical:.3g} apart (Nemenyi); those with a letter in common do not. Friedman's chi2 = {found.chi2:.3g}, "
+        f"Mean ranks over {found.tasks} tasks; 1 is best. Two methods differ at the level 0.05 if their mean ranks differ by "
+        f"{found.critical:.3g} (Nemenyi). Methods that share a letter do not differ. Friedman's chi2 = {found.chi2:.3g}, "
         f"F = {found.f:.3g}, p {'' if found.p < 0.001 else '= '}{_chance(found.p)}."
     )
     if found.tasks == 1:
-        caption = "Ranks on the only task, 1 is best: of one task nothing can be tested."
-    warning = ("With so few tasks ranks can hardly differ.",) if 1 < found.tasks < 5 else ()
+        caption = "Ranks on the only task; 1 is best. One task does not allow a test."
+    warning = ("With so few tasks, ranks can hardly differ significantly.",) if 1 < found.tasks < 5 else ()
     return TextTable("ranks", caption, ("algorithm", "mean rank", "group"), rows, warning)
 
 
@@ -93,9 +93,9 @@ def _pairs(tests: Sequence[PairTest]) -> TextTable:
     ]  # fmt: skip
     headings = ("pair", "won", "tied", "lost", "clearly", "gap", "Wilcoxon p", "Holm", "t p", "Holm t")
     caption = (
-        "Pairs of methods over tasks: tasks that the first won, tied and lost by means; clearly won and lost, where the 95 % "
-        "interval over replicates leaves zero out; mean gap of scores between 0, a task's worst final value, and 1, its "
-        "best; two-sided chances if both were equal, over tasks, and corrected by Holm for the number of pairs."
+        "Pairs of methods over tasks. won, tied, lost: tasks by means, for the first method. clearly: tasks whose 95 % "
+        "interval over replicates excludes zero. gap: mean difference of scores, from 0 (worst final value) to 1 "
+        "(best). p: two-sided p-values over tasks. Holm: corrected for the number of pairs."
     )
     return TextTable("pairs", caption, headings, rows)
 
@@ -110,12 +110,12 @@ def _costs(found: CostToLevel) -> TextTable:
         rows.append((label, share, median, "–" if ratio is None else f"× {ratio}",
                      f"{found.profile(np.array([1.0]))[0, place]:.0%}"))  # fmt: skip
     caption = (
-        f"{found.axis.capitalize()} until a method reaches the level of a task, the median of all final values there: share of "
-        "replicates that reached it; the median of all replicates; the geometric mean ratio to "
-        f"{found.labels[0]} with its 95 % interval, a replicate that did not reach the level counting with the place where the "
-        "first of both runs ended; and the share in which no method was cheaper."
+        f"{found.axis.capitalize()} until a method reaches the level of a task, the median of its final values. reached: share "
+        "of replicates that reached it. median: over all replicates. ratio: geometric mean ratio to "
+        f"{found.labels[0]} with its 95 % interval; a replicate that did not reach the level counts up to the end of the "
+        "shorter run. cheapest: share in which no method was cheaper."
     )
-    silent = "Methods that send nothing are left out." if found.axis == "bytes" else ""
+    silent = "Methods that send nothing are omitted." if found.axis == "bytes" else ""
     headings = ("algorithm", "reached", "median", "ratio [95 %]", "cheapest")
     return TextTable(f"{found.axis}_to_level", caption, headings, rows, (silent,) if silent else ())
 

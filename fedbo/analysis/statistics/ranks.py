@@ -54,7 +54,7 @@ def ranking(labels: Sequence[str], scores: Array) -> Ranking:
 
     count, methods = scores.shape
     if methods < 2:
-        raise ValueError("ranks need at least two methods")
+        raise ValueError("ranks require at least two methods")
     ranks = rankdata(-scores, axis=1)
     mean = ranks.mean(axis=0)
     chi2 = 12 * count / (methods * (methods + 1)) * (float(np.square(mean).sum()) - methods * (methods + 1) ** 2 / 4)

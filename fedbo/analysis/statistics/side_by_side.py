@@ -38,7 +38,7 @@ class RunRow:
 def side_by_side(results: Sequence[Result]) -> Records[RunRow]:
     """Compare runs of the same objective side by side; ResultError if they are not comparable."""
     if len(results) < 2:
-        raise ResultError("one run cannot be compared; name another one beside it")
+        raise ResultError("a single run cannot be compared; add another run")
     names = _names(results)
     for result, name in zip(results[1:], names[1:], strict=True):
         _check(results[0], result, (names[0], name))
@@ -71,7 +71,7 @@ def _names(results: Sequence[Result]) -> list[str]:
     """Return the names of runs: their folders, or their paths if two folders have the same name."""
     places = [result.address or str(result.directory.resolve()) for result in results]
     if twice := [place for number, place in enumerate(places) if place in places[:number]]:
-        raise ResultError(f"'{twice[0]}': is named twice; name each run once")
+        raise ResultError(f"'{twice[0]}': is passed twice; pass each run once")
     folders = [place.rstrip("/").rpartition("/")[2] for place in places]
     return folders if len(set(folders)) == len(folders) else places
 

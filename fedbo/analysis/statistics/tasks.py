@@ -85,15 +85,15 @@ def comparable(results: Sequence[Result], labels: Sequence[str] = ()) -> Compara
     if not any(set(wanted) <= set(task.traces) for task in tasks):
         wanted = [label for label in wanted if all(label in task.traces for task in tasks)]
     if len(wanted) < 2:
-        raise ResultError("there are no two algorithms that were run on the same task; give runs that share some")
+        raise ResultError("no two algorithms ran on the same task; pass runs with common tasks")
     kept = [task for task in tasks if set(wanted) <= set(task.traces)]
     left_out = [f"task {task.name}: no runs of {_missing(wanted, task)}" for task in tasks if task not in kept]
-    left_out += [f"algorithm {label}: not run on every task" for label in known if label not in wanted and not labels]
+    left_out += [f"algorithm {label}: did not run on every task" for label in known if label not in wanted and not labels]
     made = Comparable(tuple(wanted), tuple(kept))
     usable = [task for task in kept if np.isfinite(made.replicates(task)).all() and len(made.replicates(task))]
-    left_out += [f"task {task.name}: some algorithm has no good observation" for task in kept if task not in usable]
+    left_out += [f"task {task.name}: an algorithm has no successful evaluation" for task in kept if task not in usable]
     if not usable:
-        raise ResultError(f"nothing can be compared: {'; '.join(left_out)}")
+        raise ResultError(f"no task can be compared: {'; '.join(left_out)}")
     return Comparable(made.labels, tuple(usable), tuple(left_out))
 
 

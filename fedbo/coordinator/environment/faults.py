@@ -32,7 +32,7 @@ class Crash:
     kind: ClassVar[str] = "crash"
     agents: Who = "all"
     """Affected agents: "all", the name of a group, or a list."""
-    at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
     """Strikes once, at this time; set exactly one of at, event, rate."""
     event: Annotated[int, Ge(1), "1 is the first event"] | None = None
     """Strikes once, after so many events."""
@@ -40,7 +40,7 @@ class Crash:
     """Mean number of strikes per unit of time and agent."""
     state: Annotated[str, OneOf(("kept", "lost"))] = "kept"
     """Whether a crashed agent forgets all since its last checkpoint."""
-    restart: Annotated[float, Gt(0), "leave it out for a loss for good"] | None = None
+    restart: Annotated[float, Gt(0), "remove it for a permanent loss"] | None = None
     """Units of time until the agents return. Default: never."""
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Hang:
 
     kind: ClassVar[str] = "hang"
     agents: Who = "all"
-    at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
     event: Annotated[int, Ge(1), "1 is the first event"] | None = None
     rate: Annotated[float, Ge(0)] | None = None
     duration: Annotated[float, Gt(0)] = 1.0
@@ -69,7 +69,7 @@ class Slow:
 
     kind: ClassVar[str] = "slow"
     agents: Who = "all"
-    at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
     event: Annotated[int, Ge(1), "1 is the first event"] | None = None
     rate: Annotated[float, Ge(0)] | None = None
     duration: Annotated[float, Gt(0)] = 1.0
@@ -86,7 +86,7 @@ class NetworkPartition:
 
     kind: ClassVar[str] = "partition"
     agents: Who = "all"
-    at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
     event: Annotated[int, Ge(1), "1 is the first event"] | None = None
     rate: Annotated[float, Ge(0)] | None = None
     """Mean number of strikes per unit of time, on all at once."""
@@ -101,7 +101,7 @@ class Restart:
     """The coordinator is down for `duration`; it comes back with its state, but messages that reach it meanwhile are lost."""
 
     kind: ClassVar[str] = "coordinator"
-    at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
     event: Annotated[int, Ge(1), "1 is the first event"] | None = None
     rate: Annotated[float, Ge(0)] | None = None
     """Mean number of strikes per unit of time."""
@@ -122,11 +122,11 @@ class Preemption:
     kind: ClassVar[str] = "preemption"
     workers: str = "all"
     """Affected workers: "all", or the name of a class."""
-    at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
     """Strikes once, at this time; set exactly one of at, rate."""
     rate: Annotated[float, Ge(0)] | None = None
     """Mean number of strikes per unit of time and worker."""
-    duration: Annotated[float, Gt(0), "leave it out for a loss for good"] | None = None
+    duration: Annotated[float, Gt(0), "remove it for a permanent loss"] | None = None
     """Units of time until a worker returns. Default: never."""
     checkpoint: Annotated[float, Ge(0)] | None = None
     """Units of time at speed 1 to resume interrupted work. Default: work is lost."""
@@ -143,7 +143,7 @@ class Loss:
     agents: Who = "all"
     probability: Annotated[float, Ge(0), Le(1)] = 0.1
     """Probability for each transmission."""
-    start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
+    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
     """Start of the fault."""
     end: float | None = None
     """End of the fault. Default: end of the study."""
@@ -161,7 +161,7 @@ class Duplication:
     kind: ClassVar[str] = "duplication"
     agents: Who = "all"
     probability: Annotated[float, Ge(0), Le(1)] = 0.1
-    start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
+    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
     end: float | None = None
     direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
     by: Annotated[float, Ge(0)] = 0.0
@@ -178,7 +178,7 @@ class Reordering:
     kind: ClassVar[str] = "reordering"
     agents: Who = "all"
     probability: Annotated[float, Ge(0), Le(1)] = 0.1
-    start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
+    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
     end: float | None = None
     direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
     by: Annotated[float, Gt(0)] = 1.0
@@ -195,7 +195,7 @@ class Delay:
     kind: ClassVar[str] = "delay"
     agents: Who = "all"
     probability: Annotated[float, Ge(0), Le(1)] = 0.1
-    start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
+    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
     end: float | None = None
     direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
     by: Annotated[float, Gt(0)] = 1.0
@@ -216,7 +216,7 @@ class Corruption:
     kind: ClassVar[str] = "corruption"
     agents: Who = "all"
     probability: Annotated[float, Ge(0), Le(1)] = 0.1
-    start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
+    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
     end: float | None = None
     direction: ClassVar[str] = "up"
     how: Annotated[str, OneOf(("bits", "nan", "shape", "replay"))] = "bits"
@@ -244,7 +244,7 @@ class Lie:
     agents: Who = "all"
     probability: Annotated[float, Ge(0), Le(1)] = 1.0
     """Probability for each message."""
-    start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
+    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
     end: float | None = None
     how: Annotated[str, OneOf(LIES)] = "inverted"
     """Kind of lie, see agents that lie."""
@@ -255,7 +255,7 @@ class Lie:
         _check_span(self)
         if self.how == "copy" and self.strength != 1.0:
             raise SettingError(
-                "strength", 'must be left out with how = "copy", which sends what another has sent', self.strength
+                "strength", 'cannot be combined with how = "copy", which sends a copy of another message', self.strength
             )
 
     @property
@@ -289,9 +289,9 @@ def fault_times(fault: ProcessFault | Preemption, rng: np.random.Generator) -> I
 def _check_begin(fault: ProcessFault | Preemption, names: tuple[str, ...] = ("at", "event", "rate")) -> None:
     given, all_names = [name for name in names if getattr(fault, name) is not None], f"{', '.join(names[:-1])} and {names[-1]}"
     if not given:
-        raise ValueError(f"give one of {all_names}")
+        raise ValueError(f"set exactly one of {all_names}")
     if len(given) > 1:
-        raise SettingError(given[0], f"must be the only one of {all_names}", " and ".join(given))
+        raise SettingError(given[0], f"cannot be combined with {given[1]}; set exactly one of {all_names}")
     check(fault)
 
 

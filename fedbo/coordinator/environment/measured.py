@@ -51,7 +51,7 @@ class Empirical:
     def __post_init__(self) -> None:
         check(self)
         if (self.file is None) == (self.data is None):
-            raise SettingError("file", "must be given, or data, one of the two")
+            raise SettingError("file", "is missing; set either file or data")
         if self.file is not None:
             self._measured()
 
@@ -96,7 +96,7 @@ def _read(path: Path, column: str, by: str | None, mean: float | None, modified:
         raise SettingError("file", f"has {column} = {values[row]:g} in row {row + 1}; durations must be at least 0 and finite")
     if mean is not None:
         if not values.any():
-            raise SettingError("mean", "cannot be that of a file in which every duration is 0")
+            raise SettingError("mean", "cannot be set for a file in which every duration is 0; remove it")
         values = values * (mean / values.mean())
     if by is None or by not in found:
         return (values,)

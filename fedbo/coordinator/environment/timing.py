@@ -129,9 +129,11 @@ class SpeedClasses:
         if not self.shares:
             return
         if len(self.shares) != len(self.factors):
-            raise SettingError("shares", f"must be as many as the {len(self.factors)} factors, or none", len(self.shares))
+            raise SettingError(
+                "shares", f"must have one number for each of the {len(self.factors)} factors, or none", len(self.shares)
+            )
         if not all(isfinite(share) and share >= 0 for share in self.shares) or not sum(self.shares) > 0:
-            raise SettingError("shares", "must be at least 0, one of them above 0", self.shares)
+            raise SettingError("shares", "must be at least 0, with at least one above 0", self.shares)
 
     def factor(self, rng: np.random.Generator) -> float:
         """Draw the factor of one agent's class."""

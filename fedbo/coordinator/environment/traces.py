@@ -83,7 +83,7 @@ def _capacity(name: str, told: Any) -> Capacity:
     for key in Capacity._fields:
         value: Any = told.get(key) if isinstance(told, dict) else None
         if not (_number(value) and value > 0):
-            raise SettingError("file", f"gives client {name} the {key} {value!r}; it must be a number above 0")
+            raise SettingError("file", f"has {key} = {value!r} for client {name}; it must be a number above 0")
     return Capacity(*(float(told[key]) for key in Capacity._fields))
 
 
@@ -156,7 +156,7 @@ def _joined(windows: Iterable[tuple[float, float]]) -> Windows:
 
 def not_there(file: str | Path) -> str:
     """Return the error text for a missing file, with the remedy."""
-    return f"is not there: {Path(file).absolute()}; give the path of a file with a trace"
+    return f"does not exist: {Path(file).absolute()}; set the path of a file with a trace"
 
 
 def _existing(path: Path) -> Path:
@@ -174,7 +174,7 @@ def _check_rows(agent: npt.NDArray[np.int64], start: npt.NDArray[np.float64], en
     for bad, said in (
         (agent < 0, "agents count from 0"),
         (~(np.isfinite(start) & np.isfinite(end)), "times must be finite"),
-        (start < 0, "times must be at least 0, when the study starts"),
+        (start < 0, "times must be at least 0, the start of the study"),
         (start >= end, "start must be below end"),
     ):
         if bad.any():
@@ -195,48 +195,46 @@ def _check_overlaps(
         raise SettingError(
             "file",
             f"has overlapping windows of agent {agent[one]}: row {two + 1} starts at {start[two]}, "
-            f"before row {one + 1} ends at {end[one]}; join them into one",
+            f"before row {one + 1} ends at {end[one]}; merge them",
         )
 
 
 def _object(path: Path) -> dict[str, Any]:
-    convert = "FedScale's pickle must be converted, as read_fedscale says"
+    convert = "convert FedScale's pickle as read_fedscale describes"
     try:
         clients = json.loads(_existing(path).read_text(encoding="utf-8"))
     except ValueError as error:  # also UnicodeDecodeError, which a pickle gives
-        raise SettingError("file", f"is no JSON ({error}); {convert}") from None
+        raise SettingError("file", f"is not JSON ({error}); {convert}") from None
     if not isinstance(clients, dict) or not clients:
-        raise SettingError("file", f"holds no JSON object of clients; {convert}")
+        raise SettingError("file", f"contains no JSON object of clients; {convert}")
     for name in clients:
         if not name.isdecimal():
-            raise SettingError("file", f"names a client '{name}'; clients must be whole numbers")
+            raise SettingError("file", f"contains a client '{name}'; clients must be whole numbers")
     return clients
 
 
 def _client(name: str, told: Any) -> tuple[Windows, float]:
     """Check and clip one client's intervals: time modulo finish_time never reaches those beyond it."""
     if not isinstance(told, dict) or not {"active", "inactive", "finish_time"} <= set(told):
-        raise SettingError("file", f"gives client {name} not all it needs; it must have active, inactive and finish_time")
+        raise SettingError("file", f"is incomplete for client {name}; add active, inactive and finish_time")
     active, inactive, period = told["active"], told["inactive"], told["finish_time"]
     if not (_number(period) and period > 0):
-        raise SettingError("file", f"gives client {name} the finish_time {period!r}; it must be a number above 0")
+        raise SettingError("file", f"has finish_time = {period!r} for client {name}; it must be a number above 0")
     for key in ("active", "inactive"):
         if not isinstance(told[key], list) or not all(map(_number, told[key])):
-            raise SettingError(
-                "file", f"gives client {name} times in {key} that will not do; it must be a list of finite numbers"
-            )
+            raise SettingError("file", f"has invalid times in {key} of client {name}; {key} must be a list of finite numbers")
     if len(active) != len(inactive):
         raise SettingError(
             "file",
-            f"gives client {name} {len(active)} times in active and {len(inactive)} in inactive; each interval must have both",
+            f"has {len(active)} active and {len(inactive)} inactive times for client {name}; each interval must have both",
         )
     last = 0.0
     for number, (start, end) in enumerate(zip(active, inactive, strict=True)):
         if not last <= start <= end:
             raise SettingError(
                 "file",
-                f"gives client {name} interval {number} from {start} to {end}; "
-                "intervals must begin at 0 or later, end after they begin and follow each other in time",
+                f"has interval {number} from {start} to {end} for client {name}; "
+                "intervals must start at 0 or later, end after their start, and be sorted in time",
             )
         last = end
     clipped = ((float(start), float(min(end, period))) for start, end in zip(active, inactive, strict=True) if start < period)

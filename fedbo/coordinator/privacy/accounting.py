@@ -92,7 +92,7 @@ def multiplier_for(epsilon: float, delta: float, rounds: int, share: float, by: 
     if not 0 < epsilon < math.inf:
         raise ValueError(f"epsilon must be greater than 0 and finite, not {epsilon}; 1 is a common choice")
     if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, not {rounds}; give the number of releases")
+        raise ValueError(f"rounds must be at least 1, not {rounds}; set the number of releases")
 
     def spent(multiplier: float) -> float:
         charge = PrivacyCharge(share, multiplier)
@@ -100,7 +100,7 @@ def multiplier_for(epsilon: float, delta: float, rounds: int, share: float, by: 
 
     found = least_noise(spent, epsilon, _start(epsilon, delta, rounds, share, by))
     if found is None:
-        raise ValueError(f"epsilon = {epsilon} is below all that '{by}' can show at delta = {delta}; try 'pld'")
+        raise ValueError(f"epsilon = {epsilon} is below the smallest value that '{by}' can prove at delta = {delta}; try 'pld'")
     return found
 
 

@@ -137,7 +137,7 @@ class PrivateAggregator:
         shape = (self.mechanism.blocks, self._problem.n_agents)
         if weights.shape != shape or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any(axis=1).all()):
             raise ProtocolError(
-                f"the weights of release {release} are not {shape} numbers of at least 0, some above in each row"
+                f"the weights of release {release} must be {shape} numbers of at least 0, with one above 0 in each row"
             )
         return weights
 
@@ -242,11 +242,11 @@ def why_not_amplified(mechanism: Mechanism, exchange: Exchange, real_time: bool,
     if not mechanism.noise:
         return "it adds no noise"
     if mechanism.share == 1.0:
-        return "every agent is asked"
+        return "every agent is selected"
     if not exchange.is_synchronous:
         return f"under '{exchange.mode}' there are no rounds to sample"
     if real_time:
-        return "in real time anything may depend on who was asked"
+        return "in real time, timing may depend on the selected agents"
     if masked:
-        return "with secure aggregation the agents of a round know who was asked"
+        return "with secure aggregation, agents know who was selected"
     return revealed(exchange, mechanism.sampling)

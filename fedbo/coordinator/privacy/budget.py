@@ -108,7 +108,7 @@ class PrivacyFilter:
             epsilon = self._running(state).after(charge)
         if epsilon <= most:
             return ""
-        return f"epsilon would be {epsilon:.4g} at delta = {delta:.4g}, epsilon_max is {most:g}"
+        return f"epsilon would be {epsilon:.4g} at delta = {delta:.4g}, but epsilon_max is {most:g}"
 
     def _running(self, state: AggregatorState) -> Spending:
         if self._spending is None:  # also after a snapshot was read

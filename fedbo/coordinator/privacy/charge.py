@@ -21,15 +21,17 @@ class PrivacyCharge:
     "fixed": max(1, round(q `population`)) of the `population` of eligible agents, without replacement.
     """
 
-    share: Annotated[float, Gt(0), Le(1), "leave a release out that an agent could not be in"]
-    multiplier: Annotated[float, Ge(0), "0 is no noise, inf a release that is free"]
+    share: Annotated[float, Gt(0), Le(1), "remove releases that cannot include an agent"]
+    multiplier: Annotated[float, Ge(0), "0 means no noise, inf means a free release"]
     sampling: Annotated[str, OneOf(("poisson", "fixed"))] = "poisson"
     population: int = 0
 
     def __post_init__(self) -> None:
         check(self)
         if self.sampling == "fixed" and self.population < 1:
-            raise SettingError("population", "must be at least 1", self.population, "give how many could be sampled")
+            raise SettingError(
+                "population", "must be at least 1", self.population, "set the number of agents that can be sampled"
+            )
 
     @property
     def sampled(self) -> int:
@@ -59,7 +61,7 @@ class ChargeSum(Protocol):
 
 def refuse_fixed(charge: PrivacyCharge, by: str) -> None:
     if charge.sampling == "fixed" and not charge.certain:
-        raise ValueError(f"'{by}' cannot account for sampling = 'fixed'; take the accountant 'rdp', or sampling = 'poisson'")
+        raise ValueError(f"'{by}' cannot account for sampling = 'fixed'; use the accountant 'rdp', or sampling = 'poisson'")
 
 
 def is_unamplified(charge: PrivacyCharge) -> bool:

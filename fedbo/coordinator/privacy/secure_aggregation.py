@@ -127,13 +127,13 @@ def why_not_masked(algorithm: Algorithm, problem: Problem, exchange: Exchange) -
     if algorithm.upload(problem) is None:
         return ""
     if not isinstance(algorithm, Private):
-        return "declares no messages that are only summed; take fts_de, dp_fts or dp_fts_de"
+        return "does not only sum messages; use fts_de, dp_fts or dp_fts_de"
     if not exchange.is_synchronous:
-        return f"has no rounds under '{exchange.mode}'; take mode = \"barrier\", or another with rounds"
+        return f"has no rounds under '{exchange.mode}'; use mode = \"barrier\", or another mode with rounds"
     if algorithm.mechanism(problem).quantile is not None:
-        return "follows a quantile of norms that nobody tells; leave the quantile out"
+        return "requires the norms for its quantile, which are masked; remove the quantile"
     if problem.n_agents < 2:
-        return "has a single agent, and the sum of one message is that message; let there be more"
+        return "has a single agent, whose message equals the sum; use more agents"
     return ""
 
 

@@ -155,7 +155,7 @@ class Coordinator:
                 left = HOST_LOSSES if queue.events > furthest else left - 1
                 furthest = max(furthest, queue.events)
                 if not left:
-                    raise HostLost(f"{lost}; {HOST_LOSSES} times at the same place of the run; {WHY_ONE_DIES}") from lost
+                    raise HostLost(f"{lost}; {HOST_LOSSES} times at the same point of the run; {WHY_ONE_DIES}") from lost
 
     def _go_on(self, run: Run, queue: EventQueue) -> RunSummary:
         """Execute a run from its last snapshot, with the present hosts."""

@@ -49,7 +49,7 @@ def read_moments(path: Path) -> Iterator[tuple[RecordedEvent, StepReport | None]
         entry = data[place + _LENGTH.size : place + _LENGTH.size + length]
         try:
             if len(entry) < length:
-                raise CheckpointError(f"{length} bytes were to follow, and {len(entry)} do")
+                raise CheckpointError(f"{length} bytes were expected, but {len(entry)} follow")
             recorded, report = unpack(entry)
         except CheckpointError as error:
             if _is_torn(data, place):

@@ -50,7 +50,7 @@ def _event(recorded: RecordedEvent, report: StepReport | None, scheduled: dict[i
     if recorded.number == DIED:
         return ProcessDied(recorded.agent)
     if recorded.number not in scheduled:
-        raise ReplayError(f"event {place} at {recorded.time:.6f}: nothing with the number {recorded.number} was to happen")
+        raise ReplayError(f"event {place} at {recorded.time:.6f}: no event with number {recorded.number} is scheduled")
     return scheduled.pop(recorded.number)
 
 

@@ -100,21 +100,21 @@ def write_report(results: Sequence[Result], path: Path, agents: bool = False) ->
     try:
         atomic.write_text(path, written)
     except OSError as error:
-        raise ReportError(f"'{path}': no report can be written there ({error.strerror}); name another file") from None
+        raise ReportError(f"'{path}': cannot be written ({error.strerror}); choose another file") from None
     return path
 
 
 def check_report(path: Path, runs: Sequence[Path]) -> None:
     """Raise ReportError if a report of these runs cannot be written to a file."""
     if path.is_dir():
-        raise ReportError(f"'{path}': is a folder; name a file, such as {path / REPORT}")
+        raise ReportError(f"'{path}': is a folder; set a file, for example {path / REPORT}")
     if path.suffix.lower() not in (".html", ".htm"):
-        raise ReportError(f"'{path}': a report is HTML; name a file that ends with .html")
+        raise ReportError(f"'{path}': must end with .html; choose another name")
     if not path.absolute().parent.is_dir():
-        raise ReportError(f"'{path}': there is no folder '{path.parent}'; make it, or name another file")
+        raise ReportError(f"'{path}': the folder '{path.parent}' does not exist; create it, or choose another file")
     places = [run.resolve() for run in runs]
     if twice := next((run for run, place in zip(runs, places, strict=True) if places.count(place) > 1), None):
-        raise ReportError(f"'{twice}': is named twice; name each run once")
+        raise ReportError(f"'{twice}': is passed twice; pass each run once")
 
 
 def report(results: Sequence[Result], agents: bool = False) -> str:
@@ -192,13 +192,13 @@ def _run_part(result: Result, key: str, title: str, shows_agents: bool) -> RunPa
     failed, _ = result.failures()
     rows = result.summary() if there else []
     main = main_algorithm(rows, result.study.labels)
-    summary = tables_of(result, None, target_of(result, main)) if there else "No evaluation has ended."
+    summary = tables_of(result, None, target_of(result, main)) if there else "No evaluation has finished."
     status = result.manifest["status"]
     return RunPart(
         key=key,
         title=title,
         question=result.study.study.description or "",
-        warning="" if status == "complete" else f"This study is not complete ({status}): what is shown may change.",
+        warning="" if status == "complete" else f"This study is not complete ({status}); the results may change.",
         chips=_chips(result),
         replicates=result.study.study.replicates,
         colours=[(label, colour_of(result, label)) for label in result.study.labels],

@@ -50,7 +50,7 @@ _SPANS = (
     _SpanKind("down after a crash", ("crashed", "restarted"), CRASH, top=-0.36, bottom=0.36, pattern="hatch-crash"),
     _SpanKind("hanging", ("hung", "woke"), HANG, top=-0.36, bottom=0.36, pattern="hatch-hang"),
     _SpanKind("slowed", ("slowed", "recovered"), SLOW, -0.46, -0.36),
-    _SpanKind("cut off", ("cut", "joined"), CUT, 0.36, 0.46),
+    _SpanKind("disconnected", ("cut", "joined"), CUT, 0.36, 0.46),
 )
 
 

@@ -36,7 +36,7 @@ def verdict(result: Result, cell: int, summary: Sequence[SummaryRow]) -> Verdict
     baseline = result.study.labels[0]
     if baseline not in rows or len(rows) < 2:
         ends = "; ".join(f"{row.algorithm} ended at {row.final}" for row in rows.values())
-        return Verdict("open", f"There is nothing to compare: {ends or 'no run has ended'}.", ())
+        return Verdict("open", f"Nothing to compare: {ends or 'no run has finished'}.", ())
     others = [row for row in rows.values() if row.algorithm != baseline]
     main = rows[main_algorithm(others, result.study.labels)]
     name, sign = result.metric(cell).name, result.metric(cell).sign
@@ -59,11 +59,11 @@ def verdict(result: Result, cell: int, summary: Sequence[SummaryRow]) -> Verdict
 def _headline(main: SummaryRow, base: SummaryRow, tone: str, name: str) -> str:
     ends = f"best {name} {main.final} against {base.final}"
     if main.difference is None:
-        return f"One replicate says nothing about chance: {main.algorithm} against {base.algorithm}, {ends}."
+        return f"One replicate does not allow a statistical comparison: {main.algorithm} against {base.algorithm}, {ends}."
     words = {
         "better": f"{main.algorithm} ends better than {base.algorithm}",
         "worse": f"{main.algorithm} ends worse than {base.algorithm}",
-        "open": f"{main.algorithm} and {base.algorithm} cannot be told apart in the end",
+        "open": f"{main.algorithm} and {base.algorithm} do not differ significantly at the end",
     }[tone]
     return f"{words}: {ends}, a difference of {main.difference} over {main.replicates} replicates."
 
@@ -93,13 +93,15 @@ def _controls(result: Result, cell: int, main: SummaryRow) -> tuple[list[str], l
     beaten = [label for label, gap in known.items() if _tone(gap, metric.sign) == "better"]
     told = "; ".join(f"minus {label} {gap}" for label, gap in known.items())
     if len(beaten) == len(known):
-        return [], [f"It also ends better than {_listed(beaten)} ({told}): what the messages say matters."]
+        return [], [f"It also ends better than {_listed(beaten)} ({told}): the content of the messages matters."]
     left = [label for label in known if label not in beaten]
-    return left, [f"It does not clearly beat {_listed(left)} ({told}): that what the messages say matters is not shown."]
+    return left, [
+        f"It does not clearly beat {_listed(left)} ({told}): the data do not show that the content of the messages matters."
+    ]
 
 
 def _others(result: Result, cell: int, rows: Sequence[SummaryRow], baseline: str) -> list[str]:
-    words = {"better": "ends better than", "worse": "ends worse than", "open": "cannot be told apart from"}
+    words = {"better": "ends better than", "worse": "ends worse than", "open": "does not differ significantly from"}
     sign = result.metric(cell).sign
     told = [row for row in rows if row.difference is not None]
     return [f"{row.algorithm} {words[_tone(row.difference, sign)]} {baseline}: {row.difference}." for row in told]
@@ -119,8 +121,8 @@ def _time(result: Result, cell: int, label: str, baseline: str) -> list[str]:
     both = [time_to_target(found, theirs, metric, level) for found in (mine, theirs)]
     ratio, _ = ratio_of_times(*both)
     reached = " and ".join(f"{one.algorithm} in {len(one.reached)} of {len(one.times)} replicates" for one in both)
-    time = "" if ratio is None else f": it took {label} × {ratio} of the time, counted up to where the first of both runs ended"
-    return [f"{metric.name.capitalize()} {level:.4g}, the median of what both had in the end, was reached by {reached}{time}."]
+    time = "" if ratio is None else f". {label} took × {ratio} of the time, counted up to the end of the shorter run"
+    return [f"{metric.name.capitalize()} {level:.4g}, the median of their final values, was reached by {reached}{time}."]
 
 
 def _spent(result: Result, cell: int) -> list[str]:
@@ -132,7 +134,7 @@ def _remark(others: Sequence[SummaryRow]) -> list[str]:
     count = sum(row.difference is not None for row in others)
     if count < 3:
         return []
-    return [f"These are {count} intervals of 95 % beside each other: about one in twenty misses by chance."]
+    return [f"These are {count} separate 95 % intervals; about one in twenty misses by chance."]
 
 
 def _listed(labels: Sequence[str]) -> str:

@@ -55,7 +55,7 @@ def before_summary(result: Result) -> list[RenderableType]:
         try:
             parts += [regret_table(result), Text()]
         except ResultError as error:
-            parts += [Text(f"Regret is not known: {error}", style="dim"), Text()]
+            parts += [Text(f"Regret is unknown: {error}", style="dim"), Text()]
     return parts
 
 
@@ -64,10 +64,10 @@ def answers_table(result: Result, found: list[AnswerRow]) -> RenderableType:
     tables = list[RenderableType]()
     for cell, title in enumerate(result.study.titles()):
         lines = [_line(row) for row in found if row.cell == cell]
-        name = ", ".join(filter(None, (title, "what was agreed on")))
+        name = ", ".join(filter(None, (title, "the common point")))
         tables += [table_of(name, ("algorithm", *_HEADINGS), lines, "answers")] if lines else []
     said = (
-        f"cost: {result.metric().name} of the points agreed on, mean over agents; violation: by how much these points miss the "
+        f"cost: {result.metric().name} of the common points, mean over agents; violation: distance of these points from the "
         "constraint; residuals: the last that agents knew; time: of the last answer"
     )
     return Group(*tables, Text(said, style="dim"))

@@ -46,7 +46,7 @@ def _value(one: BestConfiguration) -> str:
 
 def _written(one: BestConfiguration) -> str:
     if one.known == UNKNOWN:
-        return f"not known: {one.why}"
+        return f"unknown: {one.why}"
     return ", ".join(f"{name} = {_number(value)}" for name, value in flattened(one.configuration).items())
 
 
@@ -58,10 +58,10 @@ def _legend(found: Sequence[BestConfiguration]) -> str:
     kinds = {one.known for one in found if one.agent is None}
     words = []
     if EVALUATED in kinds:
-        words.append("all: the best mean over the agents, of the configurations that every agent evaluated.")
+        words.append("all: the best mean over agents, among configurations that every agent evaluated.")
     if ESTIMATED in kinds:
         words.append(
-            "all: no configuration was evaluated by every agent; the best mean over the agents is estimated from a Gaussian "
+            "all: no configuration was evaluated by every agent; the best mean over agents is estimated from a Gaussian "
             "process of each, ± one standard deviation. Evaluate it at every agent before you rely on it."
         )
     return " ".join(words)

@@ -90,11 +90,11 @@ def disruptions_table(result: Result, agents: bool = False) -> RenderableType:
     tables += _agent_tables(result) if agents else []
     tables += _worker_tables(result)
     unit = "seconds" if result.study.timing.clock == "wall" else "virtual time"
-    said = f"means over replicates; queueing, waiting, away and down: {unit} of each agent that optimises. "
-    said += "lost: on both ways; bytes are those transmitted, and the share that arrived. "
+    said = f"means over replicates; queueing, waiting, away and down: {unit} per optimising agent. "
+    said += "lost: in both directions. bytes: transmitted, with the share that arrived. "
     barren = [f"{row.algorithm} {row.barren:.3g}" for row in rows if row.barren]
-    lacking = f"Agents without any good observation: {', '.join(barren)}. " if barren else ""
-    hint = "" if agents else "A row for each agent: --agents."
+    lacking = f"Agents without a successful evaluation: {', '.join(barren)}. " if barren else ""
+    hint = "" if agents else "Add --agents for one row per agent."
     return Group(*tables, Text(f"{said}{lacking}{hint}".strip(), style="dim"))
 
 
@@ -115,7 +115,7 @@ def _agent_tables(result: Result) -> list[RenderableType]:
     for cell, label in dict.fromkeys((row.cell, row.algorithm) for row in rows):
         mine = [row for row in rows if (row.cell, row.algorithm) == (cell, label)]
         lines = [(str(row.agent), *(column(row) for column in columns.values())) for row in mine]
-        title = ", ".join(word for word in (titles[cell], label, "agent by agent") if word)
+        title = ", ".join(word for word in (titles[cell], label, "by agent") if word)
         tables.append(table_of(title, ("agent", *columns), lines, "agents"))
     return tables
 
@@ -146,10 +146,10 @@ def cells_table(result: Result, target: TargetValue) -> RenderableType:
         )
     headings = ("cell", "final ± se", "minus first [95 %]", "level", "time to level [95 %]", "reached", "ratio to first [95 %]")
     baseline = result.study.labels[0]
-    level = "given" if target.level is not None else f"what {baseline} had in the end of the same cell and replicate"
+    level = "given" if target.level is not None else f"the final value of {baseline} in the same cell and replicate"
     said = (
         f"level: {level}. Times are geometric means; a replicate that did not reach the level counts with the end of its run "
-        "(≥). Differences and ratios are paired by replicate; a ratio counts times up to where the first of both runs ended."
+        "(≥). Differences and ratios are paired by replicate; a ratio counts times up to the end of the shorter run."
     )
     return Group(table_of(f"{target.algorithm}, cell by cell", headings, lines, "cells"), Text(said, style="dim"))
 

@@ -25,7 +25,7 @@ LANES = 1000  # numbers of threads that an agent or worker may have; the last tw
 COORDINATOR = 0  # the thread of the coordinator; those of agent n begin at (n + 1) LANES
 PAUSES = (
     *(("absent", "returned", "away"), ("crashed", "restarted", "down after a crash"), ("hung", "woke", "hanging")),
-    *(("slowed", "recovered", "slowed"), ("cut", "joined", "cut off")),
+    *(("slowed", "recovered", "slowed"), ("cut", "joined", "disconnected")),
 )
 EVENT_FACTS = EVENTS.names[EVENTS.names.index("agent") + 1 :]
 MESSAGES = ("sent", "lost", "arrived", "late", "rejected", "delivered", "missed", "falsified")
@@ -43,9 +43,9 @@ def export_to_perfetto(result: Result, path: Path, algorithm: str | None = None,
     runs = [(key, own) for key, own in by_run(result.events)
             if algorithm in (None, key.algorithm) and replicate in (None, key.replicate)]  # fmt: skip
     if not runs:
-        raise ResultError(f"no runs of replicate {replicate}; there are {result.study.study.replicates}, from 0")
+        raise ResultError(f"no replicate {replicate}; choose a number from 0 to {result.study.study.replicates - 1}")
     if os.path.lexists(path):
-        raise FileExistsError(f"'{path}' exists; name a new file")
+        raise FileExistsError(f"'{path}' already exists; choose another file")
     evaluated, titles = dict(by_run(result.observations)), result.study.titles()
     found = list[Event]()
     for number, (key, events) in enumerate(runs):

@@ -77,9 +77,9 @@ def noise_table(found: Sequence[NoiseNeeded], epsilon: float) -> RenderableType:
             if each.cell == cell
         ]
         parts.append(table_of(cell, headings, lines))
-    said = "of one run, for the agent that spends most, by the weights of each release"
+    said = "for one run and the agent that spends most, with the weights of each release"
     if any(each.needed is None for each in found):
-        said += "; –: no noise is enough, or the clipping norm is infinite"
+        said += "; –: no noise is sufficient, or the clipping norm is infinite"
     return Group(*parts, Text(said, style="dim"))
 
 
@@ -89,26 +89,30 @@ def total_line(total: PrivacyTotal) -> str:
         f"epsilon {_number(epsilon)} at delta {delta:.3g}" for epsilon, delta in zip(total.epsilon, total.deltas, strict=True)
     )
     names = ", ".join(total.algorithms)
-    return f"Together, agent {total.agent} has spent {spent} in the {total.runs} runs of {names}, if these use the same data."
+    return (
+        f"In total, agent {total.agent} has spent {spent} in the {total.runs} runs of {names}, assuming they use the same data."
+    )
 
 
 def timing_remarks(study: Study) -> list[str]:
     """Return lines on the information that the times of a private study reveal, outside the guarantee."""
     found = times_follow_points(study)
-    return [f"Not protected: {found}, so that the times of messages depend on private values."] if found else []
+    return [f"Not protected: {found}, so the times of messages depend on private values."] if found else []
 
 
 def _remarks(rows: list[PrivacySummary]) -> list[str]:
     said = [
-        "epsilon: of the agent that has spent most, by the tightest of the accounts; least: of the one that has spent least. "
-        "weights: with the weights really used; the others take the declared noise multiplier."
+        "epsilon: spent by the agent that spent most, by the tightest accountant. least: spent by the agent that spent least. "
+        "weights: with the weights actually used; other columns use the declared noise multiplier."
     ]
     reasons = {row.whole: [other.algorithm for other in rows if other.whole == row.whole] for row in rows if row.whole}
     for reason, names in reasons.items():
         said.append(f"No gain from sampling, {reason.replace('it adds', 'there is')}: {', '.join(dict.fromkeys(names))}.")
     said += [weak] if (weak := weak_deltas(delta for row in rows for delta in row.deltas)) else []
     seeded = any(not row.secure for row in rows if row.noise)
-    said.append("Noise: from the study's seed; whoever knows that can take it off." if seeded else "Noise: from a secret key.")
+    said.append(
+        "Noise: from the study's seed; anyone who knows the seed can remove it." if seeded else "Noise: from a secret key."
+    )
     return said
 
 

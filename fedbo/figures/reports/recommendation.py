@@ -123,7 +123,9 @@ def _recommended(result: Result, key: Any, agents: Sequence[int], good: Sequence
         )
     mine = grouped(good, lambda row: row["agent"])
     if poor := [agent for agent in agents if len(mine.get(agent, ())) < _FEWEST]:
-        why = f"no configuration was evaluated by all agents, and agent {poor[0]} has fewer than {_FEWEST} good evaluations"
+        why = (
+            f"no configuration was evaluated by all agents, and agent {poor[0]} has fewer than {_FEWEST} successful evaluations"
+        )
         return BestConfiguration(
             key.cell,
             key.algorithm,

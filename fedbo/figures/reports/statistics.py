@@ -28,11 +28,9 @@ def runs_table(results: Sequence[Result], rows: Sequence[RunRow]) -> RenderableT
         )
         for row in rows
     ]  # fmt: skip
-    said = (
-        f"{metric.name} is to {metric.direction}. Differences are to the same algorithm in {rows[0].run}, paired by replicate. "
-    )
+    said = f"{metric.name} is to {metric.direction}. Differences from the same algorithm in {rows[0].run} are paired. "
     seeds = {result.study.study.seed for result in results}
-    said += "The seeds differ: runs with another seed than the first have no paired difference. " if len(seeds) > 1 else ""
+    said += "The seeds differ; runs with another seed than the first have no paired difference. " if len(seeds) > 1 else ""
     cut = [result.directory.name for result in results if result.manifest["status"] != "complete"]
     said += f"Not complete: {', '.join(cut)}. " if cut else ""
     return Group(table_of("", headings, lines, "runs"), Text(f"{said}time: {' or '.join(sorted(units))}.", style="dim"))

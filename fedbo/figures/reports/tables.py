@@ -76,7 +76,7 @@ def _legend(result: Result) -> str:
     replicates = result.study.study.replicates
     unit = "seconds" if result.study.timing.clock == "wall" else "virtual"
     spread = (
-        f"se and intervals over {replicates} replicates, agents averaged within each; differences are paired"
+        f"se and intervals over {replicates} replicates, averaged over agents; differences are paired"
         if replicates > 1
         else "one replicate: no standard errors"
     )
@@ -91,7 +91,7 @@ def _cut_short(result: Result) -> str:
         return ""
     ended = len(result.manifest.get("complete_runs", ()))
     total = len(result.study.titles()) * len(result.study.labels) * result.study.study.replicates
-    shown = "they alone are shown" if ended else "all that was observed is shown"
+    shown = "only these are shown" if ended else "all observations are shown"
     return f"THIS STUDY IS NOT COMPLETE ({status}): {ended} of {total} runs ended, {shown}. "
 
 
@@ -125,7 +125,7 @@ def study_facts(
         if each.epsilon and each.epsilon[0] == math.inf:
             spent = "no privacy"
         remark = f"; no gain from sampling, {each.whole}" if each.whole else ""
-        remark += f"; {each.times}, which reveals private values" if each.times else ""
+        remark += f"; {each.times}, which can reveal private values" if each.times else ""
         bound = f"{each.bound} " if each.bound else ""
         table.add_row(Text("epsilon", style="bold"), f"{each.algorithm}{where}: {bound}{spent}{remark}")
     if total is not None:
@@ -136,14 +136,16 @@ def study_facts(
         table.add_row(Text("warning", style="bold"), weak)
     for label, reveals in (revealed or {}).items():
         table.add_row(Text("messages reveal", style="bold"), f"{label}: {reveals} ({reveals.meaning})")
-    return Group(table, Text("if nothing fails, is late or is lost; all assumptions: --format json", style="dim"))
+    return Group(
+        table, Text("assumes that nothing fails, is late or is lost; see --format json for all assumptions", style="dim")
+    )
 
 
 def items_table(title: str, items: Sequence[Item], ranges: bool = False) -> RenderableType:
     """Return one group of names for a study, optionally with the `ranges` of their settings."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
     table.add_column("name", style="cyan", no_wrap=True)
-    table.add_column("what it is", ratio=3)
+    table.add_column("description", ratio=3)
     shows_revealed = any(item.reveals for item in items)
     if shows_revealed:
         table.add_column("messages reveal", no_wrap=True)
@@ -165,7 +167,7 @@ def examples_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
     """Return the names of examples with their descriptions."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("example", style="cyan", no_wrap=True)
-    table.add_column("what it is")
+    table.add_column("description")
     for row in rows:
         table.add_row(row["name"], Text(row["description"]))
     return table
@@ -197,7 +199,7 @@ def data_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
 def tabulation_table(facts: dict[str, Any]) -> RenderableType:
     """Return a line for each agent: its best value with its place, and the errors of both surfaces."""
     metric, names = Metric(**facts["metric"]), [parameter["name"] for parameter in facts["parameters"]]
-    headings = ("agent", "evaluated", "failed", f"best {metric.name}", *names, "found by", "left-out error: gp", "nearest")
+    headings = ("agent", "evaluated", "failed", f"best {metric.name}", *names, "found by", "error: gp", "nearest")
     lines = [(key, *_agent_line(entry, metric, len(names))) for key, entry in facts["agents"].items()]
     return Group(table_of("", headings, lines), Text(_tabulation_legend(facts, metric), style="dim"))
 
@@ -214,7 +216,7 @@ def _agent_line(entry: dict[str, Any], metric: Metric, dim: int) -> tuple[str, .
 def _tabulation_legend(facts: dict[str, Any], metric: Metric) -> str:
     settings = ", ".join(f"{key} = {value}" for key, value in facts["settings"].items())
     what = f"{facts['federation']}{f' ({settings})' if settings else ''}, seed {facts['seed']}, replicate {facts['replicate']}"
-    errors = "left-out error: root mean square over a sample, each point left out in turn"
+    errors = "error: leave-one-out root mean square over a sample"
     return f"{what}; {metric.name} is to {metric.direction}; {errors}."
 
 

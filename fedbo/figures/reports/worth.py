@@ -68,8 +68,8 @@ class WorthReport:
 def worth_study(study: Study) -> tuple[Study, list[str]]:
     """Add the algorithms for a verdict to a study, and list those that do not fit it; StudyError if it has a sweep."""
     if study.sweep:
-        remedy = "ask for each cell on its own: take [sweep] out, and give its values with --set"
-        raise StudyError(f"[sweep]: several studies have several answers; {remedy}")
+        remedy = "remove [sweep], and set its values with --set, one cell at a time"
+        raise StudyError(f"[sweep]: cannot be combined with fedbo worth; {remedy}")
     kept, left = study, list[str]()
     for table in _wanted(study):
         document = kept.document()
@@ -176,48 +176,48 @@ def _enough(found: Sequence[IncumbentTrace], level: float, last: int) -> int | N
 def _words(rows: Sequence[Worth], gain: Gain, local: str, enough: tuple[int | None, int], metric: Metric) -> list[str]:
     """Return sentences on whether federation can help, whether it did, and by which message."""
     if all(each is None for row in rows for each in row.gains):
-        return ["One replicate shows nothing: give at least two, better ten."]
+        return ["One replicate is not sufficient. Run at least two replicates, better ten."]
     said = [_can(next((row for row in rows if row.role == "bound"), None), local)]
     federated = [row for row in rows if row.role == "federated"]
     said.extend(_does(federated, local))
     reached, last = enough
-    way = f"{gain.share:.0%} of the way from a random one to each one's best"
+    way = f"{gain.share:.0%} of the way from a random point to the agents' own optima"
     level = f"the best common point ({float(metric.native(gain.common)):.4g}, {way})"
     if reached is None:
         said.append(
-            f"In {last} iterations of its own an agent ({local}) does not come to {level}: what is common is worth telling."
+            f"In {last} iterations alone, an agent ({local}) does not reach {level}. The common optimum is worth communicating."
         )
     else:
-        said.append(f"After {reached} iterations of its own an agent ({local}) is as good as {level}.")
+        said.append(f"After {reached} iterations alone, an agent ({local}) is as good as {level}.")
     return said + _best_message(federated)
 
 
 def _can(bound: Worth | None, local: str) -> str:
     if bound is None:
-        return "Whether it could pay is not known: no bound fits this study."
+        return "It is unknown whether federation can help: no upper bound fits this study."
     clear = _clear(bound.gains)
-    one = f"one optimiser that sees everybody's observations ({bound.algorithm})"
+    one = f"one optimiser with all agents' observations ({bound.algorithm})"
     if clear is None:
-        return f"Federation cannot be shown to pay: {one} is not clearly better than {local}."
-    return f"Federation can pay: {one} is better than {local} by {clear}."
+        return f"The data do not show that federation can help: {one} is not clearly better than {local}."
+    return f"Federation can help: {one} is better than {local} by {clear}."
 
 
 def _does(federated: Sequence[Worth], local: str) -> list[str]:
     winners = [row for row in federated if _clear(row.gains) is not None]
     if not winners:
         losers = ", ".join(row.algorithm for row in federated if any(each and each.high < 0.0 for each in row.gains))
-        worse = f" Clearly worse somewhere: {losers}." if losers else ""
-        return [f"It does not, as far as can be seen: no federated method is clearly better than {local}.{worse}"]
+        worse = f" Clearly worse at some point: {losers}." if losers else ""
+        return [f"The data do not show that it did: no federated method is clearly better than {local}.{worse}"]
     said = []
     for row in winners:
         told = _clear(row.told)
         control = (
-            "it has no control here"
+            "it has no control in this study"
             if row.told[0] is None
-            else "but not clearly than its control, so it may not be what is told"
+            else "but not clearly better than its control, so the content of messages may not matter"
         )
-        control = f"and than its control by {told}, so what is told counts" if told is not None else control
-        said.append(f"It does with {row.algorithm}: better than {local} by {_clear(row.gains)}; {control}.")
+        control = f"and better than its control by {told}, so the content of messages matters" if told is not None else control
+        said.append(f"Federation helped with {row.algorithm}: better than {local} by {_clear(row.gains)}; {control}.")
     return said
 
 
@@ -231,13 +231,13 @@ def _best_message(federated: Sequence[Worth]) -> list[str]:
     """Name the method with the largest gain per byte, and per epsilon, by the gain at half."""
     kib, epsilon = ([row.bytes / 1024.0 for row in federated], [row.epsilon for row in federated])
     said = []
-    for unit, prices in (("KiB that an agent sends", kib), ("unit of epsilon", epsilon)):
+    for unit, prices in (("KiB sent by an agent", kib), ("unit of epsilon", epsilon)):
         gains = [row.gains[1] for row in federated]
         each = [g.mean / price if g and price > 0.0 else 0.0 for g, price in zip(gains, prices, strict=True)]
         place = int(np.argmax(each)) if each else 0
         if each and each[place] > 0.0 and (gain := gains[place]) is not None:
-            sure = "" if gain.low > 0.0 else " (its interval has 0 in it)"
-            said.append(f"Worth most for each {unit}: {federated[place].algorithm}, {each[place]:.3g} at half{sure}.")
+            sure = "" if gain.low > 0.0 else " (its interval contains 0)"
+            said.append(f"Largest gain per {unit}: {federated[place].algorithm}, {each[place]:.3g} at half{sure}.")
     return said
 
 
@@ -266,11 +266,13 @@ def worth_table(found: WorthReport, metric: Metric) -> RenderableType:
     native = [f"{float(metric.native(value)):.4g}" for value in (gain.random, gain.common, gain.own)]
     alike = f"{gain.alike:.2f} ({gain.least:.2f} to {gain.most:.2f})"
     there = (
-        f"A random point has {native[0]}, the best common one {native[1]}, each one's own best {native[2]}; rank correlation "
+        f"Mean value of a random point: {native[0]}; of the best common point: {native[1]}; of the agents' own optima: "
+        f"{native[2]}. Rank correlation "
         f"of two agents {alike}, over {gain.targets} agents and {gain.points} points."
     )
     legend = (
-        f"gain: better than {found.local}, positive is better; paired over replicates, all federated methods together at 95 %."
+        f"gain: difference from {found.local}, positive is better; paired over replicates, "
+        "with joint 95 % intervals over all federated methods."
     )
     return Group(
         table_of(f"best {metric.name}", headings, lines),

@@ -160,7 +160,7 @@ def _check(path: Path, file: DataFile) -> None:
 def _sizes(path: Path, file: DataFile) -> str:
     """Return both sizes where they differ; others may pack the same content in other bytes."""
     size = path.stat().st_size
-    return "" if file.gzipped or file.made_from or size == file.size else f" ({size:,} bytes in place of {file.size:,})"
+    return "" if file.gzipped or file.made_from or size == file.size else f" ({size:,} bytes instead of {file.size:,})"
 
 
 def _digest(path: Path, of: Callable[[Path], str]) -> str:
@@ -183,7 +183,7 @@ def _of_content(path: Path) -> str:
         with gzip.open(path) as stream:
             return _sha256(stream)
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        return "no whole gzip file"
+        return "no complete gzip file"
 
 
 def _sha256(stream: IO[bytes] | gzip.GzipFile) -> str:
@@ -216,7 +216,7 @@ def _download(data_set: DataSet, file: DataFile, workshop: Path, source: str | N
         try:
             file.made_from.make(got, workshop / "made")
         except ValueError as failure:
-            raise DataDamaged(f"{file.name} cannot be made from what came from {file.address}: {failure}") from failure
+            raise DataDamaged(f"{file.name} cannot be built from the download of {file.address}: {failure}") from failure
         return workshop / "made"
     return _unpacked(got, file, workshop) if file.member else got
 
@@ -237,8 +237,8 @@ def _taken(source: str, data_set: DataSet, file: DataFile, workshop: Path) -> Pa
     names = dict.fromkeys((file.name, archive))
     found = [place / name for name in names if (place / name).is_file()] if place.is_dir() else [place]
     if not found or not found[0].is_file():
-        held = f"holds no {' and no '.join(names)}" if place.is_dir() else "is no file"
-        raise DataMissing(f"'{source}' {held}; name a file, a folder, or an address that begins with http:// or https://")
+        held = f"holds no {' and no '.join(names)}" if place.is_dir() else "is not a file"
+        raise DataMissing(f"'{source}' {held}; pass a file, a folder, or an address that starts with http:// or https://")
     return Path(shutil.copyfile(found[0], workshop / "taken"))
 
 
@@ -279,7 +279,7 @@ def _unpacked(archive: Path, file: DataFile, workshop: Path) -> Path:
                 target.write(some)
                 left -= len(some)
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, KeyError) as failure:
-        raise DataDamaged(f"what came from {file.address} has no {file.member} to unpack: {failure}") from failure
+        raise DataDamaged(f"the download of {file.address} contains no {file.member}: {failure}") from failure
     return workshop / "member"
 
 
@@ -302,13 +302,13 @@ def _regular(source: IO[bytes] | None, name: str) -> IO[bytes]:
 def _how_to_get(data_set: DataSet, file: DataFile, failure: Exception | None) -> str:
     within = f" (the member {file.member} of that archive)" if file.member else ""
     name = file.made_from.archive if file.made_from else file.name
-    of = "sha256 of what it unpacks to" if file.gzipped else "sha256"
+    of = "sha256 of its content" if file.gzipped else "sha256"
     rest = f", from which {file.name} is made" if file.made_from else f", {of} {file.sha256}"
-    why = "nobody publishes it as it is" if failure is None else f"could not be fetched ({type(failure).__name__})"
+    why = "it cannot be fetched" if failure is None else f"could not be fetched ({type(failure).__name__})"
     rest += f": {file.by_hand}" if file.by_hand else ""
     return (
         f"the data set {data_set.name!r} is not on this machine and {why}. "
         f"Get {name} from {file.address}{within}{rest}, and put it at "
-        f"{cache() / data_set.name / name}, or into a folder {data_set.name!r} of your own whose parent the "
-        f"environment names as FEDBO_DATA, or run: fedbo data fetch {data_set.name} --from FILE"
+        f"{cache() / data_set.name / name}, or into a folder {data_set.name!r} whose parent is set by the "
+        f"environment variable FEDBO_DATA, or run: fedbo data fetch {data_set.name} --from FILE"
     )

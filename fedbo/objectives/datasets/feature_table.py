@@ -43,7 +43,7 @@ def kept(name: str, make: Callable[[], FeatureTable]) -> FeatureTable:
     try:
         _write(path, table)
     except OSError as failure:
-        told = f"the features {name} could not be kept at {path} ({failure}): every process will compute them for itself"
+        told = f"the features {name} could not be stored at {path} ({failure}); every process will compute them"
         warn_caller(told, RuntimeWarning)
     return table
 

@@ -45,7 +45,7 @@ def read(path: Path) -> Recordings:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             return Recordings(**{one.name: stored[one.name] for one in fields(Recordings)})
     except (OSError, KeyError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as failure:
-        raise ValueError(f"{path} holds no recordings: {failure}") from failure
+        raise ValueError(f"{path} contains no recordings: {failure}") from failure
 
 
 def digest(path: Path) -> str:
@@ -72,7 +72,7 @@ def make(archive: Path, target: Path) -> None:
             if inner:
                 inner.close()
     except (zipfile.BadZipFile, KeyError, IndexError) as failure:
-        raise ValueError(f"{archive.name} is not UCI's zip of recordings: {failure}") from failure
+        raise ValueError(f"{archive.name} is not UCI's archive of recordings: {failure}") from failure
     arrays = {one.name: getattr(recordings, one.name) for one in fields(Recordings)}
     with target.open("wb") as stream:
         np.savez_compressed(stream, **arrays, acc_scale=ACC_SCALE, gyro_scale=GYRO_SCALE, rate_hz=50.0)
@@ -87,7 +87,7 @@ def _nested(archive: zipfile.ZipFile) -> zipfile.ZipFile | None:
 def _gathered(archive: zipfile.ZipFile) -> Recordings:
     found = sorted((int(m[1]), int(m[2]), name) for name in archive.namelist() if (m := NAME.search(name)))
     if not found:
-        raise ValueError(f"there is no RawData/acc_expXX_userYY.txt in {Path(str(archive.filename)).name}")
+        raise ValueError(f"no RawData/acc_expXX_userYY.txt in {Path(str(archive.filename)).name}")
     acc = [_counts(archive, name, ACC_SCALE) for _, _, name in found]
     gyro = [_counts(archive, name.replace("RawData/acc_", "RawData/gyro_"), GYRO_SCALE) for _, _, name in found]
     spans = _table(archive, found[0][2].rpartition("/")[0] + "/labels.txt").astype(np.int64)

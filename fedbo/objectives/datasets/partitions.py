@@ -115,4 +115,4 @@ def _again(label: Indices, deal: Callable[[], list[Indices]]) -> tuple[Indices, 
         parts = deal()
         if all((np.bincount(label[own]) >= 2).sum() >= 2 for own in parts):
             return tuple(parts)
-    raise RuntimeError(f"no agent may be without two classes, and {_TRIES} draws left one so; take fewer agents")
+    raise RuntimeError(f"every agent needs two classes, but {_TRIES} draws left one without; use fewer agents")

@@ -61,16 +61,18 @@ def _idx(path: Path, kind: int, row: tuple[int, ...]) -> npt.NDArray[Any]:
     content = _unpacked(path)
     magic = bytes([0, 0, kind, 1 + len(row)])
     if content[:4] != magic:
-        raise DataDamaged(f"{path} begins with {content[:4].hex() or 'nothing'}, not with {magic.hex()}: no such IDX file")
+        raise DataDamaged(
+            f"{path} begins with {content[:4].hex() or 'nothing'}, not with {magic.hex()}, so it is not the expected IDX file"
+        )
     head = 4 + 4 * (1 + len(row))
     if len(content) < head:
-        raise DataDamaged(f"{path} ends after {len(content)} bytes, within its header of {head}")
+        raise DataDamaged(f"{path} ends after {len(content)} bytes, but its header has {head}")
     count, *found = struct.unpack(f">{1 + len(row)}I", content[4:head])
     if tuple(found) != row:
-        raise DataDamaged(f"{path} has rows of shape {tuple(found)}; {row} would do")
+        raise DataDamaged(f"{path} has rows of shape {tuple(found)}, not {row}")
     due = head + count * math.prod(row) * KINDS[kind].itemsize
     if len(content) != due:
-        raise DataDamaged(f"{path} has {len(content)} bytes unpacked; its header, of {count} rows, asks for {due}")
+        raise DataDamaged(f"{path} has {len(content)} bytes unpacked, but its header, of {count} rows, requires {due}")
     numbers: npt.NDArray[Any] = np.frombuffer(content, KINDS[kind], offset=head)
     return numbers.reshape(count, *row)
 
@@ -80,4 +82,4 @@ def _unpacked(path: Path) -> bytes:
         with gzip.open(path) as stream:
             return stream.read()
     except (gzip.BadGzipFile, EOFError, zlib.error) as failure:
-        raise DataDamaged(f"{path} is no whole gzip file: {failure}") from failure
+        raise DataDamaged(f"{path} is not a complete gzip file: {failure}") from failure

@@ -51,7 +51,7 @@ def _present() -> list[Path]:
                 return files
     raise DataMissing(
         f"the original UCI HAR features are not on this machine: get {ZIP!r} from {ADDRESS} and put it, or its six files "
-        f"{', '.join(FILES)}, into {places('uci_har')[-1]}, or into a folder 'uci_har' of your own whose parent the "
+        f"{', '.join(FILES)}, into {places('uci_har')[-1]}, or into a folder 'uci_har' whose parent is set by the "
         "environment names as FEDBO_DATA; features = 'recomputed' needs none of them"
     )
 
@@ -68,7 +68,7 @@ def _member(archive: Path, name: str) -> bytes:
         with zipfile.ZipFile(archive) as stored:
             return stored.read(f"UCI HAR Dataset/{part}/{name}")
     except (zipfile.BadZipFile, KeyError) as failure:
-        raise DataDamaged(f"{archive} is not the published one: {failure}; get it again from {ADDRESS}") from failure
+        raise DataDamaged(f"{archive} is not the published file: {failure}; download it again from {ADDRESS}") from failure
 
 
 def _table(read: Callable[[str], bytes]) -> FeatureTable:
@@ -82,7 +82,7 @@ def _ids(read: Callable[[str], bytes], name: str) -> npt.NDArray[np.int64]:
     (expected,) = (file.sha256 for file in DATA_SETS["uci_har_meta"].files if file.name == name)
     found = hashlib.sha256(content).hexdigest()
     if found != expected:
-        raise DataDamaged(f"{name} is not the published one: expected sha256 {expected}, found {found}; see {ADDRESS}")
+        raise DataDamaged(f"{name} is not the published file: expected sha256 {expected}, found {found}; see {ADDRESS}")
     return np.loadtxt(io.BytesIO(content), dtype=np.int64)
 
 
@@ -90,10 +90,10 @@ def _matrix(read: Callable[[str], bytes], name: str, rows: int) -> npt.NDArray[n
     try:
         matrix = np.loadtxt(io.BytesIO(read(name)), dtype=np.float32, ndmin=2)
     except ValueError as failure:
-        raise DataDamaged(f"{name} is no table of numbers: {failure}; see {ADDRESS}") from failure
+        raise DataDamaged(f"{name} is not a table of numbers: {failure}; see {ADDRESS}") from failure
     if matrix.shape != (rows, FEATURES) or not np.isfinite(matrix).all():
         raise DataDamaged(
-            f"{name} is not the published one: {rows} rows of {FEATURES} finite numbers were expected, "
+            f"{name} is not the published file: {rows} rows of {FEATURES} finite numbers were expected, "
             f"and {matrix.shape[0]} of {matrix.shape[1]} came; see {ADDRESS}"
         )
     return matrix

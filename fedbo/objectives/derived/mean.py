@@ -49,7 +49,9 @@ class MeanFunction:
 
     def __post_init__(self) -> None:
         if unable := [type(agent).__name__ for agent in self.agents if not isinstance(agent, BatchFunction)]:
-            raise TypeError(f"{unable[0]} gives no `scores` at many points, so the mean of all agents is not to be had")
+            raise TypeError(
+                f"{unable[0]} has no `scores` method, so the mean of all agents cannot be computed; use another objective"
+            )
 
     def __call__(self, x: Array) -> Array:
         """Return the mean `(n,)` at points `(n, d)` in native units."""

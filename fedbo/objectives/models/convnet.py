@@ -46,9 +46,7 @@ class Recipe:
 def require_torch(objective: str) -> None:
     """Check that PyTorch is installed, without the two seconds of its import; LibraryMissing otherwise."""
     if find_spec("torch") is None:
-        raise LibraryMissing(
-            f"the objective {objective!r} trains its networks with PyTorch; install it with: pip install torch"
-        )
+        raise LibraryMissing(f"the objective {objective!r} requires PyTorch; install it with: pip install torch")
 
 
 def trained(seen: Seen, recipe: Recipe) -> Weights:

@@ -139,13 +139,13 @@ class Heterogeneity:
     def check(self, formula: Formula, noise: Noise) -> None:
         """Refuse what does not suit the formula: ValueError."""
         most = {"same": 0.0, "offset": np.inf, "rotation": 0.5}.get(self.family, formula.peak[1])
-        remedy = f"the family {self.family!r} takes at most {most:.4g}" if most else 'the family "same" takes none'
+        remedy = f"the family {self.family!r} supports at most {most:.4g}" if most else 'the family "same" supports 0 only'
         require(self.scale <= most, "spread", self.scale, remedy)
         turned = self.family == "rotation" and len(formula.parameters) == 1
-        require(not turned, "family", self.family, "one dimension cannot be turned; take shift or mixture")
+        require(not turned, "family", self.family, "a function of one dimension cannot be rotated; use shift or mixture")
         scales = not (self.scaled and self.family == "offset")
-        require(scales, "scaled", self.scaled, "offsets are not bounded; take another family, or leave values as they are")
-        require(not self.scaled or noise.half_width < 0.5, "half_width", noise.half_width, "take less than 0.5 where scaled")
+        require(scales, "scaled", self.scaled, "offsets are not bounded; use another family, or remove scaled")
+        require(not self.scaled or noise.half_width < 0.5, "half_width", noise.half_width, "use less than 0.5 with scaled")
 
 
 def _scale(formula: Formula, noise: Noise) -> tuple[float, float]:

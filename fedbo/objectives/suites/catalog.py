@@ -62,7 +62,7 @@ class Suite:
 SYNTHETIC = Suite(
     "synthetic",
     1,
-    "functions with known optima, agents more and less alike; nothing is needed and nothing fetched",
+    "functions with known optima, with more and less similar agents; requires no data",
     (
         SuiteTask("hartmann3", "hartmann", {"agents": 10, "dimensions": 3, "family": "shift", "spread": 0.05}),
         SuiteTask("hartmann6", "hartmann", {"agents": 10, "dimensions": 6, "family": "shift", "spread": 0.05}),
@@ -99,7 +99,7 @@ def _fedavg(part: Part, suffix: str) -> Suite:
         SuiteTask(f"fedavg-{kind}", "fedavg_training", {"partition": kind}, part, fidelity="round", costly=True)
         for kind in kinds
     )
-    summary = f"tuning of federated training, simulated times; {part.replace('_', '-')} servers; nothing is fetched"
+    summary = f"tuning of federated training, simulated times; {part.replace('_', '-')} servers; requires no data"
     return Suite(f"fedavg{suffix}", 1, summary, tuple(tasks))
 
 

@@ -118,7 +118,9 @@ class PosteriorMean:
         among.flat[:: len(near) + 1] += self._process.noise
         _, weights, failed = scipy.linalg.lapack.dposv(among, self._gap[near])
         if failed:
-            raise np.linalg.LinAlgError(f"the points about {z * self._scales} are too close to each other for their noise")
+            raise np.linalg.LinAlgError(
+                f"the points about {z * self._scales} are too close to each other relative to their noise"
+            )
         mean = self._process.mean + float(_matern(distance) @ weights)
         return min(max(mean, self.low), self.high)
 

@@ -65,11 +65,11 @@ def read_facts(folder: Path) -> dict[str, Any]:
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise TableError(f"'{folder}': holds no table, it has no {FACTS}; make one with: fedbo tabulate NAME") from None
+        raise TableError(f"'{folder}': contains no table: it has no {FACTS}; create one with: fedbo tabulate NAME") from None
     except ValueError as error:
-        raise TableError(f"'{path}': is damaged ({error}); make the table again in another folder") from None
+        raise TableError(f"'{path}': is damaged ({error}); create the table again in another folder") from None
     if not isinstance(found, dict) or not {*_OF_CONTENT, "status"} <= set(found):
-        raise TableError(f"'{path}': is no description of a table; give the folder that fedbo tabulate made")
+        raise TableError(f"'{path}': is not the description of a table; pass the folder that fedbo tabulate created")
     return found
 
 
@@ -77,7 +77,7 @@ def complete_facts(folder: Path) -> dict[str, Any]:
     """Return the contents of `table.json` of a complete table; else TableError."""
     facts = read_facts(folder)
     if facts["status"] != "complete":
-        remedy = f"continue with: fedbo tabulate {facts['federation']} --out {folder}, and what else was given"
+        remedy = f"continue with: fedbo tabulate {facts['federation']} --out {folder}, with the same options"
         raise TableError(f"'{folder}': is not complete ({facts['status']}); {remedy}")
     return facts
 
@@ -88,9 +88,9 @@ def read_points(folder: Path, sha256: str) -> pa.Table:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise TableError(f"'{folder}': has lost its {POINTS_FILE}; make the table again in another folder") from None
+        raise TableError(f"'{folder}': lacks {POINTS_FILE}; create the table again in another folder") from None
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise TableError(f"'{path}': is damaged, it is not what was written; make the table again in another folder")
+        raise TableError(f"'{path}': is damaged; create the table again in another folder")
     return read_rows(data)
 
 

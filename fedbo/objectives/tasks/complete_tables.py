@@ -128,7 +128,7 @@ class _PlainUnpickler(pickle.Unpickler):
     """An unpickler of numbers, text, lists and dictionaries: it refuses every class and function by name."""
 
     def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"names {module}.{name}, but only plain values are read here")
+        raise pickle.UnpicklingError(f"names {module}.{name}, but only plain values are supported")
 
 
 def read_table(grid: Grid, data_set: str) -> SeedTable:
@@ -173,7 +173,7 @@ def _published(collection: str, data_set: str) -> Path:
 
 def _converted(path: Path, sha256: str, quantity: str) -> SeedTable:
     if not path.is_file() or data.sha256_of(path) != sha256:
-        raise data.DataDamaged(f"{path} is not the file of {FOLDER} 0.2.0, expected sha256 {sha256}; install that version")
+        raise data.DataDamaged(f"{path} is not the file of {FOLDER} 0.2.0 with sha256 {sha256}; install that version")
     return of_pickle(path, quantity)
 
 

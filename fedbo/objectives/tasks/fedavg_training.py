@@ -169,9 +169,7 @@ class FedAvgTraining:
     def __post_init__(self) -> None:
         check(self)
         most = len(PARTS[self.part])
-        require(
-            self.agents is None or self.agents <= most, "agents", self.agents, f"take 1 to {most}, the servers of this part"
-        )
+        require(self.agents is None or self.agents <= most, "agents", self.agents, f"use 1 to {most}, the servers of this part")
 
     @property
     def agent_names(self) -> tuple[str, ...]:

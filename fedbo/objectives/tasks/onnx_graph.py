@@ -40,7 +40,7 @@ def read_graph(path: Path) -> Graph:
         weights = dict(_tensor(one) for one in _all(graph, 5))
         return Graph(tuple(_node(one) for one in _all(graph, 1)), weights)
     except (IndexError, struct.error, KeyError, UnicodeDecodeError) as error:
-        raise ValueError(f"'{path}': is no model that can be read here ({type(error).__name__}: {error})") from None
+        raise ValueError(f"'{path}': is not a supported model ({type(error).__name__}: {error})") from None
 
 
 def _node(data: bytes) -> Operation:

@@ -80,7 +80,7 @@ def read_network(path: Path) -> SurrogateNetwork:
     try:
         return _network(graph, weights)
     except (KeyError, IndexError) as missing:
-        raise ValueError(f"'{path}': is no network of the kind that is read here, it lacks {missing}") from None
+        raise ValueError(f"'{path}': is not a supported network: it lacks {missing}") from None
 
 
 def _network(graph: Graph, weights: dict[str, Array]) -> SurrogateNetwork:

@@ -51,7 +51,7 @@ def read_space(text: str) -> Space:
     except json.JSONDecodeError:
         raise invalid("space", text[:40], "write a ConfigSpace.ConfigurationSpace as JSON") from None
     except (TypeError, KeyError, AttributeError, IndexError, StopIteration):
-        raise invalid("space", text[:40], "is not as ConfigSpace writes a space; write it anew") from None
+        raise invalid("space", text[:40], "is not a space in the format of ConfigSpace; write it again") from None
 
 
 def _read(written: Written, text: str) -> Space:
@@ -59,7 +59,7 @@ def _read(written: Written, text: str) -> Space:
     for each in listed:
         _add(axes, each)
     if not axes.parameters:
-        raise invalid("space", text[:40], "nothing in it has more than one value")
+        raise invalid("space", text[:40], "has no parameter with more than one value; add one")
     when: dict[str, list[Rule]] = {}
     for each in written.get("conditions") or ():
         when.setdefault(_child(each), []).append(_condition(axes, each))
@@ -86,7 +86,7 @@ def _add(axes: _Axes, each: Written) -> None:
     kind, name = str(each["type"]), str(each["name"])
     values = {"constant": [each.get("value")], "categorical": each.get("choices"), "ordinal": each.get("sequence")}.get(kind)
     if values is None and kind not in ("uniform_float", "uniform_int"):
-        raise ValueError(f"parameter {name}: is a {kind}; uniform ones, categories, ordinals and constants would do")
+        raise ValueError(f"parameter {name}: is a {kind}; use a uniform, categorical, ordinal or constant parameter")
     if values is None and each["lower"] == each["upper"]:
         values = [each["lower"]]
     if values is not None and len(values) == 1:
@@ -166,5 +166,5 @@ def _relation(axes: _Axes, each: Written) -> Rule:
     left, right, order = str(each["left"]), str(each["right"]), ORDER[str(each["type"]).removeprefix("RELATION_")]
     for name in (left, right):
         if name in axes.fixed or axes.choices[axes.place(name)] is not None:
-            raise ValueError(f"parameter {name}: a forbidden relation is between whole numbers; forbid combinations instead")
+            raise ValueError(f"parameter {name}: a forbidden relation requires whole numbers; forbid combinations instead")
     return Rule("compare", axes.place(left), order, other=axes.place(right))

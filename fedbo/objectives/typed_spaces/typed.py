@@ -100,15 +100,15 @@ class Space:
         count, numbers = 1.0, [self.parameters[axis] for axis in _involved(self)]
         for parameter in numbers:
             if not parameter.whole:
-                words = "a forbidden clause over real numbers has no nearest allowed point"
-                raise ValueError(f"parameter {parameter.name}: {words}; give it as a range, a condition or an ordinal")
+                words = "forbidden clauses over real numbers are not supported"
+                raise ValueError(f"parameter {parameter.name}: {words}; use a range, a condition or an ordinal")
             count *= parameter.high - parameter.low + 1
         if count > MAX_COMBINATIONS:
             names = ", ".join(parameter.name for parameter in numbers)
             words = f"forbidden clauses over {names} have {count:.3g} combinations"
-            raise ValueError(f"{words}; at most {MAX_COMBINATIONS} are looked through: give a coarser ordinal")
+            raise ValueError(f"{words}, but at most {MAX_COMBINATIONS} are supported; use a coarser ordinal")
         if self.forbidden and self._wrong(np.array([self.defaults])).any():
-            raise ValueError("the default configuration is forbidden; give other defaults")
+            raise ValueError("the default configuration is forbidden; set other defaults")
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -160,14 +160,14 @@ class Space:
         """
         known = {parameter.name for parameter in self.parameters} | {fixed.name for fixed in self.fixed}
         if unknown := sorted(set(configuration) - known):
-            raise ValueError(f"{unknown[0]}: is no parameter of the space; available: {', '.join(sorted(known))}")
+            raise ValueError(f"{unknown[0]}: is not a parameter of the space; available: {', '.join(sorted(known))}")
         x = np.array(self.defaults)
         for axis, (parameter, choices) in enumerate(zip(self.parameters, self.choices, strict=True)):
             if parameter.name in configuration:
                 x[axis] = _code(parameter, choices, configuration[parameter.name])
         expected, constant = self.configuration(x), {fixed.name for fixed in self.fixed}
         if wrong := sorted((expected.keys() - constant - configuration.keys()) | (configuration.keys() - expected.keys())):
-            words = "is missing" if wrong[0] in expected else "is not active in this configuration; leave it out"
+            words = "is missing" if wrong[0] in expected else "is not active in this configuration; remove it"
             raise ValueError(f"{wrong[0]}: {words}")
         if self.forbidden and self._wrong(x[None, :])[0]:
             raise ValueError(f"{dict(configuration)}: is forbidden")
@@ -273,7 +273,7 @@ def _code(parameter: Parameter, choices: tuple[Any, ...] | None, value: Any) -> 
         for place, choice in enumerate(choices):
             if choice == value and isinstance(choice, bool | np.bool_) == isinstance(value, bool | np.bool_):
                 return float(place)
-        raise ValueError(f"{parameter.name} = {value!r}: is none of {list(choices)}")
+        raise ValueError(f"{parameter.name} = {value!r}: is not one of {list(choices)}")
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not parameter.low <= value <= parameter.high or (parameter.whole and not float(value).is_integer()):
         kind = "a whole number" if parameter.whole else "a number"

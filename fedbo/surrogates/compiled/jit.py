@@ -29,14 +29,14 @@ class _Notice(event.Listener):
         """Print the notice when numba compiles a function that is not in the cache."""
         if not self.told:
             self.told = True
-            print("fedbo: compiling its arithmetic, once after an installation (half a minute)", file=sys.stderr, flush=True)
+            print("fedbo: compiling its arithmetic once after installation (half a minute)", file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:
         """Ignore the end of a compilation."""
 
 
 if getattr(numba.config, "DISABLE_JIT", 0):  # which leaves the intrinsics without a meaning
-    raise ImportError("NUMBA_DISABLE_JIT is set, and the arithmetic of fedbo cannot be interpreted; unset it")
+    raise ImportError("NUMBA_DISABLE_JIT is set, but fedbo's arithmetic must be compiled; unset it")
 
 _register: Callable[..., None] = event.register
 _register("numba:compile", _Notice())

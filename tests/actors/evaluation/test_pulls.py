@@ -173,12 +173,12 @@ def test_cutting_keeps_the_first_points() -> None:
 
 @pytest.mark.parametrize("pulls", [[1], [1, 0], [1.0, 2.0]])
 def test_pulls_that_are_no_counts_are_refused(pulls: list[float]) -> None:
-    with pytest.raises(ValueError, match="pulls of 2 points must be as many whole numbers of at least 1"):
+    with pytest.raises(ValueError, match="pulls of 2 points must be one whole number of at least 1 per point"):
         pull_counts(Decision(np.zeros((2, 1)), "own", np.array(pulls)))
 
 
 def test_an_algorithm_with_pulls_may_not_say_beforehand_how_many_points_it_asks_for() -> None:
-    with pytest.raises(ValueError, match="declares queries = None"):
+    with pytest.raises(ValueError, match="declare queries = None"):
         work(agent_of(Puller(queries=3)))
 
 

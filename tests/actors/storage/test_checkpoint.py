@@ -248,9 +248,9 @@ assert CACHED.double == 2
     [
         (
             Point({"gp": [1, Slotted()]}),
-            r"^study\.x\['gp'\]\[1\] is a test_checkpoint.Slotted, which a checkpoint cannot hold",
+            r"^study\.x\['gp'\]\[1\] is a test_checkpoint.Slotted, which a checkpoint cannot store",
         ),
-        ([np.random.default_rng(1)], r"^study\[0\] is a numpy.random.*Generator, which a checkpoint cannot hold; it can"),
+        ([np.random.default_rng(1)], r"^study\[0\] is a numpy.random.*Generator, which a checkpoint cannot store; use"),
         (Frozen(1, object()), r"^study\.b is a object, which"),
         ({"a": {test: 1 for test in (len,)}}, r"^study\['a'\]\.keys\(\) is a builtin_function_or_method"),
         ({frozenset([1j])}, r"^study\{…\}\{…\} is a complex"),
@@ -261,11 +261,11 @@ assert CACHED.double == 2
         (np.zeros(3, "i4,f4"), r"^study has dtype"),
         (np.array([None]), r"^study has dtype object"),
         (np.ma.masked_array([1.0]), r"^study is a numpy.ma.*MaskedArray"),
-        (CYCLE, r"^study\[0\]\[0\].*… is nested more than 64 deep, or holds itself"),
-        ({ByIdentity(np.zeros(2))}, r"^study is a set of what holds arrays"),
-        ([CACHED], r"^study\[0\] is a test_checkpoint.Plain, .*: it holds 'double' beside its fields"),
+        (CYCLE, r"^study\[0\]\[0\].*… is nested more than 64 deep, or contains itself"),
+        ({ByIdentity(np.zeros(2))}, r"^study is a set of values with arrays"),
+        ([CACHED], r"^study\[0\] is a test_checkpoint.Plain, .*: it has 'double' besides its fields"),
         (object.__new__(Frozen), r"^study is a .*Frozen, .*: it has no value in its field 'a'"),
-        (LOCAL(1), r"^study is a test_checkpoint.Local, .* found again by its name"),
+        (LOCAL(1), r"^study is a test_checkpoint.Local, .* cannot be imported by its name"),
         (Closing(1), r"^study is a .*Closing, .* __del__"),
         (Grown(1), r"^study is a .*Grown, .* from its fields alone"),
         (OnSlots(1), r"^study is a .*OnSlots, .* slots beside"),
@@ -343,19 +343,19 @@ def test_nodes_with_some_bytes_changed_are_a_value_or_refused(data: st.DataObjec
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("os", "system"), "a os.system, which is not here"),
+        (("os", "system"), "a os.system, which does not exist here"),
         (("subprocess", "Popen", "args"), "subprocess.Popen, which is neither a named tuple nor a dataclass"),
-        (("builtins", "eval"), "which is not here"),
+        (("builtins", "eval"), "which does not exist here"),
         (("builtins", "list"), "neither"),
-        (("fedbo.algorithms.ts", "TS.__init__"), "which is not here"),
+        (("fedbo.algorithms.ts", "TS.__init__"), "which does not exist here"),
         (("fedbo.algorithms.ts", "np.dtype"), "neither"),
-        (("fedbo.algorithms.ts", "math.inf"), "which is not here"),
+        (("fedbo.algorithms.ts", "math.inf"), "which does not exist here"),
         (("fedbo.algorithms.components.surrogate", "LocalState", "u"), "with the fields u, but here it has u, y, hyper"),
-        (("fedbo.__main__", "X"), "which is not here"),
-        (("fedbo..x", "X"), "which is not here"),
-        (("fedbo.nowhere.at_all", "X"), "another version: run the study again"),
-        (("test_checkpoint", "Closing", "a"), "Closing, which runs code of its own, __del__"),
-        (("test_checkpoint",), "not as a checkpoint is written"),
+        (("fedbo.__main__", "X"), "which does not exist here"),
+        (("fedbo..x", "X"), "which does not exist here"),
+        (("fedbo.nowhere.at_all", "X"), "another version, so run the study again"),
+        (("test_checkpoint", "Closing", "a"), "Closing, which defines __del__"),
+        (("test_checkpoint",), "the checkpoint is not valid"),
     ],
 )
 def test_a_class_that_is_no_record_of_ours_is_refused(words: tuple[str, ...], said: str) -> None:
@@ -366,7 +366,7 @@ def test_a_class_that_is_no_record_of_ours_is_refused(words: tuple[str, ...], sa
 def test_a_module_that_is_not_ours_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "trap_module.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(CheckpointError, match="a trap_module.Bait, which is not here; .* run the study again"):
+    with pytest.raises(CheckpointError, match="a trap_module.Bait, which does not exist here; .* run the study again"):
         unpack(naming("trap_module", "Bait"))
     assert not (tmp_path / "sprung").exists() and "trap_module" not in sys.modules
 
@@ -391,7 +391,7 @@ def test_a_class_that_is_gone_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     data = pack(kind(3))
     assert unpack(data).a == 3
     monkeypatch.delitem(sys.modules, "passing_module")
-    with pytest.raises(CheckpointError, match="a passing_module.Kind, which is not here"):
+    with pytest.raises(CheckpointError, match="a passing_module.Kind, which does not exist here"):
         unpack(data)
 
 
@@ -425,7 +425,7 @@ def test_a_file_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"torn: the checkpoint is damaged or incomplete"):
         read_checkpoint(tmp_path / "torn")
     (tmp_path / "older").write_bytes(b"fedbo checkpoint 0\n")
-    with pytest.raises(CheckpointError, match=r"older: it is of format 0, this is format 1: go on with the version"):
+    with pytest.raises(CheckpointError, match=r"older: it is of format 0, but this fedbo reads format 1; use the version"):
         read_checkpoint(tmp_path / "older")
 
 

@@ -52,8 +52,8 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
 ) -> None:
     gain = renamed(tmp_path / "gain", {"name": "gain", "sign": 1, "offset": 0.0})
     cases = [
-        ([folder / "one"], "one run cannot be compared"),
-        ([folder / "one", folder / "one"], "is named twice"),
+        ([folder / "one"], "a single run cannot be compared"),
+        ([folder / "one", folder / "one"], "is passed twice"),
         ([folder / "one", folder / "more"], "'one' has objective.agents = 3, 'more' has 4"),
         ([folder / "one", gain], "'one' has metric = 'error to minimise', 'gain' has 'gain to maximise'"),
     ]

@@ -209,7 +209,7 @@ def test_a_host_that_is_lost_gives_its_work_to_others_and_workers_join_and_leave
 
 def test_a_study_whose_workers_are_all_lost_says_so() -> None:
     setting = Setting(RANDOM, agents=2, initial=1, iterations=2, evaluation=Constant(2.0), availability=Always())
-    with pytest.raises(EndlessError, match="evaluations of agents 0, 1 wait for a worker that never comes"):
+    with pytest.raises(EndlessError, match="evaluations of agents 0, 1 wait for a worker that will never be available"):
         setting.run(world={"cluster": equal(1), "plan": (Preemption(at=1.0),)})
 
 

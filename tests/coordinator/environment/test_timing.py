@@ -165,9 +165,15 @@ def test_decisions_take_longer_with_the_power_of_t_n() -> None:
         (lambda: DecisionTimeModel(1.0, inf), "^power must be at least 0 and finite, not inf$"),
         (lambda: SpeedClasses(()), r"^factors must be one or more numbers above 0, not \(\)$"),
         (lambda: SpeedClasses((1.0, 0.0)), r"^factors must be one or more numbers above 0, not \(1.0, 0.0\)$"),
-        (lambda: SpeedClasses((1.0, 2.0), (1.0,)), "^shares must be as many as the 2 factors, or none, not 1$"),
-        (lambda: SpeedClasses((1.0, 2.0), (1.0, -1.0)), r"^shares must be at least 0, one of them above 0, not \(1.0, -1.0\)$"),
-        (lambda: SpeedClasses((1.0, 2.0), (0.0, 0.0)), r"^shares must be at least 0, one of them above 0, not \(0.0, 0.0\)$"),
+        (lambda: SpeedClasses((1.0, 2.0), (1.0,)), "^shares must have one number for each of the 2 factors, or none, not 1$"),
+        (
+            lambda: SpeedClasses((1.0, 2.0), (1.0, -1.0)),
+            r"^shares must be at least 0, with at least one above 0, not \(1.0, -1.0\)$",
+        ),
+        (
+            lambda: SpeedClasses((1.0, 2.0), (0.0, 0.0)),
+            r"^shares must be at least 0, with at least one above 0, not \(0.0, 0.0\)$",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_came_and_what_would_do(make, message: str) -> None:

@@ -93,11 +93,14 @@ def test_a_file_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:
         (("agent,start,end", "0,1,2", "0,3"), "^file cannot be read as csv .*Row #3.*$"),
         (("agent,start,end", "-1,1,2"), "^file has agent -1, start 1.0, end 2.0 in row 1; agents count from 0$"),
         (("agent,start,end", "0,1,2", "0,3,inf"), "^file has agent 0, start 3.0, end inf in row 2; times must be finite$"),
-        (("agent,start,end", "0,-1,2"), "^file has agent 0, start -1.0, .* row 1; times must be at least 0, when the study"),
+        (
+            ("agent,start,end", "0,-1,2"),
+            "^file has agent 0, start -1.0, .* row 1; times must be at least 0, the start of the study",
+        ),
         (("agent,start,end", "0,1,2", "4,3,3"), "^file has agent 4, start 3.0, end 3.0 in row 2; start must be below end$"),
         (
             ("agent,start,end", "7,5,9", "3,1,6", "7,1,6"),
-            "^file has overlapping windows of agent 7: row 1 starts at 5.0, before row 3 ends at 6.0; join them into one$",
+            "^file has overlapping windows of agent 7: row 1 starts at 5.0, before row 3 ends at 6.0; merge them$",
         ),
     ],
 )
@@ -124,7 +127,7 @@ def test_columns_of_a_parquet_file_must_hold_numbers(tmp_path: Path, column: str
 
 
 def test_a_file_that_is_not_there_or_no_table_is_told(tmp_path: Path) -> None:
-    missing = r"^file is not there: .*nowhere\.csv; give the path of a file with a trace$"
+    missing = r"^file does not exist: .*nowhere\.csv; set the path of a file with a trace$"
     for read in (read_windows, read_fedscale):
         with pytest.raises(FileNotFoundError, match=missing):
             read(tmp_path / "nowhere.csv")
@@ -174,20 +177,23 @@ def test_a_cycling_trace_is_the_modulo_of_its_period(period: int, presence: list
 @pytest.mark.parametrize(
     ("clients", "message"),
     [
-        ("{", "^file is no JSON (.*); FedScale's pickle must be converted, as read_fedscale says$"),
-        ([1], "^file holds no JSON object of clients; FedScale's pickle must be converted, as read_fedscale says$"),
-        ({}, "^file holds no JSON object of clients; .*"),
-        ({"phone": _client([1], [2], 3)}, "^file names a client 'phone'; clients must be whole numbers$"),
-        ({"4": {"active": []}}, "^file gives client 4 not all it needs; it must have active, inactive and finish_time$"),
-        ({"4": 1}, "^file gives client 4 not all it needs; .*"),
-        ({"4": _client([1], [2], 0)}, "^file gives client 4 the finish_time 0; it must be a number above 0$"),
-        ({"4": _client([1], [2], "9")}, "^file gives client 4 the finish_time '9'; it must be a number above 0$"),
-        ({"4": _client([1], ["2"], 9)}, "^file gives client 4 times in inactive .*; it must be a list of finite numbers$"),
-        ({"4": _client([float("nan")], [2], 9)}, "^file gives client 4 times in active .* a list of finite numbers$"),
-        ({"4": _client([1, 3], [2], 9)}, "^file gives client 4 2 times in active and 1 in inactive; each .* have both$"),
-        ({"4": _client([1, 3], [2, 2.5], 9)}, "^file gives client 4 interval 1 from 3 to 2.5; intervals must begin at 0 .*$"),
-        ({"4": _client([3, 1], [4, 2], 9)}, "^file gives client 4 interval 1 from 1 to 2; .* follow each other in time$"),
-        ({"4": _client([-1], [2], 9)}, "^file gives client 4 interval 0 from -1 to 2; intervals must begin at 0 or later"),
+        ("{", "^file is not JSON (.*); convert FedScale's pickle as read_fedscale describes$"),
+        ([1], "^file contains no JSON object of clients; convert FedScale's pickle as read_fedscale describes$"),
+        ({}, "^file contains no JSON object of clients; .*"),
+        ({"phone": _client([1], [2], 3)}, "^file contains a client 'phone'; clients must be whole numbers$"),
+        ({"4": {"active": []}}, "^file is incomplete for client 4; add active, inactive and finish_time$"),
+        ({"4": 1}, "^file is incomplete for client 4; .*"),
+        ({"4": _client([1], [2], 0)}, "^file has finish_time = 0 for client 4; it must be a number above 0$"),
+        ({"4": _client([1], [2], "9")}, "^file has finish_time = '9' for client 4; it must be a number above 0$"),
+        (
+            {"4": _client([1], ["2"], 9)},
+            "^file has invalid times in inactive of client 4; inactive must be a list of finite numbers$",
+        ),
+        ({"4": _client([float("nan")], [2], 9)}, "^file has invalid times in active of client 4; .* a list of finite numbers$"),
+        ({"4": _client([1, 3], [2], 9)}, "^file has 2 active and 1 inactive times for client 4; each .* have both$"),
+        ({"4": _client([1, 3], [2, 2.5], 9)}, "^file has interval 1 from 3 to 2.5 for client 4; intervals must start at 0 .*$"),
+        ({"4": _client([3, 1], [4, 2], 9)}, "^file has interval 1 from 1 to 2 for client 4; .* sorted in time$"),
+        ({"4": _client([-1], [2], 9)}, "^file has interval 0 from -1 to 2 for client 4; intervals must start at 0 or later"),
     ],
 )
 def test_a_trace_of_fedscale_that_will_not_do_is_told_in_one_line(tmp_path: Path, clients: Any, message: str) -> None:
@@ -204,6 +210,6 @@ def test_a_pickle_is_refused_and_not_loaded(tmp_path: Path) -> None:
             return Path.touch, (tmp_path / "ran",)
 
     (tmp_path / "trace.pkl").write_bytes(pickle.dumps(Loaded()))
-    with pytest.raises(ValueError, match="^file is no JSON (.*); FedScale's pickle must be converted, as read_fedscale says$"):
+    with pytest.raises(ValueError, match="^file is not JSON (.*); convert FedScale's pickle as read_fedscale describes$"):
         read_fedscale(tmp_path / "trace.pkl")
     assert not (tmp_path / "ran").exists()

@@ -248,7 +248,9 @@ def test_the_multiplier_sought_is_enough_and_hardly_more(by: str, target: float)
 
 
 def test_no_multiplier_is_found_for_what_an_accountant_cannot_show() -> None:
-    with pytest.raises(ValueError, match=r"epsilon = 0.1 is below all that 'moments' can show at delta = 0.001; try 'pld'"):
+    with pytest.raises(
+        ValueError, match=r"epsilon = 0.1 is below the smallest value that 'moments' can prove at delta = 0.001; try 'pld'"
+    ):
         multiplier_for(0.1, 1e-3, 60, 0.25, "moments")
 
 
@@ -353,7 +355,7 @@ def test_fixed_sampling_costs_more_than_coins_and_less_than_replacing_an_agent_b
 
 @pytest.mark.parametrize("by", ["moments", "pld"])
 def test_the_other_accountants_refuse_fixed_sampling_unless_everyone_is_in(by: str) -> None:
-    with pytest.raises(ValueError, match=rf"'{by}' cannot account for sampling = 'fixed'; take the accountant 'rdp'"):
+    with pytest.raises(ValueError, match=rf"'{by}' cannot account for sampling = 'fixed'; use the accountant 'rdp'"):
         epsilon({PrivacyCharge(0.3, 2.0, "fixed", 10): 1}, 1e-3, by)
     assert epsilon({PrivacyCharge(1.0, 2.0, "fixed", 10): 1}, 1e-3, by) == epsilon({PrivacyCharge(1.0, 2.0): 1}, 1e-3, by)
 
@@ -370,11 +372,11 @@ def checked(delta: float, by: str) -> list[Callable[[], object]]:
 
 def test_what_is_wrong_is_said_with_its_value_and_a_remedy() -> None:
     for make, said in (
-        (lambda: PrivacyCharge(0.0, 1.0), r"share must be in \(0, 1\], not 0.0; leave"),
-        (lambda: PrivacyCharge(0.5, -1.0), r"multiplier must be at least 0, not -1.0; 0 is no noise"),
+        (lambda: PrivacyCharge(0.0, 1.0), r"share must be in \(0, 1\], not 0.0; remove releases"),
+        (lambda: PrivacyCharge(0.5, -1.0), r"multiplier must be at least 0, not -1.0; 0 means no noise"),
         (lambda: PrivacyCharge(0.5, math.nan), r"multiplier must be at least 0, not nan"),
         (lambda: PrivacyCharge(0.5, 1.0, "fixd", 4), r"sampling 'fixd'.*fixed"),
-        (lambda: PrivacyCharge(0.5, 1.0, "fixed"), r"population must be at least 1, not 0; give"),
+        (lambda: PrivacyCharge(0.5, 1.0, "fixed"), r"population must be at least 1, not 0; set"),
         (lambda: epsilon({}, 0.0, "pld"), r"delta must be between 0 and 1, not 0.0; 1e-5"),
         *((check, r"accountant 'pdl'.*pld") for check in checked(1e-3, "pdl")),
         *((check, r"delta must be between 0 and 1, not 1.0; 1e-5") for check in checked(1.0, "pld")),

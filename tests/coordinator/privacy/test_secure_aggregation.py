@@ -176,7 +176,7 @@ def test_no_gain_from_sampling_is_claimed_where_agents_know_who_was_asked() -> N
     law = Mechanism(blocks=1, clip=3.0, noise=1.0, share=0.6)
     assert not releases(run(None, law))[0].whole
     masks = run(SecureAggregation(), law)
-    assert all(one.whole == "with secure aggregation the agents of a round know who was asked" for one in releases(masks))
+    assert all(one.whole == "with secure aggregation, agents know who was selected" for one in releases(masks))
 
 
 def test_what_a_study_will_cost_is_told_with_its_masks(tmp_path: Any) -> None:
@@ -189,7 +189,7 @@ def test_what_a_study_will_cost_is_told_with_its_masks(tmp_path: Any) -> None:
     }
     plain, masks = load_study(tables), load_study({**tables, "privacy": {"secure_aggregation": {}}})
     (before,), (after,) = privacy_estimates(plain), privacy_estimates(masks)
-    assert not before.whole and "know who was asked" in after.whole and after.epsilon > before.epsilon
+    assert not before.whole and "know who was selected" in after.whole and after.epsilon > before.epsilon
     told = estimate_cost(masks)
     up, down = SecureAggregation().added_bytes(masks.algorithm[0].make().mechanism(masks.problem()), 12, 6)
     assert told.bytes_up == told.messages_up * (96 + up) and told.bytes_down > estimate_cost(plain).bytes_down
@@ -229,16 +229,16 @@ def test_only_what_declares_that_it_is_summed_is_masked(name: str) -> None:
     if made.upload(problem) is None or isinstance(made, Private):
         assert not why
     else:
-        assert why.startswith("declares no messages that are only summed; take")
+        assert why.startswith("does not only sum messages; use")
     if isinstance(made, Private):
         assert "no rounds under 'immediate'" in why_not_masked(made, problem, Immediate())
         assert "a single agent" in why_not_masked(made, replace(problem, n_agents=1), Barrier())
         if hasattr(made, "quantile"):
-            assert "a quantile" in why_not_masked(made.__class__(quantile=0.5), problem, Barrier())
+            assert "its quantile" in why_not_masked(made.__class__(quantile=0.5), problem, Barrier())
 
 
 def test_a_method_that_declares_nothing_is_refused_by_the_core_itself() -> None:
     silent = Discreet(Talk(), terms=PrivacyBudget(secure_aggregation=SecureAggregation()))
-    with pytest.raises(ValueError, match="secure aggregation cannot serve an algorithm that declares no messages"):
+    with pytest.raises(ValueError, match="secure aggregation does not support an algorithm that does not only sum messages"):
         silent.core()
     Setting(Talk()).core()

@@ -234,7 +234,7 @@ def test_a_host_that_is_killed_is_lost_and_not_waited_for(ray_session: None) -> 
         hosts.submit(StepRequest(0, 0, lease=1))
         assert hosts.result(0).queries == 1
         ray.kill(actors[0])
-        with pytest.raises(HostLost, match="a host of agents is gone"):
+        with pytest.raises(HostLost, match="a host of agents was lost"):
             for lease in count(1):  # the process ends some time after it is told to
                 hosts.submit(StepRequest(1, 0, lease=lease))
                 hosts.result(1)
@@ -303,5 +303,5 @@ def test_an_objective_that_gives_no_finite_number_is_said_to(tmp_path: Path) -> 
     task = Setting(entry("random").make(), agents=1, policy=Policy(failure="stop")).task()
     nowhere = PythonFunction(function="sleeping:nowhere", agents=1, low=(0.0, 0.0), high=(1.0, 1.0))
     agent = HostedAgent(replace(task, federation=nowhere), 0)
-    with pytest.raises(EvaluationError, match="agent 0 at x = .*: the objective gave nan, not a finite number"):
+    with pytest.raises(EvaluationError, match="agent 0 at x = .*: the objective returned nan, not a finite number"):
         agent.work(StepRequest(0, 0))

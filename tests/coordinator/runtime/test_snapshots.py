@@ -160,7 +160,7 @@ def test_a_process_taken_for_dead_can_not_make_its_snapshot_the_last_one(tmp_pat
     old = RunFolder.of(tmp_path, KEY).claim()
     SnapshotStore(old).commit(SnapshotIndex(1, old.attempt))
     new = RunFolder.of(tmp_path, KEY).claim()
-    with pytest.raises(Superseded, match="attempt 2 goes on with this run; this is 1"):
+    with pytest.raises(Superseded, match="attempt 2 continues this run; this is attempt 1"):
         SnapshotStore(old).commit(SnapshotIndex(2, old.attempt))
     with pytest.raises(Superseded, match="attempt 2"):
         SnapshotStore(old).discard_later()
@@ -430,7 +430,7 @@ def test_in_real_time_what_happened_since_the_snapshot_before_is_kept_with_what_
     assert SnapshotStore(home.claim()).discard_later() == made[2]
     assert SnapshotStore(home).moments_since(latest) == [home.moments(2), home.moments(3)]
     home.moments(2).unlink()
-    with pytest.raises(Damaged, match="000002-0001.moments': is damaged .it is missing.; make this run anew: mv "):
+    with pytest.raises(Damaged, match="000002-0001.moments': is damaged .it is missing.; repeat this run: mv "):
         SnapshotStore(home).last_whole()
 
 

@@ -68,7 +68,7 @@ def test_a_coordinator_whose_run_another_goes_on_with_ends_without_a_result(tmp_
 
 def test_a_file_that_is_gone_because_another_attempt_has_removed_it_is_no_error_of_its_own(tmp_path: Path) -> None:
     home = RunFolder.of(tmp_path, KEY).claim()
-    with pytest.raises(Superseded, match="attempt 2 goes on with this run; this is 1"), home.while_current():
+    with pytest.raises(Superseded, match="attempt 2 continues this run; this is attempt 1"), home.while_current():
         RunFolder.of(tmp_path, KEY).claim()
         (home.path / ".events.7.part").replace(home.path / "events")
     with pytest.raises(FileNotFoundError, match="nothing"), RunFolder.of(tmp_path, KEY).claim().while_current():

@@ -118,7 +118,7 @@ def test_the_verdict_follows_the_interval(tmp_path: Path) -> None:
     better = judged(Result.open(write_run(tmp_path / "a", document(agents=6, iterations=30))))
     assert better.tone == "better" and better.headline.startswith("Together ends better than Alone: best error")
     alone = judged(Result.open(write_run(tmp_path / "b", document(replicates=1))))
-    assert alone.tone == "open" and alone.headline.startswith("One replicate says nothing about chance")
+    assert alone.tone == "open" and alone.headline.startswith("One replicate does not allow a statistical comparison")
 
 
 def test_a_control_that_is_not_beaten_is_named(tmp_path: Path) -> None:
@@ -176,10 +176,10 @@ def test_wrong_inputs_are_one_line_each(capsys: pytest.CaptureFixture[str], trou
     blocked = [str(troubled.directory), "--out", str(tmp_path / "file" / "x")]
     run = str(troubled.directory)
     wrong = {
-        "is a folder; name a file": [run, "--out", str(tmp_path)],
-        "name a file that ends with .html": [run, "--out", str(tmp_path / "r.pdf")],
-        "there is no folder": [run, "--out", str(tmp_path / "none" / "r.html")],
-        "is named twice": [run, f"{run}/../{troubled.directory.name}", "--out", str(tmp_path / "r.html")],
+        "is a folder; set a file": [run, "--out", str(tmp_path)],
+        "choose another name": [run, "--out", str(tmp_path / "r.pdf")],
+        "does not exist; create it": [run, "--out", str(tmp_path / "none" / "r.html")],
+        "is passed twice": [run, f"{run}/../{troubled.directory.name}", "--out", str(tmp_path / "r.html")],
         "is required for several runs": [run, run],
     }
     for words, arguments in [

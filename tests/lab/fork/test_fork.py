@@ -298,7 +298,7 @@ def test_a_fork_after_the_end_and_forks_of_branches_are_refused(run: Path, tmp_p
         fedbo.Fork.open(run)
     branch = fedbo.fork(run, 3.0, out=tmp_path / "fork").branches[0].directory
     with pytest.raises(
-        DirectoryError, match="is not a run directory: .*; it holds a fork, so give one of its runs: .*original"
+        DirectoryError, match="is not a run directory: .*; it contains a fork; pass one of its runs: .*original"
     ):
         fedbo.fork(tmp_path / "fork", 4.0)
     with pytest.raises(DirectoryError, match="is a branch of another run; fork that run"):

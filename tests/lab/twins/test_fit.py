@@ -201,13 +201,13 @@ def test_what_cannot_be_fitted_is_one_line(known_run: Path, tmp_path: Path, caps
     log.write_text("duration\n1\n")
     (tmp_path / "log.txt").write_text("duration\n1\n")
     for arguments, words in {
-        (str(tmp_path / "none.csv"),): "is not there",
-        (str(tmp_path / "nowhere"),): "is not there",
+        (str(tmp_path / "none.csv"),): "does not exist",
+        (str(tmp_path / "nowhere"),): "does not exist",
         (str(tmp_path / "log.txt"),): "ends in '.txt'",
-        (str(tmp_path),): "is no finished run",
+        (str(tmp_path),): "is not a finished run",
         (str(known_run), "--algorithm", "ts"): "has no algorithm 'ts'; available: fts",
         (str(known_run), "--cell", "1"): "has no run of 'fts' in cell 1",
-        (str(log), "--algorithm", "ts"): "is a log, which has no algorithm 'ts'",
+        (str(log), "--algorithm", "ts"): "is a log, which has no algorithms; remove --algorithm ts",
     }.items():
         assert main(["fit", *arguments]) == 2
         said = capsys.readouterr().err

@@ -149,7 +149,7 @@ def test_what_has_no_twin_is_one_line(lived: dict[str, Path], tmp_path: Path, ca
         (str(lived["places"]), "--algorithm", "ts"): "has no algorithm 'ts'",
         (str(lived["places"]), "--set", "cluster.workers=0"): "must be at least 1",
         (str(lived["places"]), "--set", "worker=8"): "worker",
-        (str(tmp_path),): "is no finished run",
+        (str(tmp_path),): "is not a finished run",
     }.items():
         assert main(["twin", *arguments]) == 2
         said = capsys.readouterr().err

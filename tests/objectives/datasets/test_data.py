@@ -109,7 +109,7 @@ def test_the_member_of_a_tar_is_unpacked_and_checked(published: str, monkeypatch
     for absent in ("inner/other.txt", "folder"):
         register(monkeypatch, f"{published}/tiny.tar.gz", absent)
         (data.cache() / "tiny" / "tiny.txt").unlink(missing_ok=True)
-        with pytest.raises(DataDamaged, match=f"has no {absent} to unpack"):
+        with pytest.raises(DataDamaged, match=f"contains no {absent}"):
             locate("tiny")
 
 
@@ -128,7 +128,7 @@ def test_a_file_that_nobody_publishes_is_made_from_what_is_fetched(published: st
         monkeypatch.setitem(data.DATA_SETS, "tiny", DataSet("tiny", (made,), "none", "Nobody 2020"))
 
     register_made(f"{published}/other.txt", "loud")
-    with pytest.raises(DataDamaged, match="tiny.txt cannot be made from .*other.txt: it says something else"):
+    with pytest.raises(DataDamaged, match="tiny.txt cannot be built from .*other.txt: it says something else"):
         locate("tiny")
     register_made(f"{published}/tiny.txt", "quiet")
     with pytest.raises(DataDamaged, match="not the published tiny.txt: expected sha256 quiet, found loud"):
@@ -144,7 +144,7 @@ def test_an_archive_without_the_file_is_refused(
     published: str, monkeypatch: pytest.MonkeyPatch, file: str, complaint: str
 ) -> None:
     register(monkeypatch, f"{published}/{file}", "inner/tiny.txt")
-    with pytest.raises(DataDamaged, match=f"(?i)has no inner/tiny.txt to unpack: .*{complaint}"):
+    with pytest.raises(DataDamaged, match=f"(?i)contains no inner/tiny.txt: .*{complaint}"):
         locate("tiny")
 
 
@@ -213,7 +213,7 @@ def test_a_gzipped_file_that_is_cut_short_or_unpacks_to_something_else_is_refuse
 
 def test_without_a_network_a_gzipped_file_is_asked_for_by_what_it_unpacks_to(monkeypatch: pytest.MonkeyPatch) -> None:
     register_gzipped(monkeypatch)
-    with pytest.raises(DataMissing, match=f"sha256 of what it unpacks to {SHA256}"):
+    with pytest.raises(DataMissing, match=f"sha256 of its content {SHA256}"):
         locate("tiny")
 
 
@@ -279,10 +279,10 @@ def test_a_set_is_fetched_from_wherever_a_user_has_it(
 @pytest.mark.parametrize(
     ("source", "code", "said"),
     [
-        ("other.txt", 1, "has no inner/tiny.txt to unpack"),
+        ("other.txt", 1, "contains no inner/tiny.txt"),
         ("", 1, "holds no tiny.txt and no tiny.zip"),
-        ("gone.zip", 1, "is no file; name a file, a folder, or an address"),
-        ("empty.zip", 1, "has no inner/tiny.txt to unpack"),
+        ("gone.zip", 1, "is not a file; pass a file, a folder, or an address"),
+        ("empty.zip", 1, "contains no inner/tiny.txt"),
     ],
 )
 def test_a_place_that_has_no_such_set_is_one_line(
@@ -307,7 +307,7 @@ def test_a_damaged_copy_in_the_cache_is_replaced_and_says_its_size(tmp_path: Pat
     whole.write_bytes(CONTENT)
     held.parent.mkdir(parents=True)
     held.write_bytes(CONTENT[:-1])
-    with pytest.raises(DataDamaged, match=rf"\({len(CONTENT) - 1:,} bytes in place of {len(CONTENT):,}\)"):
+    with pytest.raises(DataDamaged, match=rf"\({len(CONTENT) - 1:,} bytes instead of {len(CONTENT):,}\)"):
         locate("tiny")
     assert data.fetch("tiny", str(whole)) == held.parent and held.read_bytes() == CONTENT
 

@@ -56,5 +56,5 @@ def flipped(content: bytes) -> bytes:
 def test_a_cache_that_cannot_be_written_costs_a_warning_and_no_result(own_cache: Path) -> None:
     own_cache.parent.mkdir(parents=True)
     own_cache.write_text("a file where the folder should be")
-    with pytest.warns(RuntimeWarning, match="the features small could not be kept at .*every process will compute them"):
+    with pytest.warns(RuntimeWarning, match="the features small could not be stored at .*every process will compute them"):
         assert kept("small", small_table).of(1)[1].tolist() == [0, 1]

@@ -126,22 +126,22 @@ def test_a_file_that_is_no_file_of_recordings_is_refused(tmp_path: Path, content
     path.write_bytes(whole[: len(whole) // 2] if isinstance(content, str) else content)
     with pytest.raises(DataDamaged, match="expected sha256 .*, found unreadable"):
         locate("hapt")
-    with pytest.raises(ValueError, match="holds no recordings"):
+    with pytest.raises(ValueError, match="contains no recordings"):
         hapt.read(path)
 
 
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (lambda path: path.write_bytes(b"moved"), "not UCI's zip of recordings: File is not a zip file"),
+        (lambda path: path.write_bytes(b"moved"), "not UCI's archive of recordings: File is not a zip file"),
         (lambda path: published(path, left_out="gyro_exp02_user01.txt"), "no item named .*gyro_exp02_user01.txt"),
-        (lambda path: published(path, "elsewhere/un"), "there is no RawData/acc_expXX_userYY.txt"),
+        (lambda path: published(path, "elsewhere/un"), "no RawData/acc_expXX_userYY.txt"),
     ],
 )
 def test_another_archive_is_refused(tmp_path: Path, make: object, complaint: str) -> None:
     (tmp_path / "own" / "hapt").mkdir(parents=True)
     make(tmp_path / "own" / "hapt" / "hapt.zip")  # type: ignore[operator]
-    with pytest.raises(DataDamaged, match=f"hapt_raw_int16.npz cannot be made from .*: .*{complaint}"):
+    with pytest.raises(DataDamaged, match=f"hapt_raw_int16.npz cannot be built from .*: .*{complaint}"):
         locate("hapt")
 
 

@@ -119,10 +119,10 @@ def test_fewer_labels_than_images_are_refused(tmp_path: Path) -> None:
         (b"", "begins with nothing, not with 00000803"),
         (packed(0x0D, np.zeros((2, 28, 28), dtype=np.uint8)), "begins with 00000d03, not with 00000803"),
         (packed(IMAGE_KIND, np.zeros((2, 784), dtype=np.uint8)), "begins with 00000802, not with 00000803"),
-        (packed(IMAGE_KIND, np.zeros((2, 28, 28), dtype=np.uint8))[:10], "ends after 10 bytes, within its header of 16"),
-        (packed(IMAGE_KIND, np.zeros((2, 27, 28), dtype=np.uint8)), r"has rows of shape \(27, 28\); \(28, 28\) would do"),
-        (packed(IMAGE_KIND, np.zeros((2, 28, 28), dtype=np.uint8))[:-1], "has 1583 bytes .* of 2 rows, asks for 1584"),
-        (packed(IMAGE_KIND, np.zeros((2, 28, 28), dtype=np.uint8)) + b"?", "has 1585 bytes .* of 2 rows, asks for 1584"),
+        (packed(IMAGE_KIND, np.zeros((2, 28, 28), dtype=np.uint8))[:10], "ends after 10 bytes, but its header has 16"),
+        (packed(IMAGE_KIND, np.zeros((2, 27, 28), dtype=np.uint8)), r"has rows of shape \(27, 28\), not \(28, 28\)"),
+        (packed(IMAGE_KIND, np.zeros((2, 28, 28), dtype=np.uint8))[:-1], "has 1583 bytes .* of 2 rows, requires 1584"),
+        (packed(IMAGE_KIND, np.zeros((2, 28, 28), dtype=np.uint8)) + b"?", "has 1585 bytes .* of 2 rows, requires 1584"),
     ],
 )
 def test_images_that_are_no_whole_idx_file_of_the_right_kind_are_refused(
@@ -133,7 +133,7 @@ def test_images_that_are_no_whole_idx_file_of_the_right_kind_are_refused(
 
 
 def test_labels_of_another_width_or_with_other_digits_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataDamaged, match=rf"{MARKS} has rows of shape \(7,\); \(8,\) would do"):
+    with pytest.raises(DataDamaged, match=rf"{MARKS} has rows of shape \(7,\), not \(8,\)"):
         read(put(tmp_path, marks=packed(MARK_KIND, rows(2)[:, :7])), "train")
     wrong = rows(2)
     wrong[1, 0] = 11
@@ -147,7 +147,7 @@ def test_a_damaged_gzip_file_is_refused(tmp_path: Path, damage: str) -> None:
     whole[len(whole) // 2] ^= 0xFF
     damaged = {"cut short": whole[:-100], "one byte changed": whole, "not packed": b"plain text"}[damage]
     (tmp_path / IMAGES).write_bytes(damaged)
-    with pytest.raises(DataDamaged, match=f"{IMAGES} is no whole gzip file: "):
+    with pytest.raises(DataDamaged, match=f"{IMAGES} is not a complete gzip file: "):
         read(tmp_path, "train")
 
 

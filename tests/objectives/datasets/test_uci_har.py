@@ -77,15 +77,15 @@ def test_the_original_features_are_read_from_the_zip_or_its_files(original_set: 
         (
             "subject_train.txt",
             lambda b: b.replace(b"21", b"I1", 1),
-            "subject_train.txt is not the published one: expected sha256",
+            "subject_train.txt is not the published file: expected sha256",
         ),
-        ("y_test.txt", lambda b: b[:-2], "y_test.txt is not the published one: expected sha256"),
+        ("y_test.txt", lambda b: b[:-2], "y_test.txt is not the published file: expected sha256"),
         (
             "X_test.txt",
             lambda b: b[: b.rindex(b"\n", 0, -1) + 1],
             "216 rows of 561 finite numbers were expected, and 215 of 561",
         ),
-        ("X_train.txt", lambda b: b[:-100], "X_train.txt is no table of numbers: .*columns"),
+        ("X_train.txt", lambda b: b[:-100], "X_train.txt is not a table of numbers: .*columns"),
         (
             "X_train.txt",
             lambda b: b.replace(b"0.0000000e+00", b"          nan", 1),
@@ -105,7 +105,7 @@ def test_another_original_is_refused(original_set: Path, name: str, harm: Callab
 
 def test_a_zip_without_the_original_files_is_refused(original_set: Path) -> None:
     (original_set / "UCI HAR Dataset.zip").write_bytes(b"not found")
-    with pytest.raises(DataDamaged, match="UCI HAR Dataset.zip is not the published one: File is not a zip file"):
+    with pytest.raises(DataDamaged, match="UCI HAR Dataset.zip is not the published file: File is not a zip file"):
         holder(0, features="uci")
 
 

@@ -67,7 +67,7 @@ def test_a_table_is_kept_and_made_again_when_it_is_damaged(grid: Grid, tmp_path:
 def test_another_file_is_refused(grid: Grid, tmp_path: Path) -> None:
     path = tmp_path / complete_tables.LIBRARY / "datasets" / "small" / "one.pkl"
     path.write_bytes(pickle.dumps({**CONTENT, "00": {"score": [9.0], "train_time": [1.0]}}))
-    with pytest.raises(data.DataDamaged, match="expected sha256"):
+    with pytest.raises(data.DataDamaged, match="with sha256"):
         read_table(grid, "one")
 
 
@@ -75,7 +75,7 @@ def test_another_file_is_refused(grid: Grid, tmp_path: Path) -> None:
 def test_a_pickle_that_names_anything_is_refused(tmp_path: Path, value: object) -> None:
     path = tmp_path / "bad.pkl"
     path.write_bytes(pickle.dumps({"00": {"score": value}}))
-    with pytest.raises(pickle.UnpicklingError, match="only plain values are read here"):
+    with pytest.raises(pickle.UnpicklingError, match="only plain values are supported"):
         of_pickle(path, "score")
 
 
@@ -86,9 +86,9 @@ def test_without_the_package_it_is_said_how_to_get_it(grid: Grid, monkeypatch: p
 
 
 def test_a_part_without_data_sets_and_too_many_agents_are_refused() -> None:
-    with pytest.raises(SettingError, match="it has no data sets; take all or held_out"):
+    with pytest.raises(SettingError, match="it has no data sets; use all or held_out"):
         NASTasks(part="development")
-    with pytest.raises(SettingError, match="take 1 to 5, the data sets of this part"):
+    with pytest.raises(SettingError, match="use 1 to 5, the data sets of this part"):
         MLPTasks(part="held_out", agents=6)
 
 

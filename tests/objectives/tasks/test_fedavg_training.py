@@ -125,8 +125,8 @@ def test_heterogeneity_makes_servers_differ_in_size_and_scale() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"agents": 17}, "agents = 17 is invalid: take 1 to 16, the servers of this part"),
-        ({"agents": 7, "part": "development"}, "agents = 7 is invalid: take 1 to 6"),
+        ({"agents": 17}, "agents = 17 is invalid: use 1 to 16, the servers of this part"),
+        ({"agents": 7, "part": "development"}, "agents = 7 is invalid: use 1 to 6"),
         ({"partition": "random"}, "partition"),
         ({"rounds": 0}, "rounds must be in"),
         ({"heterogeneity": 1.5}, "heterogeneity must be in"),

@@ -207,10 +207,10 @@ def test_an_epoch_more_takes_longer_and_is_another_value() -> None:
 
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"\x3a\x7fshort")
-    with pytest.raises(ValueError, match="is no model that can be read here"):
+    with pytest.raises(ValueError, match="is not a supported model"):
         read_graph(tmp_path / "model.onnx")
     (tmp_path / "empty.onnx").write_bytes(b"\x3a\x00")
-    with pytest.raises(ValueError, match="is no network of the kind that is read here"):
+    with pytest.raises(ValueError, match="is not a supported network"):
         read_network(tmp_path / "empty.onnx")
 
 

@@ -161,16 +161,19 @@ def clause(over: str) -> str:
     ("text", "words"),
     [
         ("{", "write a ConfigSpace.ConfigurationSpace as JSON"),
-        ("{}", "is not as ConfigSpace writes a space"),
-        ('{"hyperparameters": 3}', "is not as ConfigSpace writes a space"),
-        (clause("x"), "a forbidden clause over real numbers"),
-        (clause("n"), "give a coarser ordinal"),
-        (json.dumps(CS.ConfigurationSpace({"a": 1}).to_serialized_dict()), "nothing in it has more than one value"),
+        ("{}", "is not a space in the format of ConfigSpace"),
+        ('{"hyperparameters": 3}', "is not a space in the format of ConfigSpace"),
+        (clause("x"), "forbidden clauses over real numbers"),
+        (clause("n"), "use a coarser ordinal"),
+        (
+            json.dumps(CS.ConfigurationSpace({"a": 1}).to_serialized_dict()),
+            "has no parameter with more than one value; add one",
+        ),
         (
             json.dumps(
                 CS.ConfigurationSpace(space={"z": CS.Float("z", (-1, 1), distribution=CS.Normal(0, 1))}).to_serialized_dict()
             ),
-            "parameter z: is a normal_float; uniform ones",
+            "parameter z: is a normal_float; use a uniform",
         ),
     ],
 )
@@ -182,8 +185,8 @@ def test_a_space_that_cannot_be_tuned_is_refused_with_what_would_do(text: str, w
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"kernel": "tanh"}, r"kernel = 'tanh': is none of"),
-        ({"deep": 3}, "deep: is no parameter of the space"),
+        ({"kernel": "tanh"}, r"kernel = 'tanh': is not one of"),
+        ({"deep": 3}, "deep: is not a parameter of the space"),
         ({"degree": 3}, "degree: is not active in this configuration"),
         ({"depth": 1.5}, r"depth = 1.5: must be a whole number in \[1, 1000\]"),
         ({"low": 5, "high": 2}, "is forbidden"),

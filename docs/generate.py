@@ -128,7 +128,7 @@ def commands() -> str:
         parts.append(("", f"## {title}", ""))
         for name, (sub, context) in listed.items():
             if name.partition(" ")[0] in group:
-                parts.append(_one_command(name, sub, context, group[name.partition(" ")[0]].example, shared))
+                parts.append(_one_command(name, sub, context, shared))
     return page("Commands", *parts)
 
 
@@ -157,11 +157,11 @@ def _shared(listed: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [record for record, count in counted.items() if count > 2 and record[0].startswith("-")]
 
 
-def _one_command(name: str, sub: Any, context: Any, example: str, shared: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _one_command(name: str, sub: Any, context: Any, shared: Sequence[tuple[str, str]]) -> Iterator[str]:
     records = _records(sub, context)
     yield from (f"### `fedbo {name}`", "")
     yield from (*_options_as_code(inspect.cleandoc(sub.help or "")).replace("\b\n", "").splitlines(), "")
-    if example.startswith(f"fedbo {name}"):
+    if example := (sub.epilog or "").partition("Example:\n  ")[2].partition("\n")[0]:
         yield f"- example: `{example}`"
     for record in records:
         if record not in shared:

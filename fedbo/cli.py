@@ -71,8 +71,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 data = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-data.command("list")(list_data)
-data.command("fetch")(fetch_data)
+data.command("list", epilog="\b\nExample:\n  fedbo data list")(list_data)
+data.command("fetch", epilog="\b\nExample:\n  fedbo data fetch landmine")(fetch_data)
 
 
 @app.callback(invoke_without_command=True)

@@ -61,9 +61,7 @@ class HostProcesses:
         if host.deaths == HOST_DEATHS:
             agents = ", ".join(map(str, host.numbers[:5]))
             remedy = "set [evaluation] memory_limit or time_limit, so that each evaluation runs in its own process"
-            raise RuntimeError(
-                f"the process of agents {agents} died {HOST_DEATHS} times without finishing an evaluation; {remedy}"
-            )
+            raise RuntimeError(f"the process of agents {agents} died {HOST_DEATHS} times without returning a result; {remedy}")
         self.restart(host)
 
     def restart(self, host: RemoteHost) -> Any:

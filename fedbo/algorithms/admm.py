@@ -89,7 +89,7 @@ class Consensus(Coupled):
     weights: w, one number above 0 for each agent; empty for ones.
     """
 
-    horizon_use: ClassVar[str] = "computes its penalty and its last decision from it"
+    horizon_use: ClassVar[str] = "computes its penalty and its last decision from the budget"
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     weights: Row = ()
@@ -170,7 +170,7 @@ class Allocation(Coupled):
     constraint share that row, and N is their number.
     """
 
-    horizon_use: ClassVar[str] = "computes its penalty and its last decision from it"
+    horizon_use: ClassVar[str] = "computes its penalty and its last decision from the budget"
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     total: Row = ()

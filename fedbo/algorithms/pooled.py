@@ -66,7 +66,7 @@ class Pooled:
     those of the surrogate and `features` the number of random features of a draw.
     """
 
-    horizon_use: ClassVar[str] = "computes the size of its messages from it"
+    horizon_use: ClassVar[str] = "computes the size of its messages from the budget"
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"

@@ -173,7 +173,7 @@ def _table(rows: list[Needed], deltas: tuple[float, ...], rounds: int, q: float,
     lines = [(row.accountant, _number(row.noise), *(_number(found) for found in row.epsilons)) for row in rows]
     said = f"{rounds} releases; each includes an agent with probability {q:g}"
     if any(row.noise is None for row in rows):
-        said += f"; –: no noise reaches by this accountant epsilon {wanted:g} at delta {deltas[0]:.3g}"
+        said += f"; –: this accountant cannot reach epsilon {wanted:g} at delta {deltas[0]:.3g} with any noise"
     return Group(table_of("", headings, lines), Text(said, style="dim"))
 
 

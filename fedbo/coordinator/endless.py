@@ -43,8 +43,8 @@ def _words(core: Core, again: bool) -> str:
     agent = max(restarts, key=lambda one: (restarts[one], -one)) if again else _who(core)
     step, times = core.state.agents[agent].step, restarts.get(agent, 0)
     begun = f"has restarted step {step} {times} times without finishing it" if again else f"is at step {step}"
-    since = f"no step has finished since time {progress.last_time:g}, in {progress.idle} events"
-    remedy = "reduce the interruptions to less than one per step, or set [budget] time"
+    since = f"no progress since time {progress.last_time:g}, in {progress.idle} events"
+    remedy = "allow uninterrupted periods longer than a step, or set [budget] time"
     # Events alone do not tell that a step never ends: it may be interrupted very often, and each time for very little.
     what = "the run would never end" if again else "the run was stopped, because its events make no progress"
     return f"{what}: agent {agent} {begun}, {since}; interruptions: {_causes(core, agent)}; {remedy}"

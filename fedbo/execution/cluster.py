@@ -240,9 +240,9 @@ def host_problems(found: Any, ours: dict[str, str], folder: Path) -> Iterator[st
     elif found["package"] != ours["package"]:
         yield 'has a different fedbo from this process; install the same one there, or set [hosting] package = "wheel"'
     if not found["seen"]:
-        yield f"does not see '{folder}'; let --out be in a folder that all hosts share"
+        yield f"does not see '{folder}'; set --out to a folder that all hosts share"
     elif not found["writes"]:
-        yield f"may not write to '{folder}'; let Ray run there under a user who may"
+        yield f"cannot write to '{folder}'; run Ray there as a user with write permission"
 
 
 def _why(error: Exception) -> str:
@@ -251,7 +251,7 @@ def _why(error: Exception) -> str:
         cause = cause.cause
     words = " ".join(str(cause).split())[:400]
     if isinstance(cause, ray.exceptions.GetTimeoutError):
-        return f"has not answered within {_INSTALL_TIMEOUT:.0f} s; see whether it is overloaded, or take it out of the cluster"
+        return f"has not answered within {_INSTALL_TIMEOUT:.0f} s; check its load, or remove it from the cluster"
     if "No module named 'fedbo" in words:
         return 'does not have fedbo; install it there, or set [hosting] package = "wheel"'
     if "No module named" in words:

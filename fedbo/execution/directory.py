@@ -52,7 +52,7 @@ def new_directory(study: Study, out: Path | None) -> Path:
         out = next(path for path in map(Path("runs").joinpath, names) if not path.exists())
     with usable(out, "cannot create a folder there"):
         if unfinished(out):
-            raise DirectoryError(f"'{out}' holds a run that has not ended; resume it: fedbo resume {quoted(out)}")
+            raise DirectoryError(f"'{out}' contains an unfinished run; resume it: fedbo resume {quoted(out)}")
         taken = out.exists() and (not out.is_dir() or not _untouched(out, study))
     if taken:
         raise DirectoryError(f"'{out}' exists and is not an empty directory; choose a new one")

@@ -60,7 +60,7 @@ def test_an_accountant_that_cannot_show_an_epsilon_says_so_and_the_others_still_
     arguments = ("--epsilon", "0.1", "--delta", "1e-3", "--q", "0.2")
     shown = printed(capsys, *arguments)
     assert re.search(r"moments +– +– +–", shown) and re.search(r"pld +\d", shown)
-    assert "–: no noise reaches by this accountant epsilon 0.1 at delta 0.001" in shown
+    assert "–: this accountant cannot reach epsilon 0.1 at delta 0.001" in shown
     assert json.loads(printed(capsys, *arguments, "--format", "json"))["accountants"][0]["noise"] is None
 
 

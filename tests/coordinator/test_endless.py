@@ -67,7 +67,7 @@ def test_a_step_that_is_begun_again_without_end_ends_the_run_in_one_line(name: s
 @pytest.mark.parametrize("events", [5_000, pytest.param(endless.EVENTS, marks=pytest.mark.long)])
 def test_a_run_in_which_nothing_comes_further_ends(setting: Setting, events: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endless, "EVENTS", events)
-    with pytest.raises(EndlessError, match=rf"no step has finished since time .*, in {events} events"):
+    with pytest.raises(EndlessError, match=rf"no progress since time .*, in {events} events"):
         setting.run()
 
 

@@ -82,7 +82,7 @@ def test_a_method_that_uses_its_horizon_is_refused_with_the_reason(algorithm: st
     fedbo.run({**STUDY, "algorithm": [{"name": algorithm}]}, out=tmp_path / "run")
     kept = tables(tmp_path / "run")
     with pytest.raises(
-        StudyError, match=f"budget.iterations: '{algorithm}' uses the budget from its first decision: it .*run it again"
+        StudyError, match=f"budget.iterations: '{algorithm}' uses the budget from its first decision: it .*run the study again"
     ):
         fedbo.resume(tmp_path / "run", overrides=["budget.iterations=3"])
     assert tables(tmp_path / "run") == kept

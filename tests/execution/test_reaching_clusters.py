@@ -135,8 +135,8 @@ OURS = {"python": "3.11.9", "numpy": "2.4.6", "package": "abc"}
         ({}, ""),
         ({"numpy": "2.1.0"}, "has numpy 2.1.0, but this process has numpy 2.4.6; install the same versions on all hosts"),
         ({"package": "abd"}, "has a different fedbo from this process; install the same one there, or set [hosting] package"),
-        ({"seen": False}, "does not see '/shared/run'; let --out be in a folder that all hosts share"),
-        ({"writes": False}, "may not write to '/shared/run'; let Ray run there under a user who may"),
+        ({"seen": False}, "does not see '/shared/run'; set --out to a folder that all hosts share"),
+        ({"writes": False}, "cannot write to '/shared/run'; run Ray there as a user with write permission"),
         (
             ModuleNotFoundError("No module named 'fedbo'"),
             'does not have fedbo; install it there, or set [hosting] package = "wheel"',
@@ -145,7 +145,7 @@ OURS = {"python": "3.11.9", "numpy": "2.4.6", "package": "abc"}
             ModuleNotFoundError("No module named 'pooch'"),
             "lacks a package that fedbo needs (No module named 'pooch'); install it",
         ),
-        (ray.exceptions.GetTimeoutError("late"), "has not answered within 180 s; see whether it is overloaded"),
+        (ray.exceptions.GetTimeoutError("late"), "has not answered within 180 s; check its load"),
         (OSError("no pip"), "cannot start a process: no pip"),
     ],
 )

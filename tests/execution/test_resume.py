@@ -202,7 +202,7 @@ def test_a_run_that_has_not_ended_is_not_run_over_but_named_with_the_way_on(
     short: tuple[Path, dict[str, bytes]], cut_off: Path, forks: Forks, refused: Callable[..., str]
 ) -> None:
     complaint = refused("run", short[0], "--out", cut_off, "--quiet")
-    assert complaint == f"'{cut_off}' holds a run that has not ended; resume it: fedbo resume {shlex.quote(str(cut_off))}\n"
+    assert complaint == f"'{cut_off}' contains an unfinished run; resume it: fedbo resume {shlex.quote(str(cut_off))}\n"
     assert forks("resume", cut_off) == End(0, "")
     assert tables(cut_off) == short[1]
     assert (

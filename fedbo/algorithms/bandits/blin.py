@@ -69,7 +69,7 @@ class BLiN(LocalOnly):
     point: the evaluated point of a cube, its "centre" or one "uniform" draw from it.
     """
 
-    horizon_use: ClassVar[str] = "computes its batches from it"
+    horizon_use: ClassVar[str] = "computes its batches from the budget"
 
     edges: Annotated[str, OneOf(("ace", "doubling"))] = "doubling"
     """How the edges of the cubes shrink: halved, or by `zooming` (ACE)."""

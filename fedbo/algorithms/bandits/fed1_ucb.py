@@ -82,7 +82,7 @@ class Fed1UCB:
       scatter.
     """
 
-    horizon_use: ClassVar[str] = "computes its phases from it"
+    horizon_use: ClassVar[str] = "computes its phases from the budget"
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     arms: Annotated[int, Ge(1)] = 50

@@ -43,7 +43,7 @@ class FedPNE:
     quorum of the remaining clients has responded, or all of them without a quorum.
     """
 
-    horizon_use: ClassVar[str] = "computes its phases from it"
+    horizon_use: ClassVar[str] = "computes its phases from the budget"
 
     nu: Annotated[float, Gt(0), Lt(inf)] = 1.0
     """Smoothness: a node at depth h with the maximiser varies by nu rho^h."""

@@ -32,7 +32,7 @@ _USED: dict[str, str] = {
     "network.link": "messages may already be queued on the link",
     "budget.pulls": "it is the horizon of the algorithm",
     "privacy.deltas": "earlier releases were charged at it",
-    "privacy.secure": "earlier messages were masked with it",
+    "privacy.secure": "earlier messages were protected by it",
     "evaluation.parallel": "evaluations already used it",
     "evaluation.prefetch": "evaluations already used it",
     "evaluation.wait": "evaluations already used it",

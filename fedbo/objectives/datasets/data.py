@@ -237,7 +237,7 @@ def _taken(source: str, data_set: DataSet, file: DataFile, workshop: Path) -> Pa
     names = dict.fromkeys((file.name, archive))
     found = [place / name for name in names if (place / name).is_file()] if place.is_dir() else [place]
     if not found or not found[0].is_file():
-        held = f"holds no {' and no '.join(names)}" if place.is_dir() else "is not a file"
+        held = f"contains no {' and no '.join(names)}" if place.is_dir() else "is not a file"
         raise DataMissing(f"'{source}' {held}; pass a file, a folder, or an address that starts with http:// or https://")
     return Path(shutil.copyfile(found[0], workshop / "taken"))
 

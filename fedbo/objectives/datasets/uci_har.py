@@ -94,6 +94,6 @@ def _matrix(read: Callable[[str], bytes], name: str, rows: int) -> npt.NDArray[n
     if matrix.shape != (rows, FEATURES) or not np.isfinite(matrix).all():
         raise DataDamaged(
             f"{name} is not the published file: {rows} rows of {FEATURES} finite numbers were expected, "
-            f"and {matrix.shape[0]} of {matrix.shape[1]} came; see {ADDRESS}"
+            f"but it has {matrix.shape[0]} of {matrix.shape[1]}; see {ADDRESS}"
         )
     return matrix

@@ -182,7 +182,7 @@ WRONG = {
     "length\n1\n2\n": "must have started and finished",
     "duration\n1\n-2\n1\n1\n1\n": "has a duration of -2 in row 2",
     "started,finished\n0,1\n2,1\n": "has a duration of -1 in row 2",
-    "duration,u1\n1,0.5\n1,1.5\n": "is at [1.5] in row 2",
+    "duration,u1\n1,0.5\n1,1.5\n": "has the point [1.5] in row 2",
     "duration\nabc\n": "cannot be read",
 }
 

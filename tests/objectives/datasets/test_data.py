@@ -280,7 +280,7 @@ def test_a_set_is_fetched_from_wherever_a_user_has_it(
     ("source", "code", "said"),
     [
         ("other.txt", 1, "contains no inner/tiny.txt"),
-        ("", 1, "holds no tiny.txt and no tiny.zip"),
+        ("", 1, "contains no tiny.txt and no tiny.zip"),
         ("gone.zip", 1, "is not a file; pass a file, a folder, or an address"),
         ("empty.zip", 1, "contains no inner/tiny.txt"),
     ],

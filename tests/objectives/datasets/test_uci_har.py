@@ -83,7 +83,7 @@ def test_the_original_features_are_read_from_the_zip_or_its_files(original_set: 
         (
             "X_test.txt",
             lambda b: b[: b.rindex(b"\n", 0, -1) + 1],
-            "216 rows of 561 finite numbers were expected, and 215 of 561",
+            "216 rows of 561 finite numbers were expected, but it has 215 of 561",
         ),
         ("X_train.txt", lambda b: b[:-100], "X_train.txt is not a table of numbers: .*columns"),
         (

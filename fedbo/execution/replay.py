@@ -121,6 +121,8 @@ def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:
     for name in _COMPARED:
         if name != "privacy" or (recorded / f"{name}.parquet").exists():  # nothing need be private
             tables[name] = [_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
+    # A column that was added since the recording is in the replayed table alone.
+    tables = {name: [first, _only(second, first.column_names)] for name, (first, second) in tables.items()}
     hashes = [_hash(table) for table in tables["events"]]
     difference = None
     for name, (first, second) in tables.items():
@@ -136,6 +138,11 @@ def _table(path: Path) -> pa.Table:
         raise Damaged(path, "it is missing", back(path)) from None
     except Damaged as error:
         raise Damaged(path, error.why, back(path)) from None
+
+
+def _only(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the columns of a table that have these names."""
+    return table.select([name for name in table.column_names if name in names])
 
 
 def _hash(table: pa.Table) -> str:

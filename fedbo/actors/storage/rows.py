@@ -154,10 +154,13 @@ class Row:
 
     @classmethod
     def earlier_fields(cls) -> tuple[str, ...]:
-        """Return the names of the fields in checkpoints of earlier versions."""
-        return cls.COLUMNS
+        """Return the names of the fields in checkpoints of earlier versions: the columns of that time."""
+        return cls.COLUMNS[: cls.COLUMNS.index("metrics") + 1]  # a column that is added later stands behind it
 
-    of_earlier = of_columns
+    @classmethod
+    def of_earlier(cls, values: Mapping[str, Any]) -> Self:
+        """Return a record with these values of `earlier_fields`."""
+        return cls(**with_outcome(values, values))
 
 
 class Batch(Row):

@@ -121,7 +121,8 @@ def _late(study: Study, branch: Path, moment: float) -> Iterator[str]:
         moves = sum(count.get(kind, 0) for kind in ("sent", "arrived", "delivered", "rejected", "late", "lost", "round")) + 1
         evaluation = EVALUATION * (1 + study.evaluation.make().retries) * _slowest(study)
         wait = getattr(study.exchange.make(), "length", 0.0) or 0.0
-        bound = len(after) * evaluation + steps * evaluation + moves * (2 * LATENCY + RETRY * study.network.attempts)
+        evaluations = sum(row["pulls"] for row in after)  # a row may be the mean of several
+        bound = evaluations * evaluation + steps * evaluation + moves * (2 * LATENCY + RETRY * study.network.attempts)
         bound += (count.get("round", 0) + 1) * wait + _lasting(study)
         took = events[-1]["time"] - moment
         if took > bound + SLACK:

@@ -15,7 +15,7 @@ from fedbo.analysis.grouping import column_of
 from fedbo.analysis.records.configurations import Columns
 from fedbo.analysis.records.records import ResultTable, column_array
 
-COMPLETE, EARLY, PAUSED, FAILED, FORGOTTEN = STATUSES = ("complete", "stopped early", "paused", "failed", "forgotten")
+COMPLETE, EARLY, PAUSED, FAILED, FORGOTTEN = ("complete", "stopped early", "paused", "failed", "forgotten")
 
 _WHO = ("algorithm", "replicate", "agent", "step", "query", "origin")
 _TIMES = ("started", "finished")

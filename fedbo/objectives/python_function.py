@@ -11,6 +11,7 @@ import numpy as np
 from annotated_types import Ge
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import inside
 from fedbo.settings.errors import SettingError, invalid
 from fedbo.settings.exits import ends_process, exit_words
@@ -25,17 +26,19 @@ class CalledFunction:
     Without a function for the `cost`, every evaluation costs 1.
     """
 
-    function: Callable[..., float]
+    function: Callable[..., float | Outcome]
     agent: int
     sign: int
     parameters: tuple[Parameter, ...] = field(repr=False)
     best_value: float | None = None
     costs: Callable[..., float] | None = None
 
-    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Call the function at x `(d,)`; TypeError unless it returns a number."""
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float | Outcome:
+        """Call the function at x `(d,)`; TypeError unless it returns a number, or an outcome with a native value and score."""
         point = inside(self.parameters, x).copy()  # what the function does to its argument stays with it
         value: Any = self.function(*(point, self.agent, rng)[: _wanted(self.function)])
+        if isinstance(value, Outcome):
+            return Outcome(self.sign * value.value, self.sign * value.score, value.metrics, value.reports)
         if isinstance(value, str | bytes | bytearray | bool | np.bool_):  # which float() reads too
             raise TypeError(f"{_named(self.function)} returned {value!r}; return one number")
         try:
@@ -180,7 +183,7 @@ def _module(module_name: str, function: str, setting: str) -> Any:
         raise invalid(setting, function, remedy) from error
 
 
-def _wanted(function: Callable[..., float]) -> int:
+def _wanted(function: Callable[..., Any]) -> int:
     """Count the arguments that a function asks for: x, the agent when required or so named, then likewise rng."""
     try:
         taken = list(inspect.signature(function).parameters.values())
@@ -195,7 +198,7 @@ def _wanted(function: Callable[..., float]) -> int:
     return wanted
 
 
-def _named(function: Callable[..., float]) -> str:
+def _named(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", repr(function))
 
 

@@ -12,6 +12,7 @@ import pytest
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array, Costly, Objective, cost_of, reports_costs
 from fedbo.objectives.functions import Branin, Quadratic
+from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.python_function import PythonFunction
 from fedbo.settings.trust import admit, places_in
 
@@ -109,6 +110,15 @@ def test_a_cost_that_is_no_finite_number_above_0_is_refused(cost: Any) -> None:
     one = PythonFunction(np.sum, (0.0, 0.0), (1.0, 1.0), cost=odd).objective(0, draws(), draws())
     with pytest.raises(ValueError, match="odd returned .*; return one finite number above 0"):
         one.cost(X)
+
+
+def test_a_function_may_return_an_outcome_whose_value_and_score_are_native() -> None:
+    def measured(x: Array) -> Outcome:
+        return Outcome(2.0, 1.5, {"seconds": 3.0})
+
+    for direction, sign in (("maximise", 1), ("minimise", -1)):
+        one = PythonFunction(measured, (0.0, 0.0), (1.0, 1.0), direction=direction).objective(0, draws(), draws())
+        assert one.evaluate(X, draws()) == Outcome(sign * 2.0, sign * 1.5, {"seconds": 3.0})
 
 
 def test_a_function_that_returns_no_number_is_named() -> None:

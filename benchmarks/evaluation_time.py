@@ -27,15 +27,15 @@ PIECES, PIECE = 50, 20
 
 def measure(points: int, values: str) -> Measured:
     """Time each task in this process; its values at random configurations go to a file."""
-    from fedbo.objectives.base import LibraryMissing
-    from fedbo.objectives.datasets.data import DataMissing
+    from fedbo.objectives.base import LibraryMissingError
+    from fedbo.objectives.datasets.data import DataMissingError
     from fedbo.objectives.tuning_tasks import FEDERATIONS
 
     times, found = Measured(), dict[str, np.ndarray]()
     for name, federation in FEDERATIONS.items():
         try:
             found[name], times[name] = measured(federation(agents=1), max(points, PIECES * PIECE))
-        except (DataMissing, LibraryMissing):
+        except (DataMissingError, LibraryMissingError):
             continue
     np.savez(values, **found)
     return times

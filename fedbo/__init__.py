@@ -18,7 +18,7 @@ from fedbo.settings import registry
 if TYPE_CHECKING:
     from fedbo.actors.storage.record_types import CheckpointError
     from fedbo.actors.storage.rows import TooLargeError
-    from fedbo.actors.storage.sealed import Damaged, OtherFormat
+    from fedbo.actors.storage.sealed import DamagedError, FormatError
     from fedbo.analysis.finished_run import ResultError
     from fedbo.analysis.result import Result
     from fedbo.call_arguments import Overrides
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from fedbo.figures.layout import PlotError
     from fedbo.figures.page.page import ReportError
     from fedbo.lab.fork.result import Fork
-    from fedbo.lab.twins.measurements import Immeasurable
-    from fedbo.objectives.base import LibraryMissing
-    from fedbo.objectives.datasets.data import DataDamaged, DataMissing
+    from fedbo.lab.twins.measurements import MeasurementError
+    from fedbo.objectives.base import LibraryMissingError
+    from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError
     from fedbo.objectives.tables.table import TableError
     from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, SettingError
     from fedbo.settings.exits import ExitError
@@ -58,9 +58,9 @@ __all__ = [
     "CheckpointError",
     "ClusterError",
     "CodeError",
-    "Damaged",
-    "DataDamaged",
-    "DataMissing",
+    "DamagedError",
+    "DataDamagedError",
+    "DataMissingError",
     "DirectoryError",
     "EndlessError",
     "EvaluationWarning",
@@ -68,10 +68,10 @@ __all__ = [
     "FedboError",
     "Fork",
     "ForkError",
-    "Immeasurable",
-    "LibraryMissing",
+    "FormatError",
+    "LibraryMissingError",
+    "MeasurementError",
     "Meeting",
-    "OtherFormat",
     "OutputError",
     "PlotError",
     "PluginError",
@@ -101,17 +101,17 @@ __all__ = [
 _PLACES = {
     "CheckpointError": "fedbo.actors.storage.record_types",
     "TooLargeError": "fedbo.actors.storage.rows",
-    "Damaged": "fedbo.actors.storage.sealed",
-    "OtherFormat": "fedbo.actors.storage.sealed",
+    "DamagedError": "fedbo.actors.storage.sealed",
+    "FormatError": "fedbo.actors.storage.sealed",
     "EndlessError": "fedbo.coordinator.errors",
     "ForkError": "fedbo.coordinator.errors",
     "ProtocolError": "fedbo.coordinator.errors",
     "ReplayError": "fedbo.coordinator.errors",
     "ClusterError": "fedbo.execution.cluster",
     "RunError": "fedbo.execution.runner",
-    "LibraryMissing": "fedbo.objectives.base",
-    "DataDamaged": "fedbo.objectives.datasets.data",
-    "DataMissing": "fedbo.objectives.datasets.data",
+    "LibraryMissingError": "fedbo.objectives.base",
+    "DataDamagedError": "fedbo.objectives.datasets.data",
+    "DataMissingError": "fedbo.objectives.datasets.data",
     "TableError": "fedbo.objectives.tables.table",
     "ReportError": "fedbo.figures.page.page",
     "PlotError": "fedbo.figures.layout",
@@ -127,7 +127,7 @@ _PLACES = {
     "UntrustedError": "fedbo.settings.trust",
     "StudyError": "fedbo.study.document",
     "DirectoryError": "fedbo.study.paths",
-    "Immeasurable": "fedbo.lab.twins.measurements",
+    "MeasurementError": "fedbo.lab.twins.measurements",
     "Agent": "fedbo.tuning.ask_tell",
     "Fork": "fedbo.lab.fork.result",
     "Meeting": "fedbo.tuning.message_folder",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.execution.notices import Callback, ClosedRound, Evaluation, LoggedEvent, check_callback
-from fedbo.objectives.base import LibraryMissing
+from fedbo.objectives.base import LibraryMissingError
 from fedbo.settings.arguments import short, wrong
 from fedbo.settings.errors import ArgumentError, unknown
 from fedbo.settings.plugins import Catalogue
@@ -179,6 +179,6 @@ def _needed(module: str, package: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise LibraryMissing(
+        raise LibraryMissingError(
             f"this callback requires {module}, which cannot be imported ({error}); run pip install {package}"
         ) from error

@@ -28,8 +28,17 @@ MOVED = {
     "fedbo.tabulation": "fedbo.lab.tabulation",
     "fedbo.world": "fedbo.lab.twins",
 }
-# Earlier names of errors, by what stands for them now.
-RENAMED = {"Refused": "SettingError", "UnknownChoice": "SettingError"}
+# Earlier names of errors, with the present ones.
+RENAMED = {
+    "Damaged": "DamagedError",
+    "DataDamaged": "DataDamagedError",
+    "DataMissing": "DataMissingError",
+    "Immeasurable": "MeasurementError",
+    "LibraryMissing": "LibraryMissingError",
+    "OtherFormat": "FormatError",
+    "Refused": "SettingError",
+    "UnknownChoice": "SettingError",
+}
 
 
 class MovedModules(MetaPathFinder, Loader):

@@ -441,7 +441,7 @@ def test_a_new_algorithm_is_one_new_file_that_nothing_else_names(tmp_path: Path,
 
 def test_every_example_is_a_valid_study() -> None:
     from fedbo.lab.papers.manifest import is_manifest
-    from fedbo.objectives.datasets.data import DataMissing
+    from fedbo.objectives.datasets.data import DataMissingError
     from fedbo.study.study import load_study
 
     studies = [path for path in sorted((ROOT / "examples").rglob("*.toml")) if not is_manifest(path)]
@@ -449,5 +449,5 @@ def test_every_example_is_a_valid_study() -> None:
     for path in studies:
         try:
             load_study(path)
-        except DataMissing:
+        except DataMissingError:
             pytest.skip(f"{path.name} needs a data set that is not here: set FEDBO_DATA to the folder that has it")

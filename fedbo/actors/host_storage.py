@@ -14,7 +14,7 @@ from fedbo.actors.storage.checkpoint import EncodedRecords, read_checkpoint, wri
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.rows import Row, single_rows, write_evaluations, write_rows
 from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.storage.snapshot_store import SnapshotIndex
 
 _PART = 20_000  # agents in a file: while it is made it is some 10 kB for each of them
@@ -65,7 +65,7 @@ class HostStorage:
     def checkpoints(self) -> dict[int, AgentCheckpoint]:
         """Read the checkpoints of the agents that have one: of the snapshot, or in real time each agent's own last one.
 
-        Raises Damaged where a file belongs to another agent. No index has its sum, since agents write at
+        Raises DamagedError where a file belongs to another agent. No index has its sum, since agents write at
         any moment in real time.
         """
         folder = self.config.folder
@@ -124,8 +124,8 @@ class HostStorage:
 
 
 def _own(path: Path, number: int) -> AgentCheckpoint:
-    """Read an agent's own checkpoint; Damaged if it is of another agent."""
+    """Read an agent's own checkpoint; DamagedError if it is of another agent."""
     found: AgentCheckpoint = read_checkpoint(path)
     if found.number != number:
-        raise Damaged(path, f"is the checkpoint of agent {found.number}; restore the checkpoint of agent {number}")
+        raise DamagedError(path, f"is the checkpoint of agent {found.number}; restore the checkpoint of agent {number}")
     return found

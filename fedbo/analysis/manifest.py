@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.sealed import Damaged, check_file, seal, unseal
+from fedbo.actors.storage.sealed import DamagedError, check_file, seal, unseal
 from fedbo.study.paths import DirectoryError, refuse_address
 
 MANIFEST, STUDY = "manifest.json", "study.toml"
@@ -23,7 +23,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
     Raises:
         DirectoryError: there is no manifest.
-        Damaged: the manifest has changed since it was written.
+        DamagedError: the manifest has changed since it was written.
     """
     refuse_address(directory)
     path = directory / MANIFEST
@@ -31,16 +31,16 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     try:
         found = unseal(path)
         if missing := sorted(_ALWAYS - found.keys()):
-            raise Damaged(path, f"it has no '{missing[0]}'")
+            raise DamagedError(path, f"it has no '{missing[0]}'")
     except FileNotFoundError:
         if copy.is_file():
-            raise Damaged(path, "it is missing", back(path)) from None
+            raise DamagedError(path, "it is missing", back(path)) from None
         remedy = remedy_of(directory, "pass the directory of a run")
         raise DirectoryError(f"'{directory}': is not a run directory: it has no manifest.json; {remedy}") from None
     except NotADirectoryError:
         raise DirectoryError(f"'{directory}': is a file; pass the directory of a run") from None
-    except Damaged as error:
-        raise Damaged(path, error.why, back(path)) from None
+    except DamagedError as error:
+        raise DamagedError(path, error.why, back(path)) from None
     except OSError as error:
         raise DirectoryError(f"'{path}': cannot be read ({error.strerror}); pass the directory of a run") from None
     return found
@@ -86,7 +86,7 @@ def copy_among_parts(directory: Path) -> None:
 
 
 def check_tables(directory: Path, manifest: Mapping[str, Any], names: Iterable[str] | None = None) -> None:
-    """Check the tables and the study of a run, or the given names, against its manifest; Damaged if one differs.
+    """Check the tables and the study of a run, or the given names, against its manifest; DamagedError if one differs.
 
     A run of format 1 has no checksums.
     """
@@ -94,5 +94,5 @@ def check_tables(directory: Path, manifest: Mapping[str, Any], names: Iterable[s
     for name in noted if names is None else (name for name in names if name in noted):
         try:
             check_file(directory / name, noted[name])
-        except Damaged as error:
-            raise Damaged(error.path, error.why, back(error.path)) from None
+        except DamagedError as error:
+            raise DamagedError(error.path, error.why, back(error.path)) from None

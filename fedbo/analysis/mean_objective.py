@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.sealed import Damaged, seal, unseal
+from fedbo.actors.storage.sealed import DamagedError, seal, unseal
 from fedbo.algorithms.streams import Streams
 from fedbo.analysis.finished_run import FinishedRun, ResultError
 from fedbo.analysis.grouping import column_of
@@ -55,9 +55,9 @@ class _Optima:
         if self._path.is_file():
             try:
                 self._found = unseal(self._path)
-            except Damaged as error:
+            except DamagedError as error:
                 remedy = f"delete it so that it is computed again: rm {shlex.quote(str(self._path))}"
-                raise Damaged(self._path, error.why, remedy) from None
+                raise DamagedError(self._path, error.why, remedy) from None
 
     def of(self, study: Study, replicate: int, function: MeanFunction) -> Optimum:
         """Return the stored optimum, or find and store it."""

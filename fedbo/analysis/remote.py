@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.finished_run import FinishedRun
 from fedbo.study.paths import DirectoryError
 from fedbo.study.storage import copy_run
@@ -27,7 +27,7 @@ def open_copy(open_folder: Callable[[str], Run], address: str) -> Run:
         shutil.rmtree(copy, ignore_errors=True)
         if isinstance(error, OSError):
             raise DirectoryError(f"'{address}': cannot be reached ({' '.join(str(error).split())[:200]})") from None
-        if isinstance(error, Damaged):
+        if isinstance(error, DamagedError):
             raise DirectoryError(f"'{address}': {error.path.name} is damaged ({error.why}); copy it there again") from None
         if isinstance(error, ValueError):
             raise DirectoryError(str(error).replace(copy, address)) from None

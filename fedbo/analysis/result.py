@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fedbo.actors.storage.evaluations import reason_of
 from fedbo.actors.storage.rows import read_table
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.compare import Comparison, TargetValue, comparison
 from fedbo.analysis.curves import REGRET, Axis, Curve, IncumbentTrace, curve, grid, traces
 from fedbo.analysis.described import html_of, words_of
@@ -92,8 +92,8 @@ class Result:
 
         Raises:
             ResultError: the directory holds no finished run.
-            Damaged: a file of the run is damaged.
-            OtherFormat: a later version wrote the run.
+            DamagedError: a file of the run is damaged.
+            FormatError: a later version wrote the run.
         """
         if (address := address_of(arguments.path("directory", directory))) is not None:
             return open_copy(lambda folder: cls.open(folder, trust), address)
@@ -164,15 +164,15 @@ class Result:
         return self._table("privacy_agents", SPENT)
 
     def _table(self, name: str, schema: Any = None, read: Callable[[Path], Any] = read_table) -> Any:
-        """Read a table, or return an empty one with `schema` if it has no file; Damaged if its checksum differs."""
+        """Read a table, or return an empty one with `schema` if it has no file; DamagedError if its checksum differs."""
         path = self.directory / f"{name}.parquet"
         check_tables(self.directory, self.manifest, [path.name])
         if schema is not None and not path.is_file():
             return schema.empty_table()
         try:
             return read(path)
-        except Damaged as error:
-            raise Damaged(path, error.why, back(path)) from None
+        except DamagedError as error:
+            raise DamagedError(path, error.why, back(path)) from None
 
     @cached_property
     def traces(self) -> list[IncumbentTrace]:

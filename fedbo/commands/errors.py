@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from fedbo.actors.storage.checkpoint import CheckpointError
 from fedbo.actors.storage.rows import TooLargeError
-from fedbo.actors.storage.sealed import Damaged, OtherFormat
+from fedbo.actors.storage.sealed import DamagedError, FormatError
 from fedbo.analysis.finished_run import ResultError
 from fedbo.coordinator.errors import ForkError, ProtocolError, ReplayError
 from fedbo.execution.cluster import ClusterError
 from fedbo.execution.runner import RunError
 from fedbo.figures.layout import PlotError
 from fedbo.figures.page.page import ReportError
-from fedbo.lab.twins.measurements import Immeasurable
-from fedbo.objectives.base import LibraryMissing
-from fedbo.objectives.datasets.data import DataDamaged, DataMissing
+from fedbo.lab.twins.measurements import MeasurementError
+from fedbo.objectives.base import LibraryMissingError
+from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError
 from fedbo.objectives.tables.table import TableError
 from fedbo.settings.errors import ArgumentError
 from fedbo.settings.exits import ExitError
@@ -23,12 +23,12 @@ from fedbo.study.paths import DirectoryError
 
 def is_wrong_input(error: Exception) -> bool:
     """Check whether an argument or a directory was wrong, before anything ran."""
-    ours = ResultError | PlotError | ReportError | DirectoryError | TableError | Damaged | OtherFormat
-    ours |= ArgumentError | Immeasurable | ForkError | UntrustedError | TooLargeError
+    ours = ResultError | PlotError | ReportError | DirectoryError | TableError | DamagedError | FormatError
+    ours |= ArgumentError | MeasurementError | ForkError | UntrustedError | TooLargeError
     return isinstance(error, ours | FileExistsError | PermissionError)
 
 
 def is_failure(error: Exception) -> bool:
     """Check whether a run failed for a reason that its message explains."""
     ours = RunError | ReplayError | CheckpointError | ClusterError | ProtocolError | ExitError
-    return isinstance(error, ours | DataMissing | DataDamaged | LibraryMissing)
+    return isinstance(error, ours | DataMissingError | DataDamagedError | LibraryMissingError)

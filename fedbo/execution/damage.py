@@ -8,7 +8,7 @@ from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint
 from fedbo.actors.storage.evaluation_log import read_log
 from fedbo.actors.storage.history_files import check_history
 from fedbo.actors.storage.run_folder import RunFolder
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.coordinator.runtime.snapshots import agents_heard
 from fedbo.execution.jobs import runs
@@ -19,7 +19,7 @@ def fall_back(study: Study, directory: Path) -> list[str]:
     """Return every run of a study to its last undamaged snapshot, and return a note for each run that lost a later one.
 
     Damaged files are moved to `damaged/`. In virtual time no result depends on the snapshot from which a run
-    resumes; in real time the later events are logged. Raises Damaged, with the remedy and before any change, where
+    resumes; in real time the later events are logged. Raises DamagedError, with the remedy and before any change, where
     a damaged file has no substitute.
     """
     parts = directory / "parts"
@@ -44,7 +44,7 @@ def fall_back(study: Study, directory: Path) -> list[str]:
 
 
 def _check_agents(folder: RunFolder, latest: SnapshotIndex) -> None:
-    """Check the agents' own checkpoints and logs of a run in real time; raise Damaged where one is not intact."""
+    """Check the agents' own checkpoints and logs of a run in real time; raise DamagedError where one is not intact."""
     place = folder.path
     try:
         for place in sorted(folder.path.glob("log-*.jsonl")):
@@ -54,9 +54,9 @@ def _check_agents(folder: RunFolder, latest: SnapshotIndex) -> None:
             kept = folder.checkpoints(agent)
             place = kept[-1] if kept else folder.checkpoint(agent, 0)
             if not kept:
-                raise Damaged(place, f"agent {agent} has reported, but has no checkpoint")
+                raise DamagedError(place, f"agent {agent} has reported, but has no checkpoint")
             read_checkpoint(place)
     except CheckpointError as error:
-        raise Damaged(place, str(error).removeprefix(f"{place}: ").partition(";")[0], folder.remedy) from None
-    except Damaged as error:
-        raise Damaged(error.path, error.why, folder.remedy) from None
+        raise DamagedError(place, str(error).removeprefix(f"{place}: ").partition(";")[0], folder.remedy) from None
+    except DamagedError as error:
+        raise DamagedError(error.path, error.why, folder.remedy) from None

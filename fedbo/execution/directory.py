@@ -20,7 +20,7 @@ from fedbo.actors.storage.history_files import read_history_table
 from fedbo.actors.storage.printed import PRINTED, printed_table
 from fedbo.actors.storage.rows import EVALUATIONS, OBSERVATIONS, RunKey, read_table, write_table
 from fedbo.actors.storage.run_folder import RunFolder
-from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, sha256_of
+from fedbo.actors.storage.sealed import DamagedError, FormatError, check_file, sha256_of
 from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.analysis.schemas import canonical
@@ -64,7 +64,7 @@ def unfinished(directory: Path) -> bool:
     """Return whether a directory holds a run that has not ended."""
     try:
         return bool(read_manifest(directory)["status"] != "complete")
-    except (DirectoryError, Damaged, OtherFormat):
+    except (DirectoryError, DamagedError, FormatError):
         return False
 
 
@@ -166,7 +166,7 @@ def gather(study: Study, directory: Path, keys: Sequence[RunKey], kept: Collecti
     """Join the parts into one table of each kind, in canonical order, as far as the runs have come.
 
     The rows of `kept` runs come from the tables before an extension. Returns the SHA-256 of the study and of every table, by
-    file name. Damaged when a part is damaged.
+    file name. DamagedError when a part is damaged.
     """
     parts = directory / "parts"
     folders = [RunFolder.of(parts, key) for key in keys if key not in kept]
@@ -195,7 +195,7 @@ def gather(study: Study, directory: Path, keys: Sequence[RunKey], kept: Collecti
 
 
 def _parts(folders: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[pa.Table]:
-    """Read the parts of a table; Damaged when one has changed."""
+    """Read the parts of a table; DamagedError when one has changed."""
     found = []
     for folder in folders:
         noted = SnapshotStore(folder).latest().tables
@@ -203,8 +203,8 @@ def _parts(folders: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[p
             try:
                 check_file(path, noted.get(path.name, ""))
                 found.append(read_table(path, schema, convert=_CONVERT.get(kind)))
-            except Damaged as error:
-                raise Damaged(path, error.why, folder.remedy) from None
+            except DamagedError as error:
+                raise DamagedError(path, error.why, folder.remedy) from None
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
-from fedbo.actors.storage.sealed import Damaged, check_file, sha256_of
+from fedbo.actors.storage.sealed import DamagedError, check_file, sha256_of
 from fedbo.algorithms.base import Anytime, Waiting
 from fedbo.analysis.manifest import STUDY, back
 from fedbo.coordinator.runtime.actor import Coordinator, Run
@@ -156,16 +156,16 @@ def set_aside(directory: Path) -> dict[str, str]:
 
 
 def check_kept(directory: Path, manifest: Mapping[str, Any]) -> None:
-    """Check the tables that `set_aside` copied for an extension; Damaged where one is missing or has changed."""
+    """Check the tables that `set_aside` copied for an extension; DamagedError where one is missing or has changed."""
     noted = manifest.get("kept_files") or dict.fromkeys(["observations.parquet"] if manifest.get("kept_runs") else [], "")
     for name, digest in noted.items():
         path, table = directory / "parts" / KEPT / name, directory / name
         try:
             check_file(path, digest)
-        except Damaged as error:
+        except DamagedError as error:
             whole = table.is_file() and digest == sha256_of(table)  # until tables are gathered it is the one that was copied
             restored = f"restore it: cp {shlex.quote(str(table))} {shlex.quote(str(path))}"
-            raise Damaged(path, error.why, restored if whole else back(table)) from None
+            raise DamagedError(path, error.why, restored if whole else back(table)) from None
 
 
 def settle(directory: Path) -> None:

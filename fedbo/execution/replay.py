@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import read_table
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.manifest import STUDY, back, check_tables, read_manifest, write_manifest
 from fedbo.coordinator.logged.earlier import read_events
 from fedbo.coordinator.runtime.actor import Coordinator
@@ -135,9 +135,9 @@ def _table(path: Path) -> pa.Table:
     try:
         return read_events(path) if path.stem == "events" else read_table(path)
     except FileNotFoundError:
-        raise Damaged(path, "it is missing", back(path)) from None
-    except Damaged as error:
-        raise Damaged(path, error.why, back(path)) from None
+        raise DamagedError(path, "it is missing", back(path)) from None
+    except DamagedError as error:
+        raise DamagedError(path, error.why, back(path)) from None
 
 
 def _only(table: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import LibraryMissing
-from fedbo.objectives.datasets.data import DataDamaged, DataMissing, without_fetching
+from fedbo.objectives.base import LibraryMissingError
+from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError, without_fetching
 from fedbo.study.study import Study
 
-ABSENT = (DataMissing, DataDamaged, LibraryMissing)
+ABSENT = (DataMissingError, DataDamagedError, LibraryMissingError)
 
 
 def require_objectives(study: Study) -> None:
-    """Build an objective of each federation of a study; DataMissing, DataDamaged or LibraryMissing where something is missing.
+    """Build an objective of each federation of a study.
 
+    DataMissingError, DataDamagedError or LibraryMissingError where a data set or a library is missing.
     This is checked only where evaluations run in processes of this machine, since other machines may have what this one lacks.
     Any other error of an objective is left to its agent to report.
     """

@@ -13,7 +13,7 @@ import pyarrow as pa
 from fedbo.actors.storage.evaluation_log import read_log
 from fedbo.actors.storage.rows import RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.analysis.result import Result
@@ -51,7 +51,7 @@ class StudyState:
 
 
 def study_state(directory: Path) -> StudyState:
-    """Read the state of a run directory; DirectoryError when it is none, Damaged when its manifest is damaged."""
+    """Read the state of a run directory; DirectoryError when it is none, DamagedError when its manifest is damaged."""
     manifest = read_manifest(directory)
     study = recall_study(directory / STUDY)
     titles = study.titles()
@@ -117,7 +117,7 @@ def _agents(folder: RunFolder) -> _Agents:
                 counts[row["agent"]] = counts.get(row["agent"], 0) + 1
                 if row["error"] is None and np.isfinite(row["value"]):
                     bests[row["agent"]] = max(bests.get(row["agent"], -np.inf), row["value"])
-    except (Damaged, FileNotFoundError):  # it is being written, or has just been gathered
+    except (DamagedError, FileNotFoundError):  # it is being written, or has just been gathered
         ended = False
     for path in sorted(folder.path.glob("log-*.jsonl")):
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.manifest import STUDY, back, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.analysis.result import Result
 from fedbo.coordinator.runtime.actor import RunSummary
@@ -80,8 +80,8 @@ def run_study(
 
     `out` is a new or empty directory; without it one is created under `runs/`. Raises RunError when anything in the study
     fails, and KeyboardInterrupt (with the directory) after Ctrl-C. In both cases all observations have been written, and
-    `resume_study` continues from there. Raises DataMissing, DataDamaged or LibraryMissing, before anything is written, where
-    the study runs on this machine alone and its objectives lack something.
+    `resume_study` continues from there. Raises DataMissingError, DataDamagedError or LibraryMissingError, before
+    anything is written, where the study runs on this machine alone and its objectives lack data or a library.
     """
     require_objectives(study)
     directory = new_directory(study, out)
@@ -108,7 +108,7 @@ def resume_study(
     budget, more replicates, and `added` algorithms. Python code that the run names must be unchanged, unless the run failed or
     `changed_code` is set. With `trust`, the code that the run names is imported.
 
-    Raises DirectoryError when there is nothing to resume, and Damaged, before any change, when a required file is damaged;
+    Raises DirectoryError when there is nothing to resume, and DamagedError, before any change, when a required file is damaged;
     otherwise the errors of `run_study`. Where the last snapshot is damaged and the one before is not, it continues from that
     one with a note on standard error.
     """
@@ -203,7 +203,7 @@ def _check_carried(directory: Path) -> None:
 
 
 def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[str], trust: bool) -> Study:
-    """Load the study of a run; Damaged when its file is damaged, DirectoryError when it is a different study."""
+    """Load the study of a run; DamagedError when its file is damaged, DirectoryError when it is a different study."""
     path, copy = directory / STUDY, directory / "parts" / STUDY
     changed = copy.is_file() and (not path.is_file() or path.read_bytes() != copy.read_bytes())
     try:
@@ -211,7 +211,7 @@ def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[
     except StudyError as error:
         if not changed:
             raise
-        raise Damaged(path, str(error).splitlines()[0], back(path)) from None
+        raise DamagedError(path, str(error).splitlines()[0], back(path)) from None
     if (here := distributions(study)) != (begun := manifest.get("plugins", {})):
         what = ", ".join(f"{name}: {begun.get(name)} -> {here.get(name)}" for name in sorted({*here, *begun}))
         raise DirectoryError(f"'{directory}': was started with other plug-ins ({what}); install those, or run the study again")
@@ -270,7 +270,7 @@ def carry_out(
     try:
         manifest["files"] = gather(study, directory, [run.key for run in every], kept)
         write_manifest(directory, manifest)
-    except (OSError, Damaged) as error:
+    except (OSError, DamagedError) as error:
         failure = failure or error
     if failure:
         raise RunError(_words(failure, directory) + _kept_traceback(failure, directory), directory) from failure
@@ -307,7 +307,7 @@ def _room_in(directory: Path) -> Iterator[None]:
 
 
 def _words(failure: Exception, directory: Path) -> str:
-    plain = ClusterError | Damaged | CodeError
+    plain = ClusterError | DamagedError | CodeError
     words = str(failure) if isinstance(failure, plain) else f"{type(failure).__name__}: {failure}"
     if type(failure).__module__.startswith("ray."):  # which explains itself in many lines
         words = f"{words.splitlines()[0]}; Ray's logs show the cause; continue with: fedbo resume {directory}"

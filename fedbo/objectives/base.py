@@ -64,7 +64,7 @@ class Metric:
         return self.offset + self.sign * np.asarray(value, dtype=np.float64)
 
 
-class LibraryMissing(FedboError, ImportError):
+class LibraryMissingError(FedboError, ImportError):
     """A library that some objectives need is not installed."""
 
 

@@ -88,7 +88,7 @@ class Writers:
         return self.agents
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Writer:
-        """Build one writer's objective, which does not depend on the streams; LibraryMissing when PyTorch is not installed."""
+        """Build one writer's objective, which does not depend on the streams; LibraryMissingError without PyTorch."""
         require_agent(agent, self.agents)
         require_torch("writers")
         found, order = _handwriting(locate("qmnist"))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.algorithms.base import Array
 from fedbo.study.lock import locked
 from fedbo.study.paths import PRIVATE, DirectoryError
@@ -131,7 +131,7 @@ class AskLog:
 
 
 def _read(path: Path) -> tuple[list[LogEntry], int]:
-    """Read the entries of a log and their size in bytes; Damaged where a line is not JSON.
+    """Read the entries of a log and their size in bytes; DamagedError where a line is not JSON.
 
     An incomplete last line is ignored: a kill or a power cut came before its writer returned.
     """
@@ -143,7 +143,7 @@ def _read(path: Path) -> tuple[list[LogEntry], int]:
             entry = None
         if not isinstance(entry, dict):
             if number < len(lines) or (line.endswith(b"\n") and not atomic.is_torn(line, size)):
-                raise Damaged(path, f"line {number} is damaged", "restore a copy of the file, or open a new folder")
+                raise DamagedError(path, f"line {number} is damaged", "restore a copy of the file, or open a new folder")
             break
         found.append(entry)
         size += len(line)

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.image import imread
 from synthetic_run import INITIAL, document, write_run
 
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS, OBSERVATIONS
@@ -133,5 +133,5 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         Result.open(killed)
     broken = write_run(tmp_path / "broken", document(iterations=1))
     (broken / "manifest.json").write_text("{", encoding="utf-8")
-    with pytest.raises(Damaged, match="manifest.json': is damaged .*; run the study again: fedbo run "):
+    with pytest.raises(DamagedError, match="manifest.json': is damaged .*; run the study again: fedbo run "):
         Result.open(broken)

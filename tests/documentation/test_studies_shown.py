@@ -13,7 +13,7 @@ import pages
 import pytest
 
 import fedbo
-from fedbo.objectives.datasets.data import DataMissing
+from fedbo.objectives.datasets.data import DataMissingError
 
 BASE: dict[str, Any] = {
     "study": {"name": "fragment"},
@@ -70,7 +70,7 @@ def test_a_study_or_a_part_of_one_that_a_page_shows_is_valid(number: int, surrou
     for one in _one_key_at_a_time(document):
         try:
             study = fedbo.load_study(one, trust=True)
-        except DataMissing as error:
+        except DataMissingError as error:
             pytest.skip(str(error))
         assert study.cells()
         fedbo.load_study(study.document(), trust=True)

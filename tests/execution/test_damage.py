@@ -34,7 +34,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 # All were tried; those that others stand for are left to the long tests.
 SOME = ["flipped", *(pytest.param(name, marks=pytest.mark.long) for name in ("empty", "truncated", "garbage", "deleted"))]
-TOLD = ("Damaged: ", "DirectoryError: ", "ResultError: ", "StudyError: ")
+TOLD = ("DamagedError: ", "DirectoryError: ", "ResultError: ", "StudyError: ")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from fedbo.execution.directory import new_directory
 from fedbo.execution.runner import run_study
-from fedbo.objectives.datasets.data import DataMissing
+from fedbo.objectives.datasets.data import DataMissingError
 from fedbo.study.study import load_study
 
 
@@ -43,6 +43,6 @@ def test_a_study_whose_second_objective_lacks_its_data_leaves_no_directory(
             "hosting": {"kind": "inline", "workers": 0},
         }
     )
-    with pytest.raises(DataMissing, match="'covid' is not on this machine"):
+    with pytest.raises(DataMissingError, match="'covid' is not on this machine"):
         run_study(study, tmp_path / "run")
     assert not (tmp_path / "run").exists()

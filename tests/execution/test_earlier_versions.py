@@ -18,7 +18,7 @@ from packed import packed
 
 import fedbo
 from fedbo.actors.storage.rows import OBSERVATIONS, read_table, write_table
-from fedbo.actors.storage.sealed import FORMAT, Damaged
+from fedbo.actors.storage.sealed import FORMAT, DamagedError
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS
@@ -174,7 +174,7 @@ def test_a_detail_that_no_version_wrote_is_damage(tmp_path: Path) -> None:
     next(line for line in lines if line["kind"] == "slowed")["detail"] = "by some"
     path = tmp_path / "events.parquet"
     write_table(pa.Table.from_pylist(lines, table.schema), path)
-    with pytest.raises(Damaged, match="it cannot be read as a table"):
+    with pytest.raises(DamagedError, match="it cannot be read as a table"):
         read_events(path)
 
 

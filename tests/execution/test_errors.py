@@ -7,14 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError, FormatError
 from fedbo.execution.runner import RunError
+from fedbo.lab.twins.measurements import MeasurementError
+from fedbo.objectives.base import LibraryMissingError
+from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError
 from fedbo.settings.errors import SettingError, invalid, unknown_choice
 from fedbo.settings.own_code import CodeError
 from fedbo.settings.trust import UntrustedError
 
 ERRORS = [
-    Damaged(Path("events.parquet"), "it is missing", "run it again"),
+    DamagedError(Path("events.parquet"), "it is missing", "run it again"),
+    DataDamagedError("tiny.txt is not the published file"),
+    DataMissingError("the data set 'tiny' is not on this machine"),
+    FormatError("'events.parquet': has format 4"),
+    LibraryMissingError("needs PyTorch"),
+    MeasurementError("has a sweep"),
     RunError("the run failed", Path("run")),
     invalid("agents", 0, "take at least 1"),
     SettingError("share", "must be at most 1", 2, "take 1"),

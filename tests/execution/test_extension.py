@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import fedbo
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.algorithms.base import Anytime
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.random import Random
@@ -126,7 +126,7 @@ def test_rows_that_an_extension_keeps_and_that_are_lost_are_refused_with_the_way
         resume_study(run, ["study.replicates=2"])
     copy = run / "parts" / "kept" / "observations.parquet"
     copy.unlink()
-    with pytest.raises(Damaged, match=r"it is missing.*restore it: cp .*observations.parquet") as refused:
+    with pytest.raises(DamagedError, match=r"it is missing.*restore it: cp .*observations.parquet") as refused:
         fedbo.resume(run)
     subprocess.run(str(refused.value).partition("restore it: ")[2], shell=True, check=True)
     fedbo.resume(run)

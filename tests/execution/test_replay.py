@@ -12,7 +12,7 @@ import pytest
 from killing import TROUBLED, tables
 
 import fedbo
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.cli import main
 from fedbo.coordinator.errors import ReplayError
@@ -111,7 +111,7 @@ def test_a_run_in_real_time_is_replayed_by_its_record_without_waiting_and_to_the
     assert kept.same and tables(tmp_path / "again") == tables(directory)
 
     changed(directory, "record.parquet", 10, "number", 10_000)
-    with pytest.raises(Damaged, match="record.parquet': is damaged"):
+    with pytest.raises(DamagedError, match="record.parquet': is damaged"):
         replay(directory, verify=True)
     manifest = read_manifest(directory)
     del manifest["files"]["record.parquet"]  # as one that does not say what was written there

@@ -227,7 +227,7 @@ def test_what_would_change_a_result_is_refused(cut_off: Path, forks: Forks, refu
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
-    from fedbo.actors.storage.sealed import Damaged
+    from fedbo.actors.storage.sealed import DamagedError
     from fedbo.execution.runner import resume_study
     from fedbo.study.paths import DirectoryError
 
@@ -239,7 +239,7 @@ def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
         ("file", "is a file; pass the directory of a run"),
         ("damaged", "is damaged .*; run the study again"),
     ):
-        with pytest.raises((DirectoryError, Damaged), match=words):
+        with pytest.raises((DirectoryError, DamagedError), match=words):
             resume_study(tmp_path / name)
 
 

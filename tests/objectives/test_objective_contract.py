@@ -15,7 +15,7 @@ import pytest
 from pydantic import TypeAdapter
 
 import fedbo
-from fedbo.objectives.base import Federation, LibraryMissing, Metric, Parameter, require_agent
+from fedbo.objectives.base import Federation, LibraryMissingError, Metric, Parameter, require_agent
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
 from fedbo.objectives.space import inside
@@ -91,9 +91,9 @@ def test_settings_can_be_read_from_plain_values(name: str) -> None:
 def test_a_federation_keeps_to_the_contract(name: str) -> None:
     try:
         check_federation(made(name))
-    except data.DataMissing:
+    except data.DataMissingError:
         pytest.skip(f"the data of {name!r} are not here: see `fedbo data list`")
-    except LibraryMissing as missing:
+    except LibraryMissingError as missing:
         pytest.skip(str(missing))
 
 
@@ -103,7 +103,7 @@ def test_a_fresh_process_builds_the_same_objectives_to_the_bit(stride: int, samp
     for name in NAMES[::stride]:
         try:
             here[name] = bits(name)
-        except (data.DataMissing, LibraryMissing):
+        except (data.DataMissingError, LibraryMissingError):
             continue
     program = "import runpy, sys; runpy.run_path(sys.argv[1])['print_bits'](sys.argv[2:])"
     path = os.pathsep.join([str(sample_folder), os.environ.get("PYTHONPATH", "")])

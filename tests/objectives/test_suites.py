@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedbo.objectives.datasets.data import DataMissing
+from fedbo.objectives.datasets.data import DataMissingError
 from fedbo.objectives.suites.catalog import SUITES, SuiteTask
 from fedbo.study.study import load_study
 
@@ -16,7 +16,7 @@ def test_the_tables_of_a_task_make_a_study(task: SuiteTask) -> None:
     tables = {"study": {"name": task.name}, "algorithm": [{"name": "random"}], **task.tables()}
     try:
         study = load_study(tables)
-    except DataMissing:
+    except DataMissingError:
         pytest.skip("its data are not here")
     assert study.budget.iterations == task.iterations and study.agents.initial == task.initial
 

@@ -13,7 +13,7 @@ from scipy.special import expit
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array
 from fedbo.objectives.datasets import data
-from fedbo.objectives.datasets.data import DataMissing, inventory, locate
+from fedbo.objectives.datasets.data import DataMissingError, inventory, locate
 from fedbo.objectives.models.epidemic import DELAY, EPIDEMICS, FATALITY, IMMUNE, OFFERED, WILLING, outcomes, vaccinated
 from fedbo.objectives.vaccine import Campaign, Country, Vaccine, contacts, populations, protection, uninfected
 
@@ -180,7 +180,7 @@ def test_noise_is_bounded_and_many_evaluations_are_those_made_one_by_one() -> No
 def test_without_the_data_it_is_said_where_they_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("FEDBO_DATA", str(tmp_path))
-    with pytest.raises(DataMissing, match="'covid' is not on this machine and it cannot be fetched. Get population_by_age"):
+    with pytest.raises(DataMissingError, match="'covid' is not on this machine and it cannot be fetched. Get population"):
         data.locate("covid")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.datasets.data import DataDamaged, inventory, locate
+from fedbo.objectives.datasets.data import DataDamagedError, inventory, locate
 from fedbo.objectives.models.logistic import LogisticAgent
 from fedbo.objectives.wisdm import ACTIVITIES, TASKS, UserRows, Wisdm, completed, held_out, users_of
 
@@ -121,7 +121,7 @@ def test_a_file_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.
     for changed in (content[:-1000], content.replace(b"Jogging", b"Walking", 1), b""):
         (tmp_path / "wisdm" / FILE).write_bytes(changed)
         with pytest.raises(
-            DataDamaged, match="WISDM_ar_v1.1_transformed.arff is not the published .* expected sha256 8cb3fbba"
+            DataDamagedError, match="WISDM_ar_v1.1_transformed.arff is not the published .* expected sha256 8cb3fbba"
         ):
             holder(0)
 

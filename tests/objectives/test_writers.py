@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import LibraryMissing
+from fedbo.objectives.base import LibraryMissingError
 from fedbo.objectives.datasets.data import inventory, locate
 from fedbo.objectives.datasets.qmnist import Handwriting, read
 from fedbo.objectives.models.convnet import DEVIATION, MEAN, Recipe, Weights, share_wrong, trained
@@ -102,7 +102,7 @@ def test_the_pixels_are_scaled_by_their_mean_and_deviation() -> None:
 
 def test_without_pytorch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(LibraryMissing, match=r"'writers' .* PyTorch; install it with: pip install torch"):
+    with pytest.raises(LibraryMissingError, match=r"'writers' .* PyTorch; install it with: pip install torch"):
         hand(0)
 
 

@@ -12,7 +12,7 @@ import pytest
 import fedbo
 from fedbo.coordinator.environment.measured import NAMED
 from fedbo.coordinator.environment.timing import SpeedClasses
-from fedbo.objectives.datasets.data import DataMissing, locate
+from fedbo.objectives.datasets.data import DataMissingError, locate
 from fedbo.study.document import StudyError
 from fedbo.study.environment.models import environment_of
 from fedbo.study.study import load_study
@@ -60,7 +60,7 @@ def test_a_run_has_the_durations_of_the_file_and_its_hash_what_is_in_it(tmp_path
 def test_named_data_are_found_and_written_by_their_name(name: str) -> None:
     try:
         folder = locate("pai")
-    except DataMissing as missing:
+    except DataMissingError as missing:
         pytest.skip(str(missing))
     study = load_study(document(timing={"evaluation": {"model": "empirical", "data": name, "mean": 2.0}}))
     shown = study.document()["timing"]["evaluation"]

@@ -16,7 +16,7 @@ from fedbo.algorithms.base import Algorithm
 from fedbo.algorithms.catalog import algorithms
 from fedbo.coordinator.environment.timing import Lognormal
 from fedbo.objectives.catalog import federations
-from fedbo.objectives.datasets.data import DataMissing
+from fedbo.objectives.datasets.data import DataMissingError
 from fedbo.study.document import to_toml
 from fedbo.study.study import Study, load_study
 
@@ -81,7 +81,7 @@ def test_every_algorithm_can_be_named_in_a_study_and_comes_back_from_its_file_th
 def test_every_objective_can_be_named_in_a_study_and_comes_back_from_its_file_the_same(name: str) -> None:
     try:
         study = load_study(tables(objective={"name": name}))
-    except DataMissing as error:
+    except DataMissingError as error:
         pytest.skip(str(error))
     assert again(study).federation() == study.federation()
 

@@ -13,7 +13,7 @@ from fedbo.actors.host_storage import AgentCheckpoint, HostConfig, HostStorage
 from fedbo.actors.storage.checkpoint import write_checkpoint
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 
 SPACE: dict[str, Any] = {"x": (0.0, 1.0)}
 TERMS = fedbo.Terms("fts", agents=2, initial=2)
@@ -103,5 +103,5 @@ def test_a_checkpoint_of_another_agent_of_a_run_in_real_time_is_refused_by_name(
         write_checkpoint(AgentCheckpoint(None, None, None, number), folder.checkpoint(number, 0))  # type: ignore[arg-type]
     assert set(storage.checkpoints()) == {0, 1}
     shutil.copy(folder.checkpoint(1, 0), folder.checkpoint(0, 0))
-    with pytest.raises(Damaged, match=r"is damaged \(is the checkpoint of agent 1; restore the checkpoint of agent 0\)"):
+    with pytest.raises(DamagedError, match=r"is damaged \(is the checkpoint of agent 1; restore the checkpoint of agent 0\)"):
         storage.checkpoints()

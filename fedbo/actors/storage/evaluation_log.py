@@ -14,7 +14,7 @@ from pathlib import Path
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query, reader
 from fedbo.actors.storage.run_folder import RunFolder
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 
 _READERS = tuple(reader(name) for name in EvaluationRecord.COLUMNS)
 _ADDED = dict.fromkeys(("fidelity", "stopped", "rungs"))
@@ -96,8 +96,8 @@ class EvaluationLog:
 def read_log(path: Path, place: int, real: bool = False) -> tuple[list[EvaluationRecord], int]:
     """Read the complete lines of a log from a position on; return the records and the position after them.
 
-    A damaged line is skipped, since its evaluation can be repeated with the same result. With `real` it raises Damaged, unless
-    it is the last line and torn by a power cut: no process has learned of that one.
+    A damaged line is skipped, since its evaluation can be repeated with the same result. With `real` it raises DamagedError,
+    unless it is the last line and torn by a power cut: no process has learned of that one.
     """
     with path.open("rb") as file:
         file.seek(place)
@@ -107,7 +107,7 @@ def read_log(path: Path, place: int, real: bool = False) -> tuple[list[Evaluatio
     if real and None in found:
         at = found.index(None)
         if at < len(found) - 1 or not atomic.is_torn(lines[-1], place + len(whole) - len(lines[-1])):
-            raise Damaged(path, f"line {at + 1} after byte {place} is damaged")
+            raise DamagedError(path, f"line {at + 1} after byte {place} is damaged")
     return [record for record in found if record is not None], place + len(whole) + (1 if whole else 0)
 
 

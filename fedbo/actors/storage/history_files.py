@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedbo.actors.storage.rows import read_table
-from fedbo.actors.storage.sealed import Damaged, check_file
+from fedbo.actors.storage.sealed import DamagedError, check_file
 from fedbo.algorithms.base import Array
 
 
@@ -24,23 +24,23 @@ def sum_file(path: Path) -> Path:
 
 
 def read_history_table(path: Path) -> pa.Table:
-    """Read all observations of an earlier task; Damaged when the file has changed."""
+    """Read all observations of an earlier task; DamagedError when the file has changed."""
     check_history(path)
     return read_table(path)
 
 
 def check_history(path: Path) -> None:
-    """Check a history file against the SHA-256 beside it; raise Damaged when they differ or one is missing."""
+    """Check a history file against the SHA-256 beside it; raise DamagedError when they differ or one is missing."""
     noted = sum_file(path)
     try:
         check_file(path, noted.read_text(encoding="utf-8", errors="replace") or "none" if noted.exists() else "none")
-    except Damaged as error:
+    except DamagedError as error:
         both = f"{shlex.quote(str(path))} {shlex.quote(str(noted))}"
         remedy = (
             f"delete it so that the agent learns it again: rm -f {both} && fedbo resume {shlex.quote(str(path.parents[3]))}"
         )
         why = f"{error.why} in {noted.name}" if path.exists() else error.why
-        raise Damaged(path, why, remedy) from None
+        raise DamagedError(path, why, remedy) from None
 
 
 def read_history(folder: Path, number: int, dim: int) -> tuple[Array, Array]:

@@ -25,7 +25,7 @@ from fedbo.actors.storage.evaluations import (
     reader,
     with_outcome,
 )
-from fedbo.actors.storage.sealed import FORMAT, Damaged, OtherFormat, check_format
+from fedbo.actors.storage.sealed import FORMAT, DamagedError, FormatError, check_format
 from fedbo.algorithms.base import ORIGINS
 from fedbo.objectives.outcome import Outcome
 from fedbo.settings.errors import FedboError
@@ -284,7 +284,7 @@ def read_table(
 ) -> pa.Table:
     """Read a Parquet file of `write_table`, by this or an earlier version, whose tables `convert` updates.
 
-    FileNotFoundError when there is none, Damaged when it cannot be read, OtherFormat when a later version wrote it.
+    FileNotFoundError when there is none, DamagedError when it cannot be read, FormatError when a later version wrote it.
     """
     try:
         with pq.ParquetFile(path) as file:  # unlike `read_table` it takes no columns from the names of folders
@@ -296,12 +296,12 @@ def read_table(
         if convert is not None:
             table = convert(table)
         return (table if schema is None else _as_declared(table, schema)).replace_schema_metadata(None)
-    except (OtherFormat, FileNotFoundError, TooLargeError):
+    except (FormatError, FileNotFoundError, TooLargeError):
         raise
     except (pa.ArrowException, LookupError, TypeError, ValueError, OSError) as error:
         if getattr(error, "errno", None) is not None:  # the disk's, not Arrow's
             raise
-        raise Damaged(path, f"it cannot be read as a table: {error}".splitlines()[0]) from None
+        raise DamagedError(path, f"it cannot be read as a table: {error}".splitlines()[0]) from None
 
 
 def _with_values(file: Any, schema: pa.Schema) -> list[str]:

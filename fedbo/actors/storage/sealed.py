@@ -15,7 +15,7 @@ from fedbo.settings.version import fedbo_version
 FORMAT = 3
 
 
-class Damaged(FedboError, ValueError):
+class DamagedError(FedboError, ValueError):
     """A file that is missing or has changed: `path` is the file, `why` the reason, and `remedy` the way to repair it."""
 
     def __init__(self, path: Path, why: str, remedy: str = "") -> None:
@@ -28,15 +28,15 @@ class Damaged(FedboError, ValueError):
         return f"'{self.path}': is damaged ({self.why})" + (f"; {self.remedy}" if self.remedy else "")
 
 
-class OtherFormat(FedboError, ValueError):
+class FormatError(FedboError, ValueError):
     """A file in a format that this version does not know."""
 
 
 def check_format(path: Path | str, found: int, by: str | None = None) -> None:
-    """Check that this version reads a format; raise OtherFormat, with the version that wrote it, for a later one."""
+    """Check that this version reads a format; raise FormatError, with the version that wrote it, for a later one."""
     if not 1 <= found <= FORMAT:
         which = f"fedbo {by}" if by else "a later fedbo"
-        raise OtherFormat(f"'{path}': has format {found}, but this fedbo reads format {FORMAT}; open it with {which}")
+        raise FormatError(f"'{path}': has format {found}, but this fedbo reads format {FORMAT}; open it with {which}")
 
 
 def sha256_of(path: Path) -> str:
@@ -46,11 +46,11 @@ def sha256_of(path: Path) -> str:
 
 
 def check_file(path: Path, expected: str) -> None:
-    """Check that a file exists and has the `expected` SHA-256, unless that is empty (unknown); raise Damaged otherwise."""
+    """Check that a file exists and has the `expected` SHA-256, unless that is empty (unknown); raise DamagedError otherwise."""
     if not path.is_file():
-        raise Damaged(path, "it is missing")
+        raise DamagedError(path, "it is missing")
     if expected and sha256_of(path) != expected:
-        raise Damaged(path, "its SHA-256 differs from the recorded one")
+        raise DamagedError(path, "its SHA-256 differs from the recorded one")
 
 
 def seal(document: Mapping[str, Any], indent: int | None = None) -> str:
@@ -63,19 +63,19 @@ def seal(document: Mapping[str, Any], indent: int | None = None) -> str:
 def unseal(path: Path) -> dict[str, Any]:
     """Read the output of `seal`, or a document of format 1, which has no checksum.
 
-    FileNotFoundError when there is none, Damaged when it has changed, OtherFormat when a later version wrote it.
+    FileNotFoundError when there is none, DamagedError when it has changed, FormatError when a later version wrote it.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise
     except ValueError as error:
-        raise Damaged(path, f"it is not JSON: {error}".splitlines()[0]) from None
+        raise DamagedError(path, f"it is not JSON: {error}".splitlines()[0]) from None
     if not isinstance(found, dict):
-        raise Damaged(path, "it is not a JSON object")
+        raise DamagedError(path, "it is not a JSON object")
     expected = found.pop("sha256", None)
     if (expected is not None or "format" in found) and expected != _sum(found):
-        raise Damaged(path, "its sha256 differs from its content")
+        raise DamagedError(path, "its sha256 differs from its content")
     check_format(path, found.get("format", 1), found.get("fedbo"))
     return found
 

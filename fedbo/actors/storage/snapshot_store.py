@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
-from fedbo.actors.storage.sealed import Damaged, check_file, seal, unseal
+from fedbo.actors.storage.sealed import DamagedError, check_file, seal, unseal
 
 
 class SnapshotIndex(NamedTuple):
@@ -42,13 +42,13 @@ class SnapshotStore:
         self._folder = folder
 
     def latest(self) -> SnapshotIndex:
-        """Return the last complete snapshot; Damaged when that cannot be found out."""
+        """Return the last complete snapshot; DamagedError when that cannot be found out."""
         found = self._index("latest.json")
         if found is not None:
             return found
         begun = [path.name for path in self._folder.path.glob("[!.]*")] if self._folder.path.is_dir() else []
         if set(begun) - {"attempt", self._folder.key_file.name}:
-            raise Damaged(self._folder.path / "latest.json", "it is missing", self._folder.remedy)
+            raise DamagedError(self._folder.path / "latest.json", "it is missing", self._folder.remedy)
         return SnapshotIndex()
 
     def previous(self) -> SnapshotIndex | None:
@@ -60,25 +60,25 @@ class SnapshotStore:
             found = unseal(self._folder.path / name)
         except FileNotFoundError:
             return None
-        except Damaged as error:
-            raise Damaged(error.path, error.why, self._folder.remedy) from None
+        except DamagedError as error:
+            raise DamagedError(error.path, error.why, self._folder.remedy) from None
         try:
             tables = found["tables"]
             known = tables if isinstance(tables, dict) else dict.fromkeys(tables, "")  # format 1 has names alone
             return SnapshotIndex(found["number"], found["attempt"], known, found["ended"], found.get("files", {}))
         except KeyError as error:
-            raise Damaged(self._folder.path / name, f"it has no {error}", self._folder.remedy) from None
+            raise DamagedError(self._folder.path / name, f"it has no {error}", self._folder.remedy) from None
 
     def check(self, latest: SnapshotIndex, tables: bool = True) -> None:
-        """Check that all files of a snapshot are as they were written; raise Damaged for the first that is not."""
+        """Check that all files of a snapshot are as they were written; raise DamagedError for the first that is not."""
         for name, digest in {**(latest.tables if tables else {}), **latest.files}.items():
             try:
                 check_file(self._folder.path / name, digest)
-            except Damaged as error:
-                raise Damaged(error.path, error.why, self._folder.remedy) from None
+            except DamagedError as error:
+                raise DamagedError(error.path, error.why, self._folder.remedy) from None
 
-    def last_whole(self) -> tuple[SnapshotIndex, Damaged | None]:
-        """Return the last undamaged snapshot, and the damage of a later one, if any; raise Damaged when there is none.
+    def last_whole(self) -> tuple[SnapshotIndex, DamagedError | None]:
+        """Return the last undamaged snapshot, and the damage of a later one, if any; raise DamagedError when there is none.
 
         No file is changed.
         """
@@ -86,13 +86,13 @@ class SnapshotStore:
             latest = self.latest()
             self.check(latest)
             return latest, None
-        except Damaged as error:
+        except DamagedError as error:
             damage = error
         try:
             before = self.previous()
             if before is not None:
                 self.check(before)
-        except Damaged:
+        except DamagedError:
             before = None
         # Without its key a run would release what it has released with other noise; in real time nothing happens again.
         lost = damage.path == self._folder.key_file or (before == SnapshotIndex() and any(self._folder.path.glob("*.moments")))
@@ -100,7 +100,7 @@ class SnapshotStore:
             raise damage
         return before, damage
 
-    def fall_back(self, before: SnapshotIndex, damage: Damaged, aside: Path) -> None:
+    def fall_back(self, before: SnapshotIndex, damage: DamagedError, aside: Path) -> None:
         """Return to the snapshot before the last one, and move the damaged file aside."""
         if damage.path.exists():
             atomic.make_folder(aside)
@@ -144,7 +144,7 @@ class SnapshotStore:
     def _previous_if_whole(self) -> SnapshotIndex | None:
         try:
             return self.previous()
-        except Damaged:
+        except DamagedError:
             return None  # it is not needed while the last one is whole
 
     def _discard(self, latest: SnapshotIndex, before: SnapshotIndex) -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams, hiding
 
@@ -84,5 +84,5 @@ def secret_key(path: Path) -> bytes:
         atomic.write(path, lambda file: file.write(os.urandom(KEY_BYTES)), new=True, mode=0o600)
     key = path.read_bytes()
     if len(key) != KEY_BYTES:
-        raise Damaged(path, f"it has {len(key)} bytes, not {KEY_BYTES}")
+        raise DamagedError(path, f"it has {len(key)} bytes, not {KEY_BYTES}")
     return key

@@ -19,7 +19,7 @@ from fedbo.actors.retry_limits import HOST_LOSSES, WHY_ONE_DIES
 from fedbo.actors.storage.checkpoint import read_checkpoint
 from fedbo.actors.storage.rows import Row, RunKey
 from fedbo.actors.storage.run_folder import RunFolder, Superseded
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.actors.supervision import SupervisedHosts
 from fedbo.actors.task import Task
@@ -178,7 +178,7 @@ class Coordinator:
         core, queue, hosts = parts.core, parts.queue, parts.hosts
         try:
             self._drive(run, parts, snapshots)
-        except (HostLost, Superseded, Damaged):
+        except (HostLost, Superseded, DamagedError):
             raise
         except Exception:
             if isinstance(hosts, RayHosts):

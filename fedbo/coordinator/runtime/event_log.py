@@ -15,7 +15,7 @@ from fedbo.actors.storage.checkpoint import FRAME, MAGIC, CheckpointError, pack,
 from fedbo.actors.storage.evaluations import column
 from fedbo.actors.storage.rows import RunKey, schema_of, write_table
 from fedbo.actors.storage.run_folder import RunFolder
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.task import StepReport
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.logged.table import events_table
@@ -38,7 +38,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def read_moments(path: Path) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
-    """Read the events recorded after a snapshot, up to the end of its writer; Damaged if a record is malformed.
+    """Read the events recorded after a snapshot, up to the end of its writer; DamagedError if a record is malformed.
 
     A kill or a power cut may tear the last entry, before it had any effect: it is ignored.
     """
@@ -54,7 +54,7 @@ def read_moments(path: Path) -> Iterator[tuple[RecordedEvent, StepReport | None]
         except CheckpointError as error:
             if _is_torn(data, place):
                 return
-            raise Damaged(path, f"at byte {place}: {error}".partition(";")[0]) from None
+            raise DamagedError(path, f"at byte {place}: {error}".partition(";")[0]) from None
         yield recorded, report
         place += _LENGTH.size + length
 

@@ -52,7 +52,7 @@ class RunParts(NamedTuple):
 
 
 def agents_heard(home: RunFolder, latest: SnapshotIndex) -> set[int]:
-    """List the agents whose steps in real time were reported by a snapshot or after it; CheckpointError, Damaged."""
+    """List the agents whose steps in real time were reported by a snapshot or after it; CheckpointError, DamagedError."""
     if not latest.number:
         return set()
     snapshot: Snapshot = read_checkpoint(home._replace(attempt=latest.attempt).core(latest.number))

@@ -25,7 +25,7 @@ from fedbo.lab.papers.statements import (
     compare_published,
     judge,
 )
-from fedbo.objectives.datasets.data import DataMissing
+from fedbo.objectives.datasets.data import DataMissingError
 from fedbo.study.document import StudyError
 from fedbo.study.paths import make_folder, usable
 from fedbo.study.study import Study, load_study
@@ -176,7 +176,7 @@ def _no_data(study: Study) -> str:
 
 def _lacking(error: Exception) -> str:
     """Return in short what is missing, without this machine's search paths."""
-    if isinstance(error, DataMissing):
+    if isinstance(error, DataMissingError):
         return f"{str(error).split('. ')[0]}; run fedbo data list to see the expected files and folders"
     return without_folders(str(error))
 

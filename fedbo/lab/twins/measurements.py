@@ -24,7 +24,7 @@ Span = tuple[float, float]
 _SHORTEST = 1e-6  # units of time that a crash takes at least; a study takes none of 0
 
 
-class Immeasurable(FedboError, ValueError):
+class MeasurementError(FedboError, ValueError):
     """A run or a log with too little information to fit a world to it."""
 
 

@@ -14,7 +14,7 @@ from fedbo.actors.storage.rows import write_table
 from fedbo.analysis.grouping import by_run
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import main_algorithm
-from fedbo.lab.twins.measurements import Immeasurable, Measurements, measure_run, most_at_once
+from fedbo.lab.twins.measurements import MeasurementError, Measurements, measure_run, most_at_once
 from fedbo.settings.columns import KINDS, NumberColumn, read_columns
 from fedbo.settings.errors import SettingError
 
@@ -23,21 +23,21 @@ LEAST = 5
 
 
 def measure(source: Path, label: str | None = None, cell: int = 0) -> Measurements:
-    """Measure a run, of one algorithm in one cell, or a log; the text of Immeasurable is one line."""
+    """Measure a run, of one algorithm in one cell, or a log; the text of MeasurementError is one line."""
     if source.is_dir():
         found = measured_in(Result.open(source), label, cell)
     elif label is not None:
-        raise Immeasurable(f"'{source}': is a log, which has no algorithms; remove --algorithm {label}")
+        raise MeasurementError(f"'{source}': is a log, which has no algorithms; remove --algorithm {label}")
     else:
         try:
             found = _log(source)
         except SettingError as error:
-            raise Immeasurable(f"'{source}': {error.remedy}") from None
-        except Immeasurable as error:
-            raise Immeasurable(f"'{source}': {error}") from None
+            raise MeasurementError(f"'{source}': {error.remedy}") from None
+        except MeasurementError as error:
+            raise MeasurementError(f"'{source}': {error}") from None
     if (count := len(found.durations)) < LEAST:
         words = f"at least {LEAST} are required, and 30 to distinguish models"
-        raise Immeasurable(f"'{source}': has {count} durations of evaluations; {words}")
+        raise MeasurementError(f"'{source}': has {count} durations of evaluations; {words}")
     return found
 
 
@@ -45,11 +45,11 @@ def measured_in(result: Result, label: str | None, cell: int) -> Measurements:
     """Measure all replicates of one algorithm in one cell."""
     labels = result.study.labels
     if label is not None and label not in labels:
-        raise Immeasurable(f"'{result.directory}': has no algorithm '{label}'; available: {', '.join(labels)}")
+        raise MeasurementError(f"'{result.directory}': has no algorithm '{label}'; available: {', '.join(labels)}")
     label = label or main_label(result, labels)
     events = {key: part for key, part in by_run(result.events) if key[:2] == (cell, label)}
     if not events:
-        raise Immeasurable(f"'{result.directory}': has no run of '{label}' in cell {cell}")
+        raise MeasurementError(f"'{result.directory}': has no run of '{label}' in cell {cell}")
     observations = dict(by_run(result.observations))
     found = Measurements()
     for key, part in events.items():
@@ -84,12 +84,12 @@ def _log(path: Path) -> Measurements:
     wrong = ~(np.isfinite(values) & (values >= 0))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise Immeasurable(f"has a duration of {values[row]:g} in row {row + 1}; durations must be at least 0 and finite")
+        raise MeasurementError(f"has a duration of {values[row]:g} in row {row + 1}; durations must be at least 0 and finite")
     points = np.stack([found[name] for name in axes], axis=1) if axes else np.empty((len(values), 0))
     outside = ~((points >= 0) & (points <= 1)).all(axis=1)
     if outside.any():
         row = int(np.argmax(outside))
-        raise Immeasurable(
+        raise MeasurementError(
             f"has the point {points[row].tolist()} in row {row + 1}; coordinates ({axes[0]}, …) must be from 0 to 1"
         )
     agents = found.get("agent", np.zeros(len(values), dtype=np.int64))

@@ -19,7 +19,7 @@ from fedbo.analysis.result import Result
 from fedbo.coordinator.environment.worker_models import ClusterModel
 from fedbo.lab.twins.families import Array
 from fedbo.lab.twins.fitting import fit_world
-from fedbo.lab.twins.measurements import Immeasurable, most_at_once
+from fedbo.lab.twins.measurements import MeasurementError, most_at_once
 from fedbo.lab.twins.sources import keep_durations, main_label, measured_in
 from fedbo.lab.twins.stand_ins import can_be_stood_in_for, dry_runs
 from fedbo.study.study import Study, load_study
@@ -82,14 +82,14 @@ class Twin:
     def __init__(self, result: Result, label: str | None, seed: int) -> None:
         study = result.study
         if study.sweep:
-            raise Immeasurable(f"'{result.directory}': has a sweep; use a run without one")
+            raise MeasurementError(f"'{result.directory}': has a sweep; use a run without one")
         possible = [one.title for one in study.algorithm if _can_be_rebuilt(one)]
         self.label = label or main_label(result, possible or study.labels)
         measured = measured_in(result, self.label, 0)
         self._seed, self._result = seed, result
         if self.label not in possible:
             words = "uses a privacy mechanism, is centralised, or chooses a varying number of points"
-            raise Immeasurable(f"'{result.directory}': '{self.label}' {words}, which a twin does not support")
+            raise MeasurementError(f"'{result.directory}': '{self.label}' {words}, which a twin does not support")
         self._folder = tempfile.TemporaryDirectory(prefix="fedbo-twin-")
         file = str(keep_durations(measured, Path(self._folder.name)))
         self.world = fit_world(measured, seed, file, resampled=True)

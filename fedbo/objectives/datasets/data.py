@@ -35,11 +35,11 @@ CHUNK = 1 << 20
 PATIENCE = 30  # seconds without a byte before a publisher's server counts as absent
 
 
-class DataMissing(FedboError, FileNotFoundError):
+class DataMissingError(FedboError, FileNotFoundError):
     """A data set is in no known place and could not be fetched."""
 
 
-class DataDamaged(FedboError, ValueError):
+class DataDamagedError(FedboError, ValueError):
     """A file of a data set is not the published one, bit for bit."""
 
 
@@ -59,14 +59,14 @@ class InventoryRow:
 def locate(name: str) -> Path:
     """Return the checked folder with every file of a data set; fetch the set if it is missing.
 
-    KeyError for an unknown name, DataMissing when the set is not here and cannot be fetched, DataDamaged when a file is not the
-    published one.
+    KeyError for an unknown name, DataMissingError when the set is not here and cannot be fetched, DataDamagedError when a file
+    is not the published one.
     """
     data_set = _named(name)
     if found := _found(data_set):
         return found
     if not _may_fetch.get():
-        raise DataMissing(f"the data set {name!r} is not on this machine; fetch it with: fedbo data fetch {name}")
+        raise DataMissingError(f"the data set {name!r} is not on this machine; fetch it with: fedbo data fetch {name}")
     return _fetched(data_set)
 
 
@@ -77,7 +77,7 @@ def fetch(name: str, source: str | None = None) -> Path:
     these, or the address of one. Raises: as `locate`.
     """
     data_set = _named(name)
-    with suppress(DataDamaged):  # a damaged one in the cache is replaced
+    with suppress(DataDamagedError):  # a damaged one in the cache is replaced
         if found := _found(data_set):
             return found
     _fetched(data_set, source)
@@ -123,7 +123,7 @@ def _row(data_set: DataSet) -> InventoryRow:
     try:
         where = _found(data_set)
         state = "found" if where else "missing"
-    except DataDamaged:
+    except DataDamagedError:
         where, state = None, "damaged"
     names, size = tuple(file.name for file in data_set.files), sum(file.size for file in data_set.files)
     return InventoryRow(
@@ -151,7 +151,7 @@ def _found(data_set: DataSet) -> Path | None:
 def _check(path: Path, file: DataFile) -> None:
     found = _digest(path, file.made_from.digest if file.made_from else _of_content if file.gzipped else _of_bytes)
     if found != file.sha256:
-        raise DataDamaged(
+        raise DataDamagedError(
             f"{path} is not the published {file.name}: expected sha256 {file.sha256}, found {found}{_sizes(path, file)}; "
             f"delete it and fetch it again from {file.address}"
         )
@@ -216,7 +216,7 @@ def _download(data_set: DataSet, file: DataFile, workshop: Path, source: str | N
         try:
             file.made_from.make(got, workshop / "made")
         except ValueError as failure:
-            raise DataDamaged(f"{file.name} cannot be built from the download of {file.address}: {failure}") from failure
+            raise DataDamagedError(f"{file.name} cannot be built from the download of {file.address}: {failure}") from failure
         return workshop / "made"
     return _unpacked(got, file, workshop) if file.member else got
 
@@ -238,21 +238,21 @@ def _taken(source: str, data_set: DataSet, file: DataFile, workshop: Path) -> Pa
     found = [place / name for name in names if (place / name).is_file()] if place.is_dir() else [place]
     if not found or not found[0].is_file():
         held = f"contains no {' and no '.join(names)}" if place.is_dir() else "is not a file"
-        raise DataMissing(f"'{source}' {held}; pass a file, a folder, or an address that starts with http:// or https://")
+        raise DataMissingError(f"'{source}' {held}; pass a file, a folder, or an address that starts with http:// or https://")
     return Path(shutil.copyfile(found[0], workshop / "taken"))
 
 
 def _is(path: Path, file: DataFile) -> bool:
     try:
         _check(path, file)
-    except (DataDamaged, ValueError, OSError):  # what makes a digest of arrays reads no archive
+    except (DataDamagedError, ValueError, OSError):  # what makes a digest of arrays reads no archive
         return False
     return True
 
 
 def _retrieved(data_set: DataSet, file: DataFile, workshop: Path, address: str = "") -> Path:
     if file.by_hand and not address:
-        raise DataMissing(_how_to_get(data_set, file, None))
+        raise DataMissingError(_how_to_get(data_set, file, None))
     import pooch  # only here: it waits for what is needed to fetch by any protocol, and most runs fetch nothing
 
     pooch.get_logger().setLevel("WARNING")
@@ -266,7 +266,7 @@ def _retrieved(data_set: DataSet, file: DataFile, workshop: Path, address: str =
             downloader=pooch.HTTPDownloader(timeout=PATIENCE),
         )
     except (OSError, ValueError) as failure:
-        raise DataMissing(_how_to_get(data_set, file, failure)) from failure
+        raise DataMissingError(_how_to_get(data_set, file, failure)) from failure
     return Path(got)
 
 
@@ -279,7 +279,7 @@ def _unpacked(archive: Path, file: DataFile, workshop: Path) -> Path:
                 target.write(some)
                 left -= len(some)
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, KeyError) as failure:
-        raise DataDamaged(f"the download of {file.address} contains no {file.member}: {failure}") from failure
+        raise DataDamagedError(f"the download of {file.address} contains no {file.member}: {failure}") from failure
     return workshop / "member"
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.objectives.datasets.data import DataDamaged
+from fedbo.objectives.datasets.data import DataDamagedError
 
 Labels = npt.NDArray[np.int64]
 Pixels = npt.NDArray[np.uint8]
@@ -45,14 +45,14 @@ class Handwriting:
 
 
 def read(folder: Path, part: Literal["train", "test"]) -> Handwriting:
-    """Read one part of the data set from its folder; DataDamaged when a file is no whole IDX file of the right size."""
+    """Read one part of the data set from its folder; DataDamagedError when a file is no whole IDX file of the right size."""
     pictures, marks = (folder / name for name in FILES[part])
     images, label = _idx(pictures, 0x08, (SIDE, SIDE)), _idx(marks, 0x0C, (COLUMNS,)).astype(np.int64)
     if len(label) < len(images) or (part == "train" and len(label) > len(images)):
-        raise DataDamaged(f"{marks} has {len(label)} rows of labels for the {len(images)} images of {pictures.name}")
+        raise DataDamagedError(f"{marks} has {len(label)} rows of labels for the {len(images)} images of {pictures.name}")
     digit, series, writer = label[: len(images), :3].T
     if len(digit) and not 0 <= digit.min() <= digit.max() <= 9:
-        raise DataDamaged(f"{marks}: the first column has digits from {digit.min()} to {digit.max()}, not 0 to 9")
+        raise DataDamagedError(f"{marks}: the first column has digits from {digit.min()} to {digit.max()}, not 0 to 9")
     return Handwriting(images, digit, series, writer)
 
 
@@ -61,18 +61,18 @@ def _idx(path: Path, kind: int, row: tuple[int, ...]) -> npt.NDArray[Any]:
     content = _unpacked(path)
     magic = bytes([0, 0, kind, 1 + len(row)])
     if content[:4] != magic:
-        raise DataDamaged(
+        raise DataDamagedError(
             f"{path} begins with {content[:4].hex() or 'nothing'}, not with {magic.hex()}, so it is not the expected IDX file"
         )
     head = 4 + 4 * (1 + len(row))
     if len(content) < head:
-        raise DataDamaged(f"{path} ends after {len(content)} bytes, but its header has {head}")
+        raise DataDamagedError(f"{path} ends after {len(content)} bytes, but its header has {head}")
     count, *found = struct.unpack(f">{1 + len(row)}I", content[4:head])
     if tuple(found) != row:
-        raise DataDamaged(f"{path} has rows of shape {tuple(found)}, not {row}")
+        raise DataDamagedError(f"{path} has rows of shape {tuple(found)}, not {row}")
     due = head + count * math.prod(row) * KINDS[kind].itemsize
     if len(content) != due:
-        raise DataDamaged(f"{path} has {len(content)} bytes unpacked, but its header, of {count} rows, requires {due}")
+        raise DataDamagedError(f"{path} has {len(content)} bytes unpacked, but its header, of {count} rows, requires {due}")
     numbers: npt.NDArray[Any] = np.frombuffer(content, KINDS[kind], offset=head)
     return numbers.reshape(count, *row)
 
@@ -82,4 +82,4 @@ def _unpacked(path: Path) -> bytes:
         with gzip.open(path) as stream:
             return stream.read()
     except (gzip.BadGzipFile, EOFError, zlib.error) as failure:
-        raise DataDamaged(f"{path} is not a complete gzip file: {failure}") from failure
+        raise DataDamagedError(f"{path} is not a complete gzip file: {failure}") from failure

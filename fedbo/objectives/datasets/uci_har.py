@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.objectives.datasets.data import DataDamaged, DataMissing, places, sha256_of
+from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError, places, sha256_of
 from fedbo.objectives.datasets.feature_table import FeatureTable, kept
 from fedbo.objectives.datasets.inventory import DATA_SETS
 
@@ -31,8 +31,8 @@ ADDRESS = "https://archive.ics.uci.edu/dataset/240"
 def original() -> FeatureTable:
     """Return the original features of all subjects, the training part before the test part.
 
-    They are in a folder `uci_har`, as six text files or as "UCI HAR Dataset.zip". DataMissing without such a folder,
-    DataDamaged when its contents are not the published set.
+    They are in a folder `uci_har`, as six text files or as "UCI HAR Dataset.zip". DataMissingError without such a folder,
+    DataDamagedError when its contents are not the published set.
     """
     files = _present()
     digest = hashlib.sha256("".join(sha256_of(path) for path in files).encode()).hexdigest()
@@ -49,7 +49,7 @@ def _present() -> list[Path]:
         for files in ([folder / name for name in FILES], [folder / ZIP]):
             if all(path.is_file() for path in files):
                 return files
-    raise DataMissing(
+    raise DataMissingError(
         f"the original UCI HAR features are not on this machine: get {ZIP!r} from {ADDRESS} and put it, or its six files "
         f"{', '.join(FILES)}, into {places('uci_har')[-1]}, or into a folder 'uci_har' whose parent is set by the "
         "environment names as FEDBO_DATA; features = 'recomputed' needs none of them"
@@ -68,7 +68,7 @@ def _member(archive: Path, name: str) -> bytes:
         with zipfile.ZipFile(archive) as stored:
             return stored.read(f"UCI HAR Dataset/{part}/{name}")
     except (zipfile.BadZipFile, KeyError) as failure:
-        raise DataDamaged(f"{archive} is not the published file: {failure}; download it again from {ADDRESS}") from failure
+        raise DataDamagedError(f"{archive} is not the published file: {failure}; download it again from {ADDRESS}") from failure
 
 
 def _table(read: Callable[[str], bytes]) -> FeatureTable:
@@ -82,7 +82,7 @@ def _ids(read: Callable[[str], bytes], name: str) -> npt.NDArray[np.int64]:
     (expected,) = (file.sha256 for file in DATA_SETS["uci_har_meta"].files if file.name == name)
     found = hashlib.sha256(content).hexdigest()
     if found != expected:
-        raise DataDamaged(f"{name} is not the published file: expected sha256 {expected}, found {found}; see {ADDRESS}")
+        raise DataDamagedError(f"{name} is not the published file: expected sha256 {expected}, found {found}; see {ADDRESS}")
     return np.loadtxt(io.BytesIO(content), dtype=np.int64)
 
 
@@ -90,9 +90,9 @@ def _matrix(read: Callable[[str], bytes], name: str, rows: int) -> npt.NDArray[n
     try:
         matrix = np.loadtxt(io.BytesIO(read(name)), dtype=np.float32, ndmin=2)
     except ValueError as failure:
-        raise DataDamaged(f"{name} is not a table of numbers: {failure}; see {ADDRESS}") from failure
+        raise DataDamagedError(f"{name} is not a table of numbers: {failure}; see {ADDRESS}") from failure
     if matrix.shape != (rows, FEATURES) or not np.isfinite(matrix).all():
-        raise DataDamaged(
+        raise DataDamagedError(
             f"{name} is not the published file: {rows} rows of {FEATURES} finite numbers were expected, "
             f"but it has {matrix.shape[0]} of {matrix.shape[1]}; see {ADDRESS}"
         )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.objectives.base import LibraryMissing
+from fedbo.objectives.base import LibraryMissingError
 from fedbo.objectives.datasets.qmnist import Labels, Pixels
 
 MEAN, DEVIATION = 0.1307, 0.3081  # of all pixels of MNIST's training images, where ink is 1
@@ -44,9 +44,9 @@ class Recipe:
 
 
 def require_torch(objective: str) -> None:
-    """Check that PyTorch is installed, without the two seconds of its import; LibraryMissing otherwise."""
+    """Check that PyTorch is installed, without the two seconds of its import; LibraryMissingError otherwise."""
     if find_spec("torch") is None:
-        raise LibraryMissing(f"the objective {objective!r} requires PyTorch; install it with: pip install torch")
+        raise LibraryMissingError(f"the objective {objective!r} requires PyTorch; install it with: pip install torch")
 
 
 def trained(seen: Seen, recipe: Recipe) -> Weights:

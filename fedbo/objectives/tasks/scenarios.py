@@ -46,7 +46,7 @@ class Scenario:
 
     @property
     def space(self) -> Space:
-        """Return the tuned typed space, in the publisher's order; DataMissing without the publisher's files."""
+        """Return the tuned typed space, in the publisher's order; DataMissingError without the publisher's files."""
         return _space(self)
 
     @property

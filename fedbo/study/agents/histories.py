@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedbo.actors.storage.rows import OBSERVATIONS, Row, RunKey, read_table
-from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, unseal
+from fedbo.actors.storage.sealed import DamagedError, FormatError, check_file, unseal
 from fedbo.objectives.base import LARGEST_VALUE, Federation
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import to_unit
@@ -206,7 +206,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         found = unseal(path / _MANIFEST)
     except OSError:
         raise SettingError("run", "is not a run directory: it has no manifest.json; pass the directory of a run") from None
-    except (Damaged, OtherFormat) as error:
+    except (DamagedError, FormatError) as error:
         raise SettingError("run", f"cannot be read ({error}); use another run") from None
     if found.get("status") != "complete":
         raise SettingError("run", f"has not ended; resume it: fedbo resume {quoted(path)}")
@@ -252,7 +252,7 @@ def _observations(file: Path, expected: str, of: tuple[int, str], modified: int)
     try:
         check_file(file, expected)
         table = read_table(file, OBSERVATIONS)
-    except (Damaged, OtherFormat) as error:
+    except (DamagedError, FormatError) as error:
         raise SettingError("run", f"cannot be read ({error}); use another run") from None
     return list(_rows(table.to_pylist(), *of))
 

@@ -43,7 +43,7 @@ class TimingModel(Named):
 
     @kept
     def make(self) -> Any:
-        """Return the model, with named data located; StudyError for invalid settings, DataMissing for missing data."""
+        """Return the model, with named data located; StudyError for invalid settings, DataMissingError for missing data."""
         made = super().make()
         return _located(made) if isinstance(made, Empirical) and made.data is not None else made
 

@@ -15,7 +15,7 @@ from fedbo.actors.storage.evaluation_log import EvaluationLog, read_log
 from fedbo.actors.storage.evaluations import Query
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
-from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.task import StepReport
 from fedbo.coordinator.runtime.engine import RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
@@ -113,7 +113,7 @@ def test_an_append_that_is_whole_and_damaged_since_is_refused(write: Callable[[P
     for place in range(log.sizes[-2], len(whole), STRIDE):
         if place not in ends:
             log.path.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
-            with pytest.raises(Damaged):
+            with pytest.raises(DamagedError):
                 log.read()
 
 
@@ -124,7 +124,7 @@ def test_a_sector_that_is_missing_before_the_last_append_is_refused(write: Calla
     whole = log.path.read_bytes()
     for start, end in _sectors(log.sizes[0], log.sizes[1]):
         log.path.write_bytes(whole[:start] + bytes(end - start) + whole[end:])
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedError):
             log.read()
 
 

@@ -24,7 +24,7 @@ from fedbo.actors.storage.evaluation_log import EvaluationLog, read_log
 from fedbo.actors.storage.evaluations import Query
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder, Superseded
-from fedbo.actors.storage.sealed import Damaged, sha256_of
+from fedbo.actors.storage.sealed import DamagedError, sha256_of
 from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.faults import Crash, Duplication, Loss
@@ -391,7 +391,7 @@ def test_of_what_happened_no_flipped_byte_passes_unseen(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-        with pytest.raises(Damaged, match="is damaged \\(at byte "):
+        with pytest.raises(DamagedError, match="is damaged \\(at byte "):
             list(read_moments(path))
 
 
@@ -409,7 +409,7 @@ def test_a_line_of_a_log_that_is_damaged_counts_for_nothing_and_stops_a_run_in_r
     for place in range(len(whole) - 1):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
         assert {repr(line) for line in read_log(path, 0)[0]} < {repr(line) for line in expected}
-        with pytest.raises(Damaged, match="is damaged \\(line "):
+        with pytest.raises(DamagedError, match="is damaged \\(line "):
             read_log(path, 0, real=True)
 
 
@@ -430,7 +430,7 @@ def test_in_real_time_what_happened_since_the_snapshot_before_is_kept_with_what_
     assert SnapshotStore(home.claim()).discard_later() == made[2]
     assert SnapshotStore(home).moments_since(latest) == [home.moments(2), home.moments(3)]
     home.moments(2).unlink()
-    with pytest.raises(Damaged, match="000002-0001.moments': is damaged .it is missing.; repeat this run: mv "):
+    with pytest.raises(DamagedError, match="000002-0001.moments': is damaged .it is missing.; repeat this run: mv "):
         SnapshotStore(home).last_whole()
 
 
@@ -440,10 +440,10 @@ def test_a_secret_key_that_is_damaged_is_never_replaced_by_another(tmp_path: Pat
     assert secret_key(home.key_file) == key and home.key_file.stat().st_mode & 0o777 == 0o600
     SnapshotStore(home).commit(SnapshotIndex(1, 1, {}, False, {home.key_file.name: sha256_of(home.key_file)}), SnapshotIndex())
     home.key_file.unlink()
-    with pytest.raises(Damaged, match="noise.key"):
+    with pytest.raises(DamagedError, match="noise.key"):
         SnapshotStore(home).last_whole()
     home.key_file.write_bytes(b"short")
-    with pytest.raises(Damaged, match="has 5 bytes, not 32"):
+    with pytest.raises(DamagedError, match="has 5 bytes, not 32"):
         secret_key(home.key_file)
 
 

@@ -485,7 +485,7 @@ def test_every_study_of_a_shipped_manifest_is_valid_in_both_sizes(path: Path) ->
                 loaded = load_study(path.parent / one.study, overrides)
                 assert {label for _, label in one.labels} <= {*loaded.labels}
                 assert {*one.agents} <= {*loaded.targets} and one.cell < len(loaded.titles())
-        except (data.DataMissing, data.DataDamaged):
+        except (data.DataMissingError, data.DataDamagedError):
             lacking.add(study["objective"]["name"])
     if lacking:
         pytest.skip(f"not here: {', '.join(sorted(lacking))}; set FEDBO_DATA to the folder that has the data sets")

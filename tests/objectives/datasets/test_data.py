@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from fedbo.cli import main
-from fedbo.objectives.base import LibraryMissing
+from fedbo.objectives.base import LibraryMissingError
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
-from fedbo.objectives.datasets.data import DataDamaged, DataMissing, inventory, locate
+from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError, inventory, locate
 from fedbo.objectives.datasets.inventory import DataFile, DataSet, MadeFrom
 
 CONTENT = b"two fields, one mine\n" * 50
@@ -109,7 +109,7 @@ def test_the_member_of_a_tar_is_unpacked_and_checked(published: str, monkeypatch
     for absent in ("inner/other.txt", "folder"):
         register(monkeypatch, f"{published}/tiny.tar.gz", absent)
         (data.cache() / "tiny" / "tiny.txt").unlink(missing_ok=True)
-        with pytest.raises(DataDamaged, match=f"contains no {absent}"):
+        with pytest.raises(DataDamagedError, match=f"contains no {absent}"):
             locate("tiny")
 
 
@@ -128,10 +128,10 @@ def test_a_file_that_nobody_publishes_is_made_from_what_is_fetched(published: st
         monkeypatch.setitem(data.DATA_SETS, "tiny", DataSet("tiny", (made,), "none", "Nobody 2020"))
 
     register_made(f"{published}/other.txt", "loud")
-    with pytest.raises(DataDamaged, match="tiny.txt cannot be built from .*other.txt: it says something else"):
+    with pytest.raises(DataDamagedError, match="tiny.txt cannot be built from .*other.txt: it says something else"):
         locate("tiny")
     register_made(f"{published}/tiny.txt", "quiet")
-    with pytest.raises(DataDamaged, match="not the published tiny.txt: expected sha256 quiet, found loud"):
+    with pytest.raises(DataDamagedError, match="not the published tiny.txt: expected sha256 quiet, found loud"):
         locate("tiny")
     register_made(f"{published}/tiny.txt", "loud")
     folder = locate("tiny")
@@ -144,7 +144,7 @@ def test_an_archive_without_the_file_is_refused(
     published: str, monkeypatch: pytest.MonkeyPatch, file: str, complaint: str
 ) -> None:
     register(monkeypatch, f"{published}/{file}", "inner/tiny.txt")
-    with pytest.raises(DataDamaged, match=f"(?i)contains no inner/tiny.txt: .*{complaint}"):
+    with pytest.raises(DataDamagedError, match=f"(?i)contains no inner/tiny.txt: .*{complaint}"):
         locate("tiny")
 
 
@@ -153,7 +153,7 @@ def test_a_fetched_file_with_other_bytes_is_refused_and_not_kept(
 ) -> None:
     register(monkeypatch, f"{published}/other.txt")
     found = hashlib.sha256(b"something else").hexdigest()
-    with pytest.raises(DataDamaged, match=f"not the published tiny.txt: expected sha256 {SHA256}, found {found}"):
+    with pytest.raises(DataDamagedError, match=f"not the published tiny.txt: expected sha256 {SHA256}, found {found}"):
         locate("tiny")
     assert list((tmp_path / "cache" / "fedbo" / "tiny").iterdir()) == []
 
@@ -162,7 +162,7 @@ def test_a_fetched_file_with_other_bytes_is_refused_and_not_kept(
 def test_a_damaged_file_is_refused_wherever_it_lies(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, CLOSED)
     folder = put(tmp_path / place, CONTENT[:-1] + b"?")
-    with pytest.raises(DataDamaged, match=f"{folder / 'tiny.txt'} is not .* expected sha256 {SHA256}, found "):
+    with pytest.raises(DataDamagedError, match=f"{folder / 'tiny.txt'} is not .* expected sha256 {SHA256}, found "):
         locate("tiny")
 
 
@@ -171,13 +171,13 @@ def test_a_file_damaged_after_its_first_check_is_refused(tmp_path: Path, monkeyp
     folder = put(tmp_path / "own")
     assert locate("tiny") == folder
     (folder / "tiny.txt").write_bytes(CONTENT + b"more")
-    with pytest.raises(DataDamaged, match="not the published tiny.txt"):
+    with pytest.raises(DataDamagedError, match="not the published tiny.txt"):
         locate("tiny")
 
 
 def test_without_a_network_one_error_says_what_to_put_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, CLOSED, "inner/tiny.txt")
-    with pytest.raises(DataMissing, match="could not be fetched") as raised:
+    with pytest.raises(DataMissingError, match="could not be fetched") as raised:
         locate("tiny")
     said = str(raised.value)
     for fact in (
@@ -207,19 +207,19 @@ def test_a_gzipped_file_that_is_cut_short_or_unpacks_to_something_else_is_refuse
 ) -> None:
     register_gzipped(monkeypatch)
     put(tmp_path / "own", content)
-    with pytest.raises(DataDamaged, match=f"not the published tiny.txt: expected sha256 {SHA256}, found "):
+    with pytest.raises(DataDamagedError, match=f"not the published tiny.txt: expected sha256 {SHA256}, found "):
         locate("tiny")
 
 
 def test_without_a_network_a_gzipped_file_is_asked_for_by_what_it_unpacks_to(monkeypatch: pytest.MonkeyPatch) -> None:
     register_gzipped(monkeypatch)
-    with pytest.raises(DataMissing, match=f"sha256 of its content {SHA256}"):
+    with pytest.raises(DataMissingError, match=f"sha256 of its content {SHA256}"):
         locate("tiny")
 
 
 def test_an_address_that_answers_no_such_page_is_a_missing_data_set(published: str, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, f"{published}/nothing.txt")
-    with pytest.raises(DataMissing, match="could not be fetched"):
+    with pytest.raises(DataMissingError, match="could not be fetched"):
         locate("tiny")
 
 
@@ -307,7 +307,7 @@ def test_a_damaged_copy_in_the_cache_is_replaced_and_says_its_size(tmp_path: Pat
     whole.write_bytes(CONTENT)
     held.parent.mkdir(parents=True)
     held.write_bytes(CONTENT[:-1])
-    with pytest.raises(DataDamaged, match=rf"\({len(CONTENT) - 1:,} bytes instead of {len(CONTENT):,}\)"):
+    with pytest.raises(DataDamagedError, match=rf"\({len(CONTENT) - 1:,} bytes instead of {len(CONTENT):,}\)"):
         locate("tiny")
     assert data.fetch("tiny", str(whole)) == held.parent and held.read_bytes() == CONTENT
 
@@ -327,7 +327,7 @@ def test_federations_that_may_lack_something_declare_that_they_read_data(name: s
     try:
         federation = kind()
         federation.objective(0, np.random.default_rng(0), np.random.default_rng(0))
-    except (DataMissing, LibraryMissing):
+    except (DataMissingError, LibraryMissingError):
         assert kind.reads_data
     except TypeError:
         pytest.skip("has no defaults")

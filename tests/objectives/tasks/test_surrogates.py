@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedbo.objectives.base import Array
-from fedbo.objectives.datasets.data import DataMissing, locate
+from fedbo.objectives.datasets.data import DataMissingError, locate
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.tasks.collections import LCBENCH, XGBOOST
 from fedbo.objectives.tasks.onnx_graph import read_graph
@@ -117,7 +117,7 @@ def scenario(request: pytest.FixtureRequest) -> Scenario:
     assert isinstance(source, Scenario)
     try:
         locate(f"yahpo/{source.name}")
-    except DataMissing:
+    except DataMissingError:
         pytest.skip(f"the data set yahpo/{source.name} is not here: see `fedbo data list`")
     return source
 
@@ -195,7 +195,7 @@ def test_an_epoch_more_takes_longer_and_is_another_value() -> None:
     try:
         early, late = (LCBench(agents=1, epoch=epoch).task("3945") for epoch in (3, 52))
         x = from_unit(early.scenario.space.parameters, np.full(7, 0.4))
-    except DataMissing:
+    except DataMissingError:
         pytest.skip("the data set yahpo/lcbench is not here: see `fedbo data list`")
     rng = np.random.default_rng(0)
     assert early.cost(x) < 0.2 * late.cost(x) and early.evaluate(x, rng) < late.evaluate(x, rng)

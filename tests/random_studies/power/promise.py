@@ -28,7 +28,7 @@ from tests.random_studies.power.stories import (
 
 STORIES = ("run", "extension", "fork", "meeting", "real time")
 _AGAIN = 0.25  # share of the cuts after which the process that goes on is cut off, too
-_REFUSALS = ("Damaged", "DirectoryError")
+_REFUSALS = ("DamagedError", "DirectoryError")
 
 cuts_made = Counter[str]()  # by story and policy, and those that were refused
 

@@ -18,6 +18,11 @@ def blas_threads() -> ThreadpoolController:
     return _found(tuple(sys.modules))
 
 
+def kernels() -> str:
+    """Return the kernels of linear algebra that suit this processor, such as "Haswell": the last digits may depend on them."""
+    return ", ".join(sorted({str(library.get("architecture", "")) for library in blas_threads().info()} - {""}))
+
+
 @lru_cache(maxsize=1)
 def _found(modules: tuple[str, ...]) -> ThreadpoolController:
     """Return the controller, which takes a tenth of a small run to find; once for the same loaded modules."""

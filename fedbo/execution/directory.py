@@ -22,6 +22,7 @@ from fedbo.actors.storage.rows import EVALUATIONS, OBSERVATIONS, RunKey, read_ta
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError, FormatError, check_file, sha256_of
 from fedbo.actors.storage.snapshot_store import SnapshotStore
+from fedbo.actors.threads import kernels
 from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.analysis.schemas import canonical
 from fedbo.coordinator.logged.earlier import converted
@@ -105,6 +106,7 @@ def new_manifest(study: Study) -> dict[str, Any]:
         "plugins": distributions(study),
         "code": study.code(),
         "platform": platform.platform(),
+        "kernels": kernels(),
         "started": now(),
         "resumed": 0,
         "seconds": 0.0,
@@ -128,6 +130,16 @@ def check_versions(directory: Path, manifest: Mapping[str, Any]) -> None:
     if changed := {name for name, value in versions().items() if manifest["versions"].get(name) != value}:
         what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
         raise DirectoryError(f"'{directory}': was started with other versions ({what}); install those, or run the study again")
+    if others := other_kernels(manifest):
+        print(f"warning: {others}", file=sys.stderr)
+
+
+def other_kernels(manifest: Mapping[str, Any]) -> str:
+    """Return why numbers may differ from those of a run's processor, or "" where they do not or nothing is known."""
+    begun, here = manifest.get("kernels", ""), kernels()
+    if begun in ("", here):
+        return ""
+    return f"the run was started on another kind of processor (kernels {begun}, here {here}), so last digits may differ"
 
 
 def check_code(directory: Path, manifest: Mapping[str, Any], study: Study, changed: bool) -> None:

@@ -19,7 +19,7 @@ from fedbo.analysis.manifest import STUDY, back, check_tables, read_manifest, wr
 from fedbo.coordinator.logged.earlier import read_events
 from fedbo.coordinator.runtime.actor import Coordinator
 from fedbo.coordinator.runtime.replaying import replay_run
-from fedbo.execution.directory import discard_parts, gather, new_directory, new_manifest
+from fedbo.execution.directory import discard_parts, gather, new_directory, new_manifest, other_kernels
 from fedbo.execution.earlier import RealTimeRecord
 from fedbo.execution.jobs import learnings, runs
 from fedbo.settings.shown import quoted
@@ -128,6 +128,8 @@ def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:
     for name, (first, second) in tables.items():
         if difference is None and not _equal(first, second):
             difference = _first_difference(name, first, second)
+            if others := other_kernels(read_manifest(recorded)):
+                difference += f"\n{others}"
     return Replay(len(tables["events"][0]), hashes[0], hashes[1], difference, kept)
 
 

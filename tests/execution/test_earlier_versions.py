@@ -1,12 +1,15 @@
 """Runs that earlier versions of the tables began: they are read, verified, resumed, extended and forked.
 
 `earlier/` has two runs of one study in format 2, whose events had their facts in one text: one that had ended, and one that was
-killed after its first snapshots.
+killed after its first snapshots. Their last digits are those of one kind of processor.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -14,11 +17,13 @@ from typing import Any, get_args, get_type_hints
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy._core._multiarray_umath import __cpu_features__
 from packed import packed
 
 import fedbo
 from fedbo.actors.storage.rows import OBSERVATIONS, read_table, write_table
 from fedbo.actors.storage.sealed import FORMAT, DamagedError
+from fedbo.actors.threads import kernels
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS
@@ -35,6 +40,35 @@ from fedbo.testing.studies import draw_study
 
 EARLIER = Path(__file__).parent / "earlier"
 Run = Callable[[str], Path]
+KERNELS = "SkylakeX"  # of linear algebra, where these runs were made
+same_digits = pytest.mark.skipif(kernels() != KERNELS, reason="tested in a process with the kernels of the runs")
+
+
+@pytest.mark.skipif(kernels() == KERNELS, reason="tested in this process")
+@pytest.mark.skipif(not __cpu_features__.get("AVX512F"), reason="this processor lacks the instructions of these kernels")
+def test_earlier_runs_have_the_same_bits_with_the_kernels_that_they_were_made_with() -> None:
+    surroundings = os.environ | {"OPENBLAS_CORETYPE": KERNELS}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "is_verified or to_the_same_tables",
+        __file__,
+    ]
+    ended = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
+    assert "3 passed" in ended.stdout and not ended.returncode, ended.stdout
+
+
+@pytest.mark.skipif(kernels() == KERNELS, reason="nothing differs here")
+def test_other_kernels_are_given_as_the_reason_why_digits_differ(run: Run) -> None:
+    directory = run("ended")
+    write_manifest(directory, {**read_manifest(directory), "kernels": KERNELS})
+    words = f"the run was started on another kind of processor (kernels {KERNELS}, here {kernels()}), so last digits may differ"
+    assert words in str(replay(directory, verify=True).difference)
 
 
 @pytest.fixture
@@ -62,10 +96,12 @@ def test_the_events_of_an_earlier_run_have_the_columns_of_today(run: Run) -> Non
     assert violations(result.study, result.directory) == []
 
 
+@same_digits
 def test_an_earlier_run_is_verified(run: Run) -> None:
     assert replay(run("ended"), verify=True).difference is None
 
 
+@same_digits
 def test_a_run_without_a_column_that_was_added_since_is_verified(run: Run) -> None:
     directory = run("ended")
     path = directory / "observations.parquet"
@@ -75,6 +111,7 @@ def test_a_run_without_a_column_that_was_added_since_is_verified(run: Run) -> No
     assert "observations differ first in row 0" in str(replay(directory, verify=True).difference)
 
 
+@same_digits
 def test_an_earlier_run_that_was_killed_is_resumed_to_the_same_tables(run: Run) -> None:
     directory, ended = run("interrupted"), Result.open(run("ended"))
     parts = list((directory / "parts").glob("*/events-*.parquet"))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.actors.agent_state import AgentState, BestObservation, UncommittedStep
-from fedbo.actors.evaluation.batches import cut_to_budget, pull_counts
+from fedbo.actors.evaluation.batches import BatchEvaluation, cut_to_budget, pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.failed_points import keeps_points, other_than, takes_worst, with_failures
 from fedbo.actors.evaluation.overlap import AsyncEvaluations
@@ -125,9 +125,24 @@ class HostedAgent:
         self.commit(())
         return None
 
-    def evaluate(self, request: StepRequest, state: AgentState, decision: Decision, natives: Array | None = None) -> StepResult:
-        """Evaluate the points of a step and update `state`; `natives (q, d)` are the points in native units, if known."""
-        result = self._evaluate(request, decision, self.state.evaluated, natives)
+    @property
+    def evaluates_at_once(self) -> bool:
+        """Return whether its points may be evaluated together with others, in this process and without early stopping."""
+        return self._evaluate.at_once
+
+    def evaluate(
+        self,
+        request: StepRequest,
+        state: AgentState,
+        decision: Decision,
+        natives: Array | None = None,
+        known: BatchEvaluation | None = None,
+    ) -> StepResult:
+        """Evaluate the points of a step and update `state`.
+
+        `natives (q, d)` are the points in native units and `known` their outcomes, where these are known.
+        """
+        result = self._evaluate(request, decision, self.state.evaluated, natives, known)
         self._learn(state, decision, result)
         return result
 

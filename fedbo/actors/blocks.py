@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.agent_state import AgentState
+from fedbo.actors.evaluation.batches import BatchEvaluation
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.step import StepResult
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Array, Blockwise, Decision
+from fedbo.objectives.base import LARGEST_VALUE, Joint
 from fedbo.objectives.space import from_unit
 
 
@@ -29,13 +31,22 @@ class LearnedStep(NamedTuple):
 
 @cache
 def serves_blocks(kind: type) -> bool:
-    """Return whether algorithms of a class serve several agents at once.
+    """Return whether algorithms of a class serve several agents at once."""
+    return issubclass(kind, Blockwise) and _agree(kind, (("ask", "ask_each"), ("outbox", "outbox_each")))
+
+
+@cache
+def _evaluates_blocks(kind: type) -> bool:
+    """Return whether objectives of a class can be evaluated for several agents at once."""
+    return hasattr(kind, "scores_each") and _agree(kind, (("score", "scores_each"), ("evaluate", "scores_each")))
+
+
+def _agree(kind: type, pairs: Sequence[tuple[str, str]]) -> bool:
+    """Return whether a class defines the methods of each pair, for one and for several agents, together.
 
     False if a subclass overrides the rule for one agent only, which the inherited rule for several would ignore.
     """
-    if not issubclass(kind, Blockwise):
-        return False
-    for one, each in (("ask", "ask_each"), ("outbox", "outbox_each")):
+    for one, each in pairs:
         first = next(base for base in kind.__mro__ if one in vars(base) or each in vars(base))
         if each not in vars(first):
             return False
@@ -57,9 +68,11 @@ def work_together(algorithm: Any, agents: Sequence[HostedAgent], requests: Seque
     decided = [agent.decided(request, given.get(agent.number)) for agent, request in begun]
     natives = _natives([agent for agent, _ in begun], [decision for _, decision in decided])
     learned: list[LearnedStep] = []
-    for (agent, request), (state, decision), points in zip(begun, decided, natives, strict=True):
+    known = _known([agent for agent, _ in begun], [decision for _, decision in decided], natives)
+    for place, ((agent, request), (state, decision), points) in enumerate(zip(begun, decided, natives, strict=True)):
         try:
-            learned.append(LearnedStep(agent, request, state, agent.evaluate(request, state, decision, points)))
+            result = agent.evaluate(request, state, decision, points, known.get(place))
+            learned.append(LearnedStep(agent, request, state, result))
         except EvaluationError as error:
             reports[agent.number] = failure(request, error)
     sending = [one for one in learned if one.request.speaks and algorithm.sends(one.request.step)]
@@ -78,6 +91,30 @@ def _natives(agents: Sequence[HostedAgent], decisions: Sequence[Decision]) -> li
     points = from_unit(agents[0].task.federation.parameters, np.concatenate([decision.x for decision in decisions]))
     ends = accumulate(len(decision.x) for decision in decisions)
     return [points[end - len(decision.x) : end] for end, decision in zip(ends, decisions, strict=True)]
+
+
+def _known(
+    agents: Sequence[HostedAgent], decisions: Sequence[Decision], natives: Sequence[Array]
+) -> dict[int, BatchEvaluation]:
+    """Evaluate decisions of one point in one call where the objectives can be; return what was found, by place."""
+    kinds = {type(agent.objective) for agent in agents}
+    if len(kinds) != 1 or not all(map(_evaluates_blocks, kinds)):
+        return {}
+    objectives = [cast(Joint, agent.objective) for agent in agents]
+    places = [
+        place
+        for place, (agent, decision) in enumerate(zip(agents, decisions, strict=True))
+        if len(decision.x) == 1 and decision.pulls is None and agent.evaluates_at_once and objectives[place].is_exact
+    ]
+    if len(places) < 2:
+        return {}
+    try:
+        points = np.concatenate([natives[place] for place in places])
+        scores = type(objectives[0]).scores_each([objectives[place] for place in places], points)
+    except Exception:  # one by one, it shows at which one
+        return {}
+    usable = np.abs(scores) <= LARGEST_VALUE
+    return {place: BatchEvaluation(one, one) for place, one, good in zip(places, scores[:, None], usable, strict=True) if good}
 
 
 def failure(request: StepRequest, error: EvaluationError) -> StepReport:

@@ -6,8 +6,9 @@ are in native units in this package and in `[0, 1]^d` in all others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -122,6 +123,19 @@ class Batched(Protocol):
 
     def scores(self, x: Array) -> Array:
         """Return the noise-free values `(n,)` at points `(n, d)`."""
+
+
+@runtime_checkable
+class Joint(Protocol):
+    """An objective whose class evaluates one point of each of several agents in one call, where nothing is drawn."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every observation equals the score, without noise."""
+
+    @classmethod
+    def scores_each(cls, objectives: Sequence[Self], x: Array) -> Array:
+        """Return the score `(k,)` of each objective at its own row of `x (k, d)`, with the bits of `score`."""
 
 
 def observe(objective: Objective, x: Array, count: int, rng: np.random.Generator) -> Array:

@@ -5,6 +5,7 @@ Each agent has a copy moved by a random shift; `spread` controls how different t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, ClassVar
@@ -51,6 +52,17 @@ class Bowl:
     def scores(self, x: Array) -> Array:
         """Return the values `(n,)` without noise at points `(n, d)`."""
         gap = inside(self.parameters, x) - self.centre
+        return -np.asarray((gap * gap).sum(axis=1))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there is no noise."""
+        return not self.noise
+
+    @classmethod
+    def scores_each(cls, objectives: Sequence[Bowl], x: Array) -> Array:
+        """Return the score `(k,)` of each bowl at its own row of `x (k, d)`."""
+        gap = inside(objectives[0].parameters, x) - np.array([each.centre for each in objectives])
         return -np.asarray((gap * gap).sum(axis=1))
 
     def cost(self, x: Array) -> float:
@@ -133,6 +145,16 @@ class ShiftedBranin:
     def scores(self, x: Array) -> Array:
         """Return the values `(n,)` without noise at points `(n, 2)`."""
         return branin_values(inside(self.parameters, x) - self.shift)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there is no noise."""
+        return not (self.noise or self.half_width)
+
+    @classmethod
+    def scores_each(cls, objectives: Sequence[ShiftedBranin], x: Array) -> Array:
+        """Return the score `(k,)` of each function at its own row of `x (k, 2)`."""
+        return branin_values(inside(objectives[0].parameters, x) - np.array([each.shift for each in objectives]))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import Bounds, minimize
@@ -140,3 +142,13 @@ def test_no_point_of_a_fine_grid_is_better_than_the_best_value_of_a_family(dimen
         one = member(GPFamily(dimensions=dimensions), seed, seed)
         assert one.scores(grid).max() <= one.best_value <= one.scores(grid).max() + 0.1
         assert one.score(grid[7]) == pytest.approx(one.scores(grid[7:8])[0])
+
+
+@pytest.mark.parametrize("federation", [Branin(agents=50), *(Quadratic(agents=50, dimensions=d) for d in (1, 2, 7, 8, 20))])
+def test_several_agents_are_evaluated_in_one_call_to_the_bit_as_alone(federation: Branin | Quadratic) -> None:
+    objectives = [federation.objective(n, Streams(1).rng("world"), Streams(1, owner=n).rng("own")) for n in range(50)]
+    box = np.array([(each.low, each.high) for each in federation.parameters])
+    x = box[:, 0] + (box[:, 1] - box[:, 0]) * np.random.default_rng(0).random((50, len(box)))
+    kind: Any = type(objectives[0])
+    alone = [each.score(point) for each, point in zip(objectives, x, strict=True)]
+    assert all(each.is_exact for each in objectives) and kind.scores_each(objectives, x).tolist() == alone

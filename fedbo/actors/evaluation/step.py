@@ -110,12 +110,23 @@ class StepEvaluator:
         self._evaluator, self._clock = evaluator, clock
         self._streams = task.streams.of(agent)
 
-    def __call__(self, request: StepRequest, decision: Decision, first: int, natives: Array | None = None) -> StepResult:
+    @property
+    def at_once(self) -> bool:
+        """Return whether points may be evaluated together, in this process and without early stopping."""
+        return self._evaluator.at_once and self._evaluator.stopping is None
+
+    def __call__(
+        self,
+        request: StepRequest,
+        decision: Decision,
+        first: int,
+        natives: Array | None = None,
+        batch: BatchEvaluation | None = None,
+    ) -> StepResult:
         """Evaluate every point, numbered from `first`; EvaluationError when the run must stop.
 
-        `natives (q, d)` are the points in native units, where they are known.
+        `natives (q, d)` are the points in native units and `batch` their outcomes, where these are known.
         """
-        batch: BatchEvaluation | None = None
         if natives is None:
             natives = from_unit(self._task.federation.parameters, decision.x)
         if self._evaluator.at_once and decision.pulls is not None:

@@ -1,9 +1,12 @@
-"""Requests and reports of many agents as columns, which take a third of the time to send between processes."""
+"""Requests and reports of many agents as columns, which take a third of the time to send between processes.
+
+The engine speaks of many steps at once in `StepRequests` and `StepReports`, where all of them are plain.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -14,6 +17,78 @@ from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound, Payload
 
 Columns = dict[str, Any]  # by field
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Letters:
+    """One message for each of k requests: `senders (k,)`, their `steps (k,)`, the times `sent (k,)`, and `payload` by name.
+
+    An array of `payload` is `(k, ...)`; its rows are read-only.
+    """
+
+    senders: Ints
+    steps: Ints
+    sent: npt.NDArray[np.float64]
+    payload: dict[str, npt.NDArray[Any]]
+
+
+@dataclass(slots=True)
+class StepRequests:
+    """Plain requests to k different agents: nothing but `agent`, `step`, `lease`, `speaks` `(k,)`, and an inbox.
+
+    Every inbox is empty, or has exactly one of the `letters`.
+    """
+
+    agent: Ints
+    step: Ints
+    lease: Ints
+    speaks: npt.NDArray[np.bool_]
+    letters: Letters | None = None
+
+
+@dataclass(slots=True)
+class StepReports:
+    """Plain reports of k different agents, where nothing was retried or failed, and no target was reached.
+
+    `agent`, `step`, `lease`, `queries`, `t_n` and `pulled` are `(k,)`. `payload` has an array `(k, ...)` for each name, or is
+    None where no agent sends a message.
+    """
+
+    agent: Ints
+    step: Ints
+    lease: Ints
+    queries: Ints
+    t_n: Ints
+    pulled: Ints
+    payload: dict[str, npt.NDArray[Any]] | None = None
+
+
+def single_requests(requests: StepRequests) -> list[StepRequest]:
+    """Return plain requests one by one."""
+    inboxes: Iterable[tuple[Inbound, ...]] = [()] * len(requests.agent)
+    if (letters := requests.letters) is not None:
+        payloads = _unstacked(_Stack(letters.payload))
+        each = map(Inbound, letters.senders.tolist(), letters.steps.tolist(), letters.sent.tolist(), payloads)
+        inboxes = [(letter,) for letter in each]
+    numbers = (requests.agent.tolist(), requests.step.tolist(), requests.lease.tolist())
+    return list(map(StepRequest, *numbers, inboxes, requests.speaks.tolist()))
+
+
+def joint_reports(reports: list[StepReport]) -> StepReports | list[StepReport]:
+    """Return reports as columns, or unchanged where one of them is not plain."""
+    if not reports or any(
+        one.retried or one.failed or one.failure is not None or one.again or one.reached or one.verdicts for one in reports
+    ):
+        return reports
+    payloads = None
+    if any(one.payload is not None for one in reports):
+        payloads = _stacked([one.payload for one in reports])
+        if not isinstance(payloads, _Stack):
+            return reports
+    names = ("agent", "step", "lease", "queries", "t_n", "pulled")
+    numbers = {name: np.array([getattr(one, name) for one in reports], np.int64) for name in names}
+    return StepReports(**numbers, payload=None if payloads is None else payloads.arrays)
 
 
 class _Stack(NamedTuple):
@@ -22,7 +97,7 @@ class _Stack(NamedTuple):
     arrays: dict[str, npt.NDArray[Any]]
 
 
-class _Letters(NamedTuple):
+class _Inboxes(NamedTuple):
     """Inboxes of exactly one message each: senders, steps, sending times and payloads."""
 
     senders: list[int]
@@ -36,7 +111,7 @@ def from_requests(requests: Sequence[StepRequest]) -> Columns:
     columns = _columns(StepRequest, requests)
     if requests and all(len(inbox) == 1 for inbox in columns["inbox"]):
         letters = [inbox[0] for inbox in columns["inbox"]]
-        columns["inbox"] = _Letters(
+        columns["inbox"] = _Inboxes(
             senders=[letter.sender for letter in letters],
             steps=[letter.step for letter in letters],
             sent=[letter.sent for letter in letters],
@@ -48,7 +123,7 @@ def from_requests(requests: Sequence[StepRequest]) -> Columns:
 def to_requests(columns: Columns) -> list[StepRequest]:
     """Convert columns back to requests."""
     letters = columns["inbox"]
-    if isinstance(letters, _Letters):
+    if isinstance(letters, _Inboxes):
         each = map(Inbound, letters.senders, letters.steps, letters.sent, _unstacked(letters.payloads))
         columns = {**columns, "inbox": [(letter,) for letter in each]}
     return list(map(StepRequest, *columns.values()))
@@ -74,7 +149,7 @@ def _columns(kind: type, records: Sequence[Any]) -> Columns:
 
 
 def _stacked(payloads: Sequence[Payload | None]) -> Any:
-    """Stack messages of equal names, types and shapes.
+    """Stack messages of equal names, types and shapes; return others as they are.
 
     Arrays that receivers share are not stacked, so that they stay shared.
     """

@@ -7,7 +7,11 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from fedbo.actors.blocks import serves_blocks
+from fedbo.actors.columns import Ints, StepReports, StepRequests, joint_reports, single_requests
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
@@ -39,13 +43,34 @@ class Hosts(Protocol):
         """Return an agent's decision once it is made."""
 
     def result(self, agent: int) -> StepReport:
-        """Wait for the report of the last request submitted for the agent.
+        """Wait for the report of the last request submitted for the agent; EvaluationError where the run cannot continue.
 
         An interrupted step that is resumed later has a new lease for its end, but no new request.
         """
+        return raise_if_failed(self.report(agent))
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
         """Commit the agent's last step."""
+
+    def submit_each(self, requests: StepRequests) -> None:
+        """Submit plain requests of different agents."""
+        for request in single_requests(requests):
+            self.submit(request)
+
+    def results(self, agents: Ints) -> StepReports | list[StepReport]:
+        """Wait for the reports of the last requests of these different agents; one may say why the run cannot continue.
+
+        They are columns if all are plain.
+        """
+        return joint_reports([self.report(agent) for agent in agents.tolist()])
+
+    def report(self, agent: int) -> StepReport:
+        """Wait for the report of the last request, which may say why the run cannot continue."""
+
+    def commit_each(self, agents: Ints, begun: npt.NDArray[np.float64], ended: npt.NDArray[np.float64]) -> None:
+        """Commit the last steps of different agents, each of one evaluation between these times."""
+        for agent, *times in zip(agents.tolist(), begun.tolist(), ended.tolist(), strict=True):
+            self.commit(agent, tuple(times))
 
     def flush(self, ends: Ends = dict) -> None:
         """Note that nothing else is due now; `ends` returns when the agents' current steps will end, as far as known."""
@@ -73,7 +98,7 @@ _MOST = 128  # steps that are carried out together, at most
 _ENOUGH = 0.02  # seconds that these may take
 
 
-class InlineHosts:
+class InlineHosts(Hosts):
     """All agents in this process; a step is computed when its result is requested.
 
     Other submitted steps are computed with it where the algorithm is faster for several agents and steps take little time. They
@@ -101,11 +126,11 @@ class InlineHosts:
         self._requests.pop(request.agent, None)  # else a request that this one replaces might be carried out after it
         return self.host.decide((), request)
 
-    def result(self, agent: int) -> StepReport:
+    def report(self, agent: int) -> StepReport:
         """Run the request now, unless it has run already, and return its report."""
         if agent not in self._reports:
             self._carry_out([self._requests.pop(agent)])
-        return raise_if_failed(self._reports.pop(agent))
+        return self._reports.pop(agent)
 
     def _carry_out(self, requests: list[StepRequest]) -> None:
         """Run a request, together with as many others as take little time."""

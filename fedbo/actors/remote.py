@@ -17,7 +17,7 @@ from fedbo.actors.channel import Channel, ChannelClosed, Reply, serve
 from fedbo.actors.columns import from_requests, to_reports
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
-from fedbo.actors.hosts import Ends, raise_if_failed
+from fedbo.actors.hosts import Ends, Hosts
 from fedbo.actors.late_ray import actor_losses, ray
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.settings.interrupts import mark_interrupts
@@ -105,7 +105,7 @@ class RemoteHost:
         return commits
 
 
-class RayHosts:
+class RayHosts(Hosts):
     """Agents in Ray actors, each of which may have several running calls.
 
     A request is sent when its actor has fewer than two running calls; others wait in a buffer. So the load on Ray falls when
@@ -189,7 +189,7 @@ class RayHosts:
                     host.buffer = dict(sorted(host.buffer.items(), key=lambda item: known.get(item[0], 0.0)))
                 self._send(host)
 
-    def result(self, agent: int) -> StepReport:
+    def report(self, agent: int) -> StepReport:
         """Wait for the report of the agent's last request and return it."""
         host, wanted = self._host_of(agent), (agent, self._given[agent])
         while wanted not in self._reports:
@@ -197,7 +197,7 @@ class RayHosts:
                 self._send(host)
                 self.flush()  # no other waits while this one works
             self._collect(host)
-        return raise_if_failed(self._reports.pop(wanted))
+        return self._reports.pop(wanted)
 
     def snapshot(self, number: int, whole: bool) -> None:
         """Make every host write its agents; calls that are sent later run after that."""

@@ -51,8 +51,8 @@ class FinishedRun(Protocol):
     def failures(self) -> tuple[int, str]:
         """Count the evaluations that failed; describe the first one."""
 
-    def best(self) -> list[dict[str, Any]]:
-        """Return the best incumbent of each algorithm in each cell."""
+    def best(self, each: str = "algorithm") -> list[dict[str, Any]]:
+        """Return the best incumbent of each algorithm in each cell, or of each agent and replicate."""
 
     def summary(self) -> Records[SummaryRow]:
         """Return one row for each algorithm in each cell."""

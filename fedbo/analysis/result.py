@@ -220,11 +220,16 @@ class Result:
     def best(self, each: str = "algorithm") -> list[dict[str, Any]]:
         """Return the best incumbent of each algorithm in each cell, or of each agent and replicate with `each="agent"`.
 
-        `value` is its noise-free value in native units, `point` its parameters by name, in a typed space the
-        configuration.
+        `value` is its noise-free value in native units, `point` its parameters by name, in a typed space the configuration.
+        With `each="all"`, return the configuration recommended for all agents of each run: `known` tells whether the mean
+        `value` was "evaluated", or "estimated" with the standard deviation `error`, or is "unknown" for the reason `why`.
         """
+        if each == "all":
+            from fedbo.analysis.recommendation import recommended  # which fits surrogates, and imports what they need
+
+            return recommended(self)
         if each not in ("algorithm", "agent"):
-            raise ResultError(f"each = '{each}': must be 'algorithm' or 'agent'")
+            raise ResultError(f"each = '{each}': must be 'algorithm', 'agent' or 'all'")
         chosen: dict[tuple[Any, ...], IncumbentTrace] = {}
         for trace in self.traces:
             key: tuple[Any, ...] = (trace.cell, trace.algorithm)

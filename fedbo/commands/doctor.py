@@ -7,8 +7,10 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from typing import NamedTuple
+
+from packaging.requirements import Requirement
 
 from fedbo.commands.arguments import FAILED, Format, Printed, Stop, print_json
 from fedbo.settings.version import fedbo_version, requirements
@@ -69,18 +71,28 @@ def _declared() -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _lacking(requirements: list[str]) -> tuple[list[str], list[str]]:
-    """List the requirements that are not installed, and those of which only an older version is."""
-    from packaging.requirements import Requirement
-
+    """List the requirements that are missing, or lack parts of an extra, and those installed in an older version."""
     missing, old = [], []
     for line in requirements:
         asked = Requirement(line)
         try:
             if not asked.specifier.contains(version(asked.name), prereleases=True):
                 old.append(line)
+            elif any(_lacking(_of_extras(asked))):
+                missing.append(line)
         except PackageNotFoundError:
             missing.append(line)
     return missing, old
+
+
+def _of_extras(asked: Requirement) -> list[str]:
+    """List what an installed package requires for the extras that are asked, such as `tune` of `ray[tune]`."""
+    found = []
+    for line in requires(asked.name) or ():
+        (bare, marker) = line.partition(";")[0], Requirement(line).marker
+        if marker is not None and any(marker.evaluate({"extra": extra}) for extra in asked.extras):
+            found.append(bare.strip())
+    return found
 
 
 def _machine() -> Iterator[Finding]:

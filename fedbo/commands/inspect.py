@@ -202,7 +202,8 @@ def plot(
     panels: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B", help="Draw only these panels. The panels of curves: evaluations, time, bytes, epsilon, cost."
+            metavar="A,B",
+            help="Draw only these panels. Curves and sweep have evaluations, time, bytes, epsilon, cost; sweep also times.",
         ),
     ] = None,
     level: Level = None,

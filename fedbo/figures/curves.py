@@ -17,6 +17,7 @@ from fedbo.analysis.curves import Array, Axis, Curve
 from fedbo.analysis.timeline_bars import horizon
 from fedbo.figures.layout import FigurePanel
 from fedbo.figures.style import band_entry, entries, styles, time_label
+from fedbo.objectives.base import Metric
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result
@@ -41,7 +42,7 @@ def curve_panels(result: Result, cell: int, regret: bool = False) -> tuple[list[
 
 def _draw(axes: Axes, axis: Axis, result: Result, cell: int, regret: bool, counted: Sequence[Curve]) -> Sequence[Artist]:
     metric, known = metric_of(result, cell, regret), styles(result)
-    name = value_name(metric.name, regret)
+    name = value_name(metric, regret)
     drawn = [one for one in result.curves(axis, POINTS, regret) if one.cell == cell]
     first = max(1, result.study.agents.initial)
     drawn, unit = in_units(drawn)
@@ -49,16 +50,21 @@ def _draw(axes: Axes, axis: Axis, result: Result, cell: int, regret: bool, count
         keep = one.x >= first if axis == "evaluations" else np.ones(len(one.x), dtype=bool)
         line(axes, one, keep, band_alpha(len(drawn)), **known[one.algorithm])
     label_panel(axes, f"{name.capitalize()} against {axis}", axis_label(result, axis, unit))
-    axes.set_ylabel(f"{name}, mean over agents")
+    axes.set_ylabel(value_label(metric, regret))
     if axis == "time":
         axes.set_xlim(0, horizon([t.finished[-1] for t in result.traces if t.cell == cell]))
     limits((axes,), counted, first)
     return ()
 
 
-def value_name(name: str, regret: bool) -> str:
+def value_name(metric: Metric, regret: bool = False) -> str:
     """Return the name of a curve's value."""
-    return "simple regret" if regret else f"best {name}"
+    return "simple regret" if regret else f"best {metric.name}"
+
+
+def value_label(metric: Metric, regret: bool = False) -> str:
+    """Return the label of the axis of a curve's values, with their direction if they are minimised."""
+    return f"{value_name(metric, regret)}, mean over agents" + ("\n(lower is better)" if metric.sign < 0 else "")
 
 
 def axis_label(result: Result, axis: Axis, unit: str) -> str:

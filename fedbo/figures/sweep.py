@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,18 @@ from fedbo.analysis.finished_run import scored_traces
 from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.timeline_bars import horizon
 from fedbo.figures.cells import CellStyles, cell_styles
-from fedbo.figures.curves import BAND, POINTS, axis_label, band_alpha, in_units, label_panel, limits, line, value_name
+from fedbo.figures.curves import (
+    BAND,
+    POINTS,
+    axis_label,
+    band_alpha,
+    in_units,
+    label_panel,
+    limits,
+    line,
+    value_label,
+    value_name,
+)
 from fedbo.figures.layout import FigurePanel
 from fedbo.figures.style import FAINT, LINES, band_entry, decades, time_label
 from fedbo.figures.time_to_target import draw_time_to_target
@@ -29,6 +40,8 @@ if TYPE_CHECKING:
 
 BY: tuple[Axis, ...] = ("evaluations", "time", "bytes", "epsilon", "cost")
 SHOWN = 3  # of these, unless others are asked for
+# Where a mean curve reaches the level.
+DOT: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 6, "markeredgecolor": "white", "markeredgewidth": 0.8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +86,7 @@ def sweep_panels(result: Result, target: TargetValue) -> tuple[list[FigurePanel]
 def _draw(axes: Axes, axis: Axis, shared: SweepCurves) -> Sequence[Artist]:
     """Draw all cells against one axis."""
     result, target, chosen = shared.result, shared.target, shared.chosen
-    first, sign = max(1, result.study.agents.initial), metric_of(result, next(iter(shared.levels)), target.regret).sign
+    first, metric = max(1, result.study.agents.initial), metric_of(result, next(iter(shared.levels)), target.regret)
     drawn, unit = in_units(_curves(result, axis, target, target.algorithm))
     # What a baseline sends is no measure of its own: against bytes and epsilon it is not drawn.
     others = shared.curves(axis, shared.baseline) if shared.baseline and axis not in ("bytes", "epsilon") else []
@@ -82,17 +95,17 @@ def _draw(axes: Axes, axis: Axis, shared: SweepCurves) -> Sequence[Artist]:
     _baseline_lines(axes, others, chosen, first)
     limits((axes,), shared.counted, first)
     names = {result.metric(trace.cell).name for trace in result.traces}
-    what = value_name(names.pop() if len(names) == 1 else "value", target.regret)
-    label_panel(axes, f"{target.algorithm}: {what} against {axis}", axis_label(result, axis, unit))
-    axes.set_ylabel(f"{what}, mean over agents")
+    shown = metric if len(names) == 1 else replace(metric, name="value", sign=1)  # several have no common direction
+    label_panel(axes, f"{target.algorithm}: {value_name(shown, target.regret)} against {axis}", axis_label(result, axis, unit))
+    axes.set_ylabel(value_label(shown, target.regret))
     if axis == "time":
         _span(axes, [*drawn, *others], result, target)
     _level(axes, shared.levels, chosen)
-    for one in drawn if axis == "time" else ():
-        _crossing(axes, one, shared.levels[one.cell], (sign, str(chosen.lines[one.cell]["color"])))
+    colours = {cell: str(options["color"]) for cell, options in chosen.lines.items()}
+    crossed = [_crossing(axes, one, shared.levels[one.cell], metric.sign, colours[one.cell]) for one in drawn if axis == "time"]
     if axis == "bytes" and all(one.x[-1] == 0 for one in drawn):
         axes.text(0.5, 0.5, f"{target.algorithm} sends nothing", transform=axes.transAxes, ha="center", color=FAINT)
-    return ()
+    return [Line2D([], [], color=FAINT, label="where the mean curve reaches the level", **DOT)] if any(crossed) else ()
 
 
 def _other_entries(shared: SweepCurves) -> list[Artist]:
@@ -169,16 +182,16 @@ def _level(axes: Axes, levels: Mapping[int, float], chosen: CellStyles) -> None:
         axes.axhline(level, color=colour, linewidth=1.1, linestyle=(0, (1, 2)), zorder=1.8, gid="level")
 
 
-def _crossing(axes: Axes, one: Curve, level: float, options: tuple[int, str]) -> None:
-    """Mark where a cell's mean curve first reaches the level, and draw a line from there to the axis."""
-    sign, colour = options
+def _crossing(axes: Axes, one: Curve, level: float, sign: int, colour: str) -> bool:
+    """Mark where a cell's mean curve first reaches the level, with a line to the axis; return whether it does."""
     good = sign * (one.mean - level) >= -1e-12 * max(1.0, abs(level))
     if not good.any():
-        return
+        return False
     place = int(np.argmax(good))
     time, value = float(one.x[place]), level if place else float(one.mean[place])
     axes.plot([time, time], [axes.get_ylim()[0], value], color=colour, linewidth=1.1, gid=f"crossing {one.cell}", zorder=2.1)
-    axes.plot([time], [value], "o", color=colour, markersize=6, markeredgecolor="white", markeredgewidth=0.8, zorder=6)
+    axes.plot([time], [value], color=colour, zorder=6, **DOT)
+    return True
 
 
 def _target_words(result: Result, target: TargetValue) -> str:

@@ -241,8 +241,12 @@ def as_document(value: Any) -> Any:
 
 
 def one_line(value: Any, width: int = 60) -> str:
-    """Return a value on one line as in a study file, shortened to `width`."""
-    return shorten(repr(value) if isinstance(value, str) else inline(value), width)
+    """Return a value on one line as in a study file, shortened to `width`; a shortened list or table keeps its last bracket."""
+    if isinstance(value, str):
+        return shorten(repr(value), width)
+    line = inline(value)
+    whole = line[: width - len(", …]")].rpartition(", ")[0]
+    return f"{whole}, …{line[-1]}" if len(line) > width and line[-1] in "]}" and whole else shorten(line, width)
 
 
 def shorten(text: str, width: int = 60) -> str:

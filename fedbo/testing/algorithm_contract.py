@@ -170,11 +170,12 @@ def check_disturbances(plain: Lockstep, seed: int) -> None:
     if asked(_again(plain.algorithm, seed, True, lambda messages: _twice(messages)[::-1])) == asked(plain):
         return
     # Each alone, to say which it was.
+    ordered = "told messages in another order; go through the agents in order: for agent in sorted(state)"
     for words, stored, transmit in (
         ("run again with the same seed", False, list),
         ("stored after every round and loaded again", True, list),
         ("told every message twice", False, _twice),
-        ("told messages in another order", False, lambda messages: messages[::-1]),
+        (ordered, False, lambda messages: messages[::-1]),
     ):
         need(asked(_again(plain.algorithm, seed, stored, transmit)) == asked(plain), f"it asks for other points when {words}")
     raise ContractBroken("it asks for other points when stored after every round and told messages twice and backwards")

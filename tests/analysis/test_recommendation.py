@@ -10,8 +10,8 @@ import pytest
 from test_trials import VIRTUAL
 
 import fedbo
+from fedbo.analysis.recommendation import BestConfiguration, best_configurations, best_table
 from fedbo.analysis.result import Result
-from fedbo.figures.reports.recommendation import BestConfiguration, best_configurations, best_table
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 OPTIMA = (0.2, 0.4, 0.9)  # of the agents; the mean of the three parabolas is least at 0.5
@@ -38,11 +38,14 @@ def for_all(found: list[BestConfiguration]) -> BestConfiguration:
 
 
 def test_without_a_configuration_in_common_the_best_mean_is_estimated(tmp_path: Path) -> None:
-    found = best_configurations(tuned(tmp_path / "run", ["works"]))
+    result = tuned(tmp_path / "run", ["works"])
+    found = best_configurations(result)
     assert [one.agent for one in found] == [0, 1, 2, None] and all(one.known == "evaluated" for one in found[:3])
     one = for_all(found)
     true = float(np.mean([(one.configuration["x"] - best) ** 2 for best in OPTIMA]))
     assert one.known == "estimated" and one.evaluated == 1 and one.error is not None
+    (again,) = result.best("all")
+    assert (again["agent"], again["known"], again["point"], again["value"]) == (None, "estimated", one.configuration, one.value)
     assert abs(one.configuration["x"] - 0.5) < 0.1 and one.value == pytest.approx(true, abs=max(3 * one.error, 0.02))
 
 

@@ -37,7 +37,7 @@ def test_the_best_point_has_its_parameters_by_name(result: Result) -> None:
     scores = np.asarray(result.observations["score"])
     assert max(-alone["value"], -together["value"]) == pytest.approx(scores.max())
     assert len(result.best(each="agent")) == 2 * 3 * 6
-    with pytest.raises(ResultError, match="each = 'cell': must be 'algorithm' or 'agent'"):
+    with pytest.raises(ResultError, match="each = 'cell': must be 'algorithm', 'agent' or 'all'"):
         result.best(each="cell")
 
 
@@ -76,7 +76,7 @@ def test_an_overview_names_its_axes_and_every_algorithm(result: Result) -> None:
     (legend,) = figure.subfigs[1].legends
     assert [text.get_text() for text in legend.get_texts()] == ["Alone", "Together", "± 1 standard error"]
     assert left.get_xlabel() == "evaluations of each agent, initial points included"
-    assert left.get_ylabel() == "best error, mean over agents"
+    assert left.get_ylabel() == "best error, mean over agents\n(lower is better)"
     assert right.get_xlabel() == below.get_xlabel() == "virtual time"
     assert below.get_title("left") == "Timeline of agents: Together, replicate 0"
     assert len(below.get_yticks()) == 6

@@ -118,6 +118,26 @@ def test_the_doctor_fails_where_a_package_is_missing(
     assert found["extra x"]["remedy"] == "optional: pip install 'nowhere-else>=1'"
 
 
+def test_the_doctor_misses_what_the_extra_of_a_package_needs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = {"numpy": ["nowhere-at-all>=2; extra == 'grid'", "nowhere-else; extra == 'other'"]}
+    monkeypatch.setattr("fedbo.commands.doctor.requires", parts.get)
+    monkeypatch.setattr("fedbo.commands.doctor.requirements", lambda: ["numpy[other]", "numpy[grid]>=1; extra == 'x'", "numpy"])
+    assert main(["doctor", "--format", "json"]) == 1
+    found = {row["what"]: row for row in json.loads(capsys.readouterr().out)["findings"]}
+    assert found["packages"]["remedy"] == "pip install 'numpy[other]'"
+    assert (found["extra x"]["state"], found["extra x"]["found"]) == ("missing", "numpy[grid]>=1")
+
+
+def test_a_listed_table_of_settings_keeps_its_bracket(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {
+        item["name"]: item["settings"]
+        for item in json.loads(_said(capsys, "list", "algorithms", "--format", "json"))["algorithms"]
+    }
+    assert settings["fts"]["aggregation"] == '{rule = "mean", …}'
+
+
 def test_the_package_is_a_command() -> None:
     told = subprocess.run([sys.executable, "-m", "fedbo", "--version"], capture_output=True, text=True)
     assert told.returncode == 0 and told.stdout.startswith("fedbo ")

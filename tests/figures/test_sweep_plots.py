@@ -30,7 +30,7 @@ def test_a_sweep_has_a_line_for_each_cell_and_a_row_for_its_time_to_the_level(sw
         "virtual time",
         "KiB transmitted both ways, for each agent that optimises",
     )
-    assert count.get_ylabel() == size.get_ylabel() == "best error, mean over agents"
+    assert count.get_ylabel() == size.get_ylabel() == "best error, mean over agents\n(lower is better)"
     for axes, by in ((count, "evaluations"), (time, "time"), (size, "bytes")):
         curves = [curve for curve in swept.curves(by, 400) if curve.algorithm == "Together"]
         for curve in curves:
@@ -79,7 +79,10 @@ def test_crossings_of_the_level_are_marked_where_the_mean_curve_has_them(swept: 
         before = float(line.get_xdata()[np.searchsorted(line.get_xdata(), time) - 1])
         assert -early_mean(swept, cell, time) <= 0.11 < -early_mean(swept, cell, before)
         assert list(drop.get_ydata()) == [axes.get_ylim()[0], 0.11] and drop.get_color() == line.get_color()
-    assert named(figure_of(swept, View("sweep", level=0.001)).axes[1], "crossing 0") == []
+    explained = "where the mean curve reaches the level"
+    assert explained in words(axes.figure.figure)
+    none = figure_of(swept, View("sweep", level=0.001))
+    assert named(none.axes[1], "crossing 0") == [] and explained not in words(none)
 
 
 def test_the_baseline_is_one_grey_line_or_one_for_each_cell(swept: Result) -> None:

@@ -181,21 +181,30 @@ def test_after_a_kill_no_reported_evaluation_is_lost_or_doubled(tmp_path: Path, 
     assert {(row["agent"], row["number"]): row["value"] for row in made}.items() >= reported.items()
 
 
+def five_sites(page: str) -> str:
+    """Return the example of five sites on a page."""
+    text = (HERE.parents[1] / page).read_text(encoding="utf-8")
+    found = re.search(r"<!-- example: five sites -->\n```python\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_readme_and_the_page_have_the_same_example() -> None:
+    assert five_sites("README.md") == five_sites("docs/tuning.md")
+
+
 @pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
-def test_the_example_of_the_page_runs(
+def test_the_example_of_the_readme_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = (HERE.parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
-    found = re.search(r"<!-- example: five sites -->\n```python\n(.*?)```", text, re.DOTALL)
-    assert found is not None
-    code = found[1]
+    code = five_sites("README.md")
     small = code.replace("iterations=10", "iterations=1, initial=1").replace("(5, 40)", "(5, 8)")
     assert small != code
-    exec(compile(small, "tuning.md", "exec"), {"__name__": "__main__"})
+    exec(compile(small, "five_sites.py", "exec"), {"__name__": "__main__"})
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("<Result 'tuning' (complete)")
     assert "learning_rate=" in told[1]

@@ -12,6 +12,7 @@ from fedbo.analysis.curves import Axis, Curve, curve, grid
 from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import horizon
+from fedbo.figures.curves import value_label
 from fedbo.figures.page.axes import spanned
 from fedbo.figures.style import colour_at, time_label
 
@@ -61,7 +62,7 @@ def curve_panels(result: Result, cell: int) -> list[Panel]:
     counted = [_thinned(result, one, first) for one in against("evaluations")]
     if not any(len(one.x) for one in counted):
         return []
-    y_name, y_range = f"best {metric.name}, mean over agents", _value_range(counted)
+    y_name, y_range = value_label(metric).replace("\n", " "), _value_range(counted)
     panels = [Panel("evaluations", "evaluations of each agent, initial points included", y_name,
                     x_range=_place_range(counted), y_range=y_range, series=counted)]  # fmt: skip
     timed = [_thinned(result, one) for one in against("time")]

@@ -8,8 +8,8 @@ from dataclasses import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from fedbo.analysis.recommendation import ESTIMATED, EVALUATED, UNKNOWN, BestConfiguration
 from fedbo.analysis.result import Result
-from fedbo.figures.reports.recommendation import ESTIMATED, EVALUATED, UNKNOWN, BestConfiguration
 from fedbo.figures.reports.tables import table_of
 from fedbo.objectives.typed_spaces.nesting import flattened
 

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from fedbo.analysis.compare import Comparison, TargetValue, against_first, metric_of
 from fedbo.analysis.queueing import WorkerUse, worker_use
+from fedbo.analysis.recommendation import best_configurations
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.answers import answers
 from fedbo.figures.reports.answers import before_summary
 from fedbo.figures.reports.configurations import configurations_table, shows_configurations
-from fedbo.figures.reports.recommendation import best_configurations
 from fedbo.figures.reports.tables import amount, gap_in_words, plain, results_table, run_facts, table_of
 
 _COLUMNS: dict[str, Callable[[Any], str]] = {
@@ -149,7 +149,8 @@ def cells_table(result: Result, target: TargetValue) -> RenderableType:
     level = "given" if target.level is not None else f"the final value of {baseline} in the same cell and replicate"
     said = (
         f"level: {level}. Times are geometric means; a replicate that did not reach the level counts with the end of its run "
-        "(≥). Differences and ratios are paired by replicate; a ratio counts times up to the end of the shorter run."
+        "(≥). Differences and ratios are paired by replicate. The ratio compares each pair only up to the end of the shorter "
+        "run, so it is not the quotient of the two times."
     )
     return Group(table_of(f"{target.algorithm}, cell by cell", headings, lines, "cells"), Text(said, style="dim"))
 

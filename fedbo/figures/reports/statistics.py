@@ -28,7 +28,7 @@ def runs_table(results: Sequence[Result], rows: Sequence[RunRow]) -> RenderableT
         )
         for row in rows
     ]  # fmt: skip
-    said = f"{metric.name} is to {metric.direction}. Differences from the same algorithm in {rows[0].run} are paired. "
+    said = f"{metric.name} is {metric.direction}d. Differences from the same algorithm in {rows[0].run} are paired. "
     seeds = {result.study.study.seed for result in results}
     said += "The seeds differ; runs with another seed than the first have no paired difference. " if len(seeds) > 1 else ""
     cut = [result.directory.name for result in results if result.manifest["status"] != "complete"]

@@ -82,7 +82,7 @@ def _legend(result: Result) -> str:
     )
     twins = [words for words in dict.fromkeys(result.manifest.get("objective", ())) if words.startswith("tabulated ")]
     on = f" On {' and '.join(twins)}, a twin." if twins else ""
-    return f"{_cut_short(result)}{spread}. time: {unit}; {_name(result)} is to {result.metric().direction}.{on}"
+    return f"{_cut_short(result)}{spread}. time: {unit}; {_name(result)} is {result.metric().direction}d.{on}"
 
 
 def _cut_short(result: Result) -> str:
@@ -217,7 +217,7 @@ def _tabulation_legend(facts: dict[str, Any], metric: Metric) -> str:
     settings = ", ".join(f"{key} = {value}" for key, value in facts["settings"].items())
     what = f"{facts['federation']}{f' ({settings})' if settings else ''}, seed {facts['seed']}, replicate {facts['replicate']}"
     errors = "error: leave-one-out root mean square over a sample"
-    return f"{what}; {metric.name} is to {metric.direction}; {errors}."
+    return f"{what}; {metric.name} is {metric.direction}d; {errors}."
 
 
 def run_facts(result: Result, baseline: str | None = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from fedbo.analysis.compare import TargetValue
+from fedbo.analysis.recommendation import best_configurations, best_table
 from fedbo.analysis.records.records import ResultTable, Tabular
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
@@ -16,7 +17,6 @@ from fedbo.figures.reports.answers import regret_table
 from fedbo.figures.reports.configurations import configurations_table
 from fedbo.figures.reports.disruptions import disruptions_table, facts_of, tables_of, trouble_facts
 from fedbo.figures.reports.privacy import privacy_table
-from fedbo.figures.reports.recommendation import best_configurations, best_table
 from fedbo.figures.reports.tables import plain
 
 

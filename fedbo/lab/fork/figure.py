@@ -18,7 +18,7 @@ from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.result import Choices
 from fedbo.analysis.summary import student_factor
 from fedbo.figures.cells import SHADES
-from fedbo.figures.curves import label_panel, line
+from fedbo.figures.curves import label_panel, line, value_label
 from fedbo.figures.layout import FigurePanel, PlotError, Sheet, arrange, row_labels
 from fedbo.figures.plot import View, write
 from fedbo.figures.style import FAINT, INK, LINES, band_entry, entries, rows_only, styles, time_label
@@ -96,7 +96,7 @@ def _draw_ways(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
     margin = 0.06 * (high - low or 1.0)
     axes.set_ylim(low - margin, high + margin)
     label_panel(axes, f"Best {metric.name} against time", time_label(fork.original))
-    axes.set_ylabel(f"best {metric.name}, mean over agents")
+    axes.set_ylabel(value_label(metric))
     return ()
 
 

@@ -151,7 +151,7 @@ class GroupTable(Table):
     evaluation: TimingModel | None = None
     """As in [timing]."""
     speed: SpeedTable | None = None
-    """As in [timing]."""
+    """As in [timing]: `speed = { factors = [4.0] }` makes evaluations four times longer."""
     decision: DecisionTable | None = None
     """As in [timing]."""
     latency: TimingModel | None = None

@@ -21,7 +21,7 @@ _SOURCES = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).p
 
 
 class _Notice(event.Listener):
-    """Prints one notice when the compiler runs, since that needs half a minute with an empty cache."""
+    """Prints one notice when the compiler runs, since that takes half a minute to two with an empty cache."""
 
     told = False
 
@@ -29,7 +29,11 @@ class _Notice(event.Listener):
         """Print the notice when numba compiles a function that is not in the cache."""
         if not self.told:
             self.told = True
-            print("fedbo: compiling its arithmetic once after installation (half a minute)", file=sys.stderr, flush=True)
+            print(
+                "fedbo: compiling arithmetic for the first use of these methods (half a minute to two)",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def on_end(self, event: Any) -> None:
         """Ignore the end of a compilation."""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fedbo.analysis.finished_run import FinishedRun
 from fedbo.analysis.grouping import by_run, grouped
 from fedbo.analysis.records.records import ResultTable, column_array
-from fedbo.analysis.trials import COMPLETE
+from fedbo.analysis.trials import COMPLETE, trials
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.surrogates.gp import ROBUST, NotPositiveDefinite, condition, fit_gp, predict
-
-if TYPE_CHECKING:
-    from fedbo.analysis.result import Result
 
 Array = npt.NDArray[np.float64]
 Row = Mapping[str, Any]
@@ -47,10 +45,10 @@ class BestConfiguration:
     why: str = ""
 
 
-def best_configurations(result: Result, algorithm: str | None = None) -> list[BestConfiguration]:
+def best_configurations(result: FinishedRun, algorithm: str | None = None) -> list[BestConfiguration]:
     """List, for every run, the best configuration of each agent, and one recommended for all if there are several."""
     best = grouped(result.best("agent"), lambda one: (one["cell"], one["algorithm"], one["replicate"]))
-    complete = result.trials().to_arrow()["status"].to_pylist()
+    complete = trials(result).to_arrow()["status"].to_pylist()
     statuses = dict(zip(_keys(result.observations), complete, strict=True))
     found = list[BestConfiguration]()
     for key, rows in by_run(result.observations):
@@ -78,7 +76,14 @@ def best_configurations(result: Result, algorithm: str | None = None) -> list[Be
     return found
 
 
-def best_table(result: Result, algorithm: str | None = None) -> ResultTable:
+def recommended(result: FinishedRun) -> list[dict[str, Any]]:
+    """List the configuration recommended for all agents of each run, in the form of `Result.best`; of one agent its best."""
+    last = {(one.cell, one.algorithm, one.replicate): one for one in best_configurations(result)}  # the one for all comes last
+    rows = [asdict(one) for one in last.values()]
+    return [{("point" if name == "configuration" else name): value for name, value in row.items()} for row in rows]
+
+
+def best_table(result: FinishedRun, algorithm: str | None = None) -> ResultTable:
     """Return the best configurations as a table with a column for each parameter; `agent` is missing in those for all."""
     rows = best_configurations(result, algorithm)
     names = ("cell", "algorithm", "replicate", "agent", "value", "error", "known", "evaluated")
@@ -101,7 +106,7 @@ def _key(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in _PLACE)
 
 
-def _recommended(result: Result, key: Any, agents: Sequence[int], good: Sequence[Row]) -> BestConfiguration:
+def _recommended(result: FinishedRun, key: Any, agents: Sequence[int], good: Sequence[Row]) -> BestConfiguration:
     """Return the point with the best mean over all agents: among those that all have evaluated, or otherwise by estimates."""
     points = grouped(good, lambda row: tuple(row["x"]))
     tried = {x: {row["agent"] for row in rows} for x, rows in points.items()}

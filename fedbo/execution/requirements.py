@@ -48,5 +48,5 @@ def missing(study: Study) -> str | None:
 
 def require_objective(study: Study) -> None:
     """Build the objective of the first target, with the errors of `require_objectives`, wherever evaluations run."""
-    streams = Streams(study.study.seed)
-    study.federation().objective(study.targets[0], streams.shared("objective"), streams.rng("objective"))
+    streams, agent = Streams(study.study.seed), study.targets[0]  # an agent's own draws differ from the common ones
+    study.federation().objective(agent, streams.shared("objective"), streams.of(agent).rng("objective"))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedbo.execution.directory import new_directory
+from fedbo.execution.requirements import require_objective
 from fedbo.execution.runner import run_study
 from fedbo.objectives.datasets.data import DataMissingError
 from fedbo.study.study import load_study
@@ -46,3 +47,9 @@ def test_a_study_whose_second_objective_lacks_its_data_leaves_no_directory(
     with pytest.raises(DataMissingError, match="'covid' is not on this machine"):
         run_study(study, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_an_objective_that_turns_is_built_from_draws_that_differ() -> None:
+    tables = {"budget": {"iterations": 1}, "algorithm": [{"name": "random"}]}
+    study = load_study({"study": {"name": "turned"}, "objective": {"name": "branin", "family": "rotation"}, **tables})
+    require_objective(study.cells()[0].study)

@@ -63,7 +63,8 @@ class RemoteHost:
     - `numbers`: its agents.
     - `buffer`: requests that are not sent yet; `commits`: commits that are not sent yet.
     - `calls`: running calls, oldest first.
-    - `told`: calls without a result. If one is lost, so is the host, since later calls depend on it.
+    - `told`: calls without a result, or on which a snapshot rests. If one is lost, so is the host, since later calls depend
+      on it.
     - `process`: id of its process in real time (0: killed).
     - `life`: number of processes that it has had before.
     - `deaths`: deaths of its process since an agent last finished a step.
@@ -91,8 +92,13 @@ class RemoteHost:
         except ChannelClosed as error:
             raise _lost(error) from error
 
+    def call_last(self, method: str, *arguments: Any) -> Any:
+        """Call a method whose result rests on all earlier calls, running ones included; `check_told` checks these."""
+        self.told += self.calls
+        return self.call(method, self.take_commits(), *arguments)
+
     def check_told(self) -> None:
-        """Check that all calls without a result have arrived; HostLost where one has not.
+        """Check that all earlier calls have arrived, also those without a result; HostLost where one has not.
 
         A host runs calls in order, so this does not wait once a later call has ended.
         """
@@ -201,7 +207,7 @@ class RayHosts(Hosts):
 
     def snapshot(self, number: int, whole: bool) -> None:
         """Make every host write its agents; calls that are sent later run after that."""
-        self._writing = [host.call("snapshot", host.take_commits(), number, whole) for host in self.remote]
+        self._writing = [host.call_last("snapshot", number, whole) for host in self.remote]
 
     def written(self, wait: bool = False) -> dict[str, str] | None:
         """Return the files of the snapshot once every host has written its part."""
@@ -214,7 +220,7 @@ class RayHosts(Hosts):
 
     def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
         """Make every host write its remaining rows; return the file names with their SHA-256."""
-        parts = got([host.call("finish", host.take_commits(), number, kind) for host in self.remote])
+        parts = got([host.call_last("finish", number, kind) for host in self.remote])
         for host in self.remote:
             host.check_told()
         return _merged(parts)

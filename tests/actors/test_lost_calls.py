@@ -1,4 +1,4 @@
-"""Calls whose results nobody needs: one that is lost must lose the host, since what is sent later rests on it."""
+"""Calls whose results nobody has asked for: one that is lost must lose the host, since what is sent later rests on it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from fedbo.actors import remote
 from fedbo.actors.remote import HostLost, RayHosts, RemoteHost
+from fedbo.actors.task import StepRequest
 
 
 class LostReply:
@@ -18,10 +19,10 @@ class LostReply:
 
 
 class ForgetfulHost:
-    """A host on which every call but `commit` succeeds at once."""
+    """A host on which every call but `lost` succeeds at once."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.asked = list[str]()
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+        self.asked, self.lost = list[str](), lost
         monkeypatch.setattr(
             remote, "got", lambda calls: [call.get() if isinstance(call, LostReply) else call for call in calls]
         )
@@ -29,20 +30,23 @@ class ForgetfulHost:
 
     def answer(self, method: str) -> Any:
         self.asked.append(method)
-        return LostReply() if method == "commit" else {"part": "sum"}
+        return LostReply() if method == self.lost else {"part": "sum"}
 
 
-@pytest.fixture
-def hosts(monkeypatch: pytest.MonkeyPatch) -> RayHosts:
-    """Hosts that lose each call that tells them of steps that count, after every second of them."""
-    ForgetfulHost(monkeypatch)
+@pytest.fixture(params=["commit", "work_in_columns"])
+def hosts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> RayHosts:
+    """Hosts that lose each call that tells them of steps that count, after every second of them or with further steps."""
+    ForgetfulHost(monkeypatch, request.param)
     monkeypatch.setattr(remote, "_COMMITS", 2)
     monkeypatch.setattr(remote, "_all_there", lambda calls: True)
     made = RayHosts.__new__(RayHosts)
     made.remote = [RemoteHost(0, None, (0,))]
-    made._writing = []
-    for _ in range(2):
+    made._writing, made._reports, made._given = [], {}, {}
+    for _ in range(2 if request.param == "commit" else 1):
         made.commit(0, (0.0, 1.0))
+    if request.param == "work_in_columns":  # nobody has asked for the report of this step yet
+        made.submit(StepRequest(0, 1))
+        made.flush()
     return made
 
 

@@ -1,4 +1,4 @@
-"""Acceptance of ADMM federated Bayesian optimisation: how often it finds the known joint optima, over many seeds.
+"""Acceptance test of ADMM: how often it finds the known joint optima, over many seeds.
 
 Run `python benchmarks/admm.py --seeds 20`. Agents and coordinator are those of `fedbo.algorithms.admm`, in a loop that asks
 every agent once in each round; for asynchronous rounds only some of their messages arrive.
@@ -245,11 +245,13 @@ def main() -> None:
     """Print one row per acceptance test."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--instances", type=int, default=0, help="instead: so many random convex problems of each size")
-    parser.add_argument("--decisions", action="store_true", help="instead: how long a decision takes")
-    parser.add_argument("--iterations", type=int, default=40, help="of those problems")
-    parser.add_argument("--only", default="", help="tests whose name begins so")
-    parser.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE", help="a setting of the algorithms")
+    parser.add_argument("--instances", type=int, default=0, help="solve this many random convex problems of each size instead")
+    parser.add_argument("--decisions", action="store_true", help="measure the time of a decision instead")
+    parser.add_argument("--iterations", type=int, default=40, help="iterations on the random problems")
+    parser.add_argument("--only", default="", help="run only tests whose names have this prefix")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SETTING=VALUE", help="change a setting of the algorithms"
+    )
     given = parser.parse_args()
     settings = {key: _value(text) for key, _, text in (word.partition("=") for word in given.set)}
     if given.decisions:

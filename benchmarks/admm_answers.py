@@ -1,8 +1,8 @@
-"""What ADMM's answers are worth, and when they are there: a table of a finished run by cell and algorithm, and a figure.
+"""Accuracy and time of ADMM's answers: a table of a finished run by cell and algorithm, and a figure.
 
 Run `fedbo run examples/admm_stragglers.toml --out RUN`, then `python benchmarks/admm_answers.py RUN`. An answer is the rows of
-origin "agreed" of one replicate. Its error is the largest distance of any agent and coordinate, in native units, from the joint
-optimum by a closed form or SciPy, and its gap how far it misses the constraint.
+origin "agreed" of one replicate. Its error is the largest distance of any agent and coordinate, in native units, from the
+joint optimum by a closed form or SciPy; its gap is the violation of the constraint.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def main() -> None:
     """Print one row for each cell and algorithm."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
-    parser.add_argument("--tolerance", type=float, default=1e-2, help="up to which error an answer is near enough")
-    parser.add_argument("--figure", type=Path, help="a file for the figure")
+    parser.add_argument("--tolerance", type=float, default=1e-2, help="largest error of an accurate answer")
+    parser.add_argument("--figure", type=Path, help="write a figure to this file")
     given = parser.parse_args()
     table = answers(given.run)
     width = max(len(", ".join(filter(None, key))) for key in table)

@@ -1,14 +1,14 @@
-"""This working tree against an earlier revision: the same small models, alternately, in one run; what counts are the ratios.
+"""Ratios of speed between this working tree and an earlier revision, on the same small models in turn.
 
-The revision is installed from git into a temporary folder, with the libraries of this environment. What is measured: events
+The revision is installed from git into a temporary folder, with the libraries of this environment. The measures are: events
 per second of the event loop with a free objective, and of SimPy on the same model; agent-iterations per second of FTS with
 all agents optimising, as in `benchmarks/scale.py`; decisions per second with 20 observations; agent-iterations per second of
-TS and FTS, fits included, with the robust surrogate and by default; snapshots per second. Old and new take turns, each in a
-process of its own, so that what else the machine does falls on both.
+TS and FTS, fits included, with the robust surrogate and by default; snapshots per second. Old and new take turns in separate
+processes, so that other load on the machine affects both.
 
     python benchmarks/against.py [REVISION] [--pairs 5] [--quick]
 
-REVISION is by default the last tag, or where there is none the parent of the newest merge.
+By default REVISION is the last tag, or without tags the parent of the newest merge.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("revision", nargs="?")
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="smaller models, for a first look within two minutes")
+    parser.add_argument("--quick", action="store_true", help="use smaller models, for a first look within two minutes")
     given = parser.parse_args()
     revision = given.revision or default_revision()
     described = subprocess.run(["git", "log", "-1", "--format=%h %s", revision], cwd=ROOT, check=True, capture_output=True)

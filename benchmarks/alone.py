@@ -2,15 +2,15 @@
 
     python benchmarks/alone.py [--tasks branin levy8] [--methods gp_ei ts random gpsampler] [--seeds 20] [--out FILE] [--table]
 
-Tasks are functions with known optima, tuning of support vector machines (`digits`), and tuning of networks (`lcbench`), the
-last where onnxruntime is installed and $FEDBO_DATA/yahpo/lcbench has the files; there regret is to the best of 20,000 uniform
-points, so that it may be below 0. Optuna's samplers (`gpsampler` needs PyTorch, `tpe`) and scikit-optimize (`skopt`) are left
-out where they are not installed. Our methods begin with 10 uniform points, as Optuna's and scikit-optimize's do by default.
-`--set held-out` and `--set unseen` are tasks that were not looked at while defaults were chosen.
+Tasks are functions with known optima, tuning of support vector machines (`digits`), and tuning of networks (`lcbench`, with
+onnxruntime and the files of $FEDBO_DATA/yahpo/lcbench). Regret on `lcbench` is to the best of 20,000 uniform points, so it may
+be negative. Optuna's samplers (`gpsampler` needs PyTorch, `tpe`) and scikit-optimize (`skopt`) are left
+out if they are not installed. Our methods begin with 10 uniform points, as Optuna's and scikit-optimize's do by default.
+`--set held-out` and `--set unseen` are tasks that played no part in the choice of defaults.
 
-With `--out FILE` every result is a line of it, and what it has already is not run again: it may be stopped at any time and
-given the same command. All methods and tasks run on one seed after another, so that a part of it is balanced.
-`--from FILE ...` prints the table of what such files have, without running anything, and `--table` prints it as Markdown.
+With `--out FILE` every result is a line of the file, and existing results are not repeated: stop at any time, and give the
+same command to continue. All methods and tasks run on one seed after another, so that a part of the results is balanced.
+`--from FILE ...` prints the table of such files without running anything, and `--table` prints it as Markdown.
 
 Ranks are of the final regrets of one task and seed, 1 the best. Differences are tested by Wilcoxon's signed ranks over the
 seeds, each method against the first one.

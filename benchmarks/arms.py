@@ -1,6 +1,6 @@
 """Time of one pull of the bandits that play the arms of a grid, against the number of arms, inputs and values seen.
 
-The objective is free and is not timed. Of Fed1-UCB, whose decisions are whole phases, it is the time of a phase.
+The objective is free and is not timed. For Fed1-UCB, whose decisions are whole phases, it is the time of a phase.
 
     python benchmarks/arms.py [--pulls 2000]
 """

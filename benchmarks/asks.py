@@ -1,4 +1,4 @@
-"""Time of one decision of every method that models, with and without the fit, and against the number of agents.
+"""Time of one decision of every method with a surrogate, with and without the fit, and against the number of agents.
 
 A run of 50 iterations on a bowl with three initial points; the objective is free and is not timed. M = 100.
 

@@ -1,7 +1,7 @@
 """Asynchronous and synchronous Thompson sampling with 1 to 64 evaluations at once, after Kandasamy et al. 2018, Fig. 1 and 2.
 
-Each agent of a study is a repetition with draws of its own; evaluation times are exponential with mean 1, and the study ends at
-a fixed time, however many evaluations were made. Three values for points under way are compared, and synchronous batches.
+Each agent of a study is a repetition with its own draws. Evaluation times are exponential with mean 1, and the study ends at a
+fixed time. Compared are three assumed values of pending points, and synchronous batches.
 
     python benchmarks/asynchronous.py [--repetitions 20] [--time 10] [--places 1 4 16 64] [--functions branin hartmann]
 """

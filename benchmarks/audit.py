@@ -1,12 +1,12 @@
-"""An attack on the privacy door: a lower bound on epsilon from thousands of releases, sound and with each planted fault.
+"""An attack on the privacy mechanism: a lower bound on epsilon from thousands of releases, with and without planted faults.
 
-Two worlds differ in what one agent says. Each row is one mechanism, attacked by the statistic that tells the worlds apart
-best; one half of the trials chooses the threshold, the other half bounds epsilon (Clopper-Pearson). The bound must stay below
-what the ledger claims where the door is sound, and exceed it where a fault is planted; else the exit code is 1.
+Two worlds differ in the messages of one agent. Each row is one mechanism, attacked by the statistic that separates the worlds
+best. One half of the trials chooses the threshold, the other half bounds epsilon (Clopper-Pearson). The bound must stay below
+the ledger's claim for a sound mechanism, and exceed it for a planted fault; otherwise the exit code is 1.
 
     python benchmarks/audit.py [--times 2] [--seed 1] [--only WORDS]
 
-At --times 2 there are at least 2,000 trials in each world and half, but 600 where each is 12 releases; it takes three minutes.
+With --times 2 there are at least 2,000 trials in each world and half, or 600 of 12 releases each. It takes three minutes.
 """
 
 from __future__ import annotations

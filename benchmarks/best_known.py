@@ -1,7 +1,7 @@
 """The best values known of surrogate tasks: searches each data set and prints `fedbo/objectives/tasks/best_known.py`.
 
-Of 8,192 points of Sobol's sequence the 16 best are looked about in 24 boxes, each 0.75 times the last, with 64 points. What is
-printed are values of single points, as an evaluation gives them.
+The search starts from the 16 best of 8,192 Sobol points. Around each it draws 64 points in each of 24 boxes, each 0.75 times
+as large as the one before. It prints values of single points, as an evaluation returns them.
 
     python benchmarks/best_known.py > fedbo/objectives/tasks/best_known.py
 """

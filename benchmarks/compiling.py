@@ -1,7 +1,7 @@
-"""What compiled arithmetic costs: the size of what is installed for it, seconds to the first decision, lines of code.
+"""The cost of compiled arithmetic: size of the installed libraries, seconds to the first decision, lines of code.
 
 The first decision is that of Thompson sampling after three observations, in a new process with an empty cache of compiled code
-(cold) and with a full one (warm), from the start of the process on. `random`, which needs none of it, stands beside it.
+(cold) and with a full one (warm), from the start of the process. `random`, which needs no compilation, is the comparison.
 
     python benchmarks/compiling.py [--repeats 5]
 """

@@ -1,4 +1,4 @@
-"""How long one decision takes, and how good its maximum is, against DIRECT with 20,000 evaluations.
+"""Time of one decision and quality of its maximum, against DIRECT with 20,000 evaluations.
 
 Run `python benchmarks/decisions.py --problems 200`. A decision is what FTS does in one iteration once its
 hyperparameters are known: make a draw and maximise it, or maximise a received message. Our time is the median of
@@ -134,7 +134,7 @@ def report(kind: str, outcomes: list[Outcome]) -> str:
 def main() -> None:
     """Print one row per kind of problem, and one for all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--problems", type=int, default=200, help="problems in all, spread evenly over the kinds")
+    parser.add_argument("--problems", type=int, default=200, help="total number of problems, the same for each kind")
     problems = parser.parse_args().problems
     print(f"{'problem':<28} {'n':>4} {'ours, ms':>9} {'DIRECT, ms':>10} {'ratio':>7} {'reached':>8} {'better':>8}")
     everything: list[Outcome] = []

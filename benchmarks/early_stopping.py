@@ -1,11 +1,11 @@
-"""Early stopping against virtual time: how soon each method reaches the final level of `ts` that stops nothing.
+"""Early stopping against virtual time: how soon each method reaches the final level of `ts` without stopping.
 
     python benchmarks/early_stopping.py [--objective '{"name": "learning_curves"}'] [--agents 5] [--replicates 10] [--time 20]
 
-A whole evaluation takes one unit of time, or with `--costs` what the objective says that it costs, in units of its mean over
-random points of the same agent. The level of a replicate is what `ts` without `[stopping]` has found at the end, as the mean
-over agents of the best value observed. A value counts at whatever fidelity it was observed. Where Optuna is installed,
-`--optuna` adds its random and TPE samplers, each agent alone, with its successive halving and without.
+A whole evaluation takes one unit of time, or with `--costs` the objective's cost, relative to its mean over random points of
+the same agent. The level of a replicate is the final value of `ts` without `[stopping]`: the mean over agents of the best
+observed value, at any fidelity. `--optuna` adds Optuna's random and TPE samplers, each agent alone, with and without its
+successive halving.
 """
 
 from __future__ import annotations
@@ -179,16 +179,16 @@ def printed(found: dict[tuple[str, str], list[np.ndarray]]) -> None:
 def main() -> None:
     """Run every method with every stopper, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--objective", type=json.loads, default={"name": "learning_curves"}, help="as JSON")
+    parser.add_argument("--objective", type=json.loads, default={"name": "learning_curves"}, help="objective as JSON")
     parser.add_argument("--agents", type=int, default=5)
     parser.add_argument("--replicates", type=int, default=10)
     parser.add_argument("--iterations", type=int, default=150)
     parser.add_argument("--time", type=float, default=20.0)
     parser.add_argument("--stoppers", nargs="+", default=list(STOPPERS))
-    parser.add_argument("--methods", nargs="*", default=[], help="names; default: some with few features")
-    parser.add_argument("--costs", action="store_true", help="let an evaluation take what the objective says that it costs")
-    parser.add_argument("--optuna", action="store_true", help="beside Optuna's successive halving")
-    parser.add_argument("--out", type=Path, default=None, help="where runs are kept; what is there is not run again")
+    parser.add_argument("--methods", nargs="*", default=[], help="names of methods; default: some with few features")
+    parser.add_argument("--costs", action="store_true", help="use the objective's costs as durations")
+    parser.add_argument("--optuna", action="store_true", help="also run Optuna's successive halving")
+    parser.add_argument("--out", type=Path, default=None, help="folder for runs; finished runs are not repeated")
     given = parser.parse_args()
     found = dict[tuple[str, str], list[np.ndarray]]()
     with tempfile.TemporaryDirectory() as name:

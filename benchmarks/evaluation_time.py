@@ -2,11 +2,11 @@
 
     python benchmarks/evaluation_time.py [REVISION] [--repeats 5] [--points 10000]
 
-An evaluation is the whole of `evaluate`, from a configuration to its value. Each repetition is a process of its own, which
-times 1,000 evaluations at random configurations in pieces of 20; what is printed is the fastest piece, and the median of the
-repetitions' medians, in microseconds. Values at `--points` random configurations are compared: how many differ, and by how
-much at most, relative to the value. Without a revision this working tree alone is timed. Tasks that
-one of the two has not, or whose data are missing, are left out.
+An evaluation is a call of `evaluate`, from a configuration to its value. Each repetition is a separate process, which times
+1,000 evaluations at random configurations in pieces of 20. Printed are the fastest piece and the median of the repetitions'
+medians, in microseconds. Values at `--points` random configurations are compared: the number that differ, and the largest
+relative difference. Without a revision only this working tree is timed. Tasks that one of the two lacks, or whose data are
+missing, are left out.
 """
 
 from __future__ import annotations

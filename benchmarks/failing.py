@@ -2,11 +2,10 @@
 
     python benchmarks/failing.py [--tasks slope branin] [--methods gp_ei ts random tpe] [--seeds 10] [--out FILE] [--table]
 
-Six functions fail in a region and one by chance. `slope` and `ackley` have their optima on and beside the border of the region,
-and `network` has categories, whole numbers and conditions. Our methods begin with ten uniform points, as Optuna's samplers do.
-An evaluation that fails raises. In Optuna its trial is failed, or pruned with `tpe_pruned`. SMAC records a
-crashed trial, at a cost of 100.
-Optuna's `gpsampler` needs PyTorch. Methods that are not installed are left out.
+Six functions fail in a region and one by chance. `slope` and `ackley` have their optima on and next to the border of the
+region, and `network` has categories, whole numbers and conditions. Our methods begin with ten uniform points, as Optuna's
+samplers do. An evaluation that fails raises. In Optuna its trial is failed, or pruned with `tpe_pruned`. SMAC records a
+crashed trial, at a cost of 100. Optuna's `gpsampler` needs PyTorch. Methods that are not installed are left out.
 
 With `--out FILE` each result is a line of the file, and those in it are not run again. `--from FILE ...` prints their table.
 """
@@ -329,11 +328,11 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--evaluations", type=int, default=60)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--from", nargs="+", type=Path, dest="files", default=[])
-    parser.add_argument("--table", action="store_true", help="print Markdown")
+    parser.add_argument("--table", action="store_true", help="print the table as Markdown")
     given = parser.parse_args()
     found = [json.loads(line) for file in given.files for line in file.read_text().splitlines()]
     rows = table(found or list(records(given)), given)

@@ -1,10 +1,10 @@
-"""How long Fed-PNE takes with a thousand clients and ten thousand rounds, in virtual time with stragglers.
+"""Run time of Fed-PNE with a thousand clients and ten thousand rounds, in virtual time with stragglers.
 
     python benchmarks/fed_pne_scale.py [--clients 1000] [--rounds 10000] [--mode barrier]
 
 The objective is Garland's function on [0, 1], moved by up to 0.05 for each client, with uniform noise of 0.1. Evaluations take
-log-normal times, and every client belongs to one of three classes of speed; messages take exponential times. It prints seconds,
-phases, the bytes that each client sent, and each client's mean cumulative regret on the mean of all functions.
+log-normal times, and every client belongs to one of three classes of speed; messages take exponential times. It prints
+seconds, phases, the bytes that each client sent, and each client's mean cumulative regret on the mean of all functions.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--mode", default="barrier", choices=["barrier", "deadline", "immediate"])
-    parser.add_argument("--length", type=float, default=2000.0, help="of a deadline")
+    parser.add_argument("--length", type=float, default=2000.0, help="length of a round with a deadline")
     parser.add_argument("--missing", default="flag", choices=["flag", "correct", "wait"])
     parser.add_argument("--family", default="shift", choices=["same", "shift", "mixture"])
     parser.add_argument("--seed", type=int, default=0)

@@ -1,14 +1,14 @@
 """Tasks per second of packed and dedicated agents, against Flower's simulation engine on the same client in the same run.
 
 The client does nothing: in every round it takes a message of 100 floats and returns one, and the server waits for all N. In
-fedbo it is an algorithm that decides on no point, packed into as many workers as there are CPUs, or with a process for each
-agent; `evaluates` is the same with an evaluation of a free objective in every task. Checks, tables and logs are included. In
-Flower it is a ClientApp on the Ray backend with one CPU for each client, as many at once as there are CPUs, and all else as it
-is set there. Both have their processes when the clock starts: what is counted are rounds after a first one, and in fedbo the
-making of all agents besides. Both take turns, each time in a process of its own.
+fedbo the client is an algorithm without decisions, packed into as many workers as there are CPUs, or with a process for each
+agent. `evaluates` adds an evaluation of a free objective to every task. Checks, tables and logs are included. In Flower the
+client is a ClientApp on the Ray backend with one CPU for each client and default settings. Both have started their processes
+when the clock starts: rounds after the first one count, and in fedbo also the creation of all agents. Both take turns in
+separate processes.
 
-Flower needs an environment of its own, for its Ray may be another one. It is made beside the temporary files of this machine,
-where it stays, or an interpreter is given that has `flwr[simulation]`:
+Flower needs a separate environment, since its version of Ray may differ. The script creates one in the folder for temporary
+files and keeps it, or uses an interpreter with `flwr[simulation]`:
 
     python benchmarks/flower.py [--python ENVIRONMENT/bin/python] [--agents 10 100 1000] [--dedicated 10 100] [--repeats 5]
 """
@@ -179,9 +179,9 @@ def environment() -> str:
 def main() -> None:
     """Print the tasks per second of each, and the ratio pair by pair."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--python", help="an interpreter that has flwr[simulation]")
+    parser.add_argument("--python", help="interpreter with flwr[simulation]")
     parser.add_argument("--agents", type=int, nargs="+", default=[10, 100, 1000])
-    parser.add_argument("--dedicated", type=int, nargs="*", default=[10], help="numbers of agents with a process each")
+    parser.add_argument("--dedicated", type=int, nargs="*", default=[10], help="numbers of agents that have a process each")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--inside", choices=("flower", "packed", "dedicated"), help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -1,6 +1,6 @@
-"""What a change does by when it comes, in two studies that are forked: the loss of an agent, and the end of a barrier.
+"""The effect of a change by its time, in two forked studies: the loss of an agent, and the end of a barrier.
 
-Prints Markdown. All differences are paired by replicate, on the same draws; an agent that is lost is left out of both sides.
+Prints Markdown. All differences are paired by replicate, on the same draws; a lost agent is left out of both sides.
 
     python benchmarks/forks.py --out forks --figure docs/images/forks.png
 """
@@ -123,8 +123,8 @@ def draw_panel(axes: Axes, found: dict[str, Effects]) -> None:
 def main() -> None:
     """Print both tables, and draw them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=Path("forks"), help="the folder for runs; what is there is read")
-    parser.add_argument("--figure", type=Path, help="where the figure is written to; without it there is none")
+    parser.add_argument("--out", type=Path, default=Path("forks"), help="folder for runs; finished runs are read")
+    parser.add_argument("--figure", type=Path, help="write a figure to this file")
     given = parser.parse_args()
     panels = [
         ("An agent is lost for good", "when it is lost", losses(given.out)),

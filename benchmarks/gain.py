@@ -1,7 +1,7 @@
-"""What can be gained by federation on each task of a suite, before any method is shown; prints Markdown.
+"""The possible gain of federation on each task of a suite, without any federated method; prints Markdown.
 
-Each agent's best point, the best point for all, a random point and how alike the agents are come from evaluations alone; how
-far one's own data leads is a run of `random` and of `gp_ei`, every agent alone. It goes on where it was stopped.
+Each agent's best point, the best point for all, a random point and the likeness of agents come from evaluations alone. Runs of
+`random` and `gp_ei` show how far an agent gets alone. Run it again to continue after an interruption.
 
     python benchmarks/gain.py --suite tuning --replicates 2 --out gain
 """

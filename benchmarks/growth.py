@@ -1,9 +1,8 @@
-"""What a step of an agent costs, and how that grows with agents, observations, features, dimensions and rounds, as curves.
+"""The cost of an agent's step as curves, against agents, observations, features, dimensions and rounds.
 
-Processor time, so that it can be measured on a busy machine; inline, so that it is all of one process. The first two panels are
-of whole runs (decisions, evaluations of a free objective, messages, tables), over the number of agent-iterations, each in a
-process of its own; the others are of single steps of one agent (decide, evaluate, learn, write the message): the median of
-several seeds.
+It measures processor time, which a busy machine changes little, of runs in one process. The first two panels have whole runs
+(decisions, evaluations of a free objective, messages, tables), divided by the number of agent-iterations, each in a separate
+process. The others have single steps of one agent (decide, evaluate, learn, write the message): the median of several seeds.
 
     python benchmarks/growth.py [--figure docs/images/growth.png] [--quick]
 """
@@ -155,8 +154,8 @@ def drawn(panels: Sequence[tuple[str, str, dict[str, Curve]]], path: str) -> Non
 def main() -> None:
     """Print each panel as a table, and draw them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--figure", help="where the figure is written to; without it there is none")
-    parser.add_argument("--quick", action="store_true", help="few values and seeds")
+    parser.add_argument("--figure", help="write a figure to this file")
+    parser.add_argument("--quick", action="store_true", help="use few values and seeds")
     given = parser.parse_args()
     revision = subprocess.run(
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=Path(__file__).parent

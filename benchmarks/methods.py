@@ -1,12 +1,12 @@
-"""Which method when: every method on every task of a bench, minus the agent alone and minus its controls, early and late.
+"""Which method when: every method on every task of a benchmark, minus local methods and its controls, early and late.
 
     fedbo bench benchmarks/tuning --to bench
     python benchmarks/methods.py bench [--figure methods.png]
 
-It reads the runs that are whole, and prints Markdown. An agent's scores are in units of what lies between the worst and the
-best that any method found for it; a replicate's value is the mean over its agents. Intervals and tests are of replicates,
-paired, so that they speak of these agents; of a single replicate they are of its agents, paired, and speak of that replicate.
-Holm's correction is over all comparisons of a task.
+It reads complete runs and prints Markdown. An agent's scores are in units of the range between the worst and the best score of
+any method for it; a replicate's value is the mean over its agents. Intervals and tests are paired over replicates, so they
+hold for these agents. With a single replicate they are paired over agents, and hold for that replicate. Holm's correction
+covers all comparisons of a task.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def drawn(tasks: list[Task]) -> Figure:
 def main() -> None:
     """Print the tables of all tasks that are whole."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bench", type=Path, help="the directory of a bench")
+    parser.add_argument("bench", type=Path, help="folder of a benchmark run")
     parser.add_argument("--figure", type=Path, default=None)
     given = parser.parse_args()
     runs = sorted(path.parent for path in given.bench.glob("runs/*/observations.parquet"))

@@ -1,12 +1,11 @@
-"""How far the means of Fed-PNE's phases were from those of all clients, since some were missing.
+"""The bias of the means of Fed-PNE's phases when some clients are missing.
 
     fedbo run examples/fed_pne.toml
     python benchmarks/missing.py RUN
 
-For every phase that clients were told, with the clients whose means had arrived when it closed: the mean of their functions at
-the phase's nodes, less that of all clients' functions. No noise is in this; it is the bias that
-the policy left. Printed are the share of clients that were missing, and the root mean square and the largest of the biases over
-nodes, phases and replicates.
+For every phase it computes the mean of the functions of the clients whose means had arrived, at the phase's nodes, minus that
+of all clients' functions. This bias has no noise. Printed are the share of missing clients, and the root mean square and the
+largest bias over nodes, phases and replicates.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What federated answers come to where those who are missing are unlike the rest: fed_pne, admm_consensus, fts.
+"""The bias of federated answers when missing agents are unlike the rest: fed_pne, admm_consensus, fts.
 
     python benchmarks/missing_unlike.py [--replicates 20]
 
-Agents have bowls in one input, so the best point of their mean is the mean of their centres, exactly. 30 % of them are seldom
-there: any (`by = "number"`), or those whose optimum lies highest (`by = "x1"`); else both cells are the same. Printed is
-how far answers lie from the mean of all centres, with its sign: the bias, mean and 95 % interval over replicates, also where
-all are there. An answer is what agents evaluate in their last step; of fts, whose agents optimise for themselves, the places
-where they are sent by what others told, in the later half of the steps.
+Agents have bowls in one input, so the best point of their mean is the mean of their centres. 30 % of them are seldom present:
+any agents (`by = "number"`), or those with the largest optima (`by = "x1"`). Printed is the bias: the signed distance of
+answers from the mean of all centres, with its mean and 95 % interval over replicates, also with all agents present. An answer
+is an agent's last evaluation. For fts, whose agents optimise for themselves, it is the mean of the federated queries in the
+later half of the steps.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 python benchmarks/mutants.py [--most 500] [--first 0] [--only NAME,NAME] [--seeds 8,28]
 
-The study that finds a defect is tried without it too, and does not count where that fails as well. `--seeds` tries chosen
-studies alone: where that of seed S finds a defect, a series from 0 needs at most S + 1.
+A study that finds a defect is also tried without it, and does not count if it fails there too. `--seeds` tries chosen studies:
+if the study of seed S finds a defect, a series from 0 needs at most S + 1.
 """
 
 from __future__ import annotations
@@ -294,8 +294,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--most", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--only", default="", help="defects whose names begin so, separated by commas")
-    parser.add_argument("--seeds", default="", help="try the studies of these seeds alone, separated by commas")
+    parser.add_argument("--only", default="", help="try only defects whose names have these prefixes, separated by commas")
+    parser.add_argument("--seeds", default="", help="try only studies of these seeds, separated by commas")
     given = parser.parse_args()
     series, missed = range(given.first, given.first + given.most), 0
     seeds = [int(seed) for seed in given.seeds.split(",")] if given.seeds else list(series)

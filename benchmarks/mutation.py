@@ -1,12 +1,12 @@
-"""Plants small faults at random in the core, the actors and the algorithms, and counts those that the tests do not notice.
+"""Plants small faults at random in the core, the actors and the algorithms, and counts those that no test notices.
 
     python benchmarks/mutation.py record           which test calls which function, and how long it takes: once, some minutes
     python benchmarks/mutation.py run --mutants 200 --seed 1
-    python benchmarks/mutation.py run --suite long    those that survived, by the tests that are marked long
+    python benchmarks/mutation.py run --suite long    the survivors again, with the tests marked long
 
-A mutant changes one operator, constant, condition, return value or call of one function. The tests that call the function are
-run in a fork, fastest first, until one fails, or until they have taken what `--seconds` allows. Processes that a test starts
-load the changed source too.
+A mutant changes one operator, constant, condition, return value or call of one function. The tests that call the function
+run in a fork, fastest first, until one fails or the time of `--seconds` is over. Processes that a test starts load the changed
+source too.
 """
 
 from __future__ import annotations
@@ -261,9 +261,9 @@ def main() -> None:
     parser.add_argument("--mutants", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--suite", choices=tuple(SUITES), default="quick")
-    parser.add_argument("--seconds", type=float, default=30.0, help="what the tests of a mutant may take together")
-    parser.add_argument("--limit", type=float, default=240.0, help="seconds until what hangs is killed")
-    parser.add_argument("--cases", type=int, default=10**6, help="how many cases of a test with parameters are recorded")
+    parser.add_argument("--seconds", type=float, default=30.0, help="time limit for all tests of a mutant")
+    parser.add_argument("--limit", type=float, default=240.0, help="seconds until a hanging test is killed")
+    parser.add_argument("--cases", type=int, default=10**6, help="largest number of recorded cases of a parametrised test")
     parser.add_argument("--tests", nargs="*", default=list(PLACES))
     given = parser.parse_args()
     os.chdir(ROOT)

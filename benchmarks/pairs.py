@@ -1,12 +1,11 @@
-"""What one algorithm of a run gains over the others, paired by agent and replicate; prints Markdown.
+"""The gain of one algorithm of a run over the others, paired by agent and replicate; prints Markdown.
 
     python benchmarks/pairs.py RUN --of fed_prior --at 1 2 5 10 [--axis time] [--cell 0]
 
-The first table has the mean of the best value so far, in units of the objective's metric, for each algorithm; the second the
-differences of the one that is named to each other, negative where it is better at a metric that is to be minimised, with
-half the width of 95 % intervals: over the means of replicates, and over the means of agents. The agents of one replicate hear
-the same messages, so an interval over all pairs of agent and replicate would be too narrow: with luck that replicates have in
-common it leaves out 0 in a quarter of the cases where nothing differs.
+The first table has the mean of the best value so far for each algorithm, in units of the objective's metric. The second has
+the differences of the named algorithm to each other one, negative if it is better at a minimised metric, with half the width
+of 95 % intervals: over the means of replicates, and over the means of agents. The agents of one replicate receive the same
+messages, so an interval over all pairs of agent and replicate would be too narrow.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def main() -> None:
     """Print both tables of a run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
-    parser.add_argument("--of", required=True, help="label of the algorithm that is compared with the others")
+    parser.add_argument("--of", required=True, help="label of the algorithm to compare with the others")
     parser.add_argument("--at", type=float, nargs="+", default=[1, 2, 5, 10])
     parser.add_argument("--axis", choices=("iteration", "evaluations", "time", "bytes"), default="iteration")
     parser.add_argument("--cell", type=int, default=0)

@@ -1,13 +1,13 @@
 """Tables of the same studies from this working tree and from an earlier revision, compared by value.
 
 The revision is installed from git into a temporary folder, with the libraries of this environment. Fourteen studies cover
-every exchange mode, faults, privacy, bandits, ADMM, transfer, histories and pulls; random ones come on top.
+every exchange mode, faults, privacy, bandits, ADMM, transfer, histories and pulls; `--random` adds random ones.
 
     python benchmarks/same_tables.py [REVISION] [--random 50] [--first 0]
 
 Events that an earlier format stored as text are converted first. A column that only one of the two has is reported, and the
-others are compared. The exit status is 1 where anything differs.
-With FEDBO_COMPILE=1 the event loop of the working tree is compiled and that of the revision is not.
+others are compared. The exit status is 1 if anything differs. With FEDBO_COMPILE=1 the event loop of the working tree is
+compiled and that of the revision is not.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ def main() -> None:
     """Carry the studies out with both, and print what differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("revision", nargs="?")
-    parser.add_argument("--random", type=int, default=0, help="random studies besides the fourteen")
-    parser.add_argument("--first", type=int, default=0, help="the seed of the first random study")
+    parser.add_argument("--random", type=int, default=0, help="number of random studies in addition to the fourteen")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first random study")
     given = parser.parse_args()
     revision = given.revision or default_revision()
     documents = chosen() + drawn(given.first, given.random)

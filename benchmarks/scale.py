@@ -1,16 +1,15 @@
 """Agent-iterations per second of a large study: all agents optimise at once and exchange a message after every iteration.
 
-Decisions, draws, messages, evaluations of a free objective and the writing of all tables are included; the start of Ray and of
-its actors is not, as a small study is carried out before. `--profile` runs inline under the profiler instead and says where the
-time goes.
+Decisions, draws, messages, evaluations of a free objective and the writing of all tables are included. The start of Ray and
+its actors is not, since a small study runs before. `--profile` runs in one process under the profiler instead.
 
     python benchmarks/scale.py [--agents 1000] [--iterations 50] [--features 100] [--workers 2] [--mode barrier] [--profile]
     python benchmarks/scale.py --agents 100000 --iterations 20
     python benchmarks/scale.py --private --agents 10000 --iterations 60
     python benchmarks/scale.py --agents 1000000 --iterations 99 --share 0.01
 
-With `--share` each round asks that share of the agents, and the others are idle. An iteration is a round then, of which there
-is one more, and what is counted are the steps of those who are asked.
+With `--share` each round asks that share of the agents, and the others are idle. An iteration is then a round, with one more
+in all, and the steps of the asked agents count.
 """
 
 from __future__ import annotations
@@ -113,8 +112,8 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=100)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--mode", default="barrier", choices=("barrier", "immediate"))
-    parser.add_argument("--share", type=float, default=1.0, help="of the agents that a round asks; the others are idle")
-    parser.add_argument("--private", action="store_true", help="DP-FTS-DE, with its ledger, instead of FTS")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the agents that a round asks; the others are idle")
+    parser.add_argument("--private", action="store_true", help="run DP-FTS-DE with its ledger instead of FTS")
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     hosting = {"kind": "inline"} if given.profile or not given.workers else {"kind": "packed", "workers": given.workers}

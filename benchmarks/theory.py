@@ -2,9 +2,9 @@
 
     python benchmarks/theory.py [--replicates 10] [--out theory.png]
 
-All clients have Garland's function on [0, 1], and rewards uniform noise of +-0.1. By the theory each client's regret grows as
-T^((d + 1) / (d + 2)) and falls as M^(-1 / (d + 2)), d the near-optimality dimension, up to a logarithm, so that the
-exponents sum to one; and phases grow by 1 / (2 log(1 / rho)) with each unit of log T at most. Slopes are those of straight
+All clients have Garland's function on [0, 1], and rewards uniform noise of +-0.1. In theory each client's regret grows as
+T^((d + 1) / (d + 2)) and falls as M^(-1 / (d + 2)), d the near-optimality dimension, up to a logarithm, so the exponents
+sum to one. Phases grow by at most 1 / (2 log(1 / rho)) with each unit of log T. Slopes are those of straight
 lines through logarithms, one for each replicate, and their 95 % Student intervals are over replicates.
 """
 

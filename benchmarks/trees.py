@@ -1,9 +1,9 @@
-"""Time of one pull of the methods that grow a tree, against the number of pulls: what `ask` and `tell` take, and nothing else.
+"""Time of `ask` and `tell` for one pull of the methods that grow a tree, against the number of pulls.
 
-A run on Garland with noise is made once to learn its values; since nothing is drawn, a second run that is told the same values
-pulls the same points, and so the objective need not be called within what is timed. The core is the same on the tree alone,
-without the decision, its array, and the state round it. Lines are stretches of the run; given are the median and the least of a
-hundred parts of each. Time is the processor's; where others use the same core it is longer, and the least is nearer the truth.
+A first run on Garland with noise records its values. A second run with the same values pulls the same points, so the objective
+is not called while the clock runs. "Core" is the tree alone, without the decision, its array and its state. Each line is a
+stretch of the run, with the median and the least processor time of a hundred parts. Other load makes times longer, so the
+least is nearer to the truth.
 
     python benchmarks/trees.py [--pulls 100000] [--repeats 3]
 """

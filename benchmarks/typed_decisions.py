@@ -1,10 +1,10 @@
-"""Processor time of a decision where whole numbers and categories are among the parameters, beside that of an earlier revision.
+"""Processor time of a decision with whole numbers and categories among the parameters, compared with an earlier revision.
 
     python benchmarks/typed_decisions.py [REVISION] [--repeats 3] [--methods ts fts gp_ei]
 
-One agent without others is asked 100 times for a number, a whole number of 30 and one of three choices, and told a value each
-time. Printed are means in milliseconds over the decisions with 11 to 30 and with 81 to 100 observations, the least of the
-repetitions. Each repetition is a process of its own, in turn with those of the revision.
+One agent decides 100 times on a number, a whole number of 30 and one of three choices. Printed are mean times in milliseconds
+of the decisions with 11 to 30 and with 81 to 100 observations, the least of the repetitions. Each repetition is a separate
+process, in turn with those of the revision.
 """
 
 from __future__ import annotations

@@ -1,21 +1,20 @@
-"""How busy workers are kept by short evaluations: `fedbo.tune` beside Ray Tune and Optuna with Ray tasks, in one run.
+"""Utilisation of workers by short evaluations: `fedbo.tune`, Ray Tune, and Optuna with Ray tasks, in one run.
 
-200 evaluations sleep for 0.1 to 2 seconds (log-normal), the same lengths in the same order for everybody, on 8 workers of a
-Ray with 8 CPUs, however many this machine has. Several agents share them, and none has a part of its own: else some would have
-done theirs before the others. Measured from the objectives' own notes of when they began, and how long they slept:
+200 evaluations sleep for 0.1 to 2 seconds (log-normal), with the same lengths in the same order for all, on 8 workers of a Ray
+with 8 CPUs, whatever this machine has. Several agents share all workers. The objectives record when they began and how long
+they slept:
 
-- whole: busy worker-seconds over 8 times the time from the first beginning to the last end of the 200 that began first;
-- steady: the same from when all workers are at work for the first time, for Ray may have to start some, to the last
-  beginning, when nothing is left to begin;
-- idle: worker-seconds per evaluation in which a worker had none, in the steady part.
+- whole: busy worker-seconds over 8 times the time from the first start to the last end of the 200 evaluations that began first;
+- steady: the same from the first time that all workers are busy to the last start of an evaluation;
+- idle: idle worker-seconds per evaluation in the steady part.
 
-With `prefetch`, agents decide on some before a worker is free for them.
+With `prefetch`, agents decide on some points before a worker is free for them.
 
     python benchmarks/utilisation.py [--evaluations 200] [--only NAME;NAME]
     python benchmarks/utilisation.py --accept
 
-`--accept` measures one, two and eight agents with `prefetch` and Optuna in turn, three times, and says of the medians whether
-workers are busy in at least 95 % of the steady part, and idle for at most twice as long as Optuna's. It takes five minutes.
+`--accept` measures one, two and eight agents with `prefetch` and Optuna in turn, three times. It tests whether, in the median,
+workers are busy in at least 95 % of the steady part, and idle for at most twice as long as with Optuna. It takes five minutes.
 """
 
 from __future__ import annotations

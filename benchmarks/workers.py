@@ -1,4 +1,4 @@
-"""A cluster of many workers: the time and memory of one study whose evaluations queue, and the queue's share of it.
+"""A cluster of many workers: time and memory of one study with queued evaluations, and the queue's share.
 
 python benchmarks/workers.py [--workers 10000] [--agents 1000] [--places 12] [--iterations 100]
 """
@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--workers", type=int, default=10_000)
     parser.add_argument("--agents", type=int, default=1000)
-    parser.add_argument("--places", type=int, default=12, help="evaluations of one agent at once")
+    parser.add_argument("--places", type=int, default=12, help="simultaneous evaluations of one agent")
     parser.add_argument("--iterations", type=int, default=100)
     parser.add_argument("--rule", default="first_come")
     given = parser.parse_args()

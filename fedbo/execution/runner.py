@@ -86,8 +86,8 @@ def run_study(
     require_objectives(study)
     directory = new_directory(study, out)
     with _room_in(directory), locked(directory):
+        manifest = new_manifest(study)  # which takes longer than writing: an interruption shall not come between the two files
         atomic.write_text(directory / STUDY, study.to_toml())
-        manifest = new_manifest(study)
         write_manifest(directory, manifest)
         copy_among_parts(directory)
         return carry_out(study, directory, manifest, progress, callbacks)

@@ -131,7 +131,7 @@ def test_ctrl_c_keeps_what_was_done_and_says_where(study: str, tmp_path: Path) -
     )  # fmt: skip
     try:
         deadline = time.monotonic() + 60
-        while not (folder / "study.toml").exists() and time.monotonic() < deadline:
+        while not (folder / "manifest.json").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)

@@ -59,3 +59,12 @@ def test_a_snapshot_does_not_count_where_a_host_was_not_told_of_steps_before_it(
 def test_a_run_does_not_end_where_a_host_was_not_told_of_steps_before_its_end(hosts: RayHosts) -> None:
     with pytest.raises(HostLost):
         hosts.finish(1)
+
+
+def test_a_snapshot_counts_where_an_earlier_step_failed_by_its_own_code(monkeypatch: pytest.MonkeyPatch, hosts: RayHosts) -> None:
+    def fail(reply: LostReply) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(LostReply, "get", fail)
+    hosts.snapshot(1, whole=True)
+    assert hosts.written(wait=True) == {"part": "sum"}

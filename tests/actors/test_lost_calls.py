@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from lossy_hosts import lose_calls
 
 from fedbo.actors import remote
 from fedbo.actors.remote import HostLost, RayHosts, RemoteHost
 from fedbo.actors.task import StepRequest
+from fedbo.study.study import load_study
+from tests.random_studies.carrying_out import Hostings, differences, hosted, tables
+
+STUDY: dict[str, Any] = {
+    "study": {"name": "lost calls", "seed": 1},
+    "objective": {"name": "quadratic", "agents": 4, "noise": 0.1},
+    "algorithm": [{"name": "fts"}],
+    "budget": {"iterations": 12},
+    "timing": {"evaluation": {"model": "lognormal", "mean": 1.0, "sigma": 0.5}},
+    "recovery": {"events": 6},
+}
 
 
 class LostReply:
@@ -61,10 +74,19 @@ def test_a_run_does_not_end_where_a_host_was_not_told_of_steps_before_its_end(ho
         hosts.finish(1)
 
 
-def test_a_snapshot_counts_where_an_earlier_step_failed_by_its_own_code(monkeypatch: pytest.MonkeyPatch, hosts: RayHosts) -> None:
+def test_a_snapshot_counts_where_an_earlier_step_raised_an_error(hosts: RayHosts, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(reply: LostReply) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(LostReply, "get", fail)
     hosts.snapshot(1, whole=True)
     assert hosts.written(wait=True) == {"part": "sum"}
+
+
+def test_a_study_whose_hosts_lose_calls_gives_the_bytes_of_one_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    study = load_study(STUDY)
+    Hostings().carry_out(hosted(study, "inline"), tmp_path / "alone")
+    for seed in range(5, 10):
+        lose_calls(monkeypatch, seed, share=0.03)
+        Hostings().carry_out(hosted(study, "dedicated"), tmp_path / f"lossy-{seed}")
+        assert differences(tables(tmp_path / "alone"), tables(tmp_path / f"lossy-{seed}"), f"seed {seed}") == []

@@ -240,7 +240,7 @@ def _messages(events: Any, faults: Sequence[str]) -> dict[str, Any]:
         "answers": counts.get("delivered", 0),
         "answers_lost": down,
         "answer_copies": answered,
-        "lost_to": Counter(_cause(row["reason"], row["fault"], faults) for row in lost),
+        "lost_to": Counter(cause_of(row["reason"], row["fault"], faults) for row in lost),
         "bytes_up": bytes_of(sent_up(events)),
         "bytes_arrived": bytes_of(came),
         "bytes_down": bytes_of(sent_down(events)),
@@ -250,7 +250,7 @@ def _messages(events: Any, faults: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _cause(reason: LossReason | None, fault: int | None, faults: Sequence[str]) -> str:
+def cause_of(reason: LossReason | None, fault: int | None, faults: Sequence[str]) -> str:
     """Return the cause of a lost transmission; runs of earlier versions do not record it."""
     if fault is not None:
         return faults[fault] if fault < len(faults) else f"fault {fault}"

@@ -1,6 +1,5 @@
-"use strict";
-// The page is whole without this script. With it, curves tell their values under the pointer, and timelines can be zoomed into.
-(() => {
+// The page is whole without its script, of which this is the first part. With it, curves tell their values under the pointer,
+// timelines can be zoomed into, and one can move through the time of a run.
   const SVG = "http://www.w3.org/2000/svg";
   const data = JSON.parse(document.getElementById("data").textContent);
   document.documentElement.classList.add("script");
@@ -125,11 +124,14 @@
     const tip = element("div", { class: "tip", role: "status" }, figure), brush = svg.querySelector(".brush");
     const bottom = about.top + about.row * about.agents.length, least = about.end / 2000;
     const shown = figure.querySelector(".shown"), buttons = Object.fromEntries([...figure.querySelectorAll(".tools button")].map((one) => [one.dataset.act, one]));
-    let [from, to] = [0, about.end], held = null;
+    let [from, to] = [0, about.end], held = null, moment = null;
     const scale = () => (about.right - about.left) / (to - from);
     const at = (time) => Number((about.left + (time - from) * scale()).toFixed(1));
     const time = (x) => from + (Math.min(about.right, Math.max(about.left, x)) - about.left) / scale();
     const edge = (row, share) => Number((about.top + (row + 0.5 + share) * about.row).toFixed(1));
+    const point = () => {
+      svg.querySelector(".moment").setAttribute("d", moment === null || moment < from || moment > to ? "" : `M${at(moment)} ${about.top}V${bottom}`);
+    };
     const mark = (path, found, size) => {
       path.setAttribute("d", found.filter(([, when]) => when >= from && when <= to).map(([row, when]) => size(at(when), edge(row, 0))).join(""));
     };
@@ -145,6 +147,7 @@
         }
         svg.querySelector(`[data-layer="${layer.name}"]`).setAttribute("d", parts.join(""));
       }
+      point();
       mark(svg.querySelector(".crashed"), about.crashed, triangle);
       mark(svg.querySelector(".lost"), about.lost, cross);
       const step = roundStep((to - from) / 10), ticks = svg.querySelector(".ticks");
@@ -200,10 +203,13 @@
       const start = held, end = inside(svg, event)[0];
       held = null;
       brush.style.visibility = "hidden";
-      if (start !== null && Math.abs(end - start) > 4) look(time(Math.min(start, end)), time(Math.max(start, end)));
+      if (start === null) return;
+      if (Math.abs(end - start) > 4) look(time(Math.min(start, end)), time(Math.max(start, end)));
+      else figure.dispatchEvent(new CustomEvent("chosen", { detail: time(end) }));
     });
     svg.addEventListener("pointercancel", () => { held = null; brush.style.visibility = "hidden"; });
     svg.addEventListener("dblclick", acts.whole);
+    figure.addEventListener("moment", (event) => { moment = event.detail; point(); });
     svg.addEventListener("pointerleave", () => { tip.style.visibility = "hidden"; });
     svg.addEventListener("pointermove", (event) => {
       const [x, y] = inside(svg, event);
@@ -237,4 +243,3 @@
 
   document.querySelectorAll("figure[data-panel]").forEach(curves);
   document.querySelectorAll("figure[data-timeline]").forEach(timeline);
-})();

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from matplotlib import rc_context
 
 from fedbo.actors.storage import atomic
+from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.compare import target_of
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.public_export import private_labels
@@ -27,6 +28,7 @@ from fedbo.analysis.timeline_bars import BAR_KINDS
 from fedbo.figures.page.about import Failure, again, as_link, asked, failures, titles
 from fedbo.figures.page.curve_drawing import CurveDrawing, draw_panel
 from fedbo.figures.page.curve_panels import colour_of, curve_panels
+from fedbo.figures.page.moments_data import MOST, MomentsPart, Shown, moments_part
 from fedbo.figures.page.rich_html import html_of
 from fedbo.figures.page.timeline_drawing import HATCHES, Layer, TimelineDrawing, draw_timeline
 from fedbo.figures.page.verdict import Verdict, verdict
@@ -43,6 +45,7 @@ T = TypeVar("T")
 REPORT = "report.html"
 _HERE = Path(__file__).parent
 _CELLS = 12  # cells of a sweep with figures of their own; all are in the tables
+_SCRIPTS = ("page.js", "belief.js", "moments.js")  # one script in the page, whose parts know each other's names
 _BARS = 12_000  # bars of all timelines: where there are more, only the main algorithm has one
 
 
@@ -55,6 +58,7 @@ class CellPart:
     verdict: Verdict
     panels: Sequence[tuple[str, CurveDrawing]]
     timelines: Sequence[tuple[str, TimelineDrawing]]
+    moments: MomentsPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +91,17 @@ class ReportError(FedboError, ValueError):
     """A report that cannot be written."""
 
 
-def write_report(results: Sequence[Result], path: Path, agents: bool = False) -> Path:
+def write_report(results: Sequence[Result], path: Path, agents: bool = False, beliefs: Sequence[int] | None = None) -> Path:
     """Write the report of runs into a file, atomically, and return its path.
 
-    For private studies it has values and errors of single agents only if `agents` is set.
+    For private studies it has values and errors of single agents only if `agents` is set. `beliefs` are the agents whose beliefs
+    are drawn, None for a few.
 
     Raises:
         ReportError: the report cannot be written there.
     """
     check_report(path, [result.directory for result in results])
-    written = report(results, agents)
+    written = report(results, agents, beliefs)
     try:
         atomic.write_text(path, written)
     except OSError as error:
@@ -117,17 +122,20 @@ def check_report(path: Path, runs: Sequence[Path]) -> None:
         raise ReportError(f"'{twice}': is passed twice; pass each run once")
 
 
-def report(results: Sequence[Result], agents: bool = False) -> str:
+def report(results: Sequence[Result], agents: bool = False, beliefs: Sequence[int] | None = None) -> str:
     """Return the report of runs as HTML; the same runs result in the same bytes."""
     runs = [
-        _run_part(result, f"r{number}", name, agents or not private_labels(result))
+        _run_part(result, f"r{number}", name, Shown(agents or not private_labels(result), beliefs, MOST // len(results)))
         for number, (result, name) in enumerate(zip(results, titles(results), strict=True))
     ]
-    panels, timelines = dict[str, Any](), dict[str, Any]()
+    panels, timelines, moments = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for cell in (cell for run in runs for cell in run.cells):
         panels |= {key: drawing.data() for key, drawing in cell.panels}
         timelines |= {key: drawing.data() for key, drawing in cell.timelines}
-    script = (_HERE / "page.js").read_text(encoding="utf-8")
+        if cell.moments.data is not None:
+            moments[cell.timelines[0][0]] = cell.moments.data
+    parts = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    script = f'"use strict";\n(() => {{\n{parts}}})();\n'
     labels = list(dict.fromkeys(label for run in runs for label, _ in run.colours))
     return _template().render(
         title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs",
@@ -138,7 +146,7 @@ def report(results: Sequence[Result], agents: bool = False) -> str:
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
         js=Markup(script),
         js_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),  # no other script runs
-        data=_embedded({"panels": panels, "timelines": timelines}),
+        data=_embedded({"panels": panels, "timelines": timelines, "moments": moments}),
         version=fedbo_version(),
     )
 
@@ -186,9 +194,11 @@ def _paint(layer: Layer) -> Markup:
     return Markup('fill="{}"{}').format(layer.colour, edge)
 
 
-def _run_part(result: Result, key: str, title: str, shows_agents: bool) -> RunPart:
+def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
+    """Return the part of a run; its first cells with figures share the events that may be moved through."""
     there = sorted({trace.cell for trace in result.traces})
     shown = there[:_CELLS]
+    told = told._replace(events=told.events // max(1, len(shown)))
     failed, _ = result.failures()
     rows = result.summary() if there else []
     main = main_algorithm(rows, result.study.labels)
@@ -203,13 +213,13 @@ def _run_part(result: Result, key: str, title: str, shows_agents: bool) -> RunPa
         replicates=result.study.study.replicates,
         colours=[(label, colour_of(result, label)) for label in result.study.labels],
         summary=html_of(summary),
-        cells=[_cell_part(result, rows, cell, f"{key}-c{cell}", shows_agents) for cell in shown],
+        cells=[_cell_part(result, rows, (cell, f"{key}-c{cell}"), told) for cell in shown],
         left_out=len(there) - len(shown),
         trouble=html_of(disruptions_table(result), full=False),
-        failures=failures(result) if shows_agents else [],
+        failures=failures(result) if told.agents else [],
         failed=failed,
         observed=len(result.observations),
-        withheld=not shows_agents,
+        withheld=not told.agents,
         privacy=html_of(privacy_table(result)) if result.spending() else Markup(),
         asked=asked(result),
         study=(result.directory / "study.toml").read_text(encoding="utf-8"),
@@ -218,8 +228,9 @@ def _run_part(result: Result, key: str, title: str, shows_agents: bool) -> RunPa
     )
 
 
-def _cell_part(result: Result, rows: Sequence[SummaryRow], cell: int, key: str, shows_agents: bool) -> CellPart:
+def _cell_part(result: Result, rows: Sequence[SummaryRow], place: tuple[int, str], told: Shown) -> CellPart:
     """Return the figures of a cell: the timeline of its main algorithm, or with one cell those of all algorithms."""
+    cell, key = place
     here = [row for row in rows if row.cell == cell]
     main = main_algorithm(here, result.study.labels)
     timelines = [draw_timeline(result, cell, main)]
@@ -230,7 +241,8 @@ def _cell_part(result: Result, rows: Sequence[SummaryRow], cell: int, key: str, 
         title=result.study.titles()[cell],
         verdict=verdict(result, cell, rows),
         panels=_keyed(f"{key}-p", [draw_panel(panel) for panel in curve_panels(result, cell)]),
-        timelines=_keyed(f"{key}-t", timelines if shows_agents else [one.without_values() for one in timelines]),
+        timelines=_keyed(f"{key}-t", timelines if told.agents else [one.without_values() for one in timelines]),
+        moments=moments_part(result, RunKey(cell, main, timelines[0].replicate), told),
     )
 
 

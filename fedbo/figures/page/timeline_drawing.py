@@ -74,6 +74,7 @@ class TimelineDrawing:
     """A drawn timeline: agents from fast to slow, layers of bars, crashes, and evaluations for the pointer."""
 
     title: str
+    replicate: int
     unit: str
     metric: str
     agents: Sequence[int]
@@ -162,6 +163,7 @@ def draw_timeline(result: Result, cell: int, label: str) -> TimelineDrawing:
     crashed, lost = ([(row, round(time, digits)) for row, time in found] for found in crashes(events, place, ends))
     return TimelineDrawing(
         title=f"{label}, replicate {replicate}",
+        replicate=replicate,
         unit=time_label(result),
         metric=result.metric(cell).name,
         agents=agents,

@@ -19,6 +19,7 @@ from fedbo.actors.storage import atomic
 from fedbo.algorithms.reveals import Reveals
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
+from fedbo.settings.trust import UntrustedError
 from fedbo.settings.version import fedbo_version
 
 RELEASED = (
@@ -58,6 +59,17 @@ def private_labels(result: Result) -> list[str]:
     recorded = {label for label, word in result.manifest.get("reveals", {}).items() if word == Reveals.NOISY_SUMS}
     spent = {row.algorithm for row in result.spending()}
     return [label for label in result.study.labels if label in recorded | spent]
+
+
+def is_private(result: Result) -> bool:
+    """Return whether values of single agents are withheld, also for a run in progress, which has no ledger yet."""
+    if private_labels(result):
+        return True
+    try:
+        studies = [cell.study for cell in result.study.cells()]
+    except UntrustedError:
+        studies = [result.study]
+    return result.manifest["status"] != "complete" and any(study.privacy.deltas for study in studies)
 
 
 def _study(result: Result, labels: list[str]) -> dict[str, Any]:

@@ -19,6 +19,10 @@ def report(
     agents: Annotated[
         bool, typer.Option("--agents", help="Show values and errors of single agents even if the study is private.")
     ] = False,
+    belief: Annotated[
+        list[int] | None,
+        typer.Option(help="Agent whose beliefs are drawn over time; repeatable. Default: up to 8, or 4 of many.", show_default=False),
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Write one HTML report about one or several runs; it needs no server, network or script.
@@ -31,7 +35,7 @@ def report(
     if out is None and len(folders) > 1:
         raise typer.BadParameter("--out: is required for several runs; add --out report.html")
     results = [Result.open(folder, trust) for folder in folders]
-    print(write_report(results, out or folders[0] / REPORT, agents))
+    print(write_report(results, out or folders[0] / REPORT, agents, belief or None))
 
 
 def compare(

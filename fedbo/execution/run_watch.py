@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,69 @@ from fedbo.actors.storage.rows import RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.storage.snapshot_store import SnapshotStore
-from fedbo.analysis.manifest import STUDY, read_manifest
+from fedbo.analysis.manifest import MANIFEST, STUDY, read_manifest
 from fedbo.analysis.result import Result
+from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, canonical
+from fedbo.coordinator.logged.earlier import read_events
 from fedbo.objectives.base import Metric
+from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, recall_study
+
+_TRIES = 5  # reads of tables that a snapshot replaces meanwhile
+
+
+class ResultSoFar(Result):
+    """A run in progress: its tables as of the last snapshots."""
+
+    def __init__(self, directory: Path, study: Study, manifest: dict[str, Any], tables: tuple[Any, Any]) -> None:
+        super().__init__(directory, study, manifest)
+        self._tables = tables
+
+    @cached_property
+    def observations(self) -> Any:
+        """Return the evaluations so far."""
+        return self._tables[0]
+
+    @cached_property
+    def events(self) -> Any:
+        """Return the events so far."""
+        return self._tables[1]
+
+
+def result_so_far(directory: Path) -> Result:
+    """Read a run that may be in progress; DirectoryError when it is none, DamagedError when a file is damaged."""
+    manifest, study = read_manifest(directory), recall_study(directory / STUDY)
+    if manifest["status"] == "complete":
+        return Result.open(directory)
+    cells, replicates = range(len(study.titles())), range(study.study.replicates)
+    keys = [RunKey(cell, label, number) for cell in cells for label in study.labels for number in replicates]
+    folders = [RunFolder.of(directory / "parts", key) for key in keys]
+    for _ in range(_TRIES):
+        try:
+            tables = [
+                canonical(pa.concat_tables([schema.empty_table(), *(part for each in folders for part in read(each))]), study.labels)
+                for schema, read in ((OBSERVATIONS, _observed), (EVENTS, _happened))
+            ]
+            return ResultSoFar(directory, study, manifest, (tables[0], tables[1]))
+        except FileNotFoundError:  # a snapshot was written meanwhile, or the run has ended
+            manifest = read_manifest(directory)
+            if manifest["status"] == "complete":
+                return Result.open(directory)
+    raise DirectoryError(f"'{directory}': its files change too quickly; try again")
+
+
+def _observed(folder: RunFolder) -> list[Any]:
+    return [read_table(path, OBSERVATIONS) for path in SnapshotStore(folder).tables("observations")]
+
+
+def _happened(folder: RunFolder) -> list[Any]:
+    return [read_events(path) for path in SnapshotStore(folder).tables("events")]
+
+
+def state_of_files(directory: Path) -> tuple[int, ...]:
+    """Return when the manifest and the snapshots were written, which changes with each of them."""
+    found = [directory / MANIFEST, *sorted((directory / "parts").glob("*/latest.json"))]
+    return tuple(path.stat().st_mtime_ns for path in found if path.exists())
 
 
 @dataclass(frozen=True, slots=True)

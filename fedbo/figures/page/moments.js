@@ -13,6 +13,7 @@
     const name = (row) => (row < 0 ? "the coordinator" : `agent ${run.agents[row]}`);
     const list = (rows, tell = (row) => String(run.agents[row])) => rows.slice(0, 8).map(tell).join(", ") + (rows.length > 8 ? ` and ${rows.length - 8} more` : "");
     const closes = rounds.map((one) => one[1]), because = (place) => (run.words[place] ? ` (${run.words[place]})` : "");
+    const clocked = (time) => String(Number(time.toPrecision(5)));
     const rising = (times) => [...new Set(times.filter((time) => time !== null))].sort((one, other) => one - other);
     const failed = sent.fate.flatMap((fate, place) => (fate && sent.end[place] !== null ? [place] : [])).sort((one, other) => sent.end[one] - sent.end[other]);
     const beliefs = (row) => run.beliefs[run.agents[row]];
@@ -62,13 +63,15 @@
       const say = (text) => element("p", { text }, target);
       if (!rounds.length) return void say(run.ticks.length ? `There are no rounds. ${before(run.ticks, now) + 1} messages have reached the coordinator.` : "No message reaches the coordinator in this run.");
       const coming = new Set(way.filter((place) => sent.up[place]).map((place) => sent.agent[place]));
-      const missing = run.agents.map((_, row) => row).filter((row) => coming.has(row) || !["waiting", "done", "lost"].includes(states[row].doing));
+      const answered = new Map(way.filter((place) => !sent.up[place]).map((place) => [sent.agent[place], `waits for answer ${sent.number[place]}`]));
+      const state = (row) => (coming.has(row) ? "message on its way" : states[row].doing === "waiting" ? answered.get(row) : states[row].word);
+      const missing = run.agents.map((_, row) => row).filter((row) => !["done", "lost"].includes(states[row].doing) && state(row));
       const open = rounds[closed + 1];
-      if (open) say(`Round ${open[0]} is open since ${number(closed < 0 ? 0 : closes[closed])}. Not there yet: ${list(missing, (row) => `${run.agents[row]} (${coming.has(row) ? "message on its way" : states[row].word})`) || "nobody"}.`);
+      if (open) say(`Round ${open[0]} is open since ${clocked(closed < 0 ? 0 : closes[closed])}. Not there yet: ${list(missing, (row) => `${run.agents[row]} (${state(row)})`) || "nobody"}.`);
       if (closed < 0) return;
       const [count, time, previous, row, kind] = rounds[closed], begin = closed ? closes[closed - 1] : 0;
       const gap = kind === "arrived" && previous !== null ? `, ${number(time - previous)} after the one before` : "";
-      say(`Round ${count} closed at ${number(time)} ${CLOSED[kind].replace("#", row === null ? "" : name(row))}${gap}.`);
+      say(`Round ${count} closed at ${clocked(time)} ${CLOSED[kind].replace("#", row === null ? "" : name(row))}${gap}.`);
       if (row === null) return;
       const spent = {};
       run.lives[row][0].forEach((from, place) => {
@@ -76,23 +79,25 @@
         if (length > 0) spent[word] = (spent[word] ?? 0) + length;
       });
       const lost = failed.filter((place) => sent.agent[place] === row && sent.end[place] > begin && sent.end[place] <= time);
+      const came = sent.end.findIndex((end, place) => end === time && sent.up[place] && sent.agent[place] === row && sent.fate[place] === 0);
+      const travelled = came < 0 ? "" : `; its message took ${number(time - sent.begin[came])}`;
       const much = Object.entries(spent).sort((one, other) => other[1] - one[1]).map(([word, length]) => `${word} for ${number(length)}`).join(", ");
-      say(`In round ${count}, ${name(row)} was ${much}${lost.map((place) => `; its ${told(place).replace(/ (of|to) agent \d+$/, "")} was ${run.fates[sent.fate[place]]} at ${number(sent.end[place])}${because(sent.why[place])}`).join("")}.`);
+      say(`In round ${count}, ${name(row)} was ${much}${lost.map((place) => `; its ${told(place).replace(/ (of|to) agent \d+$/, "")} was ${run.fates[sent.fate[place]]} at ${clocked(sent.end[place])}${because(sent.why[place])}`).join("")}${travelled}.`);
     };
     const fill = (selector, items, nothing) => {
       const target = part(selector);
       target.replaceChildren(...items);
       if (!items.length) element("li", { class: "faint", text: nothing }, target);
     };
-    const line = (place) => `${number(log.time[place])}: ${name(log.agent[place])} ${run.sentences[log.kind[place]].replace("#", log.number[place] ?? "")}${because(log.why[place])}`;
+    const line = (place) => `${clocked(log.time[place])}: ${name(log.agent[place])} ${run.sentences[log.kind[place]].replace("#", log.number[place] ?? "")}${because(log.why[place])}`;
     const tellMessages = (way) => {
-      const items = way.slice(0, 8).map((place) => element("li", { text: `${told(place)}, since ${number(sent.begin[place])}${sent.end[place] === null ? "; its end is not in the log" : `; ${run.fates[sent.fate[place]]} at ${number(sent.end[place])}`}` }));
+      const items = way.slice(0, 8).map((place) => element("li", { text: `${told(place)}, since ${clocked(sent.begin[place])}${sent.end[place] === null ? "; its end is not in the log" : `, until ${clocked(sent.end[place])}: ${run.fates[sent.fate[place]]}`}` }));
       if (way.length > 8) items.push(element("li", { text: `and ${way.length - 8} more` }));
       fill(".way", items, "none");
       const ended = failed.slice(0, before(failed.map((place) => sent.end[place]), now) + 1), some = ended.slice(-5).reverse();
       const lost = some.map((place) => {
         const item = element("li", { text: `${told(place)}: ${run.fates[sent.fate[place]]}${because(sent.why[place])} at ` });
-        element("a", { href: moment(sent.end[place], sent.agent[place]), text: number(sent.end[place]) }, item);
+        element("a", { href: moment(sent.end[place], sent.agent[place]), text: clocked(sent.end[place]) }, item);
         return item;
       });
       if (ended.length > some.length) lost.push(element("li", { text: `and ${ended.length - some.length} before` }));
@@ -103,11 +108,11 @@
     const tellAgent = (state) => {
       cell(part(".who"), `Agent ${run.agents[chosen]}`);
       const target = part(".own"), [times, steps, values] = run.bests[chosen], place = before(times, now), end = times.length - 1;
-      target.replaceChildren(`It is ${state.word} since ${number(state.since)}. `);
-      if (place >= 0) target.append(`Its best ${run.metric} so far is ${shortly(values[place])}, found at ${number(times[place])} in step ${steps[place]}. `);
+      target.replaceChildren(`It is ${state.word} since ${clocked(state.since)}. `);
+      if (place >= 0) target.append(`Its best ${run.metric} so far is ${shortly(values[place])}, found at ${clocked(times[place])} in step ${steps[place]}. `);
       if (end >= 0) {
         target.append(`Its best of the whole run, ${shortly(values[end])}, is found in step ${steps[end]}, at `);
-        element("a", { href: moment(times[end], chosen), text: number(times[end]) }, target);
+        element("a", { href: moment(times[end], chosen), text: clocked(times[end]) }, target);
         target.append(".");
       }
       drawBelief(part(".belief"), run, run.agents[chosen], now);
@@ -121,7 +126,7 @@
         swatch.style.background = run.colours[state.doing];
         cell(word, state.word);
         const behind = when.length ? String(ticked - (answered < 0 ? 0 : counted[answered])) : "–";
-        [number(state.since), shortly(state.until), waitsFor(row, state, way, closed), behind, best < 0 ? "–" : shortly(values[best])].forEach((text, place) => cell(cells[place], text));
+        [clocked(state.since), state.until === null ? "" : clocked(state.until), waitsFor(row, state, way, closed), behind, best < 0 ? "–" : shortly(values[best])].forEach((text, place) => cell(cells[place], text));
       });
       tellRounds(states, way, closed);
       tellMessages(way);
@@ -133,9 +138,9 @@
       now = Math.min(run.end, Math.max(0, time));
       const place = `${before(every, now)} ${chosen}`;
       if (again || place !== stamp || every[before(every, now)] === now) { stamp = place; words = tell(); }
-      cell(summary, `At ${number(now)} of ${number(run.end)}: ${words}.`);
+      cell(summary, `At ${clocked(now)} of ${clocked(run.end)}: ${words}.`);
       clock.value = now;
-      clock.setAttribute("aria-valuetext", `${number(now)} of ${number(run.end)}`);
+      clock.setAttribute("aria-valuetext", `${clocked(now)} of ${clocked(run.end)}`);
       link.setAttribute("href", moment(now, chosen));
       figure.dispatchEvent(new CustomEvent("moment", { detail: now }));
     };

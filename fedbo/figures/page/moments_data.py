@@ -23,7 +23,7 @@ from fedbo.figures.style import INK
 from fedbo.figures.timeline import EVALUATING
 
 MOST = 60_000  # events of a run; one with more cannot be moved through
-AGENTS = 4  # agents whose beliefs are drawn unless others are asked for
+FEW = 8  # agents of a run up to which the beliefs of all are drawn, unless some are asked for
 COLOURS = {
     "evaluating": EVALUATING["own query"],
     "waiting": EVALUATING["waiting"],
@@ -48,8 +48,8 @@ class Shown(NamedTuple):
     """What a report shows of a run.
 
     - `agents`: values of single agents.
-    - `beliefs`: agents whose beliefs are drawn; None, in the first cell only, for those with the best and the worst final value,
-      the fastest, and the slowest.
+    - `beliefs`: agents whose beliefs are drawn; None, in the first cell only, for all if they are few, and otherwise for those
+      with the best and the worst final value, the fastest, and the slowest.
     - `events`: the largest number of events that a cell may have to be moved through.
     """
 
@@ -141,7 +141,7 @@ class _Words:
 def _chosen(traces: Sequence[IncumbentTrace], observations: Any) -> list[int]:
     """Choose the agents with the best and the worst final value, the fastest and the slowest; few agents are chosen all."""
     known = sorted((one for one in traces if one.row[-1] >= 0), key=lambda one: float(one.best[-1]))
-    if len(known) <= AGENTS:
+    if len(known) <= FEW:
         return [one.agent for one in known]
     speed = by_speed(observations)
     return list(dict.fromkeys([known[-1].agent, known[0].agent, speed[0], speed[-1]]))

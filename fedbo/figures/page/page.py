@@ -6,7 +6,7 @@ import base64
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.compare import target_of
 from fedbo.analysis.finished_run import ResultError
-from fedbo.analysis.public_export import private_labels
+from fedbo.analysis.public_export import is_private
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.overview import overview
 from fedbo.analysis.summary import SummaryRow, main_algorithm
@@ -101,6 +101,7 @@ def write_report(results: Sequence[Result], path: Path, agents: bool = False, be
         ReportError: the report cannot be written there.
     """
     check_report(path, [result.directory for result in results])
+    _check_beliefs(results, agents, beliefs or ())
     written = report(results, agents, beliefs)
     try:
         atomic.write_text(path, written)
@@ -122,10 +123,31 @@ def check_report(path: Path, runs: Sequence[Path]) -> None:
         raise ReportError(f"'{twice}': is passed twice; pass each run once")
 
 
-def report(results: Sequence[Result], agents: bool = False, beliefs: Sequence[int] | None = None) -> str:
-    """Return the report of runs as HTML; the same runs result in the same bytes."""
+def _check_beliefs(results: Sequence[Result], agents: bool, beliefs: Sequence[int]) -> None:
+    """Raise ReportError if a run has no such agent, or may not show what single agents believe."""
+    for result in results if beliefs else ():
+        known = {trace.agent for trace in result.traces}
+        if strange := sorted(set(beliefs) - known):
+            raise ReportError(f"--belief {strange[0]}: '{result.directory}' has no such agent; choose from {_ranges(known)}")
+        if not agents and is_private(result):
+            raise ReportError(f"--belief: '{result.directory}' is private; add --agents to show values of single agents")
+
+
+def _ranges(agents: Collection[int]) -> str:
+    """Return numbers as a text, as a range if they are one."""
+    low, high = min(agents, default=0), max(agents, default=0)
+    return f"{low} to {high}" if len(agents) == high - low + 1 else ", ".join(map(str, sorted(agents)))
+
+
+def report(
+    results: Sequence[Result], agents: bool = False, beliefs: Sequence[int] | None = None, refresh: float | None = None
+) -> str:
+    """Return the report of runs as HTML; the same runs result in the same bytes.
+
+    With `refresh` the page is asked for again after so many seconds, unless somebody is working with it.
+    """
     runs = [
-        _run_part(result, f"r{number}", name, Shown(agents or not private_labels(result), beliefs, MOST // len(results)))
+        _run_part(result, f"r{number}", name, Shown(agents or not is_private(result), beliefs, MOST // len(results)))
         for number, (result, name) in enumerate(zip(results, titles(results), strict=True))
     ]
     panels, timelines, moments = dict[str, Any](), dict[str, Any](), dict[str, Any]()
@@ -146,7 +168,8 @@ def report(results: Sequence[Result], agents: bool = False, beliefs: Sequence[in
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
         js=Markup(script),
         js_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),  # no other script runs
-        data=_embedded({"panels": panels, "timelines": timelines, "moments": moments}),
+        data=_embedded({"panels": panels, "timelines": timelines, "moments": moments, "refresh": refresh}),
+        refresh=refresh,
         version=fedbo_version(),
     )
 

@@ -36,7 +36,7 @@ class Belief:
     """The belief of an agent before the decision of a step, at a grid of the unit cube.
 
     - `time`: the start of the step's evaluation, or of the decision's first one.
-    - `mean (n,)`, `spread (n,)`: mean and standard deviation, in standard deviations of the values as the surrogate models them.
+    - `mean (n,)`, `spread (n,)`: mean and standard deviation, in units of that of the values as the surrogate models them.
     - `acquisition (n,)`: what the agent's own query maximises, named `name`; `origin`: the source of the point that it chose.
     - `x (k, d)`, `y (k,)`: its observations, in the same units; `chosen (d,)`: the point that it chose.
 
@@ -130,7 +130,10 @@ def _belief(model: TS | GP, known: LocalState, row: Any, streams: Streams) -> Be
         acquisition = (expected_improvement(at, best) if ei else upper_confidence_bound(at, model.beta))[0]
         name = "expected improvement" if ei else "upper confidence bound"
     else:
-        acquisition, name = (value(model.function(seen, streams), grid) - seen.hyper.offset) / seen.hyper.scale, "posterior draw"
+        acquisition, name = (
+            (value(model.function(seen, streams), grid) - seen.hyper.offset) / seen.hyper.scale,
+            "posterior draw",
+        )
     count = len(known.y) - known.supposed
     return Belief(
         time=row["started"],

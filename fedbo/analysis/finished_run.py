@@ -45,7 +45,7 @@ class FinishedRun(Protocol):
     def configurations(self, cell: int = 0) -> Configurations:
         """Return the configurations of a cell's points."""
 
-    def parameters(self, cell: int = 0) -> list[dict[str, Any]]:
+    def parameters(self, cell: int = 0) -> list[Mapping[str, Any]]:
         """Return the parameters of a cell as the manifest has them."""
 
     def trusted_cells(self) -> list[Cell]:

@@ -1,12 +1,16 @@
-"""One run at every moment: what each agent does, the messages on their way, the ends of rounds, and the age of what it knows."""
+"""One run at every moment: what each agent does, the messages on their way, the ends of rounds, and how old news is."""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from fedbo.analysis.agent_states import STATES, ends_life, event_intervals, state_intervals
 from fedbo.analysis.curves import IncumbentTrace
@@ -165,7 +169,7 @@ def _lives(events: Any) -> dict[int, list[Activity]]:
     for one in event_intervals(events, "crashed", "restarted"):
         crashed[one.agent].append((one.begin, one.end))
     found = defaultdict[int, list[Activity]](list)
-    lived = state_intervals(events)
+    lived = state_intervals(_continued(events))
     for agent, begin, state in zip(lived.agent.tolist(), lived.begin.tolist(), lived.state.tolist(), strict=True):
         doing, step = STATES[state], None
         if doing == "down":
@@ -181,14 +185,24 @@ def _lives(events: Any) -> dict[int, list[Activity]]:
     return dict(found)
 
 
+def _continued(events: Any) -> Any:
+    """Return the events with one more of every agent after the last, which changes no state: in a run that has not ended, too,
+    an agent then has a state after its last event."""
+    known = events.select(["agent", "time", "kind", "permanent"])
+    agents = [agent for agent in pc.unique(known["agent"]).to_pylist() if agent >= 0]
+    after = [{"agent": agent, "time": math.inf, "kind": "recovered", "permanent": None} for agent in agents]
+    return pa.concat_tables([known, pa.Table.from_pylist(after, schema=known.schema)])
+
+
 def _rounds(rows: Sequence[Row]) -> list[RoundEnd]:
     """List the ends of rounds, each with the event that closed it: the last one of an agent at the same time."""
-    found, last, arrived = list[RoundEnd](), None, list[float]()
+    found, arrived = list[RoundEnd](), list[float]()
+    last: Row | None = None
     for row in rows:
         if row["kind"] == "round":
-            closed = last if last is not None and last["time"] == row["time"] else None
             before = arrived[-2] if len(arrived) > 1 else None
-            agent, kind = (None, "") if closed is None else (closed["agent"], closed["kind"])
+            closed = last is not None and last["time"] == row["time"]
+            agent, kind = (last["agent"], last["kind"]) if last is not None and closed else (None, "")
             found.append(RoundEnd(row["round"], row["time"], agent, kind, before))
             last, arrived = None, []
         elif row["kind"] in _CLOSING:
@@ -215,7 +229,9 @@ def _transmissions(rows: Sequence[Row], rounds: Sequence[RoundEnd], faults: Sequ
             if up and not begun:
                 continue  # a copy, or a message in another's name
             # One that is lost as it is sent was not on its way; otherwise the first that was sent comes first.
-            begin = begun.pop(-1 if kind == "lost" and begun[-1] == time else 0) if begun else closed.get(number, own.get(agent))
+            begin = (
+                begun.pop(-1 if kind == "lost" and begun[-1] == time else 0) if begun else closed.get(number, own.get(agent))
+            )
             if begin is None or (not up and kind == "rejected"):
                 continue
             fate = "given up" if why == "given up" else _ENDS[kind]
@@ -248,7 +264,9 @@ def _known(sent: Sequence[Transmission], ticks: Sequence[float], in_rounds: bool
 def _improvements(trace: IncumbentTrace, metric: Any) -> list[Improvement]:
     """List the points at which the incumbent of an agent changed."""
     found, before = list[Improvement](), -1
-    for time, step, best, row in zip(*(getattr(trace, name).tolist() for name in ("finished", "step", "best", "row")), strict=True):
+    for time, step, best, row in zip(
+        *(getattr(trace, name).tolist() for name in ("finished", "step", "best", "row")), strict=True
+    ):
         if row >= 0 and row != before:
             found.append(Improvement(time, step, float(metric.native(best))))
             before = row

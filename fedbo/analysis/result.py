@@ -205,9 +205,9 @@ class Result:
         written = self.study.objective.settings.get("space")
         return Configurations(self.parameters(cell), written)
 
-    def parameters(self, cell: int = 0) -> list[dict[str, Any]]:
+    def parameters(self, cell: int = 0) -> list[Mapping[str, Any]]:
         """Return the parameters of a cell as the manifest has them: each with its name, `low`, `high` and `log`."""
-        found: list[dict[str, Any]] = _of_cell(self.manifest["parameters"], cell, list)
+        found: list[Mapping[str, Any]] = _of_cell(self.manifest["parameters"], cell, list)
         return found
 
     def trials(self) -> ResultTable:

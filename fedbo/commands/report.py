@@ -21,7 +21,9 @@ def report(
     ] = False,
     belief: Annotated[
         list[int] | None,
-        typer.Option(help="Agent whose beliefs are drawn over time; repeatable. Default: up to 8, or 4 of many.", show_default=False),
+        typer.Option(
+            help="Agent whose beliefs are drawn over time; repeatable. Default: up to 8, or 4 of many.", show_default=False
+        ),
     ] = None,
     trust: Trust = False,
 ) -> None:

@@ -58,7 +58,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(HTTPStatus.MISDIRECTED_REQUEST, f"This address is served as {self.server.host} only.")
         given = parse_qs(asked.query).get("token", [])
         if len(given) != 1 or not hmac.compare_digest(given[0].encode(), self.server.token.encode()):
-            return self._answer(HTTPStatus.FORBIDDEN, "The token is missing or wrong: open the address that fedbo watch printed.")
+            return self._answer(
+                HTTPStatus.FORBIDDEN, "The token is missing or wrong: open the address that fedbo watch printed."
+            )
         if asked.netloc or asked.path != "/":
             return self._answer(HTTPStatus.NOT_FOUND, "There is only one page here.")
         try:

@@ -56,7 +56,9 @@ def result_so_far(directory: Path) -> Result:
     for _ in range(_TRIES):
         try:
             tables = [
-                canonical(pa.concat_tables([schema.empty_table(), *(part for each in folders for part in read(each))]), study.labels)
+                canonical(
+                    pa.concat_tables([schema.empty_table(), *(part for each in folders for part in read(each))]), study.labels
+                )
                 for schema, read in ((OBSERVATIONS, _observed), (EVENTS, _happened))
             ]
             return ResultSoFar(directory, study, manifest, (tables[0], tables[1]))

@@ -49,13 +49,15 @@
     run.agents.forEach((agent, row) => element("option", { value: row, text: agent }, choice.agent));
     cell(part(".behind"), rounds.length ? "Behind: rounds that have closed after the one of the agent's last answer." : run.ticks.length ? "Behind: messages that have reached the coordinator since the agent's last answer left." : "");
 
+    // The number of the round that is open after so many; null after the last one of a run that has ended.
+    const opened = (closed) => (rounds[closed + 1] ? rounds[closed + 1][0] : run.running && rounds.length ? rounds[closed][0] + 1 : null);
     const waitsFor = (row, state, way, closed) => {
       if (state.doing !== "waiting") return "";
       const mine = way.filter((place) => sent.agent[place] === row);
       const up = mine.find((place) => sent.up[place]), down = mine.find((place) => !sent.up[place]);
       if (up !== undefined) return `its message of step ${sent.number[up]} to arrive`;
       if (down !== undefined) return `answer ${sent.number[down]}`;
-      return rounds[closed + 1] ? `the end of round ${rounds[closed + 1][0]}` : "";
+      return opened(closed) === null ? "" : `the end of round ${opened(closed)}`;
     };
     const tellRounds = (states, way, closed) => {
       const target = part(".rounds");
@@ -66,8 +68,7 @@
       const answered = new Map(way.filter((place) => !sent.up[place]).map((place) => [sent.agent[place], `waits for answer ${sent.number[place]}`]));
       const state = (row) => (coming.has(row) ? "message on its way" : states[row].doing === "waiting" ? answered.get(row) : states[row].word);
       const missing = run.agents.map((_, row) => row).filter((row) => !["done", "lost"].includes(states[row].doing) && state(row));
-      const open = rounds[closed + 1];
-      if (open) say(`Round ${open[0]} is open since ${clocked(closed < 0 ? 0 : closes[closed])}. Not there yet: ${list(missing, (row) => `${run.agents[row]} (${state(row)})`) || "nobody"}.`);
+      if (opened(closed) !== null) say(`Round ${opened(closed)} is open since ${clocked(closed < 0 ? 0 : closes[closed])}. Not there yet: ${list(missing, (row) => `${run.agents[row]} (${state(row)})`) || "nobody"}.`);
       if (closed < 0) return;
       const [count, time, previous, row, kind] = rounds[closed], begin = closed ? closes[closed - 1] : 0;
       const gap = kind === "arrived" && previous !== null ? `, ${number(time - previous)} after the one before` : "";

@@ -66,7 +66,12 @@ def moments_part(result: Result, key: RunKey, shown: Shown) -> MomentsPart:
     traces = [one for one in result.traces if (one.cell, one.algorithm, one.replicate) == key]
     metric = result.metric(key.cell)
     data = moments_data(moments_of(events, traces if shown.agents else (), metric, fault_names(result.study)))
-    data |= {"colours": COLOURS, "metric": metric.name, "values": shown.agents, "running": result.manifest["status"] == "running"}
+    data |= {
+        "colours": COLOURS,
+        "metric": metric.name,
+        "values": shown.agents,
+        "running": result.manifest["status"] == "running",
+    }
     why = no_belief(result, key) if shown.agents else _PRIVATE
     asked = _chosen(traces, observations) if shown.beliefs is None and not key.cell else shown.beliefs or ()
     chosen = set() if why else set(asked)
@@ -87,8 +92,11 @@ def moments_data(found: Moments) -> dict[str, Any]:
     def times(values: Iterable[float | None]) -> list[float | None]:
         return [None if value is None else round(value, digits) for value in values]
 
-    log, sent = ([one for one in rows if one.agent in place] for rows in (found.log, found.transmissions))
-    lives, known, bests = ([of.get(agent, ()) for agent in found.agents] for of in (found.lives, found.known, found.bests))
+    log = [one for one in found.log if one.agent in place]
+    sent = [one for one in found.transmissions if one.agent in place]
+    lives = [found.lives.get(agent, ()) for agent in found.agents]
+    known = [found.known.get(agent, ()) for agent in found.agents]
+    bests = [found.bests.get(agent, ()) for agent in found.agents]
     return {
         "agents": list(found.agents),
         "end": round(found.end, digits),
@@ -96,7 +104,8 @@ def moments_data(found: Moments) -> dict[str, Any]:
         "fates": FATES,
         "sentences": list(SENTENCES.values()),
         "lives": [
-            [times(one.time for one in own), [DOING.index(one.doing) for one in own], [one.step for one in own]] for own in lives
+            [times(one.time for one in own), [DOING.index(one.doing) for one in own], [one.step for one in own]]
+            for own in lives
         ],
         "log": {
             "time": times(one.time for one in log),
@@ -120,7 +129,9 @@ def moments_data(found: Moments) -> dict[str, Any]:
         ],
         "ticks": times(found.ticks),
         "known": [[times(time for time, _ in own), [count for _, count in own]] for own in known],
-        "bests": [[times(one.time for one in own), [one.step for one in own], [_short(one.value) for one in own]] for own in bests],
+        "bests": [
+            [times(one.time for one in own), [one.step for one in own], [_short(one.value) for one in own]] for own in bests
+        ],
         "words": words.found,
     }
 

@@ -94,8 +94,8 @@ class ReportError(FedboError, ValueError):
 def write_report(results: Sequence[Result], path: Path, agents: bool = False, beliefs: Sequence[int] | None = None) -> Path:
     """Write the report of runs into a file, atomically, and return its path.
 
-    For private studies it has values and errors of single agents only if `agents` is set. `beliefs` are the agents whose beliefs
-    are drawn, None for a few.
+    For private studies it has values and errors of single agents only if `agents` is set. `beliefs` are the agents whose
+    beliefs are drawn, None for a few.
 
     Raises:
         ReportError: the report cannot be written there.

@@ -185,7 +185,7 @@
     choice.agent.addEventListener("change", () => choose(Number(choice.agent.value)));
     figure.addEventListener("chosen", (event) => leap(event.detail));
     const follow = () => {
-      const found = /^#(.+)@([-+.\de]+)(?:&agent=(\d+))?$/.exec(decodeURIComponent(location.hash));
+      const found = /^#(.+)(?:@|%40)([-+.\de]+)(?:&agent=(\d+))?$/.exec(location.hash);
       if (!found || found[1] !== key || !Number.isFinite(Number(found[2]))) return false;
       const row = run.agents.indexOf(Number(found[3]));
       if (row >= 0) choose(row);
@@ -200,8 +200,9 @@
 
   const moving = [...document.querySelectorAll("section[data-moments]")].map(moments);
   // A page of a run in progress is asked for again, but not while somebody works on it; the moment at hand stays.
-  if (data.refresh) setInterval(() => {
+  const refresh = data.refresh && setInterval(() => {
     if (document.activeElement !== document.body || !moving.every((one) => one.rests())) return;
+    clearInterval(refresh); // a second request would end the first, which may take longer than the interval
     const address = moving.map((one) => one.address()).find(Boolean);
     if (address) history.replaceState(null, "", address);
     location.reload();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -78,7 +78,7 @@ def moments_part(result: Result, key: RunKey, shown: Shown) -> MomentsPart:
     rows = grouped((row for row in observations.to_pylist() if row["agent"] in chosen), lambda row: row["agent"])
     found = {agent: beliefs_of(result, key, agent, mine) for agent, mine in rows.items()}
     data["beliefs"] = {str(agent): _belief_data(beliefs, data["end"]) for agent, beliefs in found.items() if beliefs}
-    data["without"] = why or f"drawn for {_listed(found)} only; choose others with fedbo report RUN --belief AGENT"
+    data["without"] = why or _others(list(data["beliefs"]), [agent for agent in found if not found[agent]])
     data["inputs"] = [] if why else [_input(one) for one in result.parameters(key.cell)]
     return MomentsPart(len(events), data)
 
@@ -158,8 +158,14 @@ def _chosen(traces: Sequence[IncumbentTrace], observations: Any) -> list[int]:
     return list(dict.fromkeys([known[-1].agent, known[0].agent, speed[0], speed[-1]]))
 
 
-def _listed(agents: Collection[int]) -> str:
-    return f"agent{'s' * (len(agents) != 1)} {', '.join(map(str, sorted(agents))) or 'of the first cell'}"
+def _others(drawn: Sequence[str], forgetful: Sequence[int]) -> str:
+    """Say why the belief of an agent is not drawn, where those of some are."""
+    if forgetful:
+        why = f"agents that forgot observations in a crash ({', '.join(map(str, sorted(forgetful)))}) have none; "
+    else:
+        why = ""
+    where = f"agent{'s' * (len(drawn) > 1)} {', '.join(drawn)}" if drawn else "no agent of this cell"
+    return f"{why}it is drawn for {where}; fedbo report RUN --belief AGENT chooses others"
 
 
 def _belief_data(beliefs: Sequence[Belief], end: float) -> dict[str, Any]:

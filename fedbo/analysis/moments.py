@@ -44,8 +44,8 @@ SENTENCES = {
     "joined": "is connected again",
     "falsified": "falsifies its message of step #",
     "sent": "sends its message of step #",
-    "lost": "loses a message: that of step #",
-    "lost down": "loses answer # on its way from the coordinator",
+    "lost": "has its message of step # lost",
+    "lost down": "has answer # lost on its way",
     "arrived": "reaches the coordinator with its message of step #",
     "late": "is late with its message of step #, which is dropped",
     "rejected": "has its message of step # refused",
@@ -170,14 +170,17 @@ def _lives(events: Any) -> dict[int, list[Activity]]:
         crashed[one.agent].append((one.begin, one.end))
     found = defaultdict[int, list[Activity]](list)
     lived = state_intervals(_continued(events))
-    for agent, begin, state in zip(lived.agent.tolist(), lived.begin.tolist(), lived.state.tolist(), strict=True):
-        doing, step = STATES[state], None
+    spans = (column.tolist() for column in (lived.agent, lived.begin, lived.end, lived.state))
+    for agent, begin, end, state in zip(*spans, strict=True):
+        doing = STATES[state]
         if doing == "down":
             doing = "crashed" if any(low <= begin < high for low, high in crashed[agent]) else "hanging"
-        elif doing == "evaluating":
-            place = bisect_right(started[agent], begin, key=lambda one: one[0]) - 1
-            step = started[agent][place][1] if place >= 0 else None
-        found[agent].append(Activity(begin, doing, step))
+        elif doing == "evaluating":  # one step after the other, perhaps without a pause
+            place = max(0, bisect_right(started[agent], begin, key=lambda one: one[0]) - 1)
+            steps = {step: max(begin, time) for time, step in reversed(started[agent][place:]) if time < end}
+            found[agent] += sorted(Activity(time, doing, step) for step, time in steps.items())
+            continue
+        found[agent].append(Activity(begin, doing, None))
     for row in events.filter(ends_life(events)).select(["agent", "time", "kind"]).to_pylist():
         last = found[row["agent"]]
         if not last or last[-1].doing not in ("done", "lost"):

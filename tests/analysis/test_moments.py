@@ -63,9 +63,9 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Moments, list[di
     return moments(Result.open(write_run(tmp_path_factory.mktemp("runs") / "run", document(), troubled=True)), "Together")
 
 
-def plainly(rows: list[dict[str, Any]], agent: int, when: float) -> str:
-    """Say what an agent does right after a time, from its events until then, one by one."""
-    busy, away, down, hung, over = False, 0, 0, 0, ""
+def plainly(rows: list[dict[str, Any]], agent: int, when: float) -> tuple[str, int | None]:
+    """Say what an agent does right after a time, and in which step, from its events until then, one by one."""
+    busy, away, down, hung, over, step = False, 0, 0, 0, "", None
     for row in rows:
         if row["agent"] != agent or row["time"] > when or over:
             continue
@@ -74,8 +74,10 @@ def plainly(rows: list[dict[str, Any]], agent: int, when: float) -> str:
         away += {"absent": 1, "returned": -1}.get(kind, 0)
         down += {"crashed": 1, "restarted": -1}.get(kind, 0)
         hung += {"hung": 1, "woke": -1}.get(kind, 0)
+        step = row["step"] if kind == "started" else step
         over = "done" if kind == "done" else "lost" if kind == "crashed" and row["permanent"] else ""
-    return over or ("crashed" if down else "hanging" if hung else "away" if away else "evaluating" if busy else "waiting")
+    doing = over or ("crashed" if down else "hanging" if hung else "away" if away else "evaluating" if busy else "waiting")
+    return doing, step if doing == "evaluating" else None
 
 
 def check_lives(found: Moments, rows: list[dict[str, Any]]) -> None:
@@ -84,12 +86,19 @@ def check_lives(found: Moments, rows: list[dict[str, Any]]) -> None:
     for agent in found.agents:
         own = found.lives[agent]
         for when in middles:
-            assert [one.doing for one in own if one.time <= when][-1] == plainly(rows, agent, when), (agent, when)
+            assert [(one.doing, one.step) for one in own if one.time <= when][-1] == plainly(rows, agent, when), (agent, when)
 
 
 def test_what_agents_do_is_what_their_events_say(lossy: Any, troubled: Any) -> None:
     check_lives(*lossy)
     check_lives(*troubled)
+
+
+def test_one_step_may_follow_another_without_a_pause(tmp_path: Path) -> None:
+    study = load_study({**LOSSY, "algorithm": [{"name": "random"}], "fault": [], "network": {}})
+    found, rows = moments(run_study(study, tmp_path / "run"), "random")
+    check_lives(found, rows)
+    assert [one.step for one in found.lives[0]] == [*range(9), None]
 
 
 def test_in_a_run_that_has_not_ended_agents_do_something_after_their_last_event(lossy: Any) -> None:

@@ -55,9 +55,9 @@
       if (state.doing !== "waiting") return "";
       const mine = way.filter((place) => sent.agent[place] === row);
       const up = mine.find((place) => sent.up[place]), down = mine.find((place) => !sent.up[place]);
-      if (up !== undefined) return `its message of step ${sent.number[up]} to arrive`;
+      if (up !== undefined) return "its message";
       if (down !== undefined) return `answer ${sent.number[down]}`;
-      return opened(closed) === null ? "" : `the end of round ${opened(closed)}`;
+      return opened(closed) === null ? "" : `round ${opened(closed)}`;
     };
     const tellRounds = (states, way, closed) => {
       const target = part(".rounds");
@@ -66,9 +66,12 @@
       if (!rounds.length) return void say(run.ticks.length ? `There are no rounds. ${before(run.ticks, now) + 1} messages have reached the coordinator.` : "No message reaches the coordinator in this run.");
       const coming = new Set(way.filter((place) => sent.up[place]).map((place) => sent.agent[place]));
       const answered = new Map(way.filter((place) => !sent.up[place]).map((place) => [sent.agent[place], `waits for answer ${sent.number[place]}`]));
+      // Who has crashed or left since is not waited for any more.
+      const since = closed < 0 ? 0 : closes[closed], come = (place) => sent.up[place] && !sent.fate[place] && sent.end[place] > since && sent.end[place] <= now;
+      const there = new Set(sent.agent.filter((_, place) => come(place)));
       const state = (row) => (coming.has(row) ? "message on its way" : states[row].doing === "waiting" ? answered.get(row) : states[row].word);
-      const missing = run.agents.map((_, row) => row).filter((row) => !["done", "lost"].includes(states[row].doing) && state(row));
-      if (opened(closed) !== null) say(`Round ${opened(closed)} is open since ${clocked(closed < 0 ? 0 : closes[closed])}. Not there yet: ${list(missing, (row) => `${run.agents[row]} (${state(row)})`) || "nobody"}.`);
+      const missing = run.agents.map((_, row) => row).filter((row) => !["done", "lost"].includes(states[row].doing) && !there.has(row) && state(row));
+      if (opened(closed) !== null) say(`Round ${opened(closed)} is open since ${clocked(since)}. Not there yet: ${list(missing, (row) => `${run.agents[row]} (${state(row)})`) || "nobody"}.`);
       if (closed < 0) return;
       const [count, time, previous, row, kind] = rounds[closed], begin = closed ? closes[closed - 1] : 0;
       const gap = kind === "arrived" && previous !== null ? `, ${number(time - previous)} after the one before` : "";

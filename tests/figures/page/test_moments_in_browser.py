@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from time import sleep
 from typing import Any
 
 import pytest
@@ -85,12 +88,6 @@ def now(browser: Browser) -> float:
     return float(browser.value(f"document.querySelector('{CLOCK}').value"))
 
 
-def wait(browser: Browser, seconds: float) -> None:
-    """Let the page go on for a while."""
-    expression = f"new Promise((done) => setTimeout(done, {1000 * seconds}))"
-    browser.call("Runtime.evaluate", expression=expression, awaitPromise=True)
-
-
 def choose(browser: Browser, choice: str, value: str) -> None:
     """Choose an entry of a list, as a keyboard or a pointer would."""
     chosen = f"document.querySelector('{SECTION} [data-choice={choice}]')"
@@ -98,9 +95,23 @@ def choose(browser: Browser, choice: str, value: str) -> None:
     browser.value(f"{chosen}.dispatchEvent(new Event('change'))")
 
 
+def until(browser: Browser, condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds, for a minute at most; a page that is being loaded has none."""
+    for _ in range(1200):
+        with suppress(RuntimeError):
+            if condition():
+                return
+        sleep(0.05)
+    raise AssertionError("the page does not get there")
+
+
+def at(browser: Browser, time: float) -> bool:
+    return abs(now(browser) - time) < 1e-3
+
+
 def go(browser: Browser, time: float, agent: int = 0) -> None:
     browser.value(f"location.hash = 'r0-c0-t0@{time}&agent={agent}'")
-    wait(browser, 0.05)
+    until(browser, lambda: at(browser, time))
 
 
 def table(browser: Browser) -> list[list[str]]:
@@ -115,6 +126,18 @@ def test_every_agent_does_what_the_run_says(wide: Browser, run: Moments) -> None
         for agent, (name, doing, *_) in zip(run.agents, table(wide), strict=True):
             last = [one for one in run.lives[agent] if one.time <= now(wide) + 1e-4][-1]
             assert name == str(agent) and doing.startswith(last.doing) and (last.step is None or doing.endswith(str(last.step)))
+
+
+def test_an_open_round_waits_for_those_whose_message_has_not_come(wide: Browser, run: Moments) -> None:
+    for number in (2, 4, 6):
+        begin, end = run.rounds[number - 1].time, run.rounds[number].time
+        for time in (0.7 * begin + 0.3 * end, 0.2 * begin + 0.8 * end):
+            go(wide, time)
+            there = {
+                one.agent for one in run.transmissions if one.up and one.fate == "arrived" and begin < (one.end or 0.0) <= time
+            }
+            told = text(wide, ".rounds").partition("Not there yet: ")[2].partition(".\n")[0]
+            assert {int(each) for each in re.findall(r"(\d+) \(", told)} == set(run.agents) - there
 
 
 def test_the_page_answers_who_delayed_a_round_and_which_message_was_lost(wide: Browser, run: Moments) -> None:
@@ -142,7 +165,7 @@ def test_the_page_answers_when_an_agent_found_its_optimum(wide: Browser, run: Mo
         wide, ".own"
     )
     wide.click(f"{SECTION} .own a")
-    assert now(wide) == pytest.approx(best.time, abs=1e-3)
+    until(wide, lambda: at(wide, best.time))
     assert f"Its best value so far is {best.value:.4g}" in text(wide, ".own")
 
 
@@ -163,7 +186,7 @@ def test_the_keys_of_the_slider_step_leap_and_play(wide: Browser, run: Moments) 
     assert now(wide) == 0 and text(wide, ".summary").startswith("At 0 of ")
     wide.key(" ", " ")
     assert text(wide, "button[data-act=play]") == "pause"
-    wait(wide, 0.4)
+    until(wide, lambda: now(wide) > 0)
     wide.key(" ", " ")
     assert text(wide, "button[data-act=play]") == "play" and 0 < now(wide) < run.end
 
@@ -203,13 +226,13 @@ def test_a_link_opens_the_page_at_its_moment(browser: Browser, page: Path, run: 
     address = browser.value(f"document.querySelector('{SECTION} .link').href")
     browser.call("Page.navigate", url="about:blank")
     browser.call("Page.navigate", url=address)
-    wait(browser, 0.3)
-    assert now(browser) == pytest.approx(0.5 * run.end, abs=1e-3) and text(browser, ".who") == "Agent 3"
+    until(browser, lambda: at(browser, 0.5 * run.end))
+    assert text(browser, ".who") == "Agent 3"
     assert abs(browser.value(f"document.querySelector('{SECTION}').getBoundingClientRect().top")) < 2
     for wrong in ("r0-c0-t0@x", "r0-c0-t0@1e999", "other@5", "%", "r0-c0-t0@5&agent=99"):
         browser.value(f"location.hash = '{wrong}'")
-    wait(browser, 0.1)
-    assert browser.problems == [] and now(browser) == 5
+    until(browser, lambda: at(browser, 5.0))
+    assert browser.problems == []
     browser.requests.clear()
 
 
@@ -267,12 +290,9 @@ def test_a_page_of_a_run_in_progress_shows_its_end_and_is_asked_for_again(browse
         thread.start()
         browser.requests.clear()
         browser.call("Page.navigate", url=server.address)
-        for _ in range(600):
-            if pages[0] > 2:
-                break
-            wait(browser, 0.1)
+        until(browser, lambda: pages[0] > 2)
         browser.call("Page.navigate", url="about:blank")
         server.shutdown()
         thread.join()
-    assert pages[0] > 2 and browser.problems == []
+    assert browser.problems == []
     assert {each for each in browser.requests if not each.startswith(("data:", "about:"))} == {server.address}

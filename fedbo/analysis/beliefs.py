@@ -32,7 +32,7 @@ SIDES = {1: 81, 2: 25}  # points of each input at which it is evaluated, by the 
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class AgentBelief:
     """The belief of an agent before the decision of a step, at a grid of the unit cube.
 
     - `time`: the start of the step's evaluation, or of the decision's first one.
@@ -77,7 +77,7 @@ def no_belief(run: FinishedRun, key: RunKey) -> str:
     return ""
 
 
-def beliefs_of(run: FinishedRun, key: RunKey, agent: int, rows: Sequence[Any], most: int = MOST) -> list[Belief]:
+def beliefs_of(run: FinishedRun, key: RunKey, agent: int, rows: Sequence[Any], most: int = MOST) -> list[AgentBelief]:
     """Return the beliefs of an agent at up to `most` of its decisions, evenly spaced; `rows` are its observations as dicts.
 
     The run must have beliefs (`no_belief`). An agent that forgot observations in a crash has none.
@@ -94,7 +94,7 @@ def beliefs_of(run: FinishedRun, key: RunKey, agent: int, rows: Sequence[Any], m
     steps = grouped(sorted(rows, key=lambda row: (row["step"], row["query"])), lambda row: row["step"])
     decided = [step for step in steps if step]
     shown = {decided[round(place)] for place in np.linspace(0, len(decided) - 1, most).tolist()} if decided else set()
-    state, failed, found = model.begin(problem), list[Any](), list[Belief]()
+    state, failed, found = model.begin(problem), list[Any](), list[AgentBelief]()
     for step, mine in steps.items():
         if step:
             known = model.fit(state.cautious(), streams.at(step))
@@ -116,7 +116,7 @@ def _model(algorithm: Algorithm) -> TS | GP | None:
     return own if isinstance(own, TS | GP) else None
 
 
-def _belief(model: TS | GP, known: LocalState, row: Any, streams: Streams) -> Belief:
+def _belief(model: TS | GP, known: LocalState, row: Any, streams: Streams) -> AgentBelief:
     """Return the belief of a fitted state before the decision on the point of `row`."""
     seen, dim = model.seen(known), known.u.shape[1]
     assert seen.hyper is not None
@@ -135,7 +135,7 @@ def _belief(model: TS | GP, known: LocalState, row: Any, streams: Streams) -> Be
             "posterior draw",
         )
     count = len(known.y) - known.supposed
-    return Belief(
+    return AgentBelief(
         time=row["started"],
         step=row["step"],
         name=name,

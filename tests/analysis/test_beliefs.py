@@ -86,11 +86,27 @@ def check(result: Result, label: str, noted: dict[tuple[int, int], tuple[np.ndar
     return own
 
 
-@pytest.mark.parametrize("label", ["ts", "gp_ei", "fts"])
-def test_beliefs_are_those_of_the_run_to_the_bit(label: str, noted: Any, tmp_path: Path) -> None:
-    study = load_study({**STUDY, "algorithm": [{"name": label}]})
+FIXED = {"name": "ts", "surrogate": "fixed"}
+OWN = {"name": "fts", "p": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("method", "least"),
+    [
+        ({"name": "ts"}, 24),
+        ({"name": "gp_ei"}, 24),
+        ({"name": "fts"}, 8),
+        ({"name": "dp_fts_de"}, 8),
+        ({"name": "ts", "preset": "faithful"}, 24),
+        (FIXED, 24),
+        (OWN, 24),
+    ],
+    ids=["ts", "gp_ei", "fts", "dp_fts_de", "faithful", "fixed", "own"],
+)
+def test_beliefs_are_those_of_the_run_to_the_bit(method: dict[str, Any], least: int, noted: Any, tmp_path: Path) -> None:
+    study = load_study({**STUDY, "algorithm": [{**method, "label": "mine"}]})
     result = run_study(study, tmp_path / "run")
-    assert check(result, label, noted, 3) >= (8 if label == "fts" else 24)
+    assert check(result, "mine", noted, 3) >= least
 
 
 @pytest.mark.parametrize("label", ["ts", "gp_ei"])

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from synthetic_run import document, write_run
 
-from fedbo.analysis.moments import SENTENCES, Moments, moments_of
+from fedbo.analysis.moments import SENTENCES, RunMoments, moments_of
 from fedbo.analysis.result import Result, fault_names
 from fedbo.analysis.schemas import EVENTS
 from fedbo.analysis.timeline_bars import one_run
@@ -45,7 +45,7 @@ MODES: list[dict[str, Any]] = [
 ]
 
 
-def moments(result: Result, label: str) -> tuple[Moments, list[dict[str, Any]]]:
+def moments(result: Result, label: str) -> tuple[RunMoments, list[dict[str, Any]]]:
     """Give the first run of an algorithm, with its events as dicts."""
     events = one_run(result.events, 0, label, 0)
     traces = [one for one in result.traces if (one.cell, one.algorithm, one.replicate) == (0, label, 0)]
@@ -53,13 +53,13 @@ def moments(result: Result, label: str) -> tuple[Moments, list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module", params=MODES, ids=lambda mode: str(mode["mode"]))
-def lossy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Moments, list[dict[str, Any]]]:
+def lossy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunMoments, list[dict[str, Any]]]:
     study = load_study({**LOSSY, "exchange": request.param})
     return moments(run_study(study, tmp_path_factory.mktemp("lossy") / "run"), "fts")
 
 
 @pytest.fixture(scope="module")
-def troubled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Moments, list[dict[str, Any]]]:
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunMoments, list[dict[str, Any]]]:
     return moments(Result.open(write_run(tmp_path_factory.mktemp("runs") / "run", document(), troubled=True)), "Together")
 
 
@@ -80,7 +80,7 @@ def plainly(rows: list[dict[str, Any]], agent: int, when: float) -> tuple[str, i
     return doing, step if doing == "evaluating" else None
 
 
-def check_lives(found: Moments, rows: list[dict[str, Any]]) -> None:
+def check_lives(found: RunMoments, rows: list[dict[str, Any]]) -> None:
     times = np.unique([0.0, *(row["time"] for row in rows)])
     middles = [*(times[:-1] + times[1:]) / 2, times[-1] + 1]
     for agent in found.agents:

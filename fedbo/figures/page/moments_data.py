@@ -12,10 +12,10 @@ import numpy as np
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.algorithms.base import Array
-from fedbo.analysis.beliefs import SIDES, Belief, beliefs_of, no_belief
+from fedbo.analysis.beliefs import SIDES, AgentBelief, beliefs_of, no_belief
 from fedbo.analysis.curves import IncumbentTrace
 from fedbo.analysis.grouping import grouped
-from fedbo.analysis.moments import DOING, FATES, SENTENCES, Moments, moments_of
+from fedbo.analysis.moments import DOING, FATES, SENTENCES, RunMoments, moments_of
 from fedbo.analysis.result import Result, fault_names
 from fedbo.analysis.timeline_bars import by_speed, one_run
 from fedbo.figures.marks import AWAY, CRASH, HANG
@@ -83,7 +83,7 @@ def moments_part(result: Result, key: RunKey, shown: Shown) -> MomentsPart:
     return MomentsPart(len(events), data)
 
 
-def moments_data(found: Moments) -> dict[str, Any]:
+def moments_data(found: RunMoments) -> dict[str, Any]:
     """Return a run over its time as plain columns: agents by their place in `agents`, texts by their place in a list."""
     place = {agent: number for number, agent in enumerate(found.agents)} | {-2: -1}
     digits = 5 - math.floor(math.log10(found.end or 1.0))
@@ -168,7 +168,7 @@ def _others(drawn: Sequence[str], forgetful: Sequence[int]) -> str:
     return f"{why}it is drawn for {where}; fedbo report RUN --belief AGENT chooses others"
 
 
-def _belief_data(beliefs: Sequence[Belief], end: float) -> dict[str, Any]:
+def _belief_data(beliefs: Sequence[AgentBelief], end: float) -> dict[str, Any]:
     """Return the beliefs of an agent as plain data; its observations are listed once, each belief has the first `count`."""
     last, digits = beliefs[-1], 5 - math.floor(math.log10(end or 1.0))
     return {

@@ -16,7 +16,7 @@ from browser import CHROMIUM, Browser
 from synthetic_run import document, write_run
 
 from fedbo.actors.storage.rows import RunKey
-from fedbo.analysis.moments import Moments, moments_of
+from fedbo.analysis.moments import RunMoments, moments_of
 from fedbo.analysis.result import Result, fault_names
 from fedbo.analysis.timeline_bars import one_run
 from fedbo.execution.page_server import PageServer
@@ -58,7 +58,7 @@ def page(result: Result) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(result: Result) -> Moments:
+def run(result: Result) -> RunMoments:
     return moments_of(one_run(result.events, *RunKey(0, "fts", 0)), result.traces, result.metric(), fault_names(result.study))
 
 
@@ -119,7 +119,7 @@ def table(browser: Browser) -> list[list[str]]:
     return list(browser.value(rows))
 
 
-def test_every_agent_does_what_the_run_says(wide: Browser, run: Moments) -> None:
+def test_every_agent_does_what_the_run_says(wide: Browser, run: RunMoments) -> None:
     for share in (0.0, 0.13, 0.4, 0.77, 1.0):
         time = share * run.end
         go(wide, time)
@@ -128,7 +128,7 @@ def test_every_agent_does_what_the_run_says(wide: Browser, run: Moments) -> None
             assert name == str(agent) and doing.startswith(last.doing) and (last.step is None or doing.endswith(str(last.step)))
 
 
-def test_an_open_round_waits_for_those_whose_message_has_not_come(wide: Browser, run: Moments) -> None:
+def test_an_open_round_waits_for_those_whose_message_has_not_come(wide: Browser, run: RunMoments) -> None:
     for number in (2, 4, 6):
         begin, end = run.rounds[number - 1].time, run.rounds[number].time
         for time in (0.7 * begin + 0.3 * end, 0.2 * begin + 0.8 * end):
@@ -140,7 +140,7 @@ def test_an_open_round_waits_for_those_whose_message_has_not_come(wide: Browser,
             assert {int(each) for each in re.findall(r"(\d+) \(", told)} == set(run.agents) - there
 
 
-def test_the_page_answers_who_delayed_a_round_and_which_message_was_lost(wide: Browser, run: Moments) -> None:
+def test_the_page_answers_who_delayed_a_round_and_which_message_was_lost(wide: Browser, run: RunMoments) -> None:
     choose(wide, "kind", "round")
     for _ in range(8):
         wide.click(f"{SECTION} button[data-act=next]")
@@ -158,7 +158,7 @@ def test_the_page_answers_who_delayed_a_round_and_which_message_was_lost(wide: B
     assert f"{what} {first.agent}: lost (bad link) at {first.end:.5g}" in text(wide, ".losses")
 
 
-def test_the_page_answers_when_an_agent_found_its_optimum(wide: Browser, run: Moments) -> None:
+def test_the_page_answers_when_an_agent_found_its_optimum(wide: Browser, run: RunMoments) -> None:
     choose(wide, "agent", "4")
     best = run.bests[4][-1]
     assert f"Its best of the whole run, {best.value:.4g}, is found in step {best.step}, at {best.time:.5g}." in text(
@@ -169,7 +169,7 @@ def test_the_page_answers_when_an_agent_found_its_optimum(wide: Browser, run: Mo
     assert f"Its best value so far is {best.value:.4g}" in text(wide, ".own")
 
 
-def test_the_keys_of_the_slider_step_leap_and_play(wide: Browser, run: Moments) -> None:
+def test_the_keys_of_the_slider_step_leap_and_play(wide: Browser, run: RunMoments) -> None:
     times = sorted({round(one.time, 4) for one in run.log} | {round(one.begin, 4) for one in run.transmissions})
     wide.value(f"document.querySelector('{CLOCK}').focus()")
     wide.key("ArrowRight")
@@ -220,7 +220,7 @@ def test_everything_is_reached_by_the_tabulator_and_has_a_name(wide: Browser) ->
     assert wide.value(f"document.querySelector('{CLOCK}').getAttribute('aria-valuetext')").startswith("0 of ")
 
 
-def test_a_link_opens_the_page_at_its_moment(browser: Browser, page: Path, run: Moments) -> None:
+def test_a_link_opens_the_page_at_its_moment(browser: Browser, page: Path, run: RunMoments) -> None:
     browser.open(page, 1280)
     go(browser, 0.5 * run.end, 3)
     address = browser.value(f"document.querySelector('{SECTION} .link').href")
@@ -236,7 +236,7 @@ def test_a_link_opens_the_page_at_its_moment(browser: Browser, page: Path, run: 
     browser.requests.clear()
 
 
-def test_a_click_into_the_timeline_moves_there_and_zooming_keeps_the_moment(wide: Browser, run: Moments) -> None:
+def test_a_click_into_the_timeline_moves_there_and_zooming_keeps_the_moment(wide: Browser, run: RunMoments) -> None:
     svg = "figure[data-timeline] svg.plot"
     wide.click(svg)
     moved = now(wide)
@@ -249,7 +249,7 @@ def test_a_click_into_the_timeline_moves_there_and_zooming_keeps_the_moment(wide
     assert wide.value(place) == ""
 
 
-def test_beliefs_are_drawn_for_the_chosen_agent(wide: Browser, run: Moments) -> None:
+def test_beliefs_are_drawn_for_the_chosen_agent(wide: Browser, run: RunMoments) -> None:
     assert "no surrogate before its first decision" in text(wide, ".belief")
     choose(wide, "kind", "belief")
     choose(wide, "agent", "1")
@@ -260,7 +260,7 @@ def test_beliefs_are_drawn_for_the_chosen_agent(wide: Browser, run: Moments) -> 
 
 
 @pytest.mark.parametrize("width", [1280, 760, 400])
-def test_three_screens_hold_the_page(browser: Browser, page: Path, run: Moments, width: int) -> None:
+def test_three_screens_hold_the_page(browser: Browser, page: Path, run: RunMoments, width: int) -> None:
     browser.open(page, width)
     go(browser, 0.6 * run.end, 2)
     assert browser.value("document.documentElement.scrollWidth") <= width

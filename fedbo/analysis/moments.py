@@ -78,7 +78,7 @@ class LogLine(NamedTuple):
     why: str
 
 
-class SentMessage(NamedTuple):
+class MessageFate(NamedTuple):
     """A message of an agent's step on its way to the coordinator (`up`), or an answer on its way to the agent.
 
     It ends with one of `FATES`; `end` is None where the log tells of no end.
@@ -130,7 +130,7 @@ class RunMoments:
     end: float
     lives: Mapping[int, Sequence[Activity]]
     log: Sequence[LogLine]
-    transmissions: Sequence[SentMessage]
+    transmissions: Sequence[MessageFate]
     rounds: Sequence[RoundEnd]
     ticks: Sequence[float]
     known: Mapping[int, Sequence[tuple[float, int]]]
@@ -215,10 +215,10 @@ def _rounds(rows: Sequence[Row]) -> list[RoundEnd]:
     return found
 
 
-def _transmissions(rows: Sequence[Row], rounds: Sequence[RoundEnd], faults: Sequence[str]) -> list[SentMessage]:
+def _transmissions(rows: Sequence[Row], rounds: Sequence[RoundEnd], faults: Sequence[str]) -> list[MessageFate]:
     """Pair the sending of messages and answers with their ends."""
     closed, own = {one.number: one.time for one in rounds}, dict[int, float]()
-    open_, found = defaultdict[tuple[int, bool, int], list[float]](list), list[SentMessage]()
+    open_, found = defaultdict[tuple[int, bool, int], list[float]](list), list[MessageFate]()
     for row in rows:
         kind, agent, time = row["kind"], row["agent"], row["time"]
         if kind == "sent":
@@ -238,11 +238,11 @@ def _transmissions(rows: Sequence[Row], rounds: Sequence[RoundEnd], faults: Sequ
             if begin is None or (not up and kind == "rejected"):
                 continue
             fate = "given up" if why == "given up" else _ENDS[kind]
-            found.append(SentMessage(agent, up, number, begin=begin, end=time, fate=fate, why=why))
+            found.append(MessageFate(agent, up, number, begin=begin, end=time, fate=fate, why=why))
             if not up and kind == "lost":
                 begun.append(time)  # it is sent again, of which there is no line
     found += [
-        SentMessage(agent, up, number, begin=begin, end=None, fate="not arrived", why="")
+        MessageFate(agent, up, number, begin=begin, end=None, fate="not arrived", why="")
         for (agent, up, number), begun in open_.items()
         for begin in begun
         if up
@@ -250,7 +250,7 @@ def _transmissions(rows: Sequence[Row], rounds: Sequence[RoundEnd], faults: Sequ
     return sorted(found, key=lambda one: (one.begin, one.agent, one.number))
 
 
-def _known(sent: Sequence[SentMessage], ticks: Sequence[float], in_rounds: bool) -> dict[int, list[tuple[float, int]]]:
+def _known(sent: Sequence[MessageFate], ticks: Sequence[float], in_rounds: bool) -> dict[int, list[tuple[float, int]]]:
     """List by agent the answers that reached it: when, and how many ticks each covers."""
     answers = [(one.agent, one.end, one.number + 1 if in_rounds else bisect_right(ticks, one.begin))
                for one in sent if not one.up and one.fate == "arrived" and one.end is not None]  # fmt: skip

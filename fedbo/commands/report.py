@@ -22,7 +22,7 @@ def report(
     belief: Annotated[
         list[int] | None,
         typer.Option(
-            help="Agent whose beliefs are drawn over time; repeatable. Default: up to 8, or 4 of many.", show_default=False
+            help="Agent whose beliefs are drawn over time; repeatable. Default: up to four agents.", show_default=False
         ),
     ] = None,
     trust: Trust = False,

@@ -23,7 +23,7 @@ from fedbo.figures.style import INK
 from fedbo.figures.timeline import EVALUATING
 
 MOST = 60_000  # events of a run; one with more cannot be moved through
-FEW = 8  # agents of a run up to which the beliefs of all are drawn, unless some are asked for
+FEW = 4  # agents of a run up to which the beliefs of all are drawn, unless some are asked for
 COLOURS = {
     "evaluating": EVALUATING["own query"],
     "waiting": EVALUATING["waiting"],

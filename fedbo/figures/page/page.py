@@ -146,6 +146,8 @@ def report(
 
     With `refresh` the page is asked for again after so many seconds, unless somebody is working with it.
     """
+    if len(results) > 1 and beliefs is None:
+        beliefs = ()  # of every run they would take long
     runs = [
         _run_part(result, f"r{number}", name, Shown(agents or not is_private(result), beliefs, MOST // len(results)))
         for number, (result, name) in enumerate(zip(results, titles(results), strict=True))

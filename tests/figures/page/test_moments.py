@@ -109,7 +109,7 @@ def test_a_private_run_shows_no_values_of_single_agents(troubled: Result) -> Non
 def test_of_many_agents_four_have_beliefs_unless_others_are_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = write_run(tmp_path / "run", searching(FEW + 2, 2))
+    folder = write_run(tmp_path / "run", searching(10, 2))
     (found,) = data_of(report([Result.open(folder)]))["moments"].values()
     assert 2 <= len(found["beliefs"]) <= 4 and "fedbo report RUN --belief AGENT" in found["without"]
     assert main(["report", str(folder), "--belief", "3", "--belief", "5"]) == OK
@@ -134,6 +134,14 @@ def test_a_run_of_too_many_events_says_so(troubled: Result, monkeypatch: pytest.
     page = report([troubled])
     assert data_of(page)["moments"] == {} and "too many to move through its time" in page
     assert moments_data.MOST > 10
+
+
+def test_several_runs_have_beliefs_only_if_they_are_asked_for(troubled: Result, tmp_path: Path) -> None:
+    other = Result.open(write_run(tmp_path / "run", searching(2, 2)))
+    one, two = data_of(report([other, troubled]))["moments"].values()
+    assert one["beliefs"] == two["beliefs"] == {}
+    one, two = data_of(report([other, troubled], beliefs=[1]))["moments"].values()
+    assert set(one["beliefs"]) == set(two["beliefs"]) == {"1"}
 
 
 def test_a_sweep_can_be_moved_through_in_every_cell(tmp_path: Path) -> None:

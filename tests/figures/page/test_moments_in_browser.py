@@ -54,7 +54,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 @pytest.fixture(scope="module")
 def page(result: Result) -> Path:
-    return write_report([result], result.directory / "moved.html")
+    return write_report([result], result.directory / "moved.html", beliefs=[0, 1])
 
 
 @pytest.fixture(scope="module")

@@ -148,6 +148,14 @@ def test_the_page_of_a_run_that_goes_on_is_that_of_its_last_snapshots(tmp_path: 
     assert '"refresh":null' in report([whole]) and "refreshes every" not in report([whole])
 
 
+def test_a_run_without_a_snapshot_has_a_page(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", document(2, 2, 1), status="running")
+    for name in ("observations", "events"):
+        (folder / f"{name}.parquet").unlink()
+    page = report([result_so_far(folder)], refresh=2.0)
+    assert "No evaluation has finished." in page and "refreshes every 2 seconds" in page
+
+
 def test_a_private_run_that_goes_on_has_no_values_of_single_agents(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", {**document(6, 2, 1), "algorithm": [{"name": "dp_fts_de"}]})
     for status, private in (("complete", False), ("running", True)):  # what a complete one has spent is in its ledger

@@ -16,6 +16,12 @@
     const clocked = (time) => String(Number(time.toPrecision(5)));
     const rising = (times) => [...new Set(times.filter((time) => time !== null))].sort((one, other) => one - other);
     const failed = sent.fate.flatMap((fate, place) => (fate && sent.end[place] !== null ? [place] : [])).sort((one, other) => sent.end[one] - sent.end[other]);
+    // Lost messages to the coordinator, each with the time at which it is sent again or given up.
+    const repeated = failed.filter((place) => sent.up[place] && run.fates[sent.fate[place]] === "lost").map((place) => {
+      const [agent, count, end] = [sent.agent[place], sent.number[place], sent.end[place]];
+      const again = sent.begin.find((begin, other) => begin > end && sent.up[other] && sent.agent[other] === agent && sent.number[other] === count);
+      return [place, again ?? log.time.find((time, other) => time > end && log.agent[other] === agent && run.words[log.why[other]] === "given up") ?? end];
+    });
     const beliefs = (row) => run.beliefs[run.agents[row]];
     const every = rising([...log.time, ...sent.begin, ...sent.end, ...run.lives.flatMap((life) => life[0]), ...Object.values(run.beliefs).flatMap((one) => one.moments.map((each) => each.time))]);
     const where = (test) => rising(log.time.filter((_, place) => test(place)));
@@ -51,15 +57,16 @@
 
     // The number of the round that is open after so many; null after the last one of a run that has ended.
     const opened = (closed) => (rounds[closed + 1] ? rounds[closed + 1][0] : run.running && rounds.length ? rounds[closed][0] + 1 : null);
-    const waitsFor = (row, state, way, closed) => {
+    const waitsFor = (row, state, way, closed, awaited) => {
       if (state.doing !== "waiting") return "";
+      if (awaited.has(row)) return "its lost message";
       const mine = way.filter((place) => sent.agent[place] === row);
       const up = mine.find((place) => sent.up[place]), down = mine.find((place) => !sent.up[place]);
       if (up !== undefined) return "its message";
       if (down !== undefined) return `answer ${sent.number[down]}`;
       return opened(closed) === null ? "" : `round ${opened(closed)}`;
     };
-    const tellRounds = (states, way, closed) => {
+    const tellRounds = (states, way, closed, awaited) => {
       const target = part(".rounds");
       target.replaceChildren();
       const say = (text) => element("p", { text }, target);
@@ -69,7 +76,8 @@
       // Who has crashed or left since is not waited for any more.
       const since = closed < 0 ? 0 : closes[closed], come = (place) => sent.up[place] && !sent.fate[place] && sent.end[place] > since && sent.end[place] <= now;
       const there = new Set(sent.agent.filter((_, place) => come(place)));
-      const state = (row) => (coming.has(row) ? "message on its way" : states[row].doing === "waiting" ? answered.get(row) : states[row].word);
+      const lostOf = (row) => (awaited.has(row) ? `message lost, until ${clocked(awaited.get(row))}` : undefined);
+      const state = (row) => (coming.has(row) ? "message on its way" : lostOf(row) ?? (states[row].doing === "waiting" ? answered.get(row) : states[row].word));
       const missing = run.agents.map((_, row) => row).filter((row) => !["done", "lost"].includes(states[row].doing) && !there.has(row) && state(row));
       if (opened(closed) !== null) say(`Round ${opened(closed)} is open since ${clocked(since)}. Not there yet: ${list(missing, (row) => `${run.agents[row]} (${state(row)})`) || "nobody"}.`);
       if (closed < 0) return;
@@ -123,6 +131,7 @@
     };
     const tell = () => {
       const states = run.agents.map((_, row) => activity(row, now)), way = onTheirWay(now), closed = before(closes, now), ticked = before(run.ticks, now) + 1;
+      const awaited = new Map(repeated.filter(([place, until]) => sent.end[place] <= now && now < until).map(([place, until]) => [sent.agent[place], until]));
       const counts = run.doing.map((word) => [states.filter((one) => one.doing === word).length, word === "lost" ? "crashed for good" : word]).filter(([count]) => count);
       rows.forEach(({ line: mine, swatch, word, cells }, row) => {
         const state = states[row], [when, counted] = run.known[row], answered = before(when, now), [times, , values] = run.bests[row], best = before(times, now);
@@ -130,9 +139,9 @@
         swatch.style.background = run.colours[state.doing];
         cell(word, state.word);
         const behind = when.length ? String(ticked - (answered < 0 ? 0 : counted[answered])) : "–";
-        [clocked(state.since), state.until === null ? "" : clocked(state.until), waitsFor(row, state, way, closed), behind, best < 0 ? "–" : shortly(values[best])].forEach((text, place) => cell(cells[place], text));
+        [clocked(state.since), state.until === null ? "" : clocked(state.until), waitsFor(row, state, way, closed, awaited), behind, best < 0 ? "–" : shortly(values[best])].forEach((text, place) => cell(cells[place], text));
       });
-      tellRounds(states, way, closed);
+      tellRounds(states, way, closed, awaited);
       tellMessages(way);
       tellAgent(states[chosen]);
       return `${counts.map(([count, word]) => `${count} ${word}`).join(", ")}; ${way.length} message${way.length === 1 ? "" : "s"} on the way`;

@@ -6,13 +6,13 @@ import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedbo.analysis.agent_states import STATES, ends_life, event_intervals, state_intervals
+from fedbo.analysis.agent_states import OWN_EVENTS, STATES, ends_life, event_intervals, state_intervals
 from fedbo.analysis.curves import IncumbentTrace
 from fedbo.analysis.disruptions import cause_of
 from fedbo.analysis.grouping import grouped, of_kinds
@@ -25,6 +25,8 @@ _ENDS = {"arrived": "arrived", "delivered": "arrived", "late": "late", "rejected
 _COLUMNS = ("time", "kind", "agent", "step", "round", "answer", "direction", "reason", "fault", "again")
 # What may end a round: the others of an instant follow from its end.
 _CLOSING = frozenset({"arrived", "late", "rejected", "finished", "done", "crashed", "absent"})
+
+_OWN = frozenset(OWN_EVENTS) - {"sent", "delivered", "failed"}
 
 # What a line of the log says of its agent; # is its step, round or answer.
 SENTENCES = {
@@ -135,6 +137,18 @@ class RunMoments:
     ticks: Sequence[float]
     known: Mapping[int, Sequence[tuple[float, int]]]
     bests: Mapping[int, Sequence[Improvement]]
+
+    def withheld(self) -> RunMoments:
+        """Return the same without values of single agents, and without messages: who sends tells who was sampled."""
+        return replace(
+            self,
+            log=[line for line in self.log if line.kind in _OWN or line.agent < 0],
+            transmissions=(),
+            rounds=[one._replace(agent=None, kind="withheld", before=None) for one in self.rounds],
+            ticks=[one.time for one in self.rounds],
+            known={},
+            bests={},
+        )
 
 
 def moments_of(events: Any, traces: Sequence[IncumbentTrace], metric: Any, faults: Sequence[str] = ()) -> RunMoments:

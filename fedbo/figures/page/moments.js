@@ -1,7 +1,7 @@
   // Moves through the time of one run: what its agents do, which messages are on their way, and what one agent believes.
   const CLOSED = {
     arrived: "when the message of # arrived", late: "when a late message of # arrived", rejected: "when a message of # was refused",
-    finished: "when # finished its step", done: "when # was done", crashed: "when # crashed", absent: "when # left", "": "with no message at that time, as at a deadline",
+    finished: "when # finished its step", done: "when # was done", crashed: "when # crashed", absent: "when # left", "": "with no message at that time, as at a deadline", withheld: "",
   };
   const TROUBLE = /^(crash|restart|leave|return|hang|goes|becomes|has its speed|is (dis)?connected|is connected|is back)/;
 
@@ -53,7 +53,7 @@
       return { line, swatch, word, cells: ["", "", "", "number", "number"].map((kind) => element("td", kind ? { class: kind } : {}, line)) };
     });
     run.agents.forEach((agent, row) => element("option", { value: row, text: agent }, choice.agent));
-    cell(part(".behind"), rounds.length ? "Behind: rounds that have closed after the one of the agent's last answer." : run.ticks.length ? "Behind: messages that have reached the coordinator since the agent's last answer left." : "");
+    cell(part(".behind"), !run.values ? "" : rounds.length ? "Behind: rounds that have closed after the one of the agent's last answer." : run.ticks.length ? "Behind: messages that have reached the coordinator since the agent's last answer left." : "");
 
     // The number of the round that is open after so many; null after the last one of a run that has ended.
     const opened = (closed) => (rounds[closed + 1] ? rounds[closed + 1][0] : run.running && rounds.length ? rounds[closed][0] + 1 : null);
@@ -70,7 +70,7 @@
       const target = part(".rounds");
       target.replaceChildren();
       const say = (text) => element("p", { text }, target);
-      if (!rounds.length) return void say(run.ticks.length ? `There are no rounds. ${before(run.ticks, now) + 1} messages have reached the coordinator.` : "No message reaches the coordinator in this run.");
+      if (!rounds.length) return void say(!run.values ? "Messages are not shown: this study is private." : run.ticks.length ? `There are no rounds. ${before(run.ticks, now) + 1} messages have reached the coordinator.` : "No message reaches the coordinator in this run.");
       const coming = new Set(way.filter((place) => sent.up[place]).map((place) => sent.agent[place]));
       const answered = new Map(way.filter((place) => !sent.up[place]).map((place) => [sent.agent[place], `waits for answer ${sent.number[place]}`]));
       // Who has crashed or left since is not waited for any more.
@@ -79,11 +79,12 @@
       const lostOf = (row) => (awaited.has(row) ? `message lost, until ${clocked(awaited.get(row))}` : undefined);
       const state = (row) => (coming.has(row) ? "message on its way" : lostOf(row) ?? (states[row].doing === "waiting" ? answered.get(row) : states[row].word));
       const missing = run.agents.map((_, row) => row).filter((row) => !["done", "lost"].includes(states[row].doing) && !there.has(row) && state(row));
-      if (opened(closed) !== null) say(`Round ${opened(closed)} is open since ${clocked(since)}. Not there yet: ${list(missing, (row) => `${run.agents[row]} (${state(row)})`) || "nobody"}.`);
+      if (opened(closed) !== null && !run.values) say(`Round ${opened(closed)} is open since ${clocked(since)}.`);
+      else if (opened(closed) !== null) say(`Round ${opened(closed)} is open since ${clocked(since)}. Not there yet: ${list(missing, (row) => `${run.agents[row]} (${state(row)})`) || "nobody"}.`);
       if (closed < 0) return;
       const [count, time, previous, row, kind] = rounds[closed], begin = closed ? closes[closed - 1] : 0;
       const gap = kind === "arrived" && previous !== null ? `, ${number(time - previous)} after the one before` : "";
-      say(`Round ${count} closed at ${clocked(time)} ${CLOSED[kind].replace("#", row === null ? "" : name(row))}${gap}.`);
+      say(`Round ${count} closed at ${clocked(time)} ${CLOSED[kind].replace("#", row === null ? "" : name(row))}${gap}.`.replace(" .", "."));
       if (row === null) return;
       const spent = {};
       run.lives[row][0].forEach((from, place) => {
@@ -105,7 +106,8 @@
     const tellMessages = (way) => {
       const items = way.slice(0, 8).map((place) => element("li", { text: `${told(place)}, since ${clocked(sent.begin[place])}${sent.end[place] === null ? "; its end is not in the log" : `, until ${clocked(sent.end[place])}: ${run.fates[sent.fate[place]]}`}` }));
       if (way.length > 8) items.push(element("li", { text: `and ${way.length - 8} more` }));
-      fill(".way", items, "none");
+      const none = run.values ? "none" : "not shown: this study is private";
+      fill(".way", items, none);
       const ended = failed.slice(0, before(failed.map((place) => sent.end[place]), now) + 1), some = ended.slice(-5).reverse();
       const lost = some.map((place) => {
         const item = element("li", { text: `${told(place)}: ${run.fates[sent.fate[place]]}${because(sent.why[place])} at ` });
@@ -113,7 +115,7 @@
         return item;
       });
       if (ended.length > some.length) lost.push(element("li", { text: `and ${ended.length - some.length} before` }));
-      fill(".losses", lost, "none");
+      fill(".losses", lost, none);
       const last = before(log.time, now), shown = Array.from({ length: Math.min(7, last + 1) }, (_, back) => last - back);
       fill(".events", shown.map((place) => element("li", { text: line(place), ...(log.time[place] === now ? { class: "now" } : {}) })), "none");
     };
@@ -144,7 +146,8 @@
       tellRounds(states, way, closed, awaited);
       tellMessages(way);
       tellAgent(states[chosen]);
-      return `${counts.map(([count, word]) => `${count} ${word}`).join(", ")}; ${way.length} message${way.length === 1 ? "" : "s"} on the way`;
+      const travelling = run.values ? `; ${way.length} message${way.length === 1 ? "" : "s"} on the way` : "";
+      return counts.map(([count, word]) => `${count} ${word}`).join(", ") + travelling;
     };
     let words = "";
     const go = (time, again = false) => {

@@ -47,7 +47,7 @@ class MomentsPart:
 class Shown(NamedTuple):
     """What a report shows of a run.
 
-    - `agents`: values of single agents.
+    - `agents`: values and messages of single agents.
     - `beliefs`: agents whose beliefs are drawn; None, in the first cell only, for all if they are few, and otherwise for those
       with the best and the worst final value, the fastest, and the slowest.
     - `events`: the largest number of events that a cell may have to be moved through.
@@ -65,7 +65,8 @@ def moments_part(result: Result, key: RunKey, shown: Shown) -> MomentsPart:
         return MomentsPart(len(events), None)
     traces = [one for one in result.traces if (one.cell, one.algorithm, one.replicate) == key]
     metric = result.metric(key.cell)
-    data = moments_data(moments_of(events, traces if shown.agents else (), metric, fault_names(result.study)))
+    found = moments_of(events, traces, metric, fault_names(result.study))
+    data = moments_data(found if shown.agents else found.withheld())
     data |= {
         "colours": COLOURS,
         "metric": metric.name,
@@ -76,9 +77,9 @@ def moments_part(result: Result, key: RunKey, shown: Shown) -> MomentsPart:
     asked = _chosen(traces, observations) if shown.beliefs is None and not key.cell else shown.beliefs or ()
     chosen = set() if why else set(asked)
     rows = grouped((row for row in observations.to_pylist() if row["agent"] in chosen), lambda row: row["agent"])
-    found = {agent: beliefs_of(result, key, agent, mine) for agent, mine in rows.items()}
-    data["beliefs"] = {str(agent): _belief_data(beliefs, data["end"]) for agent, beliefs in found.items() if beliefs}
-    data["without"] = why or _others(list(data["beliefs"]), [agent for agent in found if not found[agent]])
+    drawn = {agent: beliefs_of(result, key, agent, mine) for agent, mine in rows.items()}
+    data["beliefs"] = {str(agent): _belief_data(beliefs, data["end"]) for agent, beliefs in drawn.items() if beliefs}
+    data["without"] = why or _others(list(data["beliefs"]), [agent for agent in drawn if not drawn[agent]])
     data["inputs"] = [] if why else [_input(one) for one in result.parameters(key.cell)]
     return MomentsPart(len(events), data)
 

@@ -98,6 +98,11 @@ def test_a_private_run_shows_no_values_of_single_agents(troubled: Result) -> Non
         and part.data["beliefs"] == {}
         and "private" in part.data["without"]
     )
+    assert part.data["sent"]["agent"] == [] and {one[4] for one in part.data["rounds"]} == {"withheld"}
+    kinds = {part.data["sentences"][kind] for kind in part.data["log"]["kind"]}
+    assert (
+        not any(word in sentence for sentence in kinds for word in ("message", "answer", "failed")) and "starts step #" in kinds
+    )
     manifest = {**troubled.manifest, "reveals": {"Together": "noisy sums"}}
     private = Result(troubled.directory, troubled.study, manifest)
     (found,) = data_of(report([private]))["moments"].values()

@@ -3,7 +3,6 @@
     arrived: "when the message of # arrived", late: "when a late message of # arrived", rejected: "when a message of # was refused",
     finished: "when # finished its step", done: "when # was done", crashed: "when # crashed", absent: "when # left", "": "with no message at that time, as at a deadline", withheld: "",
   };
-  const TROUBLE = /^(crash|restart|leave|return|hang|goes|becomes|has its speed|is (dis)?connected|is connected|is back)/;
 
   const moments = (section) => {
     const key = section.dataset.moments, run = data.moments[key], { log, sent, rounds } = run;
@@ -27,7 +26,7 @@
     const where = (test) => rising(log.time.filter((_, place) => test(place)));
     const stops = {
       all: () => every, round: () => rising(closes), lost: () => rising(failed.map((place) => sent.end[place])),
-      trouble: () => where((place) => TROUBLE.test(run.sentences[log.kind[place]])), own: () => where((place) => log.agent[place] === chosen),
+      trouble: () => where((place) => run.trouble.includes(log.kind[place])), own: () => where((place) => log.agent[place] === chosen),
       best: () => rising(run.bests[chosen][0]), belief: () => (beliefs(chosen) ? rising(beliefs(chosen).moments.map((one) => one.time)) : []),
     };
     let now = 0, chosen = 0, playing = null, stamp = null, moved = false;

@@ -33,6 +33,7 @@ COLOURS = {
     "done": "#ffffff",
     "lost": INK,
 }
+TROUBLE = ("absent", "returned", "crashed", "restarted", "hung", "woke", "slowed", "recovered", "cut", "joined", "down", "up")
 _PRIVATE = "this study is private, so values of single agents are omitted"
 
 
@@ -104,6 +105,7 @@ def moments_data(found: RunMoments) -> dict[str, Any]:
         "doing": DOING,
         "fates": FATES,
         "sentences": list(SENTENCES.values()),
+        "trouble": [kinds.index(kind) for kind in TROUBLE],
         "lives": [
             [times(one.time for one in own), [DOING.index(one.doing) for one in own], [one.step for one in own]]
             for own in lives

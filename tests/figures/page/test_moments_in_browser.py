@@ -160,6 +160,24 @@ def test_the_page_answers_who_delayed_a_round_and_which_message_was_lost(wide: B
     assert f"{what} {first.agent}: lost (bad link) at {first.end:.5g}" in text(wide, ".losses")
 
 
+def test_steps_stop_at_the_chosen_kind_of_event(wide: Browser, run: RunMoments) -> None:
+    crashes = [one.time for one in run.log if one.kind in ("crashed", "restarted")]
+    expected = {
+        "trouble": crashes,
+        "own": [one.time for one in run.log if one.agent == 0],
+        "best": [one.time for one in run.bests[0]],
+    }
+    for kind, times in expected.items():
+        wide.value(f"document.querySelector('{CLOCK}').focus()")
+        wide.key("Home")
+        choose(wide, "kind", kind)
+        for time in sorted({time for time in times if time > 0})[:3]:
+            wide.click(f"{SECTION} button[data-act=next]")
+            assert at(wide, time), kind
+        wide.click(f"{SECTION} button[data-act=back]")
+        assert not at(wide, time)
+
+
 def test_the_page_answers_when_an_agent_found_its_optimum(wide: Browser, run: RunMoments) -> None:
     choose(wide, "agent", "4")
     best = run.bests[4][-1]

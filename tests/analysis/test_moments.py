@@ -122,6 +122,16 @@ def test_every_transmission_has_the_end_that_the_log_tells(lossy: Any) -> None:
         assert one.end is None or one.begin <= one.end
 
 
+def test_of_two_transmissions_at_once_the_first_arrives_first() -> None:
+    key = {"cell": 0, "algorithm": "fts", "replicate": 0, "agent": 0, "step": 1}
+    told = [(0.0, "sent"), (1.0, "sent"), (1.5, "arrived"), (2.0, "rejected"), (3.0, "sent"), (4.0, "sent"), (4.0, "lost")]
+    rows = [{**key, "time": time, "kind": kind, "sequence": number} for number, (time, kind) in enumerate(told)]
+    found = moments_of(pa.Table.from_pylist(rows, schema=EVENTS), (), None).transmissions
+    assert [(one.begin, one.end, one.fate) for one in found] == [
+        (0.0, 1.5, "arrived"), (1.0, 2.0, "refused"), (3.0, None, "not arrived"), (4.0, 4.0, "lost")
+    ]  # fmt: skip
+
+
 def test_an_answer_leaves_when_its_round_closes(lossy: Any) -> None:
     found, rows = lossy
     closed = {row["round"]: row["time"] for row in rows if row["kind"] == "round"}

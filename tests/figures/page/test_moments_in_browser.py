@@ -42,7 +42,7 @@ STUDY: dict[str, Any] = {
     "network": {"attempts": 3},
     "fault": [
         {"kind": "loss", "label": "bad link", "probability": 0.06},
-        {"kind": "crash", "agents": [2], "at": 6.0, "restart": 2.0},
+        {"kind": "crash", "agents": [2], "at": 5.0, "restart": 2.0},
     ],
 }
 
@@ -131,8 +131,9 @@ def test_every_agent_does_what_the_run_says(wide: Browser, run: RunMoments) -> N
 def test_an_open_round_waits_for_those_whose_message_has_not_come(wide: Browser, run: RunMoments) -> None:
     lost = [one.end for one in run.transmissions if one.up and one.fate == "lost" and one.end]
     times = [one.time for one in run.log if run.rounds[1].time < one.time < run.rounds[7].time][::7]
-    assert len(lost) > 1 and len(times) > 20
-    for time in (moment + 1e-3 for moment in lost + times):
+    crashed = [one.time for one in run.lives[2] if one.doing == "crashed"]  # after its message has come
+    assert len(lost) > 1 and len(times) > 20 and crashed
+    for time in (moment + 1e-3 for moment in lost + times + crashed):
         go(wide, time)
         begin = max((one.time for one in run.rounds if one.time <= time), default=0.0)
         there = {

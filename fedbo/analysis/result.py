@@ -280,13 +280,13 @@ class Result:
 
     def trouble(self) -> Records[Disruptions]:
         """Measure disruptions, one row for each algorithm in each cell."""
-        rows = disruptions(*self.shown, _fault_names(self.study))
+        rows = disruptions(*self.shown, fault_names(self.study))
         rank = {label: place for place, label in enumerate(self.study.labels)}
         return Records("trouble", Disruptions, sorted(rows, key=lambda row: (row.cell, rank[row.algorithm])))
 
     def trouble_by_agent(self) -> Records[AgentTrouble]:
         """Measure the messages and the times of every agent, one row for each algorithm in each cell."""
-        rows = trouble_by_agent(self.shown[1], _fault_names(self.study))
+        rows = trouble_by_agent(self.shown[1], fault_names(self.study))
         rank = {label: place for place, label in enumerate(self.study.labels)}
         return Records("agents", AgentTrouble, sorted(rows, key=lambda row: (row.cell, rank[row.algorithm], row.agent)))
 
@@ -370,7 +370,7 @@ class Result:
         return drawn
 
 
-def _fault_names(study: Study) -> list[str]:
+def fault_names(study: Study) -> list[str]:
     """Return the names of planned faults: their labels, or their kinds, with their place if several are of one kind."""
     kinds = [fault.kind for fault in study.fault]
     return [

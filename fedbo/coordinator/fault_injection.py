@@ -81,9 +81,7 @@ class FaultInjector:
         key = place, agent = event.fault, event.agent
         if key not in self._times:
             streams, fault = self._streams.of(agent).at(0), self._faults[place]
-            self._times[key] = Ascending(
-                lambda: streams.times(f"fault {place} strikes", lambda rng: fault_times(fault, rng))
-            )
+            self._times[key] = Ascending(lambda: streams.times(f"fault {place} strikes", lambda rng: fault_times(fault, rng)))
         return self._times[key].at(event.number)
 
     def started(self, state: CoreState, event: FaultStarted, now: float) -> list[Effect]:

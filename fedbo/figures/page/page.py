@@ -36,6 +36,7 @@ from fedbo.figures.reports.privacy import privacy_table
 from fedbo.figures.reports.statistics import statistics_table
 from fedbo.figures.style import STYLE, dashes_at
 from fedbo.settings.errors import FedboError
+from fedbo.settings.registry import registered
 from fedbo.settings.version import fedbo_version
 
 T = TypeVar("T")
@@ -72,6 +73,7 @@ class RunPart:
     cells: Sequence[CellPart]
     left_out: int
     trouble: Markup
+    why: Markup
     failures: Sequence[Failure]
     failed: int
     observed: int
@@ -206,6 +208,7 @@ def _run_part(result: Result, key: str, title: str, shows_agents: bool) -> RunPa
         cells=[_cell_part(result, rows, cell, f"{key}-c{cell}", shows_agents) for cell in shown],
         left_out=len(there) - len(shown),
         trouble=html_of(disruptions_table(result), full=False),
+        why=registered("why_section")(result),
         failures=failures(result) if shows_agents else [],
         failed=failed,
         observed=len(result.observations),

@@ -104,8 +104,7 @@ def _run_costs(result: Result) -> dict[RunKey, dict[str, float]]:
     evaluated, ledgers = dict(by_run(result.observations)), dict(by_run(result.privacy))
     none = result.observations.slice(0, 0), result.privacy.slice(0, 0)
     return {
-        key: run_costs(evaluated.get(key, none[0]), events, ledgers.get(key, none[1]))
-        for key, events in by_run(result.events)
+        key: run_costs(evaluated.get(key, none[0]), events, ledgers.get(key, none[1])) for key, events in by_run(result.events)
     }
 
 

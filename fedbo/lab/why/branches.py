@@ -51,7 +51,7 @@ class Branch(NamedTuple):
     @property
     def as_mapping(self) -> dict[Source, str]:
         """Return the tags by source."""
-        return {(source, agent): f"why {tag} " for source, agent, tag in self.tags}
+        return {(source, agent): f"why {tag} " if tag else "" for source, agent, tag in self.tags}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +157,11 @@ class Branches:
     def _tables(self, run: Run, was_stuck: bool) -> RunTables:
         whole = joined(self.study, run.folder, [run.key])
         privacy = whole.get("privacy", PRIVACY.empty_table())
-        return RunTables(
-            run.key, whole["observations"], whole["events"], privacy, self._metric, self._best_values, was_stuck
-        )
+        return RunTables(run.key, whole["observations"], whole["events"], privacy, self._metric, self._best_values, was_stuck)
+
+    def discard_trunks(self) -> None:
+        """Remove the snapshots, which can be grown again, and keep the journal."""
+        shutil.rmtree(self._parts, ignore_errors=True)
 
     def _folder(self, name: str) -> _Scratch:
         return _Scratch(self._parts / f".{name}")

@@ -18,7 +18,6 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.compare import first_place
 from fedbo.analysis.curves import REGRET, IncumbentTrace, replicate_means, traces
 from fedbo.analysis.finished_run import ResultError
-
 from fedbo.analysis.summary import regrets
 from fedbo.lab.fork.result import run_costs
 from fedbo.lab.papers.manifest import At

@@ -1,8 +1,9 @@
 """Shares of the spread of a quantity that come from each source of luck: Sobol indices by pick-and-freeze, with intervals.
 
 Rows of a design have draws A and B of every source. Besides f(A) and f(B) each row has, for every source, f with all draws of A
-but that source's of B. First-order shares follow Monod et al. 2006 (Janon et al. 2014, eq. 6), total ones Jansen 1999; Saltelli
-et al. 2010 compare both. Intervals are percentiles of bootstrap samples of the rows.
+but that source's of B. First-order and total shares follow Jansen 1999 (Saltelli et al. 2010, Table 2, (c) and (f)). Intervals
+are percentiles of bootstrap samples of the rows: the 1st and the 99th, because with some dozens of rows the 2.5th and the 97.5th
+cover about 93 % and not 95 %.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 _SAMPLES = 2000
 _WIDE = 0.5  # width of an interval from which on a share is not told
+_ENDS = (1.0, 99.0)
 _FEW = 8  # rows below which a bootstrap says nothing
 
 
@@ -61,21 +63,24 @@ def spread_of(names: tuple[str, ...], a: Array, b: Array, mixed: Array, seed: in
 
 
 def _share(name: str, a: Array, b: Array, mixed: Array, rows: npt.NDArray[np.int64]) -> Share:
-    first, total = first_order(b, mixed), total_order(a, b, mixed)
+    first, total = first_order(a, b, mixed), total_order(a, b, mixed)
     with np.errstate(invalid="ignore", divide="ignore"):
-        firsts, totals = first_order(b[rows], mixed[rows]), total_order(a[rows], b[rows], mixed[rows])
-    ends = [*np.nanpercentile(firsts, [2.5, 97.5]), *np.nanpercentile(totals, [2.5, 97.5])]
-    low, high, least, most = (float(end) for end in ends)
+        firsts, totals = (order(a[rows], b[rows], mixed[rows]) for order in (first_order, total_order))
+    ends = [*np.nanpercentile(firsts, _ENDS), *np.nanpercentile(totals, _ENDS)]
+    low, high, least, most = np.clip(ends, 0.0, 1.0).tolist()  # estimates may lie outside, shares do not
     enough = high - low <= _WIDE and most - least <= _WIDE
     return Share(name, float(first), low, high, float(total), least, most, enough)
 
 
-def first_order(b: Array, mixed: Array) -> Any:
+def first_order(a: Array, b: Array, mixed: Array) -> Any:
     """Return first-order shares from `(…, n)`: `b` and `mixed` have one source in common."""
-    mean = ((b + mixed) / 2).mean(axis=-1)
-    return ((b * mixed).mean(axis=-1) - mean**2) / (((b**2 + mixed**2) / 2).mean(axis=-1) - mean**2)
+    return 1 - ((b - mixed) ** 2).mean(axis=-1) / 2 / _variance(a, b)
 
 
 def total_order(a: Array, b: Array, mixed: Array) -> Any:
     """Return total shares from `(…, n)`: `a` and `mixed` differ in one source."""
-    return ((a - mixed) ** 2).mean(axis=-1) / 2 / np.concatenate([a, b], axis=-1).var(axis=-1)
+    return ((a - mixed) ** 2).mean(axis=-1) / 2 / _variance(a, b)
+
+
+def _variance(a: Array, b: Array) -> Any:
+    return np.concatenate([a, b], axis=-1).var(axis=-1)

@@ -128,7 +128,7 @@ class Core:
         return effects
 
     def drawn_time(self, event: Event) -> float | None:
-        """Return when an absence, a fault or a preemption is due; None for other events, whose times are not drawn in advance."""
+        """Return when an absence, a fault or a preemption is due; None for all other events."""
         if isinstance(event, AvailabilityChanged):
             return self.presence.time_of(event)
         if isinstance(event, FaultStarted):

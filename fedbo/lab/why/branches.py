@@ -156,8 +156,12 @@ class Branches:
 
     def _tables(self, run: Run, was_stuck: bool) -> RunTables:
         whole = joined(self.study, run.folder, [run.key])
-        privacy = whole.get("privacy", PRIVACY.empty_table())
-        return RunTables(run.key, whole["observations"], whole["events"], privacy, self._metric, self._best_values, was_stuck)
+        private = whole.get("privacy", PRIVACY.empty_table())
+        return self.of_run(run.key, whole["observations"], whole["events"], private, was_stuck)
+
+    def of_run(self, key: RunKey, observations: Any, events: Any, private: Any, was_stuck: bool = False) -> RunTables:
+        """Return the tables of a run with what its values mean."""
+        return RunTables(key, observations, events, private, self._metric, self._best_values, was_stuck)
 
     def discard_trunks(self) -> None:
         """Remove the snapshots, which can be grown again, and keep the journal."""

@@ -63,9 +63,9 @@ def _draw_moments(axes: Axes, why: Why) -> Sequence[Artist]:
 
 def _draw_sources(axes: Axes, why: Why) -> Sequence[Artist]:
     for place, row in enumerate(why.sources):
-        pairs = ((_FIRST, "o", -0.14, row.anew_bad / row.anew if row.anew else 0.5, row.anew_interval),)
-        pairs += ((_SECOND, "s", 0.14, row.others_bad / row.others if row.others else 0.5, row.others_interval),)
-        for colour, marker, beside, share, ends in pairs:
+        alone = (_FIRST, "o", -0.14, row.anew_bad / max(1, row.anew), row.anew_interval)
+        others = (_SECOND, "s", 0.14, row.others_bad / max(1, row.others), row.others_interval)
+        for colour, marker, beside, share, ends in (alone, others):
             axes.plot(ends, [place + beside] * 2, color=colour, linewidth=1.2)
             axes.plot([share], [place + beside], color=colour, marker=marker, markersize=4.5)
     _label_rows(axes, [row.source for row in why.sources], "Which luck was it?", "probability of a bad end")

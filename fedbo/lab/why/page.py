@@ -27,5 +27,5 @@ def _answer(why: Why) -> Markup:
         why_figure(why).savefig(drawn, format="svg", metadata={"Date": None})
     picture = base64.b64encode(drawn.getvalue().encode()).decode()
     what = why.end or f"spread of {why.quantity}"
-    image = '<div class="scroll"><img alt="Probability of a bad end over time, and sources of luck: {}" src="data:image/svg+xml;base64,{}"></div>'
+    image = '<div class="scroll"><img alt="When and by which luck: {}" src="data:image/svg+xml;base64,{}"></div>'
     return Markup("<h3>{}</h3>\n").format(what) + Markup(image).format(what, picture) + html_of(why_table(why))

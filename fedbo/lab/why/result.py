@@ -20,7 +20,7 @@ WHY, ASKED = "why.json", "asked.json"
 
 @dataclass(frozen=True, slots=True)
 class MomentRow:
-    """A moment: of `draws` branches that redraw all that follows it, `bad` ended badly; `low` and `high` are the 95 % interval."""
+    """A moment: of `draws` branches that redraw all that follows, `bad` ended badly; `low`, `high`: the 95 % interval."""
 
     time: float
     bad: int

@@ -2,8 +2,8 @@
 
 Rows of a design have draws A and B of every source. Besides f(A) and f(B) each row has, for every source, f with all draws of A
 but that source's of B. First-order and total shares follow Jansen 1999 (Saltelli et al. 2010, Table 2, (c) and (f)). Intervals
-are percentiles of bootstrap samples of the rows: the 1st and the 99th, because with some dozens of rows the 2.5th and the 97.5th
-cover about 93 % and not 95 %.
+are percentiles of bootstrap samples of the rows: the 1st and the 99th, because with some dozens of rows the 2.5th and the
+97.5th cover about 93 % and not 95 %.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def spread_of(names: tuple[str, ...], a: Array, b: Array, mixed: Array, seed: in
     deviation = float(both.std(ddof=1)) if len(both) > 1 else 0.0
     if len(a) < _FEW or not deviation > 0:
         unknown = float("nan")
-        shares = tuple(Share(name, *[unknown] * 6, enough=False) for name in names)
+        shares = tuple(Share(name, unknown, 0.0, 1.0, unknown, 0.0, 1.0, enough=False) for name in names)
         return Spread(len(a), float(both.mean()), deviation, shares)
     rows = np.random.default_rng(seed).integers(len(a), size=(_SAMPLES, len(a)))
     shares = tuple(_share(name, a, b, mine, rows) for name, mine in zip(names, mixed, strict=True))

@@ -106,7 +106,7 @@ def advice(why: Why, spread: Spread) -> str:
     most = max(known, key=lambda share: share.first)
     left = spread.deviation * most.first**0.5
     return (
-        f"Vary {most.source} in every run: with it fixed, any number of runs leaves an error of {left:.3g} (standard deviation) "
+        f"Vary {most.source} in every run: with it fixed, any number of runs leaves a standard deviation of {left:.3g} "
         f"and is worth {1 / most.first:.2g} runs that vary everything."
     )
 

@@ -13,8 +13,8 @@ import numpy as np
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.sealed import seal, unseal
-from fedbo.analysis.compare import check_label
-from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.finished_run import ResultError, check_label
+from fedbo.analysis.grouping import by_run
 from fedbo.analysis.manifest import STUDY, read_manifest, write_manifest
 from fedbo.analysis.result import Result, fault_names
 from fedbo.analysis.summary import final_estimate
@@ -197,7 +197,7 @@ class _Inquiry:
         try:
             if not question.end:
                 return self._spread_only(end)
-            values = {key.replicate: end.value(self._tables(key)) for key in self._keys()}
+            values = {tables.key.replicate: end.value(tables) for tables in self._tables()}
             chosen = self._chosen(values, end)
             found = self._one_run(chosen, values, end)
             if question.wanted_rows:
@@ -214,13 +214,15 @@ class _Inquiry:
         if self._progress is not None:
             self._progress.start([RowInfo(self.question.cell, "branches", 1)])
 
-    def _keys(self) -> list[RunKey]:
-        count = self.study.study.replicates
-        return [RunKey(self.question.cell, self.label, replicate) for replicate in range(count)]
-
-    def _tables(self, key: RunKey) -> RunTables:
-        """Return the tables of an original run."""
-        return self.branches.original(key.replicate).tables
+    def _tables(self) -> list[RunTables]:
+        """Return the tables of every original run; those of a study that failed are run again, which shows who was stuck."""
+        replicates, result = range(self.study.study.replicates), self._result
+        if self.manifest["status"] != "complete":
+            return [self.branches.original(replicate).tables for replicate in replicates]
+        keys = [RunKey(self.question.cell, self.label, replicate) for replicate in replicates]
+        observed, events, ledgers = (dict(by_run(table)) for table in (result.observations, result.events, result.privacy))
+        none = result.privacy.slice(0, 0)
+        return [self.branches.of_run(key, observed[key], events[key], ledgers.get(key, none)) for key in keys]
 
     def _level(self) -> float | None:
         """Return the level of "time to level": the final mean of the first algorithm, as in other commands."""

@@ -19,7 +19,7 @@ from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.state import AgentRecord, CoreState
 
 INITIAL, NOISE, DURATIONS, LATENCY, ABSENCES = "initial points", "observation noise", "durations", "latency", "absences"
-DECISIONS, SELECTION, COORDINATION, PRIVATE, FAULT = "decisions", "selection", "coordinator", "private noise", "fault"
+DECISIONS, SELECTION, COORDINATION, PRIVATE_NOISE, FAULT = "decisions", "selection", "coordinator", "private noise", "fault"
 WORLDS = "world"  # objectives and earlier tasks, which only another replicate draws anew
 _PURPOSES = (
     (re.compile(r"objective$"), WORLDS),
@@ -29,7 +29,7 @@ _PURPOSES = (
     (re.compile(r"latency "), LATENCY),
     (re.compile(r"(absence|availability)"), ABSENCES),
     (re.compile(r"selection$"), SELECTION),
-    (re.compile(r"(privacy |secrets of |shares$)"), PRIVATE),
+    (re.compile(r"(privacy |secrets of |shares$)"), PRIVATE_NOISE),
 )
 _FAULTS = re.compile(r"(?:fault|preemption) (\d+)")
 _HISTORY = "history "  # the scope of earlier tasks
@@ -95,7 +95,7 @@ class Moment:
         own = self.agents.get(owner, Used())
         if owner == WORLD or "direction of" in purpose:
             return np.inf
-        if source == PRIVATE:
+        if source == PRIVATE_NOISE:
             return self.release + (purpose == "privacy sampling") if owner == COORDINATOR else own.message
         if owner == COORDINATOR:
             return self.round + (source == SELECTION)

@@ -46,12 +46,12 @@ from fedbo.lab.why.shares import Spread, spread_of
 from fedbo.settings.errors import SettingError
 from fedbo.settings.shown import quoted
 from fedbo.study.lock import locked
-from fedbo.study.paths import DirectoryError
+from fedbo.study.paths import PRIVATE, DirectoryError, make_folder
 from fedbo.study.study import Study
 
 BUDGET, ROWS = 150, 32
 _LEAST = 40  # branches below which neither the moments nor the sources would say anything
-_ORDER = (INITIAL, NOISE, DECISIONS, DURATIONS, LATENCY, ABSENCES, SELECTION, COORDINATION, PRIVATE)
+_ORDER = (INITIAL, NOISE, DECISIONS, DURATIONS, LATENCY, ABSENCES, SELECTION, COORDINATION, PRIVATE_NOISE)
 _RARE = (FAULT, ABSENCES, SELECTION)  # sources whose draws may agree by chance
 _EACH, _TOP, _MOST = 3, 3, 10  # draws of each source, and the sources that get up to the most
 
@@ -104,7 +104,7 @@ def why_run(
             raise DirectoryError(f"'{place}': contains another question; choose another directory with --out")
     elif place.is_dir() and any(place.iterdir()):
         raise DirectoryError(f"'{place}' exists and is not an empty directory; choose a new one")
-    atomic.make_folder(place)
+    make_folder(place, PRIVATE)
     with locked(place):
         (place / WHY).unlink(missing_ok=True)
         atomic.write_text(place / ASKED, seal(asked, indent=2))
@@ -133,7 +133,8 @@ def _askable(directory: Path, question: Question, trust: bool) -> tuple[Study, d
     stuck = question.end == "stuck" and str(manifest.get("error", "")).startswith("EndlessError")
     study = repeatable_study(directory, trust, failed=stuck)
     if study.timing.clock == "wall" or study.privacy.secure_noise:
-        reason = "ran in real time, which cannot be repeated" if study.timing.clock == "wall" else "used secure noise"
+        is_real = study.timing.clock == "wall"
+        reason = "ran in real time, which cannot be repeated" if is_real else "used secure noise, whose key was deleted"
         remedy = f"fit a twin in virtual time, run its study, and ask that run: fedbo twin {quoted(directory)}"
         raise DirectoryError(f"'{directory}': {reason}; {remedy}")
     return study, manifest

@@ -36,7 +36,7 @@ from fedbo.lab.why.redraw import (
     INITIAL,
     LATENCY,
     NOISE,
-    PRIVATE,
+    PRIVATE_NOISE,
     SELECTION,
     WORLDS,
     Source,

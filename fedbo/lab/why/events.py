@@ -15,7 +15,7 @@ _DETAILS = ("step", "round", "answer", "direction", "reason", "lies", "permanent
 
 
 def events_between(tables: RunTables, start: float, stop: float) -> tuple[tuple[str, ...], int]:
-    """Return the most unusual events from `start` until before `stop` in order of time, and the number of the others.
+    """Return the most unusual events from `start` until before `stop`, most unusual first, and the number of the others.
 
     An event is as unusual as its kind is rare in the run, and an evaluation as it is longer than the run's median.
     """
@@ -35,7 +35,7 @@ def events_between(tables: RunTables, start: float, stop: float) -> tuple[tuple[
         ratio = length / usual if usual > 0 else 1.0
         words = f"{row['started']:.4g}: agent {row['agent']} begins an evaluation of {length:.3g}"
         found.append((ratio, row["started"], words + (f", {ratio:.1f} times the median" if ratio > 2 else "")))
-    named = sorted(sorted(found, key=lambda one: -one[0])[:_MOST], key=lambda one: one[1])
+    named = sorted(found, key=lambda one: (-one[0], one[1]))[:_MOST]
     return tuple(words for _, _, words in named), len(found) - len(named)
 
 

@@ -51,10 +51,21 @@ def _draw_moments(axes: Axes, why: Why) -> Sequence[Artist]:
     low, high = ([getattr(row, name) for row in why.moments] for name in ("low", "high"))
     axes.fill_between(times, low, high, color=_FIRST, alpha=0.16, linewidth=0)
     axes.plot([*times, why.stop], [*shares, float(why.is_bad)], color=_FIRST, marker="o", markersize=3.5)
+    heights = [0.3, 0.4, 0.5]  # of the events of three jumps
     for jump in why.jumps:
         axes.axvspan(jump.start, jump.stop, color=_SECOND, alpha=0.2, linewidth=0)
         if jump.events:
             axes.axvline(jump.start, color=_SECOND, linewidth=0.8)
+            late = jump.start > why.stop / 2
+            words, place = jump.events[0], (-5 if late else 5, 0)
+            axes.annotate(
+                words,
+                (jump.start, heights.pop()),
+                place,
+                textcoords="offset points",
+                fontsize="small",
+                ha="right" if late else "left",
+            )
     axes.set_ylim(-0.03, 1.03)
     label_panel(axes, "When was it decided?", "time")
     axes.set_ylabel("probability of a bad end")

@@ -39,9 +39,9 @@ def headline(why: Why) -> str:
     if not why.end:
         return f"{run}: the spread of {why.quantity} over {why.runs} replicate{'s' if why.runs > 1 else ''}"
     how = "ended" if why.is_bad else "did not end"
-    causes = " and ".join(why.causes[:2])
+    strong = [row.source for row in why.sources if row.weight > 1 or not why.is_bad] or list(why.causes[:1])
     words = f"{run} {how} with {why.end} ({why.quantity} {why.value:.4g}), as {why.same_end} of {why.runs} runs did"
-    return f"{words}. Strongest sources: {causes}." if causes else f"{words}. No source of luck has any influence."
+    return f"{words}. Strongest luck: {' and '.join(strong[:2])}." if strong else f"{words}. No luck has any influence."
 
 
 def _moments(why: Why) -> TextTable:

@@ -81,8 +81,13 @@ WORLDS = (
     Planted(
         "liar",
         "fault lie",
-        "best > 0.05",
-        {**BARRIER, "algorithm": [{"name": "share_best"}], "budget": {"iterations": 2}},
-        {"kind": "lie", "probability": 0.1, "how": "flattery"},
+        "best > 0.1",
+        {
+            **BARRIER,
+            "objective": {**MILD["objective"], "agents": 4, "spread": 0.05},
+            "algorithm": [{"name": "fed_prior"}],
+            "budget": {"iterations": 1},
+        },
+        {"kind": "lie", "probability": 0.15, "how": "flattery", "strength": 1000.0},
     ),
 )

@@ -273,10 +273,11 @@ def why(
     Raises ValueError with the reason where a run cannot be asked, or none ended so; else the errors of `run`.
     """
     from fedbo.call_arguments import folder_of, named_in_python, new_folder_of
-    from fedbo.lab.why.why import Question, why_run
+    from fedbo.lab.why.question import Question
+    from fedbo.lab.why.why import why_run
 
     with named_in_python():
-        question = Question(end, algorithm, replicate, cell, level, budget, rows)
+        question = Question(end=end, algorithm=algorithm, replicate=replicate, cell=cell, level=level, budget=budget, rows=rows)
         folder, place = folder_of("directory", directory), new_folder_of(out)
         return why_run(folder, question, place, _display(progress), checks.flag("trust", trust))
 

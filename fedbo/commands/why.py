@@ -57,7 +57,8 @@ def why(
     quiet: Quiet = False,
 ) -> None:
     """Ask why a run ended badly: repeat it from many moments with other luck, and with one source of luck made anew."""
-    from fedbo.lab.why.why import Question, repeat_branch, why_run
+    from fedbo.lab.why.question import Question
+    from fedbo.lab.why.why import repeat_branch, why_run
 
     if branch is not None:
         place = repeat_branch(folder, branch, out, trust)
@@ -66,7 +67,9 @@ def why(
         else:
             print(f"results: {place}")
         return
-    question = Question(end or "", algorithm, replicate, cell, level, budget, rows)
+    question = Question(
+        end=end or "", algorithm=algorithm, replicate=replicate, cell=cell, level=level, budget=budget, rows=rows
+    )
     finish_why(lambda: why_run(folder, question, out, progress_display(quiet), trust), printed)
 
 

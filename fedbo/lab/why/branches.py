@@ -29,7 +29,7 @@ from fedbo.execution.directory import joined
 from fedbo.execution.earlier import recall_evaluations
 from fedbo.execution.jobs import learnings, runs
 from fedbo.lab.fork.trunk import ForkPoint, grow_trunk, open_run
-from fedbo.lab.why.ends import End, RunTables
+from fedbo.lab.why.ends import End, EndedRun
 from fedbo.lab.why.redraw import Moment, Redraw, Source, redrawn
 from fedbo.objectives.base import Metric
 from fedbo.study.study import Study
@@ -68,7 +68,7 @@ class _Original:
     """The run that branches continue, with its tables and the sources that it drew from."""
 
     run: Run
-    tables: RunTables
+    tables: EndedRun
     seen: frozenset[Source]
 
 
@@ -116,7 +116,7 @@ class Branches:
             self.ends[branch] = found
         return self.ends[branch]
 
-    def tables(self, branch: Branch) -> RunTables:
+    def tables(self, branch: Branch) -> EndedRun:
         """Run a branch and return its tables."""
         with self._folder("branch") as folder:
             return self._tables(*self.carried_out(branch, folder))
@@ -154,14 +154,22 @@ class Branches:
             atomic.rename(draft, folder)
         return folder
 
-    def _tables(self, run: Run, was_stuck: bool) -> RunTables:
+    def _tables(self, run: Run, was_stuck: bool) -> EndedRun:
         whole = joined(self.study, run.folder, [run.key])
         private = whole.get("privacy", PRIVACY.empty_table())
         return self.of_run(run.key, whole["observations"], whole["events"], private, was_stuck)
 
-    def of_run(self, key: RunKey, observations: Any, events: Any, private: Any, was_stuck: bool = False) -> RunTables:
+    def of_run(self, key: RunKey, observations: Any, events: Any, private: Any, was_stuck: bool = False) -> EndedRun:
         """Return the tables of a run with what its values mean."""
-        return RunTables(key, observations, events, private, self._metric, self._best_values, was_stuck)
+        return EndedRun(
+            key=key,
+            observations=observations,
+            events=events,
+            privacy=private,
+            metric=self._metric,
+            best_values=self._best_values,
+            was_stuck=was_stuck,
+        )
 
     def discard_trunks(self) -> None:
         """Remove the snapshots, which can be grown again, and keep the journal."""
@@ -223,7 +231,7 @@ def _copy_snapshot(source: Path, to: Path) -> None:
             shutil.copyfile(path, to / path.name)
 
 
-def _is_same(tables: RunTables, others: RunTables) -> bool:
+def _is_same(tables: EndedRun, others: EndedRun) -> bool:
     """Check whether two runs made the same observations at the same times."""
     one, other = tables.observations, others.observations
     names = ("agent", "value", "finished")
@@ -251,7 +259,7 @@ def _read(journal: Path) -> Iterator[tuple[Branch, BranchEnd]]:
             yield Branch(replicate, time, tuple((s, a, t) for s, a, t in tags)), BranchEnd(value, bad, same)
 
 
-def event_times(tables: RunTables) -> Sequence[float]:
+def event_times(tables: EndedRun) -> Sequence[float]:
     """Return the different times above 0 at which anything happened in a run, ascending."""
     times = np.concatenate([column_of(tables.events, "time"), column_of(tables.observations, "finished")])
     found: list[float] = np.unique(times[times > 0]).tolist()

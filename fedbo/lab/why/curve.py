@@ -65,7 +65,7 @@ class Jump:
 
 
 @dataclass(slots=True)
-class Curve:
+class DecisionCurve:
     """The probability of a bad end over the time of a run that ended at `stop`, badly or not.
 
     `ask(time, number)` returns whether draw `number` of the branch at `time` ends badly; `times` are those of the events.

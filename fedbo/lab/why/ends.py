@@ -42,7 +42,7 @@ EXAMPLES = '"regret > 0.1", "best < 0.8 at t = 10", "time to level > 40", "end >
 
 
 @dataclass(frozen=True, slots=True)
-class RunTables:
+class EndedRun:
     """The tables of one run, with what its values mean; `was_stuck` if it could not end."""
 
     key: RunKey
@@ -96,7 +96,7 @@ class End:
         needs = self.what == "time to level" and self.level is None
         return replace(self, level=level) if needs else self
 
-    def value(self, run: RunTables) -> float:
+    def value(self, run: EndedRun) -> float:
         """Return the quantity of a run, which may be infinite, or NaN where the run has none."""
         if self.what == STUCK:
             return float(run.was_stuck)
@@ -132,10 +132,10 @@ def parse_end(words: str) -> End:
     if place == 0:
         raise SettingError("end", "counts iterations from 1", repr(words))
     given = None if level in (None, "level") else float(level)
-    return End(text, named, found["sign"], float(found["number"]), place, given)
+    return End(words=text, what=named, sign=found["sign"], number=float(found["number"]), at=place, level=given)
 
 
-def _lead(run: RunTables, agent: int) -> float:
+def _lead(run: EndedRun, agent: int) -> float:
     """Return by how much later than all others a target made its last evaluation, in units of time."""
     ends = {trace.agent: float(trace.finished[-1]) for trace in run.traces()}
     if agent not in ends:

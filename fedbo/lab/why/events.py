@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from fedbo.lab.why.ends import RunTables
+from fedbo.lab.why.ends import EndedRun
 
 _MOST = 6  # events of a window that are named
 _DETAILS = ("step", "round", "answer", "direction", "reason", "lies", "permanent", "factor", "worker")
 
 
-def events_between(tables: RunTables, start: float, stop: float) -> tuple[tuple[str, ...], int]:
+def events_between(tables: EndedRun, start: float, stop: float) -> tuple[tuple[str, ...], int]:
     """Return the most unusual events from `start` until before `stop`, most unusual first, and the number of the others.
 
     An event is as unusual as its kind is rare in the run, and an evaluation as it is longer than the run's median.

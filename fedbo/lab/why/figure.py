@@ -87,12 +87,10 @@ def _draw_shares(axes: Axes, why: Why) -> Sequence[Artist]:
     assert why.spread is not None
     shares = sorted(why.spread.shares, key=lambda share: -share.total)
     for place, one in enumerate(shares):
-        ends = (
-            (INK, "D", -0.14, one.first, one.first_low, one.first_high),
-            (FAINT, "v", 0.14, one.total, one.total_low, one.total_high),
-        )
-        for colour, marker, beside, share, low, high in ends:
-            axes.plot([max(0.0, low), min(1.0, high)], [place + beside] * 2, color=colour, linewidth=1.2)
+        alone = (INK, "D", -0.14, one.first, (one.first_low, one.first_high))
+        together = (FAINT, "v", 0.14, one.total, (one.total_low, one.total_high))
+        for colour, marker, beside, share, ends in (alone, together):
+            axes.plot(ends, [place + beside] * 2, color=colour, linewidth=1.2)
             axes.plot([min(1.0, max(0.0, share))], [place + beside], color=colour, marker=marker, markersize=4.5)
     _label_rows(axes, [share.source for share in shares], "Shares of the spread", f"share of the variance of {why.quantity}")
     return ()

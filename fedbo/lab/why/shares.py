@@ -54,8 +54,7 @@ def spread_of(names: tuple[str, ...], a: Array, b: Array, mixed: Array, seed: in
     both = np.concatenate([a, b])
     deviation = float(both.std(ddof=1)) if len(both) > 1 else 0.0
     if len(a) < _FEW or not deviation > 0:
-        unknown = float("nan")
-        shares = tuple(Share(name, unknown, 0.0, 1.0, unknown, 0.0, 1.0, enough=False) for name in names)
+        shares = tuple(_unknown(name) for name in names)
         return Spread(len(a), float(both.mean()), deviation, shares)
     rows = np.random.default_rng(seed).integers(len(a), size=(_SAMPLES, len(a)))
     shares = tuple(_share(name, a, b, mine, rows) for name, mine in zip(names, mixed, strict=True))
@@ -69,7 +68,21 @@ def _share(name: str, a: Array, b: Array, mixed: Array, rows: npt.NDArray[np.int
     ends = [*np.nanpercentile(firsts, _ENDS), *np.nanpercentile(totals, _ENDS)]
     low, high, least, most = np.clip(ends, 0.0, 1.0).tolist()  # estimates may lie outside, shares do not
     enough = high - low <= _WIDE and most - least <= _WIDE
-    return Share(name, float(first), low, high, float(total), least, most, enough)
+    return Share(
+        source=name,
+        first=float(first),
+        first_low=low,
+        first_high=high,
+        total=float(total),
+        total_low=least,
+        total_high=most,
+        enough=enough,
+    )
+
+
+def _unknown(name: str) -> Share:
+    nan = float("nan")
+    return Share(source=name, first=nan, first_low=0.0, first_high=1.0, total=nan, total_low=0.0, total_high=1.0, enough=False)
 
 
 def first_order(a: Array, b: Array, mixed: Array) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from fedbo.lab.why.curve import Curve, wilson
+from fedbo.lab.why.curve import DecisionCurve, wilson
 from fedbo.settings.errors import SettingError
 
 
@@ -20,7 +20,7 @@ def test_without_draws_nothing_is_known() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
 
 
-def decided_at(moment: float, draws: dict[float, int], seed: int, before: float = 0.1) -> Curve:
+def decided_at(moment: float, draws: dict[float, int], seed: int, before: float = 0.1) -> DecisionCurve:
     """Return the curve of a run whose bad end was decided at one moment; `draws` counts the draws at each time."""
     rng = np.random.default_rng(seed)
 
@@ -28,7 +28,7 @@ def decided_at(moment: float, draws: dict[float, int], seed: int, before: float 
         draws[time] = draws.get(time, 0) + 1
         return time > moment or bool(rng.random() < before)
 
-    return Curve(ask, [float(time) for time in range(1, 101)], 100.0, True)
+    return DecisionCurve(ask, [float(time) for time in range(1, 101)], 100.0, True)
 
 
 def test_a_decisive_event_is_found_among_a_hundred() -> None:
@@ -56,7 +56,7 @@ def test_further_draws_go_to_the_jump() -> None:
 
 
 def test_an_end_that_was_never_open_has_no_jump_and_costs_nothing_further() -> None:
-    curve = Curve(lambda time, number: True, [1.0, 2.0, 3.0], 3.0, True)
+    curve = DecisionCurve(lambda time, number: True, [1.0, 2.0, 3.0], 3.0, True)
     curve.start(6)
     assert len(curve.points) == 4
     assert curve.refine(50) == 0
@@ -64,11 +64,11 @@ def test_an_end_that_was_never_open_has_no_jump_and_costs_nothing_further() -> N
 
 
 def test_the_end_of_the_run_counts_as_the_last_moment() -> None:
-    curve = Curve(lambda time, number: False, [1.0, 2.0, 3.0], 3.0, True)
+    curve = DecisionCurve(lambda time, number: False, [1.0, 2.0, 3.0], 3.0, True)
     curve.start(6)
     assert [(jump.start, jump.stop) for jump in curve.jumps()] == [(3.0, 3.0)]
 
 
 def test_too_few_draws_are_refused() -> None:
     with pytest.raises(SettingError, match="budget is too small"):
-        Curve(lambda time, number: True, [1.0], 1.0, True).start(0)
+        DecisionCurve(lambda time, number: True, [1.0], 1.0, True).start(0)

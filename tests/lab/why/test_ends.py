@@ -7,7 +7,7 @@ import pytest
 
 import fedbo
 from fedbo.analysis.grouping import by_run
-from fedbo.lab.why.ends import End, RunTables, parse_end
+from fedbo.lab.why.ends import End, EndedRun, parse_end
 from fedbo.settings.errors import SettingError
 
 
@@ -42,7 +42,7 @@ def test_at_belongs_to_values_alone() -> None:
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> RunTables:
+def tables(tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
     study = {
         "study": {"name": "ends", "seed": 2},
         "objective": {"name": "quadratic", "agents": 3},
@@ -52,10 +52,10 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> RunTables:
     }
     run = fedbo.run(study, out=tmp_path_factory.mktemp("ends") / "run")
     ((key, events),) = by_run(run.events)
-    return RunTables(key, run.observations, events, run.privacy, run.metric(), run.manifest["best_values"])
+    return EndedRun(key, run.observations, events, run.privacy, run.metric(), run.manifest["best_values"])
 
 
-def test_values_agree_with_the_rows_of_the_run(tables: RunTables) -> None:
+def test_values_agree_with_the_rows_of_the_run(tables: EndedRun) -> None:
     frame = tables.observations.to_pandas()
     best = frame.groupby("agent")["score"].max().mean()
     assert parse_end("best > 0").value(tables) == pytest.approx(-best)
@@ -71,20 +71,20 @@ def test_values_agree_with_the_rows_of_the_run(tables: RunTables) -> None:
     assert parse_end("stuck").value(tables) == 0.0
 
 
-def test_the_time_to_a_level_is_when_the_mean_reached_it(tables: RunTables) -> None:
+def test_the_time_to_a_level_is_when_the_mean_reached_it(tables: EndedRun) -> None:
     level = parse_end("best > 0").value(tables)
     end = parse_end("time to level > 0").with_level(level)
     assert 0 < end.value(tables) <= parse_end("end > 0").value(tables)
     assert parse_end("time to -1 > 5").value(tables) == np.inf
 
 
-def test_an_agent_that_is_no_target_is_refused(tables: RunTables) -> None:
+def test_an_agent_that_is_no_target_is_refused(tables: EndedRun) -> None:
     with pytest.raises(SettingError, match="names agent 7, which is no target"):
         parse_end("agent 7 last").value(tables)
 
 
-def test_private_budgets_and_missing_optima_are_told(tables: RunTables) -> None:
+def test_private_budgets_and_missing_optima_are_told(tables: EndedRun) -> None:
     assert parse_end("epsilon > 2").value(tables) == 0.0
-    unknown = RunTables(tables.key, tables.observations, tables.events, tables.privacy, tables.metric, {})
+    unknown = EndedRun(tables.key, tables.observations, tables.events, tables.privacy, tables.metric, {})
     with pytest.raises(fedbo.ResultError, match="use best in place of regret"):
         parse_end("regret > 0").value(unknown)

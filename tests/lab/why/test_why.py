@@ -14,9 +14,10 @@ import fedbo
 from fedbo.actors.evaluation.step import StepEvaluator
 from fedbo.cli import app
 from fedbo.lab.why.branches import Branch, Branches, event_times
+from fedbo.lab.why.question import Question
 from fedbo.lab.why.redraw import EVERY
 from fedbo.lab.why.result import Why
-from fedbo.lab.why.why import Question, repeat_branch, resume_why, why_run
+from fedbo.lab.why.why import repeat_branch, resume_why, why_run
 from fedbo.settings.errors import SettingError
 from fedbo.study.paths import DirectoryError
 

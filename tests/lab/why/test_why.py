@@ -169,7 +169,8 @@ def test_runs_that_cannot_be_asked_say_so_and_offer_a_twin(tmp_path: Path) -> No
     fedbo.run(private, out=tmp_path / "secret")
     with pytest.raises(DirectoryError, match="used secure noise, whose key was deleted; .*fedbo twin"):
         fedbo.why(tmp_path / "secret", "epsilon > 0")
-    with pytest.raises(DirectoryError):
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(DirectoryError, match="is not a run directory"):
         fedbo.why(tmp_path / "nothing", END)
 
 

@@ -122,4 +122,4 @@ def test_a_tutorial_that_needs_ray_can_be_followed(name: str, folder: Path, ray_
 
 def test_each_tutorial_is_followed() -> None:
     assert {Path(page).stem for page in TUTORIALS} >= set(ON_RAY)
-    assert len(TUTORIALS) == 7
+    assert len(TUTORIALS) == 8

@@ -53,7 +53,7 @@ class Run:
     exchange: Exchange
     environment: Environment
     folder: Path
-    hosting: Literal["inline", "dedicated", "packed"] = "inline"
+    hosting: Literal["inline", "dedicated", "packed", "sites"] = "inline"
     workers: int = 1
     isolate: bool = False
     patience: float | None = None

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -24,6 +24,7 @@ VERSION = 1
 MOST_SITES = 2**16
 LONGEST_NAME = 80  # characters of the name of a site or a study
 _HEX = r"^[0-9a-f]+$"
+T = TypeVar("T")
 
 Hex32 = Annotated[str, Field(pattern=_HEX, min_length=64, max_length=64)]
 SignatureHex = Annotated[str, Field(pattern=_HEX, min_length=2 * SIGNATURE_BYTES, max_length=2 * SIGNATURE_BYTES)]
@@ -50,10 +51,10 @@ class SignedDocument(BaseModel):
         raise NotImplementedError
 
     @classmethod
-    def signed(cls, key: PrivateKey, **fields: Any) -> Self:
-        """Return a document with these fields, signed by `key`; DocumentError where a field is invalid."""
+    def signed(cls, signer: PrivateKey, /, **fields: Any) -> Self:
+        """Return a document with these fields, signed by `signer`; DocumentError where a field is invalid."""
         draft = _checked(lambda: cls(signature="0" * 2 * SIGNATURE_BYTES, **fields), cls.kind)
-        document = draft.model_copy(update={"signature": key.sign(draft.signed_bytes()).hex()})
+        document = draft.model_copy(update={"signature": signer.sign(draft.signed_bytes()).hex()})
         document.check()
         return document
 
@@ -287,13 +288,17 @@ def _fields(data: bytes, name: str, kind: str) -> dict[str, Any]:
     return fields
 
 
-def _checked[T](make: Callable[[], T], name: str) -> T:
+def first_fault(error: ValidationError) -> str:
+    """Return the first wrong field of a document of somebody else, and what it must be, shortened and escaped."""
+    first = error.errors()[0]
+    return shown(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")[:200]
+
+
+def _checked(make: Callable[[], T], name: str) -> T:
     """Return what `make` makes; DocumentError with the first wrong field otherwise."""
     try:
         return make()
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise DocumentError(f"{name}: {shown(f'{field}: {first["msg"]}')[:200]}; ask for the file again") from None
+        raise DocumentError(f"{name}: {first_fault(error)}; ask for the file again") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise DocumentError(f"{name}: {shown(str(error))[:200]}; ask for the file again") from None

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 SIGNATURE_BYTES = 64
 KEY_BYTES = 32
 _GROUPS = 8  # of four hexadecimal digits: 128 bits, of which nobody finds a second preimage
-_LONGEST_FILE = 1000  # bytes of a key's file; 119 are usual
 
 
 def fingerprint_of(data: bytes) -> str:
@@ -103,17 +102,19 @@ class PrivateKey:
     @classmethod
     def read(cls, path: Path) -> PrivateKey:
         """Read the file of a key; SitesError where there is none, where it is damaged, or where others can read it."""
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         try:
-            if path.stat().st_mode & 0o077:
-                raise SitesError(f"'{path}': other users can read this key; run: chmod 600 {quoted(path)}")
-            data = path.read_bytes()[:_LONGEST_FILE]
-            key = serialization.load_pem_private_key(data, password=None)
+            readable, data = path.stat().st_mode & 0o077, path.read_bytes()
         except OSError as error:
             raise SitesError(f"'{path}': the key cannot be read ({error.strerror}); use the folder that has it") from None
-        except (ValueError, TypeError):
+        if readable:
+            raise SitesError(f"'{path}': other users can read this key; run: chmod 600 {quoted(path)}")
+        try:
+            key = serialization.load_pem_private_key(data, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
             key = None
         if not isinstance(key, Ed25519PrivateKey):
             raise SitesError(f"'{path}': is not an Ed25519 key as PEM without a password; restore the file")

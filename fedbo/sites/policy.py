@@ -1,15 +1,37 @@
-"""What a site allows: a TOML file that its owner writes, and that nothing else changes."""
+"""What a site allows: a TOML file that its owner writes, and that fedbo only reads."""
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from fedbo.sites.documents import Approval
+from fedbo.algorithms.reveals import Reveals, read_reveals
+from fedbo.settings.shown import shown
+from fedbo.sites.documents import Approval, first_fault
+from fedbo.sites.errors import PolicyError
 
 Share = Literal["nothing", "scores", "observations"]
+SHARES: tuple[Share, ...] = ("nothing", "scores", "observations")  # each also allows those before
+_LONGEST = 2**20  # bytes of a policy file
+TEMPLATE = """\
+# What this site allows. Only you change this file; fedbo reads it whenever the site joins a study.
+
+# Fingerprints of the studies that this site serves, as the coordinator reads them to you.
+studies = []
+
+# The most evaluations of one study, repeated ones included.
+evaluations = 1000
+
+# What may leave besides messages: "nothing", "scores" (the value of each evaluation) or "observations" (its point, too).
+share = "nothing"
+
+# The most that messages may reveal of observations: "noisy sums", "draws", "computable" or "observations".
+# `fedbo list algorithms` prints what the messages of each method reveal.
+reveals = "draws"
+"""
 
 
 class SitePolicy(BaseModel):
@@ -18,19 +40,51 @@ class SitePolicy(BaseModel):
     - `studies`: fingerprints of the studies that it serves (`Approval.fingerprint`).
     - `evaluations`: the most evaluations of one study, repeated ones included.
     - `share`: what may leave besides messages: nothing, each evaluation's score, or each observation with its point.
-    - `reveals`: the most that messages may reveal of observations (`fedbo.algorithms.reveals`).
+    - `reveals`: the most that messages may reveal of observations.
     """
 
-    studies: tuple[str, ...] = ()
-    evaluations: int = 1000
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    studies: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{4}(-[0-9a-f]{4}){7}$")], ...] = ()
+    evaluations: Annotated[int, Field(ge=0)] = 1000
     share: Share = "nothing"
-    reveals: str = "draws"
+    reveals: str = Reveals.DRAWS.value
+
+    @field_validator("studies", mode="before")
+    @classmethod
+    def _from_toml(cls, value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("reveals")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        return read_reveals(value).value
 
     @classmethod
     def read(cls, path: Path) -> SitePolicy:
         """Read a policy file; PolicyError where it is missing or invalid."""
-        raise NotImplementedError
+        try:
+            with path.open("rb") as file:
+                data = file.read(_LONGEST)
+            return cls(**tomllib.loads(data.decode()))
+        except OSError as error:
+            words = "restore the file; without a policy the site serves no study"
+            raise PolicyError(f"'{path}': the policy cannot be read ({error.strerror}); {words}") from None
+        except ValidationError as error:
+            raise PolicyError(f"'{path}': {first_fault(error)}; correct it") from None
+        except (ValueError, RecursionError) as error:
+            raise PolicyError(f"'{path}': is not TOML ({shown(str(error))[:100]}); correct it") from None
 
-    def admit(self, approval: Approval, share: Share, reveals: str) -> None:
-        """Check that the site serves a study whose public terms ask for `share` and whose messages reveal `reveals`; PolicyError."""
-        raise NotImplementedError
+    def admit(self, approval: Approval, share: str, reveals: str) -> None:
+        """Check that the site serves a study.
+
+        `share` is what its public terms ask sites to release, and `reveals` what its messages reveal. PolicyError when the
+        policy allows less, with the line of the policy file to change.
+        """
+        if approval.fingerprint not in self.studies:
+            words = f'compare this fingerprint with the coordinator\'s, then add "{approval.fingerprint}" to studies'
+            raise PolicyError(f"policy.toml: studies does not list the study '{approval.study}'; {words}")
+        if share not in SHARES or SHARES.index(share) > SHARES.index(self.share):
+            raise PolicyError(f'policy.toml: share = "{self.share}", but the study asks for "{share}"; decline, or allow it')
+        if read_reveals(reveals).exceeds(Reveals(self.reveals)):
+            words = f'{Reveals(reveals).meaning}; decline, or set reveals = "{reveals}"'
+            raise PolicyError(f'policy.toml: reveals = "{self.reveals}", but of this study {words}')

@@ -28,6 +28,7 @@ from fedbo.commands.privacy import privacy
 from fedbo.commands.report import compare, report
 from fedbo.commands.reproduce import reproduce
 from fedbo.commands.run import resume, run
+from fedbo.commands.sites import approve, preflight, revoke, sent, site_new, site_rotate
 from fedbo.commands.tabulate import tabulate
 from fedbo.commands.twin import twin
 from fedbo.commands.watch import watch
@@ -52,6 +53,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "fit": fit,
     "twin": twin,
     "privacy": privacy,
+    "approve": approve,
+    "revoke": revoke,
+    "preflight": preflight,
+    "sent": sent,
     "new": new,
     "examples": examples,
     "validate": validate,
@@ -74,6 +79,10 @@ data = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 data.command("list", epilog="\b\nExample:\n  fedbo data list")(list_data)
 data.command("fetch", epilog="\b\nExample:\n  fedbo data fetch landmine")(fetch_data)
 
+site = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+site.command("new", epilog="\b\nExample:\n  fedbo site new north")(site_new)
+site.command("rotate", epilog="\b\nExample:\n  fedbo site rotate north/approval.json")(site_rotate)
+
 
 @app.callback(invoke_without_command=True)
 def _fedbo(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
@@ -87,6 +96,7 @@ def _fedbo(version: Annotated[bool, typer.Option("--version", help="Print the ve
 for _name, _function in COMMANDS.items():
     app.command(_name, **help_of(_name, CODES))(_function)
 app.add_typer(data, name="data", help="List and fetch public data sets.", **help_of("data", CODES))
+app.add_typer(site, name="site", help="Create and rotate the key of a site.", **help_of("site", CODES))
 
 
 @cache

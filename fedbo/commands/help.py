@@ -24,6 +24,17 @@ GROUPS: dict[str, dict[str, CommandHelp]] = {
         "reproduce": CommandHelp("Reproduce the figures and statements of a paper.", "fedbo reproduce fts --quick"),
         "tabulate": CommandHelp("Evaluate a slow objective once, for fast studies.", "fedbo tabulate landmine --points 200"),
     },
+    "Run studies at sites": {
+        "site": CommandHelp("Create or rotate the key of a site.", "fedbo site new north"),
+        "approve": CommandHelp(
+            "Approve a site for a study.", "fedbo approve request.json --study first.toml --endpoint https://host:7443"
+        ),
+        "revoke": CommandHelp("Revoke the key of a site.", "fedbo revoke 2 --study first.toml"),
+        "preflight": CommandHelp(
+            "Check that a site can take part in a study.", "fedbo preflight north/approval.json objective.py:accuracy"
+        ),
+        "sent": CommandHelp("List every byte that left a site.", "fedbo sent north"),
+    },
     "Inspect runs": {
         "show": CommandHelp("Print the summary of a run.", "fedbo show runs/first --trouble"),
         "compare": CommandHelp("Print several runs side by side.", "fedbo compare runs/first runs/second"),

@@ -52,6 +52,7 @@ def issue(folder: Path, names: Sequence[str]) -> None:
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.x509.oid import ExtendedKeyUsageOID
 
     if not 0 < len(names) <= _MOST_NAMES:
         raise SitesError(f"names = {len(names)} names: a certificate needs 1 to {_MOST_NAMES} of them")
@@ -63,7 +64,7 @@ def issue(folder: Path, names: Sequence[str]) -> None:
     builder = _builder(subject, authority.subject, key, authority_key)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_usage({"digital_signature": True}), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     alternatives = x509.SubjectAlternativeName([_alternative(name) for name in dict.fromkeys(names)])
     certificate = _signed(builder.add_extension(alternatives, critical=False), authority_key)
     _write_key(folder / CERTIFICATE_KEY, key)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedbo.commands.arguments import FAILED, Format, Printed, Stop, StudyFile, print_json
+from fedbo.commands.arguments import FAILED, Format, Printed, Stop, print_json
 from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ class WallClockState(NamedTuple):
 
 
 class News(NamedTuple):
-    """What live processes have sent: reports, the agents whose process was found dead, and those whose site is there or away."""
+    """News of live processes: reports, the agents whose process was found dead, and those whose site is there or away."""
 
     reports: list[StepReport]
     dead: list[int]

@@ -41,7 +41,7 @@ class SyncTerms(NamedTuple):
 
 
 def public_terms(study: Study) -> dict[str, Any]:
-    """Return the public terms of a study as plain JSON; StudyError where it is not a study of sites, or needs files or plug-ins."""
+    """Return the public terms of a study as plain JSON; StudyError where it is no study of sites, or needs plug-ins."""
     if not isinstance(study.federation(), Sites):
         raise StudyError(f"[objective] name = '{study.objective.name}': is not at sites; set name = \"sites\"")
     document = {key: value for key, value in study.document().items() if key not in _OWN}
@@ -52,7 +52,7 @@ def public_terms(study: Study) -> dict[str, Any]:
 
 
 def load_terms(terms: Mapping[str, Any]) -> Study:
-    """Return the study of public terms; DocumentError unless they are such. No code that they name is imported, and no file read."""
+    """Return the study of public terms; DocumentError where they are invalid. No code is imported and no file read for it."""
     document = terms.get("document")
     if (
         not isinstance(document, dict)

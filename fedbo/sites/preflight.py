@@ -7,7 +7,6 @@ import shutil
 import socket
 import ssl
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -106,7 +105,7 @@ def _connection(approval: Approval, folder: SiteFolder) -> Iterator[Finding]:
     """Check name, port, certificate and the coordinator's answer; what follows a broken check is not tried."""
     parts = urlsplit(approval.endpoint)
     host, port = str(parts.hostname), parts.port or 443
-    proxy = _proxy_for(host)
+    proxy = _proxy_for(approval.endpoint)
     via = "" if proxy is None else f" (of the proxy in HTTPS_PROXY for {host})"
     end = (host, port) if proxy is None else proxy
     findings: list[Callable[[], Finding]] = [lambda: _name(end, via), lambda: _port(end, via)]
@@ -120,10 +119,12 @@ def _connection(approval: Approval, folder: SiteFolder) -> Iterator[Finding]:
             return
 
 
-def _proxy_for(host: str) -> tuple[str, int] | None:
-    """Return host and port of the proxy that the environment names for a host; None without one."""
-    address = urllib.request.getproxies().get("https")
-    if not address or urllib.request.proxy_bypass(host):
+def _proxy_for(endpoint: str) -> tuple[str, int] | None:
+    """Return host and port of the proxy that the environment names for an address; None without one."""
+    from fedbo.sites.client import proxy_of
+
+    address = proxy_of(endpoint)
+    if not address:
         return None
     parts = urlsplit(address if "//" in address else f"//{address}")
     return str(parts.hostname), parts.port or (443 if parts.scheme == "https" else 80)

@@ -6,7 +6,7 @@ once, however often the network delivers it, whatever clocks say. One that comes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,10 +18,9 @@ from fedbo.sites.outbox import Records
 from fedbo.sites.sequences import BEHIND, RequestSequences
 from fedbo.sites.wire import RequestHead, Sync, SyncReply, WireError
 
-HOLD = 25.0  # seconds that a request without an answer is held open; proxies cut connections after 30 to 60
 MOST_JOINED = 8  # connections that wait for one answer
 
-Channel = Hashable
+Channel = int  # number of a connection that waits for an answer
 REVOKED = "this key was revoked"
 
 
@@ -156,7 +155,7 @@ class CoordinatorMachine:
         if box.held is not None:
             self._answer(box)  # the site goes on with this request
         box.heard, box.evaluating, box.told = now, sync.evaluating or None, box.told or sync.knows_end
-        box.held = HeldRequest(head, key, sync, now + HOLD, [channel])
+        box.held = HeldRequest(head, key, sync, now + wire.HOLD, [channel])
         self._settle(box, now)
 
     def forget(self, channel: Channel) -> None:
@@ -174,6 +173,11 @@ class CoordinatorMachine:
     def withdraw(self, agent: int) -> None:
         """Take an agent's order back, if it was not sent yet."""
         self.box(agent).order = None
+
+    @property
+    def has_arrived(self) -> bool:
+        """Return whether there is a report that was not returned before."""
+        return bool(self._arrived)
 
     def arrived(self) -> list[Any]:
         """Return the reports that were not returned before, oldest first."""
@@ -232,13 +236,15 @@ class CoordinatorMachine:
         self._outgoing += [(channel, answer) for channel in held.channels]
 
     def _join(self, box: Mailbox, head: RequestHead, channel: Channel) -> None:
-        """Wait for the answer to a request that came before, or get it again."""
+        """Wait for the answer to a request that came before, or get it again. One that was overtaken gets an empty answer."""
         if box.held is not None and box.held.head.signature == head.signature:
             if len(box.held.channels) >= MOST_JOINED:
                 raise self._refusal(head, "it waits on too many connections")
             box.held.channels.append(channel)
         else:
-            self._outgoing.append((channel, box.last[1]))
+            is_last = box.last[0] == head.signature
+            answer = box.last[1] if is_last else self._signed(head, SyncReply(wire.GOING, self._clock(), 0))
+            self._outgoing.append((channel, answer))
 
     # What may be taken.
 
@@ -258,11 +264,13 @@ class CoordinatorMachine:
         raise RequestRefused("no key of this agent signed it", head.agent)
 
     def _needs_body(self, head: RequestHead, key: PublicKey) -> bool:
-        """Return whether a request is to be taken; False where it came before and has an answer or waits for one."""
+        """Return whether a request is to be taken; False where it came before, or a later one came before it."""
         if head.sequence == 0 or self._sequences.is_new(head, key):
             return True
         if not self._sequences.is_last(head, key):
-            raise self._refusal(head, self._sequences.why_old(head, key))
+            if why := self._sequences.why_old(head, key):
+                raise self._refusal(head, why)
+            return False
         box = self.box(head.agent)
         is_held = box.held is not None and box.held.head.signature == head.signature
         return not is_held and box.last[0] != head.signature  # an earlier process of the coordinator took it

@@ -25,12 +25,12 @@ _RECORD = struct.Struct("<32sQ32sI8s16sQQQ")
 
 @dataclass(slots=True)
 class KeyRecord:
-    """What the coordinator keeps of the requests of one key; the fields but `recent` are on the disk.
+    """What the coordinator keeps of the requests of one key; the fields but the last two are on the disk.
 
     - `sequence`, `digest`: the last request that was taken, and the SHA-256 of its body.
     - `life`, `start`, `folder`: the site's process and folder that sent it.
     - `answered`, `seen`, `confirmed`: what the site knew then, see `Sync`.
-    - `recent`: signatures of the last requests that were taken.
+    - `recent`: signatures of the last requests that were taken; `since`: the sequence from which on this process took them all.
     """
 
     sequence: int = 0
@@ -42,6 +42,7 @@ class KeyRecord:
     seen: int = 0
     confirmed: int = 0
     recent: deque[bytes] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    since: int = 0
 
 
 class RequestSequences:
@@ -62,11 +63,17 @@ class RequestSequences:
         return (head.sequence, head.digest, head.start) == (known.sequence, known.digest, known.start)
 
     def why_old(self, head: RequestHead, key: PublicKey) -> str:
-        """Return why a request that is neither new nor the last one is refused."""
+        """Return why a request that is neither new nor the last one is refused.
+
+        It is empty for one that a later request of the same process has overtaken, which happens where a site has two connections.
+        """
         known = self._keys[key.raw]
         if head.signature in known.recent:
             return REPEATED
-        return LATE if head.start == known.start and head.sequence < known.sequence else COPY
+        if head.start != known.start or head.sequence == known.sequence:
+            return COPY
+        is_remembered = head.sequence > max(known.since, known.sequence - _REMEMBERED)
+        return "" if is_remembered else LATE
 
     def why_inconsistent(self, head: RequestHead, key: PublicKey, sync: Sync) -> str:
         """Return what is wrong with a new request beside what was taken before; empty if nothing is."""
@@ -92,6 +99,7 @@ class RequestSequences:
             seen=sync.seen,
             confirmed=sync.confirmed,
             recent=known.recent,
+            since=known.since,
         )
         if self._records.is_long:
             self._records.replace([_packed(raw, each) for raw, each in self._keys.items()])
@@ -117,5 +125,6 @@ def _unpacked(record: bytes) -> tuple[bytes, KeyRecord]:
         answered=answered,
         seen=seen,
         confirmed=confirmed,
+        since=sequence,
     )
     return raw, known

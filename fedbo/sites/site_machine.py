@@ -97,7 +97,7 @@ class SiteMachine:
         self._kept.life += 1
         records.replace(_packed(self._kept))
         self._start = draw(wire.START_BYTES)
-        self._sent: SentRequest | None = None
+        self.sent: SentRequest | None = None
         self._is_open = False  # whether an attempt to send it waits for the answer
         self._due = self._heard = now
         self._failing: float | None = None
@@ -149,22 +149,22 @@ class SiteMachine:
             return None
         if not self._is_open:
             return self._due
-        assert self._sent is not None
-        return -math.inf if self._kept.reported > self._sent.reported else None
+        assert self.sent is not None
+        return -math.inf if self._kept.reported > self.sent.reported else None
 
     def request(self, now: float) -> bytes | None:
         """Return the bytes to send now, if it is time; the earlier request's answer no longer counts if they are others."""
         due = self.next_time()
         if due is None or now < due:
             return None
-        if self._sent is None or self._kept.reported > self._sent.reported:
-            self._sent = self._new_request(now)
+        if self.sent is None or self._kept.reported > self.sent.reported:
+            self.sent = self._new_request(now)
         self._is_open = True
-        return self._sent.data
+        return self.sent.data
 
     def failed(self, request: bytes, why: str, now: float) -> None:
         """Note that an attempt to send a request has failed; it is tried again after a random time."""
-        if self._sent is None or request is not self._sent.data or not self._is_open:
+        if self.sent is None or request is not self.sent.data or not self._is_open:
             return
         self._is_open, self.trouble = False, why
         self._failing = now if self._failing is None else self._failing
@@ -173,7 +173,7 @@ class SiteMachine:
 
     def receive(self, request: bytes, data: bytes, now: float) -> None:
         """Take the answer to a request. One that is damaged, or not the coordinator's, counts as a failed attempt."""
-        sent = self._sent
+        sent = self.sent
         if sent is None or request is not sent.data:
             return
         try:
@@ -189,7 +189,7 @@ class SiteMachine:
         """Act on an answer: the order is on the disk before anything else follows from it."""
         has_news = self._take_news(reply)
         self._kept.answered = sent.sequence
-        self._sent, self._is_open, self._failing, self._heard, self.trouble = None, False, None, now, ""
+        self.sent, self._is_open, self._failing, self._heard, self.trouble = None, False, None, now, ""
         self._clock = (reply.clock, now)
         # An answer that comes at once and says nothing must not be asked for again at once.
         self._due = now if has_news else max(now, sent.at + PACE)

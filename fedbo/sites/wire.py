@@ -25,6 +25,8 @@ _SYNC = struct.Struct("<I16sQQQQ??B")  # life, folder, answered, seen, confirmed
 _REPLY = struct.Struct("<BdQqQIH")  # status, clock, taken, counted, lease and bytes of the order, bytes of the text
 _LENGTH, _REPORT = struct.Struct("<I"), struct.Struct("<QI")  # of a report: its lease and length
 SYNC_BYTES, REPORT_BYTES, REPLY_BYTES = _SYNC.size, _REPORT.size, _REPLY.size
+HOLD = 25.0  # seconds that a request without an answer is held open; proxies cut connections after 30 to 60
+SLOWEST = 2**14  # bytes per second at which a body must arrive
 MOST_REPORTS = 16  # in one request
 MOST_TEXT = 400  # bytes of the text of a refusal
 

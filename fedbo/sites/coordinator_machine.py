@@ -15,17 +15,18 @@ from fedbo.sites.documents import Roster
 from fedbo.sites.errors import SignatureError, SitesError
 from fedbo.sites.keys import PrivateKey, PublicKey
 from fedbo.sites.outbox import Records
-from fedbo.sites.sequences import BEHIND, RequestSequences
+from fedbo.sites.sequences import BEHIND, COPY, OTHER_FOLDER, RequestSequences
 from fedbo.sites.wire import RequestHead, Sync, SyncReply, WireError
 
 MOST_JOINED = 8  # connections that wait for one answer
 
 Channel = int  # number of a connection that waits for an answer
 REVOKED = "this key was revoked"
+FINAL = frozenset({BEHIND, COPY, OTHER_FOLDER, REVOKED})
 
 
 class RequestRefused(SitesError):
-    """A request that is refused: `why` for the audit log, and the signed `answer` for a site that is known."""
+    """A request that is refused: `why` for the audit log, and the signed `answer` for a site that must end."""
 
     def __init__(self, why: str, agent: int | None = None, answer: bytes | None = None) -> None:
         super().__init__(why)
@@ -238,9 +239,9 @@ class CoordinatorMachine:
     def _join(self, box: Mailbox, head: RequestHead, channel: Channel) -> None:
         """Wait for the answer to a request that came before, or get it again. One that was overtaken gets an empty answer."""
         if box.held is not None and box.held.head.signature == head.signature:
-            if len(box.held.channels) >= MOST_JOINED:
-                raise self._refusal(head, "it waits on too many connections")
             box.held.channels.append(channel)
+            if len(box.held.channels) > MOST_JOINED:
+                self._outgoing.append((box.held.channels.pop(0), self._signed(head, SyncReply(wire.GOING, self._clock(), 0))))
         else:
             is_last = box.last[0] == head.signature
             answer = box.last[1] if is_last else self._signed(head, SyncReply(wire.GOING, self._clock(), 0))
@@ -276,6 +277,9 @@ class CoordinatorMachine:
         return not is_held and box.last[0] != head.signature  # an earlier process of the coordinator took it
 
     def _refusal(self, head: RequestHead, why: str) -> RequestRefused:
+        """Return a refusal, signed if the site must end: what an attacker on the way can cause must not end it."""
+        if why not in FINAL:
+            return RequestRefused(why, head.agent)
         answer = self._signed(head, SyncReply(wire.REFUSED, self._clock(), 0, text=why))
         return RequestRefused(why, head.agent, answer)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from fedbo.sites.keys import PublicKey
 from fedbo.sites.outbox import Records
-from fedbo.sites.wire import RequestHead, Sync
+from fedbo.sites.wire import NO_REPORTS, RequestHead, Sync, chained
 
 COPY = "the site's folder is an older copy, or two sites use one key; end one of them, and rotate the key"
 OTHER_FOLDER = "another folder uses this key; end one of the two sites, and rotate the key"
@@ -20,7 +20,7 @@ BEHIND = "the coordinator's folder is an older copy than what this site has seen
 REPEATED = "it is a repetition of an earlier request"
 LATE = "it came after a later request of the same process"
 _REMEMBERED = 64  # requests of each key that a refusal can tell from unknown ones
-_RECORD = struct.Struct("<32sQ32sI8s16sQQQ")
+_RECORD = struct.Struct("<32sQ32sI8s16sQQQQ32s")
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class KeyRecord:
 
     - `sequence`, `digest`: the last request that was taken, and the SHA-256 of its body.
     - `life`, `start`, `folder`: the site's process and folder that sent it.
-    - `answered`, `seen`, `confirmed`: what the site knew then, see `Sync`.
+    - `answered`, `seen`, `confirmed`, `reported`, `chain`: what the site knew then, see `Sync`.
     - `recent`: signatures of the last requests that were taken; `since`: the sequence from which on this process took them all.
     """
 
@@ -41,6 +41,8 @@ class KeyRecord:
     answered: int = 0
     seen: int = 0
     confirmed: int = 0
+    reported: int = 0
+    chain: bytes = NO_REPORTS
     recent: deque[bytes] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     since: int = 0
 
@@ -65,7 +67,7 @@ class RequestSequences:
     def why_old(self, head: RequestHead, key: PublicKey) -> str:
         """Return why a request that is neither new nor the last one is refused.
 
-        It is empty for one that a later request of the same process has overtaken, which happens where a site has two connections.
+        It is empty for one that a later request of the same process has overtaken, as on two connections of a site.
         """
         known = self._keys[key.raw]
         if head.signature in known.recent:
@@ -77,12 +79,16 @@ class RequestSequences:
 
     def why_inconsistent(self, head: RequestHead, key: PublicKey, sync: Sync) -> str:
         """Return what is wrong with a new request beside what was taken before; empty if nothing is."""
-        known = self._keys.get(key.raw) or KeyRecord(folder=sync.folder, sequence=sync.answered)
+        known = self._keys.get(key.raw) or KeyRecord(
+            folder=sync.folder, sequence=sync.answered, reported=sync.reported, chain=sync.chain
+        )
         if sync.folder != known.folder:
             return OTHER_FOLDER
         is_earlier = sync.life < known.life or (sync.life == known.life and head.start != known.start)
-        knows_less = sync.seen < known.seen or sync.confirmed < known.confirmed or sync.answered < known.answered
-        if is_earlier or knows_less:
+        knows_less = any(getattr(sync, name) < getattr(known, name) for name in ("answered", "seen", "confirmed", "reported"))
+        # An older copy that has caught up has carried the same orders out again, with other reports.
+        further = [(lease, data) for lease, data in sync.reports if lease > known.reported]
+        if is_earlier or knows_less or chained(known.chain, further) != sync.chain:
             return COPY
         return BEHIND if sync.answered > known.sequence else ""
 
@@ -98,6 +104,8 @@ class RequestSequences:
             answered=sync.answered,
             seen=sync.seen,
             confirmed=sync.confirmed,
+            reported=sync.reported,
+            chain=sync.chain,
             recent=known.recent,
             since=known.since,
         )
@@ -110,21 +118,12 @@ class RequestSequences:
 
 def _packed(raw: bytes, known: KeyRecord) -> bytes:
     """Return the record of a key as it is on the disk."""
-    numbers = (known.answered, known.seen, known.confirmed)
-    return _RECORD.pack(raw, known.sequence, known.digest, known.life, known.start, known.folder, *numbers)
+    process = (known.life, known.start, known.folder)
+    knowledge = (known.answered, known.seen, known.confirmed, known.reported, known.chain)
+    return _RECORD.pack(raw, known.sequence, known.digest, *process, *knowledge)
 
 
 def _unpacked(record: bytes) -> tuple[bytes, KeyRecord]:
-    raw, sequence, digest, life, start, folder, answered, seen, confirmed = _RECORD.unpack(record)
-    known = KeyRecord(
-        sequence=sequence,
-        digest=digest,
-        life=life,
-        start=start,
-        folder=folder,
-        answered=answered,
-        seen=seen,
-        confirmed=confirmed,
-        since=sequence,
-    )
-    return raw, known
+    fields = _RECORD.unpack(record)
+    names = ("sequence", "digest", "life", "start", "folder", "answered", "seen", "confirmed", "reported", "chain")
+    return fields[0], KeyRecord(**dict(zip(names, fields[1:], strict=True)), since=fields[1])

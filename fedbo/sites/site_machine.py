@@ -24,7 +24,7 @@ PACE = 1.0  # seconds between two requests where answers come at once but say no
 FIRST_WAIT = 0.25  # seconds up to which a site waits after a first failure
 WAIT_SHARE = 1 / 30  # of the time since the last answer, up to which it waits after later ones
 LONGEST_WAIT = 30.0
-_LIFE, _NUMBERS = struct.Struct("<16sIQ"), struct.Struct("<QQQ")
+_LIFE, _NUMBERS = struct.Struct("<16sIQ"), struct.Struct("<QQQ32s")
 _LEASE, _COUNTED = struct.Struct("<Q"), struct.Struct("<q")
 
 
@@ -50,6 +50,7 @@ class SiteRecord:
     - `folder`, `life`: see `Sync`.
     - `sequence`, `answered`, `confirmed`: the last request's number, the last answered one, the last acknowledged lease.
     - `order`: the newest order, with its lease.
+    - `chain`: digest of the acknowledged reports, see `wire.chained`.
     - `reports`: reports by lease that are not acknowledged; `reported` is the highest lease of all.
     - `counted`: last step that counts, once the study has ended.
     """
@@ -59,6 +60,7 @@ class SiteRecord:
     sequence: int = 0
     answered: int = 0
     confirmed: int = 0
+    chain: bytes = wire.NO_REPORTS
     order: tuple[int, bytes] | None = None
     reports: dict[int, bytes] = field(default_factory=dict)
     reported: int = 0
@@ -102,7 +104,7 @@ class SiteMachine:
         self._due = self._heard = now
         self._failing: float | None = None
         self._clock: tuple[float, float] | None = None
-        self._end_is_known = False
+        self.knows_end = False  # and the coordinator knows that it does
         self.evaluating: int | None = None
         self.refused: str | None = None
         self.trouble = ""
@@ -122,7 +124,7 @@ class SiteMachine:
     @property
     def is_over(self) -> bool:
         """Return whether nothing is left to send: the coordinator knows that the site knows the end, or refuses the site."""
-        return self.refused is not None or self._end_is_known
+        return self.refused is not None or self.knows_end
 
     def is_lost(self, now: float) -> bool:
         """Return whether no answer has come for so long that the site gives up."""
@@ -201,7 +203,7 @@ class SiteMachine:
             self.refused = reply.text
             return True
         if reply.status == wire.ENDED:
-            self._end_is_known = kept.counted is not None
+            self.knows_end = kept.counted is not None
             if kept.counted is None:
                 self._write(b"E" + _COUNTED.pack(reply.counted))
                 kept.counted = reply.counted
@@ -212,15 +214,15 @@ class SiteMachine:
             kept.order, has_news = (reply.lease, reply.order), True
         taken = min(reply.taken, kept.reported)
         if taken > kept.confirmed:
-            kept.confirmed, has_news = taken, True
-            kept.reports = {lease: data for lease, data in kept.reports.items() if lease > taken}
+            _confirm(kept, taken)
+            has_news = True
         return has_news
 
     def _new_request(self, now: float) -> SentRequest:
         """Number, sign and return a request; its number is on the disk before anybody else sees it."""
         kept = self._kept
         sequence = kept.sequence + 1
-        self._write(b"Q" + _NUMBERS.pack(sequence, kept.answered, kept.confirmed))
+        self._write(_numbers(kept, sequence))
         kept.sequence = sequence
         reports, room = list[tuple[int, bytes]](), self._most - wire.SYNC_BYTES
         for lease, data in kept.reports.items():
@@ -234,6 +236,8 @@ class SiteMachine:
             answered=kept.answered,
             seen=0 if kept.order is None else kept.order[0],
             confirmed=kept.confirmed,
+            reported=reports[-1][0] if reports else kept.confirmed,
+            chain=wire.chained(kept.chain, reports),
             evaluating=self.evaluating or 0,
             knows_end=kept.counted is not None,
             has_more=len(reports) < len(kept.reports),
@@ -252,10 +256,21 @@ class SiteMachine:
         self._records.append(record)
 
 
+def _confirm(kept: SiteRecord, taken: int) -> None:
+    """Forget reports that are acknowledged, but for their digest."""
+    reports = [(lease, data) for lease, data in kept.reports.items() if lease <= taken]
+    kept.chain, kept.confirmed = wire.chained(kept.chain, reports), taken
+    kept.reports = {lease: data for lease, data in kept.reports.items() if lease > taken}
+
+
+def _numbers(kept: SiteRecord, sequence: int) -> bytes:
+    return b"Q" + _NUMBERS.pack(sequence, kept.answered, kept.confirmed, kept.chain)
+
+
 def _packed(kept: SiteRecord) -> list[bytes]:
     """Return the records from which `_restored` makes the same state."""
     records = [b"F" + _LIFE.pack(kept.folder, kept.life, kept.reported)]
-    records.append(b"Q" + _NUMBERS.pack(kept.sequence, kept.answered, kept.confirmed))
+    records.append(_numbers(kept, kept.sequence))
     if kept.order is not None:
         records.append(b"O" + _LEASE.pack(kept.order[0]) + kept.order[1])
     records += [b"R" + _LEASE.pack(lease) + data for lease, data in kept.reports.items()]
@@ -272,7 +287,7 @@ def _restored(records: list[bytes]) -> SiteRecord:
         if kind == b"F":
             kept.folder, kept.life, kept.reported = _LIFE.unpack(data)
         elif kind == b"Q":
-            kept.sequence, kept.answered, kept.confirmed = _NUMBERS.unpack(data)
+            kept.sequence, kept.answered, kept.confirmed, kept.chain = _NUMBERS.unpack(data)
         elif kind == b"E":
             (kept.counted,) = _COUNTED.unpack(data)
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fedbo.settings.shown import shown
@@ -21,7 +22,7 @@ FOLDER_BYTES = 16  # random, drawn once for the folder of a site
 _REQUEST = struct.Struct("<4s32sI8sQI32s64s")  # magic, study, agent, start, sequence, length, SHA-256, signature
 _ANSWER = struct.Struct("<4sI32s64s")  # magic, length, SHA-256, signature
 REQUEST_HEAD, ANSWER_HEAD = _REQUEST.size, _ANSWER.size
-_SYNC = struct.Struct("<I16sQQQQ??B")  # life, folder, answered, seen, confirmed, evaluating, knows_end, has_more, reports
+_SYNC = struct.Struct("<I16sQQQQ32sQ??B")  # the fields of Sync, of the reports only their number
 _REPLY = struct.Struct("<BdQqQIH")  # status, clock, taken, counted, lease and bytes of the order, bytes of the text
 _LENGTH, _REPORT = struct.Struct("<I"), struct.Struct("<QI")  # of a report: its lease and length
 SYNC_BYTES, REPORT_BYTES, REPLY_BYTES = _SYNC.size, _REPORT.size, _REPLY.size
@@ -60,7 +61,9 @@ class Sync(NamedTuple):
 
     - `life`: number of processes that this folder has had; `folder`: random bytes `(16,)` that identify it.
     - `answered`: highest sequence whose answer the site has received.
-    - `seen`: highest lease among the orders on its disk; `confirmed`: highest lease among acknowledged reports.
+    - `seen`: highest lease among the orders on its disk.
+    - `confirmed`: highest lease among acknowledged reports; `reported`: also among those of this request.
+    - `chain`: digest `(32,)` of all reports up to `reported`, see `chained`.
     - `evaluating`: lease of the order that is being carried out, 0 for none.
     - `knows_end`: whether the site knows that the study has ended.
     - `has_more`: whether further reports did not fit, so that it wants an answer as soon as these are acknowledged.
@@ -72,6 +75,8 @@ class Sync(NamedTuple):
     answered: int
     seen: int
     confirmed: int
+    reported: int
+    chain: bytes
     evaluating: int
     knows_end: bool
     has_more: bool
@@ -98,6 +103,16 @@ class SyncReply(NamedTuple):
     lease: int = 0
     order: bytes = b""
     text: str = ""
+
+
+NO_REPORTS = bytes(32)  # the chain before the first report
+
+
+def chained(chain: bytes, reports: Iterable[tuple[int, bytes]]) -> bytes:
+    """Return the digest of all reports up to and with these, of which `chain` is the digest before them."""
+    for lease, data in reports:
+        chain = hashlib.sha256(chain + struct.pack("<Q", lease) + hashlib.sha256(data).digest()).digest()
+    return chain
 
 
 def sign_request(key: PrivateKey, path: str, head: RequestHead, body: bytes) -> bytes:
@@ -163,6 +178,8 @@ def pack_sync(sync: Sync) -> bytes:
         sync.answered,
         sync.seen,
         sync.confirmed,
+        sync.reported,
+        sync.chain,
         sync.evaluating,
         sync.knows_end,
         sync.has_more,
@@ -174,7 +191,8 @@ def pack_sync(sync: Sync) -> bytes:
 def unpack_sync(data: bytes) -> Sync:
     """Read the body of a request; WireError where it is none."""
     reader = Reader(data)
-    life, folder, answered, seen, confirmed, evaluating, knows_end, has_more, count = reader.take(_SYNC)
+    *numbers, knows_end, has_more, count = reader.take(_SYNC)
+    life, folder, answered, seen, confirmed, reported, chain, evaluating = numbers
     if count > MOST_REPORTS:
         raise WireError(f"{count} reports, but at most {MOST_REPORTS} are allowed")
     reports = []
@@ -190,6 +208,8 @@ def unpack_sync(data: bytes) -> Sync:
         answered=answered,
         seen=seen,
         confirmed=confirmed,
+        reported=reported,
+        chain=chain,
         evaluating=evaluating,
         knows_end=knows_end,
         has_more=has_more,

@@ -216,8 +216,8 @@ class SyncServer:
             status, answer, self._failure = 500, b"", error
             with self._changed:
                 self._changed.notify_all()
-        if answer is None:
-            return  # nobody is there any more
+        if answer is None:  # the server ends, or nobody is there any more
+            status, answer = 503, b""
         headers = [(b"content-type", b"application/octet-stream"), (b"content-length", b"%d" % len(answer))]
         if status != 200:
             headers.append((b"connection", b"close"))

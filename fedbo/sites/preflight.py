@@ -20,6 +20,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.python_function import load
 from fedbo.objectives.sites import AtThisSite, Sites
+from fedbo.objectives.space import from_unit
 from fedbo.settings.arguments import short
 from fedbo.settings.errors import FedboError
 from fedbo.settings.findings import Finding
@@ -208,7 +209,8 @@ def _evaluated(study: Study, agent: int, objective: str) -> float:
     assert isinstance(federation, Sites)
     rng = Streams(0).rng("preflight")
     one: Any = AtThisSite(federation, load(objective, "objective")).objective(agent, rng, rng)
-    x = rng.random((1, len(federation.parameters)))
+    u = rng.random((1, len(federation.parameters)))
     lattice = federation.lattice
-    outcome = one.evaluate((x if lattice is None else lattice.project(x))[0], rng)
+    x = from_unit(federation.parameters, u if lattice is None else lattice.project(u))[0]
+    outcome = one.evaluate(x, rng)
     return float(federation.metric.sign * (outcome.value if isinstance(outcome, Outcome) else outcome))

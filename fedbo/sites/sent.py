@@ -48,7 +48,7 @@ def _report_in_words(agent: int, lease: int, data: bytes, terms: SyncTerms | Non
     arrays = [f"{name} {tuple(array.shape)}" for name, array in (report.payload or {}).items()]
     message = ", ".join(arrays) or ("an empty message" if report.payload is not None else "no message")
     rows = len(report.released)
-    return f"step {report.step}: {message}" + (f", {rows} observations ({terms.share})" if rows else "")
+    return f"step {report.step}: {message}" + (f", {terms.share} of {rows}" if rows else "")
 
 
 def _terms_of(log: Path) -> SyncTerms | None:

@@ -13,6 +13,7 @@ import pytest
 from fedbo.cli import main
 from fedbo.commands.new import example_folder
 from fedbo.objectives.python_function import load
+from fedbo.objectives.sites import AtThisSite
 from fedbo.settings.trust import admit
 from fedbo.study.study import load_study
 
@@ -50,9 +51,9 @@ def test_a_new_study_at_sites_is_valid_and_so_is_its_objective(
     monkeypatch.setattr(sys, "path", [*sys.path])
     place = f"{tmp_path / 'vaccine_trial.py'}:response"
     admit((place,))
-    function = load(place)
+    own = AtThisSite(study.federation(), load(place)).objective(0, np.random.default_rng(0), np.random.default_rng(0))
     sys.modules["vaccine_trial"].SECONDS = 0.0  # type: ignore[attr-defined]
-    assert function(np.array([60.0, 21.0]), np.random.default_rng(0)) == pytest.approx(1.0, abs=0.1)  # type: ignore[call-arg]
+    assert own.evaluate(np.array([60.0, 21.0]), np.random.default_rng(0)) == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.long

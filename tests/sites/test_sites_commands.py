@@ -30,8 +30,8 @@ name = "vaccine"
 [objective]
 name = "sites"
 agents = 2
-low = [0.0, 0.0]
-high = [1.0, 1.0]
+low = [0.0, 2.0]
+high = [1.0, 3.0]
 names = ["dose", "days"]
 
 [timing]
@@ -48,7 +48,7 @@ name = "fts"
 """
 OBJECTIVE = """\
 def response(x):
-    return -(x[0] - 0.3) ** 2 - (x[1] - 0.7) ** 2
+    return -(x[0] - 0.3) ** 2 - (x[1] - 2.7) ** 2
 
 def fails(x):
     raise RuntimeError("no\\x1b[2J serum\\nis left")

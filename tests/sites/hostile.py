@@ -46,12 +46,14 @@ class Attacker:
         self.trap = study.folder / "trap"
         self.pickle = pickle.dumps(Trap(self.trap))
         self._sequence = 10**6
+        self.ports: list[int] = []  # from which it has sent, in order
 
     # How bytes are sent.
 
     def connect(self, tls: bool = True, newest: ssl.TLSVersion | None = None) -> socket.socket:
         """Return a connection to the server."""
-        bare = socket.create_connection(("127.0.0.1", self.port), 30)
+        bare = socket.create_connection(("127.0.0.1", self.port), 60)
+        self.ports.append(bare.getsockname()[1])
         if not tls:
             return bare
         context = client_context(self.study.approval(0, self.port).trust)
@@ -174,9 +176,9 @@ class Attacker:
         }
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> bool:
     """Return whether a condition comes true."""
     until = time.monotonic() + seconds
     while not condition() and time.monotonic() < until:
         time.sleep(0.005)
-    return condition()
+    return bool(condition())

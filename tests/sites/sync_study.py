@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedbo.algorithms.base import Field
 from fedbo.sites.audit import AuditLog, read_audit
-from fedbo.sites.certificates import client_context, create_authority, server_context
+from fedbo.sites.certificates import AUTHORITY, client_context, create_authority, server_context
 from fedbo.sites.client import SiteClient
 from fedbo.sites.documents import Approval, Roster, RosterEntry, ServerTrust
 from fedbo.sites.keys import PrivateKey
@@ -23,18 +23,22 @@ NONCE = "ab" * 32
 
 @dataclass
 class SyncStudy:
-    """A coordinator with its folder, its certificate, and the keys of its agents."""
+    """A coordinator with its folder, its certificate, and the keys of its agents.
+
+    Another process that opens the same folder has the same study. `host` is where sites reach the server.
+    """
 
     folder: Path
     agents: int = 2
     terms: SyncTerms = TERMS
     states: dict[int, str] = field(default_factory=dict)
-    key: PrivateKey = field(default_factory=PrivateKey.drawn)
+    host: str = "127.0.0.1"
 
     def __post_init__(self) -> None:
-        self.keys = [PrivateKey.drawn() for _ in range(self.agents)]
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.authority = create_authority(self.folder, ["localhost", "127.0.0.1"])
+        self.key, *self.keys = [_key(self.folder / "keys" / f"{agent}.key") for agent in range(-1, self.agents)]
+        if not (self.folder / AUTHORITY).exists():
+            create_authority(self.folder, ["localhost", self.host])
+        self.authority = (self.folder / AUTHORITY).read_text(encoding="ascii")
         self.digest = self.approval(0, 1).digest
         self._audit: AuditLog | None = None
         self._rosters: dict[tuple[str, ...], Roster] = {}
@@ -49,7 +53,7 @@ class SyncStudy:
             agent=agent,
             name=f"site-{agent}",
             key=self.keys[agent].public.hex,
-            endpoint=f"https://127.0.0.1:{port}",
+            endpoint=f"https://{self.host}:{port}",
             trust=ServerTrust(certificate="pinned", authority=self.authority),
             coordinator=self.key.public.hex,
         )
@@ -83,6 +87,11 @@ class SyncStudy:
         audit = AuditLog(folder / "audit.jsonl")
         return SiteClient(folder, self.keys[agent], approval, self.terms, audit, client_context(approval.trust), patience)
 
-    def refusals(self) -> list[str]:
-        """Return the reasons of all refusals in the coordinator's audit log."""
-        return [record["why"] for record in read_audit(self.folder / "audit.jsonl") if record["event"] == "refused"]
+    def refusals(self, port: int | None = None) -> list[str]:
+        """Return the reasons of all refusals in the coordinator's audit log, or of those of a client's port."""
+        refused = [record for record in read_audit(self.folder / "audit.jsonl") if record["event"] == "refused"]
+        return [record["why"] for record in refused if port is None or str(record["peer"]).endswith(f":{port}")]
+
+
+def _key(path: Path) -> PrivateKey:
+    return PrivateKey.read(path) if path.exists() else PrivateKey.create(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,8 +71,8 @@ class Honest:
 
 @pytest.fixture
 def honest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Honest]:
-    monkeypatch.setattr(connections, "STRANGER_TIME", 1.0)
-    monkeypatch.setattr(server, "BODY_TIME", 1.0)
+    monkeypatch.setattr(connections, "STRANGER_TIME", 4.0)
+    monkeypatch.setattr(server, "BODY_TIME", 4.0)
     study = SyncStudy(tmp_path, agents=3)
     study.states[2] = "revoked"
     made = Honest(study)
@@ -90,28 +91,28 @@ def _attack(honest: Honest, rounds: int) -> int:
     assert wait_for(lambda: first.study_time() is not None or honest.server.heard(1) is not None)
     first.close()
     honest.start()
-    before, count, memory = len(study.refusals()), 0, _memory()
+    memory, expected = _memory(), Counter[int]()  # lines by the port of who has sent
     for number in range(rounds):
         attacker = Attacker(study, honest.port, captured, seed=number)
         for name, send in attacker.kinds().items():
             send()
-            count += 1
-            assert wait_for(lambda: len(study.refusals()) >= before + count), f"{name} left no line"  # noqa: B023
-            assert len(study.refusals()) == before + count, f"{name}: {study.refusals()[before + count - 1 :]}"
+            expected[port := attacker.ports[-1]] += 1
+            assert wait_for(lambda: len(study.refusals(port)) >= expected[port]), f"{name} left no line"  # noqa: B023
         slow = [threading.Thread(target=send) for send in attacker.slow_kinds().values()]
         for thread in slow:
             thread.start()
         for thread in slow:
             thread.join(30.0)
-        count += len(slow)
-        assert wait_for(lambda: len(study.refusals()) >= before + count), study.refusals()[-4:]  # noqa: B023
-        assert len(study.refusals()) == before + count
+        expected.update(attacker.ports[-len(slow) :])
+        for port in attacker.ports:
+            assert wait_for(lambda: len(study.refusals(port)) >= expected[port])  # noqa: B023
+            assert len(study.refusals(port)) == expected[port], study.refusals(port)
         assert not attacker.trap.exists(), "a pickle was loaded"
     assert _memory() - memory < MOST_GROWTH
     done = honest.done
     assert wait_for(lambda: honest.done > done + 3), "the honest site does not go on"
     assert honest.failures == [] and honest.client.refused is None
-    return count
+    return expected.total()
 
 
 def _captured(study: SyncStudy) -> list[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import shutil
 import socket
 import subprocess
 import sys
@@ -68,7 +67,7 @@ def demo_sites(
 def _arranged(folder: Path) -> tuple[Path, Path, int]:
     """Write the study, and make keys, approvals and policies of all sites; return the study, the service's folder, the port."""
     from fedbo.sites.documents import SiteRequest
-    from fedbo.sites.folders import APPROVAL, POLICY, REQUEST, ServiceFolder, SiteFolder
+    from fedbo.sites.folders import POLICY, REQUEST, ServiceFolder, SiteFolder
     from fedbo.sites.terms import public_terms
     from fedbo.study.study import load_study
 
@@ -85,9 +84,9 @@ def _arranged(folder: Path) -> tuple[Path, Path, int]:
     for name, _, _ in SITES:
         site = SiteFolder.create(folder / name, name)
         approval = service.approve(SiteRequest.read(site.path / REQUEST))
-        shutil.copy(service.path / "approvals" / f"{name}.json", site.path / APPROVAL)
-        policy = (site.path / POLICY).read_text().replace('share = "nothing"', 'share = "scores"')
-        (site.path / POLICY).write_text(policy.replace("studies = []", f'studies = ["{approval.fingerprint}"]'))
+        site.accept(approval, approval.fingerprint)
+        policy = (site.path / POLICY).read_text(encoding="utf-8")
+        (site.path / POLICY).write_text(policy.replace('share = "nothing"', 'share = "scores"'), encoding="utf-8")
     return study, service.path, port
 
 

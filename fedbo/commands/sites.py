@@ -46,6 +46,26 @@ def site_new(
     _print(facts, lines, printed)
 
 
+def site_accept(
+    approval: ApprovalFile,
+    fingerprint: Annotated[
+        str, typer.Argument(metavar="FINGERPRINT", help="The study's, as the coordinator reads it out.", show_default=False)
+    ],
+    site: SiteOption = None,
+    printed: Printed = Format.text,
+) -> None:
+    """Accept an approval: keep it in the site's folder, and let the site's policy admit its study."""
+    from fedbo.sites.documents import Approval
+    from fedbo.sites.folders import SiteFolder
+
+    folder = SiteFolder.of(approval, site)
+    approved = Approval.read(approval)
+    kept = folder.accept(approved, fingerprint)
+    facts = {"approval": str(kept), "study": approved.study, "agent": approved.agent}
+    words = f"the site admits the study '{approved.study}' as its agent {approved.agent}; check it with"
+    _print(facts, [f"{words}: fedbo preflight {quoted(kept)} objective.py:function"], printed)
+
+
 def site_rotate(approval: ApprovalFile, site: SiteOption = None, printed: Printed = Format.text) -> None:
     """Create another key for a site, and the request to replace the one that an approval is of.
 

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import seal, unseal
 from fedbo.settings import arguments
-from fedbo.settings.shown import quoted
+from fedbo.settings.shown import quoted, shown
 from fedbo.sites.audit import AuditLog
 from fedbo.sites.certificates import AUTHORITY, create_authority, server_context
 from fedbo.sites.documents import Approval, Roster, RosterEntry, ServerTrust, SiteRequest, https_address, study_digest
 from fedbo.sites.errors import SitesError
 from fedbo.sites.keys import PrivateKey, PublicKey
-from fedbo.sites.policy import TEMPLATE, SitePolicy
+from fedbo.sites.policy import TEMPLATE, SitePolicy, admit_study
 from fedbo.study.lock import locked
 from fedbo.study.paths import PRIVATE, make_folder
 
@@ -72,6 +72,20 @@ class SiteFolder:
         request = SiteRequest.make(approval.name, PrivateKey.create(self.path / f"site-{number}.key"), earlier)
         request.write(self.path / REQUEST)
         return request
+
+    def accept(self, approval: Approval, fingerprint: str) -> Path:
+        """Keep an approval as `approval.json`, and add its study to the policy; return the file of the approval.
+
+        SitesError unless `fingerprint` is that of the study, as the coordinator has read it out, and the approval of this site.
+        """
+        self.key(approval)
+        if fingerprint.strip().lower() != approval.fingerprint:
+            words = "compare it again; if they differ, this is not the coordinator's approval"
+            raise SitesError(f"fingerprint = '{shown(fingerprint)[:80]}': the study has {approval.fingerprint}; {words}")
+        if approval.fingerprint not in self.policy().studies:
+            admit_study(self.path / POLICY, approval.fingerprint)
+        approval.write(self.path / APPROVAL)
+        return self.path / APPROVAL
 
     def policy(self) -> SitePolicy:
         """Read the site's policy."""

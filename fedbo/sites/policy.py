@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from fedbo.actors.storage import atomic
 from fedbo.algorithms.reveals import Reveals, read_reveals
 from fedbo.settings.shown import shown
 from fedbo.sites.documents import Approval, first_fault
@@ -17,9 +20,9 @@ Share = Literal["nothing", "scores", "observations"]
 SHARES: tuple[Share, ...] = ("nothing", "scores", "observations")  # each also allows those before
 _LONGEST = 2**20  # bytes of a policy file
 TEMPLATE = """\
-# What this site allows. Only you change this file; fedbo reads it whenever the site joins a study.
+# What this site allows. fedbo reads this file whenever the site joins a study.
 
-# Fingerprints of the studies that this site serves, as the coordinator reads them to you.
+# Fingerprints of the studies that this site serves: `fedbo site accept` adds one.
 studies = []
 
 # The most evaluations of one study, repeated ones included.
@@ -81,10 +84,27 @@ class SitePolicy(BaseModel):
         policy allows less, with the line of the policy file to change.
         """
         if approval.fingerprint not in self.studies:
-            words = f'compare this fingerprint with the coordinator\'s, then add "{approval.fingerprint}" to studies'
+            words = f"compare fingerprints with the coordinator, then run: fedbo site accept APPROVAL {approval.fingerprint}"
             raise PolicyError(f"policy.toml: studies does not list the study '{approval.study}'; {words}")
         if share not in SHARES or SHARES.index(share) > SHARES.index(self.share):
             raise PolicyError(f'policy.toml: share = "{self.share}", but the study asks for "{share}"; decline, or allow it')
         if read_reveals(reveals).exceeds(Reveals(self.reveals)):
             words = f'{Reveals(reveals).meaning}; decline, or set reveals = "{reveals}"'
             raise PolicyError(f'policy.toml: reveals = "{self.reveals}", but of this study {words}')
+
+
+def admit_study(path: Path, fingerprint: str) -> None:
+    """Add a study to the list `studies` of a policy file; PolicyError where its user must do so by hand."""
+    before = SitePolicy.read(path)
+    text = re.sub(r"(?m)^(\s*studies\s*=\s*\[)", rf'\1"{fingerprint}", ', path.read_text(encoding="utf-8"), count=1)
+    # Text that only looks like the list, for example within a string, is found by reading the result.
+    if not _reads_as(text, {**before.model_dump(), "studies": (fingerprint, *before.studies)}):
+        raise PolicyError(f"'{path}': the list of studies was not found; add \"{fingerprint}\" to studies by hand")
+    atomic.write_text(path, text)
+
+
+def _reads_as(text: str, expected: Mapping[str, Any]) -> bool:
+    try:
+        return SitePolicy(**tomllib.loads(text)).model_dump() == dict(expected)
+    except ValueError:
+        return False

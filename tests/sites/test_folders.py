@@ -181,7 +181,7 @@ def test_the_policy_of_a_new_site_serves_no_study(tmp_path: Path) -> None:
     approval = coordinator.approve(request_of(folder))
     policy = folder.policy()
     assert policy == SitePolicy() and policy.share == "nothing" and policy.evaluations == 1000
-    with pytest.raises(PolicyError, match=f'then add "{approval.fingerprint}" to studies'):
+    with pytest.raises(PolicyError, match=f"fedbo site accept APPROVAL {approval.fingerprint}"):
         policy.admit(approval, "nothing", "draws")
     admitted(tmp_path, studies=[approval.fingerprint]).admit(approval, "nothing", "draws")
 

@@ -98,9 +98,7 @@ def joined(capsys: pytest.CaptureFixture[str], port: int, name: str = "north", *
     fedbo(capsys, "site", "new", name)
     more = [f"--{key}={value}" for key, value in options.items()]
     told = fedbo(capsys, "approve", f"{name}/request.json", "--study=study.toml", f"--endpoint=https://localhost:{port}", *more)
-    shutil.copy(told["approval"], f"{name}/approval.json")
-    policy = Path(name, "policy.toml")
-    policy.write_text(policy.read_text().replace("studies = []", f'studies = ["{told["study"]}"]'))
+    fedbo(capsys, "site", "accept", told["approval"], told["study"], "--site", name)
     return Approval.read(Path(name, "approval.json"))
 
 
@@ -203,7 +201,7 @@ def test_each_thing_that_can_be_wrong_is_named(
     assert states(approval)["policy"] == (
         "broken",
         "policy.toml: studies does not list the study 'vaccine'",
-        f'compare this fingerprint with the coordinator\'s, then add "{approval.fingerprint}" to studies',
+        f"compare fingerprints with the coordinator, then run: fedbo site accept APPROVAL {approval.fingerprint}",
     )
     Path("north/policy.toml").write_text(sound["policy.toml"].replace('reveals = "draws"', 'reveals = "nothing"'))
     assert 'reveals = "draws"' in states(approval)["policy"][2]
@@ -287,6 +285,22 @@ def test_every_byte_that_left_is_listed(place: Path, capsys: pytest.CaptureFixtu
     path = Path("north/runs/ab/audit.jsonl")
     path.write_bytes(path.read_bytes().replace(b'"bytes": 300', b'"bytes": 299'))
     assert "does not follow the one before" in refused(capsys, "sent", "north")
+
+
+def test_a_site_accepts_only_the_study_whose_fingerprint_was_read_out(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fedbo(capsys, "site", "new", "north")
+    fedbo(capsys, "site", "new", "east")
+    told = fedbo(capsys, "approve", "north/request.json", "--study=study.toml", "--endpoint=https://localhost:1")
+    accept = ["site", "accept", told["approval"]]
+    assert "compare it again" in refused(capsys, *accept, "0000-" * 7 + "0000", "--site", "north")
+    assert "is of another key" in refused(capsys, *accept, told["study"], "--site", "east")
+    assert "is not the folder of a site" in refused(capsys, *accept, told["study"])
+    assert not Path("north/approval.json").exists() and SiteFolder(Path("north")).policy().studies == ()
+    fedbo(capsys, *accept, told["study"].upper(), "--site", "north")
+    fedbo(capsys, *accept, told["study"], "--site", "north")
+    assert SiteFolder(Path("north")).policy().studies == (told["study"],)
+    Path("north/policy.toml").write_text('"studies" = []\n')
+    assert "was not found; add" in refused(capsys, *accept, told["study"], "--site", "north")
 
 
 @pytest.mark.parametrize("wrong", ["", "{}", '{"fedbo": "request"}', "\x1b[2J"])

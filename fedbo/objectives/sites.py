@@ -51,7 +51,7 @@ class Sites:
     """Lower end of each parameter."""
     high: tuple[float, ...] = ()
     """Upper end of each parameter."""
-    space: str = ""
+    space: str | None = None
     """ConfigSpace.ConfigurationSpace as JSON, in place of low and high."""
     direction: Literal["maximise", "minimise"] = "maximise"
     """Whether larger or smaller values are better."""

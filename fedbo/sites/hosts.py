@@ -50,7 +50,7 @@ class RemoteSites(Hosts):
     A report counts if it answers the open request of its agent; any other is acknowledged and dropped. It is acknowledged once
     the event loop has recorded it on the disk, so a kill loses no report and counts none twice. Planned crashes, hangs and
     slow-downs are played here: a site goes on, but its report is dropped or held back. `upload` declares the messages that are
-    kept for a replay; None keeps none.
+    kept for a replay; with None the table of reports has none.
     """
 
     def __init__(
@@ -153,8 +153,7 @@ class RemoteSites(Hosts):
         """Count the agent's last step, with the rows that its site has released."""
         report = self._heard.pop(agent)
         self.live.counted[agent] = report.step
-        if self._upload is not None:
-            self._reports.append(report)
+        self._reports.append(report)
         rows = report.released if isinstance(report, SiteReport) else ()
         self._rows += rows
         scores = [row.outcome.score for row in rows if row.error is None]
@@ -228,7 +227,7 @@ class RemoteSites(Hosts):
         if rows:
             path = self._home.table("observations", number)
             written[path.name] = write_rows(sorted(rows, key=lambda row: row.agent), self._home.key, path)
-        if reports and self._upload is not None:
+        if reports:
             path = self._home.table("reports", number)
             written[path.name] = write_reports(reports, self._home.key, self._upload, path)
         return written

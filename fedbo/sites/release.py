@@ -110,6 +110,6 @@ def _row(record: Any, agent: int, share: Share) -> Row:
 def released_by(report: StepReport, rows: Sequence[Row], dim: int, share: Share) -> SiteReport:
     """Return what leaves a site of the report of a step and its rows: without the texts of failures, which name points."""
     kept = unpack(pack(rows, dim, share), dim, report.agent, share)  # so that both sides have the same rows
-    values = {name: getattr(report, name) for name in StepReport.__slots__}  # type: ignore[attr-defined]
+    values = {name: getattr(report, name) for name in StepReport.__slots__}
     failed = (f"agent {report.agent}: an evaluation {FAILED}",) * len(report.failed)
     return changed(SiteReport(**{**values, "failed": failed, "failure": None}, released=kept))

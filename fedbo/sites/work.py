@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from fedbo.actors.task import StepRequest
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.objectives.base import Metric, Parameter
 from fedbo.settings.shown import quoted
-from fedbo.sites.errors import SitesError
+from fedbo.sites.errors import PolicyError, SitesError
 from fedbo.sites.release import SiteReport, released_by
 from fedbo.sites.terms import asked_of, site_task
 from fedbo.study.study import Study
@@ -66,6 +66,10 @@ class SiteSummary:
     point: dict[str, float]
     directory: Path
 
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {**asdict(self), "directory": str(self.directory)}
+
 
 class SiteWork:
     """One site at work for its agent, whose files are in the folder of its run; it begins where an earlier process ended.
@@ -75,11 +79,13 @@ class SiteWork:
     """
 
     def __init__(self, study: Study, agent: int, own: Any, folder: Path, most: int, isolate: bool = False) -> None:
-        self._agent, self._most = agent, most
+        self._agent, self._most, self._retries = agent, most, study.evaluation.make().retries
         self._share, self._federation = asked_of(study).share, study.federation()
         self._home = RunFolder.of(folder, RunKey(0, study.labels[0], 0)).claim()
         self._host = Host()
-        task = site_task(study, agent, own, secret_key(folder / "secret.key"))
+        self._task = task = site_task(study, agent, own, secret_key(folder / "secret.key"))
+        initial, iterations, pulls = task.budget_of(agent)
+        self._require_allowed(pulls or initial + iterations * (task.algorithm.queries or 1))
         self._host.load(task, [agent], HostConfig(self._home, real=True, isolate=isolate))
 
     def run(self, orders: Orders) -> SiteSummary:
@@ -99,10 +105,8 @@ class SiteWork:
 
     def _carry_out(self, order: StepRequest, orders: Orders) -> None:
         """Carry out an order and put its report on the disk."""
-        state = self._host.agents[self._agent].state
-        if state.evaluated >= self._most:
-            words = f"the policy of this site allows {self._most} evaluations, which are made"
-            raise SitesError(f"{words}; raise `evaluations` in its policy, and run fedbo join again")
+        points = self._task.budget_of(self._agent).initial if order.step == 0 else self._task.algorithm.queries or 1
+        self._require_allowed(self._host.agents[self._agent].state.evaluated + points * (1 + self._retries))
         if (now := orders.study_time()) is not None:
             self._host.begin(time.time() - now)
         orders.evaluating(order.lease)
@@ -119,6 +123,12 @@ class SiteWork:
         assert done is not None, "a step that was reported is there until it counts"
         dim = len(self._federation.parameters)
         orders.report(released_by(report, done.result.rows(done.before.t_n), dim, self._share))
+
+    def _require_allowed(self, evaluations: int) -> None:
+        """Check that the site's policy allows so many evaluations; PolicyError."""
+        if evaluations > self._most:
+            words = f"the study needs {evaluations} evaluations, but the policy of this site allows {self._most}"
+            raise PolicyError(f"{words}; raise `evaluations` in policy.toml, and run fedbo join again")
 
     def _finish(self, counted: int) -> SiteSummary:
         """Write the tables of the site, with the steps that count."""

@@ -38,18 +38,20 @@ REPORTS = pa.schema(
 )
 
 
-def write_reports(reports: Sequence[StepReport], key: RunKey, upload: Declaration, path: Path) -> str:
-    """Write the reports that count, with their messages as `upload` declares them; return the SHA-256 of the file."""
+def write_reports(reports: Sequence[StepReport], key: RunKey, upload: Declaration | None, path: Path) -> str:
+    """Write the reports that count, with their messages as `upload` declares them, if set; return the SHA-256 of the file."""
     columns: dict[str, list[object]] = {name: [value] * len(reports) for name, value in zip(key._fields, key, strict=True)}
     columns |= {name: [getattr(report, name) for report in reports] for name in _COUNTS}
     columns["number"] = columns["lease"]
     columns["failed"] = [list(report.failed) for report in reports]
-    columns["message"] = [None if report.payload is None else _written(report, upload) for report in reports]
+    columns["message"] = [_message(report, upload) for report in reports]
     return write_table(pa.table(columns, schema=REPORTS), path)
 
 
-def _written(report: StepReport, upload: Declaration) -> bytes:
-    return b"" if report.payload in (None, DUMMY) else encode(report.payload, upload)
+def _message(report: StepReport, upload: Declaration | None) -> bytes | None:
+    if report.payload is None or upload is None:
+        return None
+    return encode(report.payload, upload) if report.payload else b""
 
 
 def read_reports(table: pa.Table, key: RunKey, upload: Declaration | None) -> list[StepReport]:

@@ -18,7 +18,8 @@ from fedbo.actors.storage.sealed import DamagedError
 from fedbo.sites.errors import SitesError
 
 _MAGIC = b"fedbo journal 1\n"
-_FRAME = struct.Struct("<II")  # length of the record, its CRC-32
+_HEAD, _CHECK = struct.Struct("<II"), struct.Struct("<I")  # length and CRC-32 of a record, and a checksum of these
+_FRAME = _HEAD.size + _CHECK.size
 _ROOM = 2**20  # bytes that a journal may grow by before it is written anew
 
 
@@ -100,7 +101,7 @@ class Journal(Records):
             if record is None:
                 break
             records.append(record)
-            place += _FRAME.size + len(record)
+            place += _FRAME + len(record)
         if place < len(data) and not _is_torn(data, place):
             raise DamagedError(self._path, f"its record at byte {place} has changed", "restore the folder")
         self._file, self._grown = atomic.open_log(self._path), 0
@@ -109,20 +110,33 @@ class Journal(Records):
 
 
 def _framed(record: bytes) -> bytes:
-    return _FRAME.pack(len(record), zlib.crc32(record)) + record
+    head = _HEAD.pack(len(record), zlib.crc32(record))
+    return head + _CHECK.pack(_checksum(head)) + record
+
+
+def _checksum(head: bytes) -> int:
+    # Not from 0: zeros, as a power cut leaves them, would be empty records.
+    return zlib.crc32(head, 1)
+
+
+def _length_at(data: bytes, place: int) -> int | None:
+    """Return the length of the record at a place; None where its frame is incomplete or has changed."""
+    head = data[place : place + _HEAD.size]
+    check = data[place + _HEAD.size : place + _FRAME]
+    return int(_HEAD.unpack(head)[0]) if check == _CHECK.pack(_checksum(head)) else None
 
 
 def _record_at(data: bytes, place: int) -> bytes | None:
     """Return the record at a place; None where it is incomplete or has changed."""
-    if place + _FRAME.size > len(data):
+    if (length := _length_at(data, place)) is None:
         return None
-    length, check = _FRAME.unpack_from(data, place)
-    record = data[place + _FRAME.size : place + _FRAME.size + length]
-    return record if len(record) == length and zlib.crc32(record) == check else None
+    record = data[place + _FRAME : place + _FRAME + length]
+    return record if len(record) == length and zlib.crc32(record) == _HEAD.unpack_from(data, place)[1] else None
 
 
 def _is_torn(data: bytes, place: int) -> bool:
-    """Return whether the end of a journal may be an append that a power cut tore."""
-    if place + _FRAME.size > len(data) or place + _FRAME.size + _FRAME.unpack_from(data, place)[0] > len(data):
-        return True
-    return atomic.is_torn(data[place:], place)
+    """Return whether a wrong record may be the last append, torn by a power cut; all others were on the disk before."""
+    end = place + _FRAME
+    if (length := _length_at(data, place)) is None:
+        return end > len(data) or atomic.is_torn(data[place:end], place)
+    return end + length > len(data) or (end + length == len(data) and atomic.is_torn(data[place:], place))

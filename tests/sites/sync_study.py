@@ -80,12 +80,11 @@ class SyncStudy:
         """Return the context of the server."""
         return server_context(self.folder)
 
-    def client(self, agent: int, port: int, folder: Path | None = None, patience: float = 60.0) -> SiteClient:
+    def client(self, agent: int, port: int, patience: float = 60.0, audit: str = "audit.jsonl") -> SiteClient:
         """Return the client of an agent's site, which is not started."""
-        folder = folder or self.folder / f"site-{agent}"
-        approval = self.approval(agent, port)
-        audit = AuditLog(folder / "audit.jsonl")
-        return SiteClient(folder, self.keys[agent], approval, self.terms, audit, client_context(approval.trust), patience)
+        folder, approval = self.folder / f"site-{agent}", self.approval(agent, port)
+        context, log = client_context(approval.trust), AuditLog(folder / audit)
+        return SiteClient(folder, self.keys[agent], approval, self.terms, log, context, patience)
 
     def refusals(self, port: int | None = None) -> list[str]:
         """Return the reasons of all refusals in the coordinator's audit log, or of those of a client's port."""

@@ -120,11 +120,14 @@ class ConnectionServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, and close those that there are."""
-        if self._accepting is not None:
-            self._accepting.cancel()
-        for handshake in self._handshakes:
-            handshake.cancel()
+        ending = [*self._handshakes, *([] if self._accepting is None else [self._accepting])]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
         await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)  # in which they are closed
 
     def enter(self, connection: Connection) -> None:
         """Note a new connection, and close the oldest of too many."""

@@ -60,7 +60,7 @@ class Sites:
     log: tuple[bool, ...] = ()
     """Which axes are geometric. Default: none."""
     metric_name: str = "value"
-    """Name of the value in results, and its key in a dictionary that a function of a configuration returns."""
+    """Name of the value in results, and its key where a function returns a dictionary."""
 
     def __post_init__(self) -> None:
         check(self)

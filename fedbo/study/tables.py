@@ -305,7 +305,7 @@ class HostingTable(Table):
     """[hosting]: where agents live, the number of workers, the Ray cluster, and how its hosts get the package."""
 
     kind: Literal["inline", "dedicated", "packed", "sites"] = "inline"
-    """Where agents live: with their coordinator, on Ray, one or several to an actor, or each at its own site."""
+    """Where agents live: with their coordinator, on Ray (`dedicated`, `packed`), or at their sites."""
     workers: Count | None = None
     """Ray actors: for whole runs (inline, default 0) or for agents (packed, default 2)."""
     address: Annotated[str, Field(min_length=1)] | None = None
@@ -324,7 +324,7 @@ class SitesTable(Table):
     share: Literal["nothing", "scores", "observations"] = "nothing"
     """What sites release besides messages: nothing, values and times, or also the points."""
     streams: Literal["secret", "study"] = "secret"
-    """Whether a site draws from a secret seed of its own, or from the study's seed, which every site knows."""
+    """Seed of a site's own draws: a secret one, or that of the study."""
     lease: Annotated[float, Field(gt=0)] = 60.0
     """Seconds without a sign of life after which a site counts as away."""
 

@@ -82,7 +82,7 @@ class SiteClient:
         self._woken: asyncio.Event | None = None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="fedbo-site", daemon=True)
         self._failure: BaseException | None = None
-        self._is_closed = False
+        self._is_closed = self._has_ended = False
 
     def start(self) -> None:
         """Connect, and go on in a thread."""
@@ -92,7 +92,7 @@ class SiteClient:
         """Disconnect. Where the study has ended, tell the coordinator first that this is known. May be called repeatedly."""
         with self._changed:
             if self.ended is not None:
-                self._changed.wait_for(lambda: self._machine.is_over or not self._thread.is_alive(), FAREWELL)
+                self._changed.wait_for(lambda: self._machine.is_over or self._has_ended, FAREWELL)
             self._is_closed = True
         self._wake()
         if self._thread.ident is not None:
@@ -151,8 +151,7 @@ class SiteClient:
 
     @property
     def _is_done(self) -> bool:
-        gone = not self._thread.is_alive() and self._thread.ident is not None
-        return gone or self._is_closed or self.refused is not None or self.ended is not None
+        return self._has_ended or self._is_closed or self.refused is not None or self.ended is not None
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -185,6 +184,7 @@ class SiteClient:
             self._failure = error
         finally:
             with self._changed:
+                self._has_ended = True
                 self._changed.notify_all()
 
     def _due(self) -> bytes | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedbo.algorithms.base import Field
-from fedbo.sites.audit import AuditLog, read_audit
+from fedbo.sites.audit import AuditLog
 from fedbo.sites.certificates import AUTHORITY, client_context, create_authority, server_context
 from fedbo.sites.client import SiteClient
 from fedbo.sites.documents import Approval, Roster, RosterEntry, ServerTrust
@@ -41,6 +42,7 @@ class SyncStudy:
         self.authority = (self.folder / AUTHORITY).read_text(encoding="ascii")
         self.digest = self.approval(0, 1).digest
         self._audit: AuditLog | None = None
+        self._read, self._refused = 0, list[tuple[str, str]]()
         self._rosters: dict[tuple[str, ...], Roster] = {}
 
     def approval(self, agent: int, port: int) -> Approval:
@@ -88,8 +90,13 @@ class SyncStudy:
 
     def refusals(self, port: int | None = None) -> list[str]:
         """Return the reasons of all refusals in the coordinator's audit log, or of those of a client's port."""
-        refused = [record for record in read_audit(self.folder / "audit.jsonl") if record["event"] == "refused"]
-        return [record["why"] for record in refused if port is None or str(record["peer"]).endswith(f":{port}")]
+        with (self.folder / "audit.jsonl").open("rb") as file:
+            file.seek(self._read)
+            lines = file.read().split(b"\n")[:-1]
+        self._read += sum(len(line) + 1 for line in lines)
+        records = [json.loads(line) for line in lines]
+        self._refused += [(str(record.get("peer")), record["why"]) for record in records if record["event"] == "refused"]
+        return [why for peer, why in self._refused if port is None or peer.endswith(f":{port}")]
 
 
 def _key(path: Path) -> PrivateKey:

@@ -15,6 +15,7 @@ from sync_study import SyncStudy
 
 from fedbo.actors.task import StepRequest
 from fedbo.sites import connections, server, wire
+from fedbo.sites.audit import body_of, read_audit
 from fedbo.sites.release import SiteReport
 
 MOST_GROWTH = 64 * 2**20  # bytes
@@ -57,7 +58,7 @@ class Honest:
         try:
             while not self._stop.is_set():
                 self.step()
-                self._stop.wait(0.02)
+                self._stop.wait(0.2)
         except BaseException as error:
             self.failures.append(error)
 
@@ -112,13 +113,12 @@ def _attack(honest: Honest, rounds: int) -> int:
     done = honest.done
     assert wait_for(lambda: honest.done > done + 3), "the honest site does not go on"
     assert honest.failures == [] and honest.client.refused is None
+    assert sum(1 for _ in read_audit(study.folder / "audit.jsonl")) > expected.total()  # and its chain holds
     return expected.total()
 
 
 def _captured(study: SyncStudy) -> list[bytes]:
     """Return the requests that agent 0 has sent, as its own audit log shows them."""
-    from fedbo.sites.audit import body_of, read_audit
-
     records = list(read_audit(study.folder / "site-0" / "audit.jsonl"))
     return [body_of(record) for record in records if record["event"] == "sent" and record["target"].endswith(wire.SYNC)]
 

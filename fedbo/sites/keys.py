@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fedbo.actors.storage import atomic
 from fedbo.settings.shown import quoted
 from fedbo.sites.errors import SignatureError, SitesError
+from fedbo.sites.libraries import require_libraries
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -58,6 +59,7 @@ class PublicKey:
 
     def verify(self, data: bytes, signature: bytes) -> None:
         """Check that the owner of this key signed these bytes; SignatureError otherwise."""
+        require_libraries()
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -81,6 +83,7 @@ class PrivateKey:
     @classmethod
     def drawn(cls) -> PrivateKey:
         """Draw a new key from the system's randomness."""
+        require_libraries()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return cls(Ed25519PrivateKey.generate())
@@ -88,9 +91,9 @@ class PrivateKey:
     @classmethod
     def create(cls, path: Path) -> PrivateKey:
         """Draw a new key and write it to a new file, PEM with mode 0600; SitesError where there is a file already."""
+        key = cls.drawn()
         from cryptography.hazmat.primitives import serialization
 
-        key = cls.drawn()
         data = key._key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -102,6 +105,7 @@ class PrivateKey:
     @classmethod
     def read(cls, path: Path) -> PrivateKey:
         """Read the file of a key; SitesError where there is none, where it is damaged, or where others can read it."""
+        require_libraries()
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,21 @@ def test_a_fingerprint_is_the_first_half_of_the_sha_256() -> None:
 def test_a_public_key_has_64_hexadecimal_digits(text: str) -> None:
     with pytest.raises(SignatureError, match="a public key has"):
         PublicKey.of_hex(text)
+
+
+def test_without_its_libraries_a_command_names_them(tmp_path: Path) -> None:
+    """In a process in which `cryptography` cannot be found; `import fedbo` and the help need none of the libraries."""
+    code = (
+        "import sys\n"
+        "for name in ('cryptography', 'httpx', 'uvicorn'): sys.modules[name] = None\n"
+        "import fedbo, fedbo.cli\n"
+        "import fedbo.sites.libraries as libraries\n"
+        "libraries.find_spec = lambda name: None\n"
+        "sys.exit(fedbo.cli.main(['site', 'new', 'north']))\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert told.returncode == 1
+    assert told.stderr == (
+        "keys and sites require cryptography, httpx, uvicorn; install with: pip install cryptography httpx uvicorn\n"
+    )
+    assert not list(tmp_path.glob("north/*.key"))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.commands.arguments import Format, Printed, Quiet, StudyFile, print_json, progress_display
+from fedbo.commands.arguments import Format, Printed, Quiet, StudyFile, print_json, progress_display, say_failures
 from fedbo.commands.sites import ApprovalFile, ServiceOption, SiteOption
 from fedbo.settings.shown import quoted
+
+if TYPE_CHECKING:
+    from fedbo.sites.work import SiteSummary
 
 
 def serve(
@@ -63,7 +66,12 @@ def join(
     done = join_study(approval, load(objective, "objective"), site, patience, isolate)
     if printed is Format.json:
         print_json(done.facts())
-        return
+    else:
+        _print(done)
+    say_failures(done.failed, done.evaluations, done.first_error)
+
+
+def _print(done: SiteSummary) -> None:
     print(f"agent {done.agent}: {done.evaluations} evaluations, {done.failed} of them failed")
     if done.best is not None:
         print(f"best value: {done.best:.6g} at " + ", ".join(f"{name} = {value:.6g}" for name, value in done.point.items()))

@@ -11,6 +11,7 @@ from fedbo.actors.task import Task
 from fedbo.algorithms.base import Declaration
 from fedbo.execution.jobs import runs
 from fedbo.objectives.sites import AtThisSite, Sites
+from fedbo.settings.trust import UntrustedError
 from fedbo.sites.errors import DocumentError
 from fedbo.sites.policy import Share
 from fedbo.sites.streams import site_streams
@@ -54,16 +55,15 @@ def public_terms(study: Study) -> dict[str, Any]:
 def load_terms(terms: Mapping[str, Any]) -> Study:
     """Return the study of public terms; DocumentError where they are invalid. No code is imported and no file read for it."""
     document = terms.get("document")
-    if (
-        not isinstance(document, dict)
-        or document.get("objective", {}).get("name") != "sites"
-        or set(document) & {*_OWN, "sweep"}
-    ):
+    objective = document.get("objective") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(objective, dict) or objective.get("name") != "sites":
         raise DocumentError("the terms are not those of a study of sites; ask for the approval again")
     if names_files(document):
         raise DocumentError("the terms name files or code of this machine, which is refused; ask for other terms")
     try:
         study = checked_study(document, Path("/"), derived=True)
+    except UntrustedError as error:
+        raise DocumentError(f"the terms name code ('{error.place}'), which is refused; ask for other terms") from None
     except StudyError as error:
         words = (error.lines or "; ".join(map(str, error.faults))).splitlines()[0]
         raise DocumentError(f"the terms are invalid: {words}") from None

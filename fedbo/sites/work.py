@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
+from fedbo.actors.storage.evaluations import reason_of
 from fedbo.actors.storage.rows import RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.task import StepRequest
@@ -55,13 +56,14 @@ class Orders(Protocol):
 class SiteSummary:
     """What a site has done in a study.
 
-    `best` is the best native value that its objective has returned, None without one, at the native `point`; `directory` holds
-    its observations.
+    `first_error` is the reason of the first failed evaluation, empty without one; `best` the best native value that the
+    objective has returned, None without one, at the native `point`; `directory` holds the site's observations.
     """
 
     agent: int
     evaluations: int
     failed: int
+    first_error: str
     best: float | None
     point: dict[str, float]
     directory: Path
@@ -136,12 +138,14 @@ class SiteWork:
         names = [name for name in written if name.startswith("observations-")]
         rows = [row for name in names for row in read_table(self._home.path / name).to_pylist()]
         good = [row for row in rows if row["error"] is None]
+        errors = [row["error"] for row in rows if row["error"] is not None]
         best = max(good, key=lambda row: row["value"], default=None)
         metric: Metric = self._federation.metric
         return SiteSummary(
             agent=self._agent,
             evaluations=len(rows),
-            failed=len(rows) - len(good),
+            failed=len(errors),
+            first_error=reason_of(errors[0]) if errors else "",
             best=None if best is None else float(metric.native(best["value"])),
             point={} if best is None else _named(self._federation.parameters, best["x"]),
             directory=self._home.path,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from fedbo.settings.plugins import PluginError
     from fedbo.settings.shown import OutputError
     from fedbo.settings.trust import UntrustedError
-    from fedbo.sites.errors import SitesError
+    from fedbo.sites.errors import DocumentError, PolicyError, SignatureError, SitesError
     from fedbo.sites.work import SiteSummary
     from fedbo.study.document import StudyError
     from fedbo.study.paths import DirectoryError
@@ -65,6 +65,7 @@ __all__ = [
     "DataDamagedError",
     "DataMissingError",
     "DirectoryError",
+    "DocumentError",
     "EndlessError",
     "EvaluationWarning",
     "ExitError",
@@ -78,6 +79,7 @@ __all__ = [
     "OutputError",
     "PlotError",
     "PluginError",
+    "PolicyError",
     "ProtocolError",
     "ReplayError",
     "ReportError",
@@ -85,6 +87,7 @@ __all__ = [
     "ResultError",
     "RunError",
     "SettingError",
+    "SignatureError",
     "SiteSummary",
     "SitesError",
     "Study",
@@ -132,6 +135,9 @@ _PLACES = {
     "OutputError": "fedbo.settings.shown",
     "PluginError": "fedbo.settings.plugins",
     "UntrustedError": "fedbo.settings.trust",
+    "DocumentError": "fedbo.sites.errors",
+    "PolicyError": "fedbo.sites.errors",
+    "SignatureError": "fedbo.sites.errors",
     "SitesError": "fedbo.sites.errors",
     "SiteSummary": "fedbo.sites.work",
     "StudyError": "fedbo.study.document",

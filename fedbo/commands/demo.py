@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import _thread
+import multiprocessing
+import os
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,7 +55,9 @@ def demo_sites(
     study, service, port = _arranged(folder)
     with _joined(folder) as sites:
         result = serve_study(load_study(study), f"127.0.0.1:{port}", ServiceFolder(service), None, progress_display(quiet))
-        told = {name: _told(folder, name) for name, process in sites.items() if process.wait(_PATIENCE) == 0}
+        for process in sites.values():
+            process.join(_PATIENCE)
+        told = {name: _told(folder, name) for name in sites}
     repeated = replay(Path(result.directory), verify=True)
     if printed is Format.json:
         print_json({"directory": str(result.directory), "sites": told, "events": repeated.events, "same": repeated.same})
@@ -91,26 +95,27 @@ def _arranged(folder: Path) -> tuple[Path, Path, int]:
 
 
 @contextmanager
-def _joined(folder: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+def _joined(folder: Path) -> Iterator[dict[str, BaseProcess]]:
     """Start a process for each site, which writes `site.log`; none is left at the end. A site that fails ends the study."""
-    sites: dict[str, subprocess.Popen[bytes]] = {}
+    # The fork server imports the package once for all of them.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "fedbo.sites.join", "fedbo.algorithms.fts", "httpx"])
+    sites: dict[str, BaseProcess] = {}
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(0.5):
-            if any(process.poll() for process in sites.values()):
+            if any(process.exitcode for process in sites.values()):
                 return _thread.interrupt_main()
 
     try:
         for name, _, _ in SITES:
-            command = [sys.executable, "-m", "fedbo", "join", "approval.json", "objective.py:response"]
-            with (folder / name / "site.log").open("wb") as log:
-                command += ["--patience", str(_PATIENCE)]
-                sites[name] = subprocess.Popen(command, cwd=folder / name, stdout=log, stderr=subprocess.STDOUT)
+            sites[name] = context.Process(target=_join, args=(folder.resolve() / name,), name=name)
+            sites[name].start()
         threading.Thread(target=watch, daemon=True).start()
         yield sites
     except KeyboardInterrupt:
-        failed = [name for name, process in sites.items() if process.poll()]
+        failed = [name for name, process in sites.items() if process.exitcode]
         if not failed:
             raise
         raise SitesError(f"the site '{failed[0]}' ended: {_told(folder, failed[0]).splitlines()[-1]}") from None
@@ -118,7 +123,18 @@ def _joined(folder: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
         done.set()
         for process in sites.values():
             process.kill()
-            process.wait()
+            process.join()
+
+
+def _join(folder: Path) -> None:
+    """Carry out `fedbo join` in the folder of a site, in a process of its own."""
+    from fedbo.cli import main
+
+    os.chdir(folder)
+    log = os.open("site.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    sys.exit(main(["join", "approval.json", "objective.py:response", "--patience", str(_PATIENCE)]))
 
 
 def _told(folder: Path, name: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import select
 import shutil
 import socket
+import socketserver
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -221,6 +223,49 @@ def test_each_thing_that_can_be_wrong_is_named(
     monkeypatch.setenv("HTTPS_PROXY", f"http://localhost:{port}")
     proxied = states(wrong)
     assert "of the proxy in HTTPS_PROXY" in proxied["name"][1] and proxied["port"][0] == "broken"
+
+
+class ConnectProxy(socketserver.StreamRequestHandler):
+    """A proxy that knows one method: CONNECT to a host and port."""
+
+    asked: ClassVar[list[str]] = []
+
+    def handle(self) -> None:
+        if not (line := self.rfile.readline().decode()):
+            return  # of the check of the port
+        self.asked.append(line.strip())
+        while self.rfile.readline().strip():
+            pass
+        host, _, port = line.split()[1].rpartition(":")
+        with socket.create_connection((host, int(port))) as there:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            here: list[socket.socket] = [self.connection, there]
+            while ready := select.select(here, [], [], 30)[0]:
+                for each in ready:
+                    if not (data := each.recv(2**16)):
+                        return
+                    here[1 - here.index(each)].sendall(data)
+
+
+def test_a_check_goes_through_the_proxy_of_the_environment(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    approval = joined(capsys, port)
+    with serving(port), socketserver.ThreadingTCPServer(("127.0.0.1", 0), ConnectProxy) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever)
+        thread.start()
+        try:
+            at = int(proxy.server_address[1])
+            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{at}")
+            monkeypatch.setenv("NO_PROXY", "")
+            found = states(approval)
+        finally:
+            proxy.shutdown()
+            thread.join()
+    assert {state for state, _, _ in found.values()} == {"ok"} and "certificate" not in found
+    assert f"127.0.0.1:{at} (of the proxy in HTTPS_PROXY for localhost)" in found["port"][1]
+    assert ConnectProxy.asked == [f"CONNECT localhost:{port} HTTP/1.1"]
 
 
 def test_another_server_at_the_address_is_recognised(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -252,8 +252,8 @@ async def _read_answer(pieces: AsyncIterator[bytes], coordinator: PublicKey, sig
                 raise _unsigned(status, bytes(data)) from None
             if size > wire.ANSWER_HEAD + most:
                 raise WireError(f"the answer has {size:,} bytes, more than an order can have")
-        if len(data) >= size > wire.ANSWER_HEAD:
-            break
+        if len(data) > size > wire.ANSWER_HEAD:  # read to the end otherwise, so that the connection can be used again
+            raise WireError("the answer is longer than its signed length")
     if len(data) < wire.ANSWER_HEAD:
         raise _unsigned(status, bytes(data))
     return bytes(data)

@@ -12,7 +12,7 @@ from hostile import wait_for
 from sync_study import SyncStudy
 
 from fedbo.actors.task import StepRequest
-from fedbo.sites import wire
+from fedbo.sites import connections, wire
 from fedbo.sites.audit import body_of, read_audit
 from fedbo.sites.certificates import client_context, create_authority
 from fedbo.sites.client import SiteClient, SiteConnectionError, hello, proxy_of
@@ -75,6 +75,19 @@ def test_a_greeting_finds_nobody_or_somebody_else(study: SyncStudy, server: Sync
     server.close()
     with pytest.raises(SiteConnectionError, match="127.0.0.1"):
         _hello(study, port)
+
+
+def test_requests_share_two_connections(study: SyncStudy, server: SyncServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = list[object]()
+    made = connections.Connection.connection_made
+    monkeypatch.setattr(
+        connections.Connection, "connection_made", lambda self, wire: (opened.append(wire), made(self, wire))[1]
+    )
+    with closing(study.client(0, _start(study, server))) as client:
+        client.start()
+        for step in range(1, 11):
+            _step(server, client, step)
+    assert 1 <= len(opened) <= 3
 
 
 def test_a_server_that_starts_again_goes_on(study: SyncStudy, server: SyncServer) -> None:

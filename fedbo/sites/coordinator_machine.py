@@ -14,7 +14,7 @@ from fedbo.sites import wire
 from fedbo.sites.documents import Roster
 from fedbo.sites.errors import SignatureError, SitesError
 from fedbo.sites.keys import PrivateKey, PublicKey
-from fedbo.sites.outbox import Records
+from fedbo.sites.outbox import JournalRecords
 from fedbo.sites.sequences import BEHIND, COPY, OTHER_FOLDER, RequestSequences
 from fedbo.sites.wire import RequestHead, Sync, SyncReply, WireError
 
@@ -85,7 +85,7 @@ class CoordinatorMachine:
 
     def __init__(
         self,
-        records: Records,
+        records: JournalRecords,
         key: PrivateKey,
         study: bytes,
         roster: Callable[[], Roster],

@@ -23,7 +23,7 @@ _FRAME = _HEAD.size + _CHECK.size
 _ROOM = 2**20  # bytes that a journal may grow by before it is written anew
 
 
-class Records(Protocol):
+class JournalRecords(Protocol):
     """Where a state machine keeps what must survive the end of its process."""
 
     def read(self) -> list[bytes]:
@@ -40,7 +40,7 @@ class Records(Protocol):
         """Return whether it has grown so much that its owner should replace it by what is still needed."""
 
 
-class Journal(Records):
+class Journal(JournalRecords):
     """A journal in a file, which one process at a time has open; SitesError when another has.
 
     An incomplete last record, which a power cut leaves, is cut off: what it was written for has not happened.

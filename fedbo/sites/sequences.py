@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from fedbo.sites.keys import PublicKey
-from fedbo.sites.outbox import Records
+from fedbo.sites.outbox import JournalRecords
 from fedbo.sites.wire import NO_REPORTS, RequestHead, Sync, chained
 
 COPY = "the site's folder is an older copy, or two sites use one key; end one of them, and rotate the key"
@@ -50,7 +50,7 @@ class KeyRecord:
 class RequestSequences:
     """The last request of each key."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: JournalRecords) -> None:
         self._records = records
         self._keys: dict[bytes, KeyRecord] = dict(map(_unpacked, records.read()))
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from fedbo.sites import wire
 from fedbo.sites.errors import SignatureError
 from fedbo.sites.keys import PrivateKey, PublicKey
-from fedbo.sites.outbox import Records
+from fedbo.sites.outbox import JournalRecords
 from fedbo.sites.wire import RequestHead, Sync, SyncReply, WireError
 
 PACE = 1.0  # seconds between two requests where answers come at once but say nothing
@@ -78,7 +78,7 @@ class SiteMachine:
 
     def __init__(
         self,
-        records: Records,
+        records: JournalRecords,
         key: PrivateKey,
         coordinator: PublicKey,
         study: bytes,

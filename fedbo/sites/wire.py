@@ -191,8 +191,8 @@ def pack_sync(sync: Sync) -> bytes:
 def unpack_sync(data: bytes) -> Sync:
     """Read the body of a request; WireError where it is none."""
     reader = Reader(data)
-    *numbers, knows_end, has_more, count = reader.take(_SYNC)
-    life, folder, answered, seen, confirmed, reported, chain, evaluating = numbers
+    fields = reader.take(_SYNC)
+    count = fields[-1]
     if count > MOST_REPORTS:
         raise WireError(f"{count} reports, but at most {MOST_REPORTS} are allowed")
     reports = []
@@ -202,19 +202,7 @@ def unpack_sync(data: bytes) -> Sync:
     reader.end()
     if any(before >= after for (before, _), (after, _) in zip(reports, reports[1:], strict=False)):
         raise WireError("its reports are not in order")
-    return Sync(
-        life=life,
-        folder=folder,
-        answered=answered,
-        seen=seen,
-        confirmed=confirmed,
-        reported=reported,
-        chain=chain,
-        evaluating=evaluating,
-        knows_end=knows_end,
-        has_more=has_more,
-        reports=tuple(reports),
-    )
+    return Sync(**dict(zip(Sync._fields[:-1], fields[:-1], strict=True)), reports=tuple(reports))
 
 
 def pack_reply(reply: SyncReply) -> bytes:

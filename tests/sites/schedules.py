@@ -19,7 +19,7 @@ from fedbo.sites import wire
 from fedbo.sites.coordinator_machine import CoordinatorMachine, RequestRefused
 from fedbo.sites.documents import Roster, RosterEntry
 from fedbo.sites.keys import PrivateKey
-from fedbo.sites.outbox import Records
+from fedbo.sites.outbox import JournalRecords
 from fedbo.sites.sequences import COPY, OTHER_FOLDER
 from fedbo.sites.site_machine import SiteMachine
 
@@ -36,7 +36,7 @@ class Killed(Exception):
     """The process ends here, before or after a write."""
 
 
-class MemoryRecords(Records):
+class MemoryRecords(JournalRecords):
     """A disk that outlives its process. A write may be the last thing that the process does."""
 
     def __init__(self, records: Sequence[bytes] = ()) -> None:

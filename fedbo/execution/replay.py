@@ -137,7 +137,14 @@ def compare(recorded: Path, replayed: Path, kept: str | None = None, names: Sequ
             difference = _first_difference(name, first, second)
             if others := other_kernels(read_manifest(recorded)):
                 difference += f"\n{others}"
-    return Replay(len(tables["events"][0]), hashes[0], hashes[1], difference, kept, "observations" in names)
+    return Replay(
+        events=len(tables["events"][0]),
+        recorded=hashes[0],
+        replayed=hashes[1],
+        difference=difference,
+        directory=kept,
+        observed="observations" in names,
+    )
 
 
 def _table(path: Path) -> pa.Table:

@@ -95,8 +95,8 @@ class Sites:
             return read_space(self.space).parameters
         names = self.names or tuple(f"x{i + 1}" for i in range(len(self.low)))
         log = self.log or (False,) * len(self.low)
-        ranges = zip(names, self.low, self.high, log, strict=True)
-        return tuple(Parameter(name, float(low), float(high), geometric) for name, low, high, geometric in ranges)
+        places = range(len(self.low))
+        return tuple(Parameter(names[at], float(self.low[at]), float(self.high[at]), log[at]) for at in places)
 
     @property
     def metric(self) -> Metric:

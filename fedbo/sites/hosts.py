@@ -111,7 +111,8 @@ class RemoteSites(Hosts):
             self._given = self._due()
         for report in self._given:
             self.heard(report)
-        return News([*self._given], [], *self._connections())
+        present, away = self._connections()
+        return News(reports=[*self._given], dead=[], present=present, away=away)
 
     def _receive(self, report: SiteReport) -> None:
         """Hold a report until it is due, or drop one that does not answer the open request of its agent."""

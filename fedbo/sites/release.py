@@ -101,7 +101,16 @@ def _row(record: Any, agent: int, share: Share) -> Row:
     failed = bool(record["failed"])
     outcome = Outcome(float("nan"), float("nan")) if failed else Outcome(float(record["value"]), float(record["score"]))
     phase, origin = _PHASES[record["phase"]], _ORIGINS[record["origin"]]
-    row = Row(agent, phase, int(record["step"]), int(record["query"]), origin, x, u, outcome)
+    row = Row(
+        agent=agent,
+        phase=phase,
+        step=int(record["step"]),
+        query=int(record["query"]),
+        origin=origin,
+        x=x,
+        u=u,
+        outcome=outcome,
+    )
     row.started, row.finished = float(record["started"]), float(record["finished"])
     row.t_n, row.pulls, row.error = int(record["t_n"]), int(record["pulls"]), FAILED if failed else None
     return row

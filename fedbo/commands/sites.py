@@ -201,9 +201,9 @@ def sent(
     where: Annotated[Path, typer.Argument(metavar="SITE", help="Folder of a site, or an audit log.", show_default=False)],
     printed: Printed = Format.text,
 ) -> None:
-    """List every request that left a site, with its size and content; with --format json also all of its bytes.
+    """List every request that left a site, or every answer that left a coordinator, with its size and content.
 
-    The log is a chain: a line that was changed, removed or put in is an error.
+    --format json also has all of its bytes. The log is a chain: a line that was changed, removed or put in is an error.
     """
     from fedbo.figures.reports.tables import console, table_of
     from fedbo.sites.sent import sent_by
@@ -213,8 +213,8 @@ def sent(
         print_json({"sent": found})
         return
     rows = [(each["time"], each["target"], f"{each['bytes']:,}", each["contents"]) for each in found]
-    console().print(table_of("", ("time", "request", "bytes", "contents"), rows))
-    print(f"{len(found)} requests, {sum(each['bytes'] for each in found):,} bytes")
+    console().print(table_of("", ("time", "target", "bytes", "contents"), rows))
+    print(f"{len(found)} bodies, {sum(each['bytes'] for each in found):,} bytes")
 
 
 def _print(facts: dict[str, Any], lines: list[str], printed: Format) -> None:

@@ -1,4 +1,4 @@
-"""Every request that left a site, as its audit log holds it, and what is in it."""
+"""Every request that left a site, and every answer that left a coordinator, as the audit log holds it, and what is in it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fedbo.sites.errors import SitesError
 from fedbo.sites.folders import AUDIT
 from fedbo.sites.orders import decode_report
 from fedbo.sites.terms import SyncTerms, load_terms, sync_terms
-from fedbo.sites.wire import REQUEST_HEAD, WireError, read_head, unpack_sync
+from fedbo.sites.wire import ANSWER_HEAD, ANSWER_MAGIC, REQUEST_HEAD, WireError, read_head, unpack_reply, unpack_sync
 
 
 def sent_by(where: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of requests in an audit log, or in those of all studies of a site's folder, with their contents.
+    """Yield the records of all that was sent by an audit log, or by those of all studies of a site's folder, with its contents.
 
     The contents of reports are listed for studies whose approval is in the folder. SitesError where there is no log,
     DamagedError where one was changed.
@@ -33,8 +33,11 @@ def sent_by(where: Path) -> Iterator[dict[str, Any]]:
 
 
 def contents_of(data: bytes, terms: SyncTerms | None) -> str:
-    """Return in words what a request holds besides numbers of orders and of requests; `terms` are those of the study."""
+    """Return in words what a request or an answer holds besides their numbers; `terms` are those of the study."""
     try:
+        if data.startswith(ANSWER_MAGIC):
+            order = unpack_reply(data[ANSWER_HEAD:]).order
+            return f"order ({len(order):,} bytes)" if order else "no order"
         agent, sync = read_head(data[:REQUEST_HEAD]).agent, unpack_sync(data[REQUEST_HEAD:])
     except WireError:
         return "no report"

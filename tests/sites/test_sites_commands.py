@@ -326,7 +326,7 @@ def test_every_byte_that_left_is_listed(place: Path, capsys: pytest.CaptureFixtu
         (10, 2, "no report"),
     ]
     assert main(["sent", "north/runs/ab/audit.jsonl"]) == 0
-    assert "2 requests, 310 bytes" in capsys.readouterr().out
+    assert "2 bodies, 310 bytes" in capsys.readouterr().out
     path = Path("north/runs/ab/audit.jsonl")
     path.write_bytes(path.read_bytes().replace(b'"bytes": 300', b'"bytes": 299'))
     assert "does not follow the one before" in refused(capsys, "sent", "north")

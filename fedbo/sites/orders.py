@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Declaration, Inbound, Payload
@@ -14,7 +14,8 @@ from fedbo.sites.wire import REPORT_BYTES, SYNC_BYTES, Reader, WireError
 
 _ORDER = struct.Struct("<IIQ?BH")  # agent, step, lease, speaks, restore, messages
 _LETTER = struct.Struct("<iidBI")  # sender, step, sent, kind of the payload, its bytes
-_REPORT = struct.Struct("<IIIQQQ?BIHHHI")  # agent to pulled, reached, kind and bytes of the payload, the four lengths
+_REPORT = struct.Struct("<IIIQQQ?BIHHHI")  # `_NUMBERS`, then `ReportSizes`
+_NUMBERS: Final = ("agent", "step", "queries", "lease", "t_n", "pulled", "reached")
 _TEXT = struct.Struct("<H")
 _RESTORE: Final = ("", "before", "checkpoint")
 _NOTHING, _DUMMY, _ARRAYS = range(3)  # kinds of payloads
@@ -22,6 +23,21 @@ MOST_LETTERS = 2**12  # messages in one order
 MOST_LINES, MOST_LINE = 8, 400  # texts of failed evaluations in a report, and bytes of one
 MOST_RETRIED = 2**12
 _NO_TEXT = 0xFFFF
+
+
+class ReportSizes(NamedTuple):
+    """What follows the numbers of a report: the kind and bytes of its payload, and how much there is of everything else.
+
+    - `retried`: points that were evaluated again; `lines`: texts of failed evaluations.
+    - `failure`: bytes of the reason why the run cannot continue; `released`: bytes of what the site releases.
+    """
+
+    kind: int
+    payload: int
+    retried: int
+    lines: int
+    failure: int
+    released: int
 
 
 def most_request(terms: SyncTerms) -> int:
@@ -99,17 +115,17 @@ def decode_report(agent: int, lease: int, data: bytes, terms: SyncTerms) -> Site
     """Read the report of an agent on the order of this lease; WireError where the bytes are none."""
     reader = Reader(data)
     fields = reader.take(_REPORT)
-    numbers = dict(zip(("agent", "step", "queries", "lease", "t_n", "pulled", "reached"), fields[:7], strict=True))
-    kind, size, retries, lines, failure, rows = fields[7:]
+    numbers = dict(zip(_NUMBERS, fields[: len(_NUMBERS)], strict=True))
+    sizes = ReportSizes(**dict(zip(ReportSizes._fields, fields[len(_NUMBERS) :], strict=True)))
     if (numbers["agent"], numbers["lease"]) != (agent, lease):
         raise WireError("a report is of another agent, or of another order than its number says")
-    if retries > MOST_RETRIED or lines > MOST_LINES:
+    if sizes.retried > MOST_RETRIED or sizes.lines > MOST_LINES:
         raise WireError("a report has a number out of range")
-    payload = _unpacked(kind, reader.bytes(size), terms.upload)
-    retried = reader.take(struct.Struct(f"<{retries}I"))
-    failed = tuple([reader.text(_length(reader)) for _ in range(lines)])
-    text = None if failure == _NO_TEXT else reader.text(min(failure, MOST_LINE))
-    released = reader.bytes(rows)
+    payload = _unpacked(sizes.kind, reader.bytes(sizes.payload), terms.upload)
+    retried = reader.take(struct.Struct(f"<{sizes.retried}I"))
+    failed = tuple([reader.text(_length(reader)) for _ in range(sizes.lines)])
+    text = None if sizes.failure == _NO_TEXT else reader.text(min(sizes.failure, MOST_LINE))
+    released = reader.bytes(sizes.released)
     reader.end()
     try:
         unpacked = unpack(released, terms.dim, agent, terms.share)

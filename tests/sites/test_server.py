@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -167,3 +169,42 @@ def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -
     assert proxy_of("https://one.example:7443/x") == "http://proxy.example:3128"
     monkeypatch.setenv("NO_PROXY", "one.example")
     assert proxy_of("https://one.example:7443/x") is None
+
+
+@pytest.mark.long
+def test_a_hundred_sites_on_one_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each site works through five orders in a thread of its own, while the others do."""
+    agents, steps = 100, 5
+    study = SyncStudy(tmp_path, agents=agents)
+    done, counted = dict.fromkeys(range(agents), 0), list[tuple[int, int]]()
+    begun, used = time.monotonic(), time.process_time()
+    with ExitStack() as stack:
+        server = stack.enter_context(closing(study.server()))
+        port = _start(study, server)
+        for agent in range(agents):
+            client = stack.enter_context(closing(study.client(agent, port)))
+            client.start()
+            server.order(agent, StepRequest(agent, 1, 1))
+            threading.Thread(target=_work, args=(client, agent, steps), daemon=True).start()
+        while len(counted) < agents * steps:
+            assert time.monotonic() - begun < 300.0
+            for report in server.arrived(1.0):
+                server.taken(report.agent, report.lease)
+                if report.lease == done[report.agent] + 1:
+                    counted.append((report.agent, report.step))
+                    done[report.agent] += 1
+                    if report.step < steps:
+                        server.order(report.agent, StepRequest(report.agent, report.step + 1, report.lease + 1))
+        took, processor = time.monotonic() - begun, time.process_time() - used
+    assert sorted(counted) == [(agent, step) for agent in range(agents) for step in range(1, steps + 1)]
+    assert study.refusals() == []
+    with capsys.disabled():
+        each = 1e3 * processor / len(counted)
+        print(f"\n{len(counted)} orders of {agents} sites in {took:.1f} s, {each:.1f} ms of processor time each on both sides")
+
+
+def _work(client: SiteClient, agent: int, steps: int) -> None:
+    while (order := client.next_order(300.0)) is not None:
+        client.report(SiteReport(agent, order.step, 1, {"mean": np.ones(3), "count": np.array(1)}, lease=order.lease))
+        if order.step == steps:
+            return

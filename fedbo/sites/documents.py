@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fedbo.actors.storage import atomic
 from fedbo.settings.shown import shown, unfit
-from fedbo.sites.errors import DocumentError, SignatureError
+from fedbo.sites.errors import DocumentError, SignatureError, SitesError
 from fedbo.sites.keys import SIGNATURE_BYTES, PrivateKey, PublicKey, fingerprint_of
 
 VERSION = 1
@@ -66,7 +66,12 @@ class SignedDocument(BaseModel):
             raise DocumentError(f"{name}: has {len(data):,} bytes, but at most {cls.most_bytes:,} are allowed")
         fields = _fields(data, name, cls.kind)
         document = _checked(lambda: cls(**fields), name)
-        document.check()
+        try:
+            document.check()
+        except SitesError:
+            raise
+        except (ValueError, RecursionError) as error:  # numbers that JSON lacks, or tables that are too deep to be written
+            raise DocumentError(f"{name}: {shown(str(error))[:200]}; ask for the file again") from None
         return document
 
     @classmethod

@@ -160,10 +160,20 @@ def test_hostile_files_are_refused_before_they_cost_anything(data: bytes, match:
     assert "\x1b" not in str(told.value)
 
 
-def test_a_deep_document_is_refused() -> None:
-    deep = '{"a":' * 50_000 + "1" + "}" * 50_000
-    with pytest.raises(DocumentError):
-        Approval.parse(deep.encode())
+@pytest.mark.parametrize("depth", [200, 300, 900, 50_000])
+def test_a_deep_document_is_refused(depth: int) -> None:
+    fields = json.loads(approval().data()) | {"terms": "DEEP"}
+    deep = '{"a":' * depth + "1" + "}" * depth
+    with pytest.raises(SitesError):
+        Approval.parse(json.dumps(fields).replace('"DEEP"', deep).encode())
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" * 5000])
+def test_numbers_that_json_lacks_are_refused(number: str) -> None:
+    fields = json.loads(approval().data()) | {"terms": {"study": "vaccine", "agents": "NUMBER"}}
+    with pytest.raises(SitesError) as told:
+        Approval.parse(json.dumps(fields).replace('"NUMBER"', number).encode())
+    assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize("name", ["", "../north", "a b", "a" * 81, ".hidden", "a/b", "a\n"])

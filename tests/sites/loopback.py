@@ -43,16 +43,16 @@ class Arranged:
         return serve_study(self.study, self.listen, ServiceFolder(self.service))
 
 
-def arrange(study: Study, folder: Path, evaluations: int = 1000) -> Arranged:
+def arrange(study: Study, folder: Path, host: str = "127.0.0.1") -> Arranged:
     """Make keys, approvals and policies for all sites of a study."""
     port = free_port()
-    service = ServiceFolder.create(folder / "service", public_terms(study), f"https://127.0.0.1:{port}")
+    service = ServiceFolder.create(folder / "service", public_terms(study), f"https://{host}:{port}")
     found = Arranged(study, service.path, port)
     for agent in range(study.federation().n_agents):
         site = SiteFolder.create(folder / f"site-{agent}", f"site-{agent}")
         approval = service.approve(SiteRequest.read(site.path / REQUEST))
         approval.write(site.path / APPROVAL)
-        allowed = f'studies = ["{approval.fingerprint}"]\nevaluations = {evaluations}\n'
+        allowed = f'studies = ["{approval.fingerprint}"]\nevaluations = 10000\n'
         (site.path / POLICY).write_text(f'{allowed}share = "{asked_of(study).share}"\nreveals = "observations"\n')
         found.approvals.append(site.path / APPROVAL)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import multiprocessing
 import os
+import runpy
 import socket
 import sys
 import threading
@@ -127,14 +128,13 @@ def _joined(folder: Path) -> Iterator[dict[str, BaseProcess]]:
 
 
 def _join(folder: Path) -> None:
-    """Carry out `fedbo join` in the folder of a site, in a process of its own."""
-    from fedbo.cli import main
-
+    """Carry out `python -m fedbo join` in the folder of a site, in this process."""
     os.chdir(folder)
     log = os.open("site.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    sys.exit(main(["join", "approval.json", "objective.py:response", "--patience", str(_PATIENCE)]))
+    sys.argv = ["fedbo", "join", "approval.json", "objective.py:response", "--patience", str(_PATIENCE)]
+    runpy.run_module("fedbo", run_name="__main__")
 
 
 def _told(folder: Path, name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from fedbo.sites.audit import read_audit
 from fedbo.sites.documents import Approval, SiteRequest
 from fedbo.sites.errors import SitesError
-from fedbo.sites.folders import REQUEST, ServiceFolder, SiteFolder
+from fedbo.sites.folders import POLICY, REQUEST, ServiceFolder, SiteFolder
 from fedbo.sites.join import join_study
 from fedbo.sites.work import SiteSummary
 from fedbo.study.study import load_study
@@ -21,21 +20,20 @@ from tests.sites.direct import sites_document
 from tests.sites.loopback import Arranged, arrange
 from tests.sites.test_remote_sites import AGENTS, BOX, QUADRATIC, decisions, objectives, without_network
 
-SECONDS = 0.2  # of an evaluation, so that the study is still at work when a key changes
 
-
-class Slowly:
-    """An objective that takes some time; `begun` is set at the third evaluation."""
+class Waiting:
+    """An objective whose third evaluation has `begun`, and waits until a key is `changed`."""
 
     def __init__(self, inner: Any) -> None:
-        self.inner, self.calls, self.begun = inner, 0, threading.Event()
+        self.inner, self.calls = inner, 0
+        self.begun, self.changed = threading.Event(), threading.Event()
         self.best_value = inner.best_value
 
     def evaluate(self, x: Any, rng: Any) -> Any:
         self.calls += 1
         if self.calls == 3:
             self.begun.set()
-        time.sleep(SECONDS)
+            assert self.changed.wait(60)
         return self.inner.evaluate(x, rng)
 
     def score(self, x: Any) -> Any:
@@ -62,26 +60,34 @@ def lost_and_replaced(arranged: Arranged) -> None:
     site.accept(service.approve(SiteRequest.read(site.path / REQUEST), 0), approval.fingerprint)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("change", [rotated, lost_and_replaced])
-def test_a_key_changes_while_the_study_runs(change: Callable[[Arranged], None], tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    document = sites_document(BOX, AGENTS, exchange={"mode": "barrier"})
-    arranged = arrange(load_study(document), tmp_path)
-    slow = [Slowly(each) for each in objectives("quadratic", 4, **QUADRATIC)]
+def lost_with_its_folder(arranged: Arranged) -> None:
+    """Give the place of agent 0 to a new key in a new folder, as after the loss of a disk."""
+    service, earlier = ServiceFolder(arranged.service), arranged.approvals[0].parent
+    service.revoke(0)
+    site = SiteFolder.create(earlier.parent / "new", "site-0")
+    (site.path / POLICY).write_bytes((earlier / POLICY).read_bytes())
+    approval = service.approve(SiteRequest.read(site.path / REQUEST), 0)
+    arranged.approvals[0] = site.accept(approval, approval.fingerprint)
+
+
+def carried_out(change: Callable[[Arranged], None], arranged: Arranged) -> tuple[Any, dict[int, SiteSummary]]:
+    """Carry out a study in which a key changes, whose site joins again; return its results, and what its sites did."""
+    own = objectives("quadratic", 4, **QUADRATIC)
+    own[0] = waiting = Waiting(own[0])
     summaries: dict[int, SiteSummary] = {}
     refusals: list[str] = []
 
     def work(agent: int) -> None:
         while agent not in summaries and len(refusals) < 10:
             try:
-                summaries[agent] = join_study(arranged.approvals[agent], slow[agent], patience=60.0)
+                summaries[agent] = join_study(arranged.approvals[agent], own[agent], patience=60.0)
             except SitesError as error:  # its user looks why, and joins again with what is in its folder then
                 refusals.append(f"{agent}: {error}")
 
     def change_key() -> None:
-        assert slow[0].begun.wait(60)
+        assert waiting.begun.wait(60)
         change(arranged)
+        waiting.changed.set()
 
     threads = [threading.Thread(target=work, args=(agent,), daemon=True) for agent in range(AGENTS)]
     threads.append(threading.Thread(target=change_key, daemon=True))
@@ -91,9 +97,30 @@ def test_a_key_changes_while_the_study_runs(change: Callable[[Arranged], None], 
     for thread in threads:
         thread.join(60)
     assert refusals and all(line.startswith("0: ") and "revoked" in line for line in refusals), refusals
-    assert decisions(result) == decisions(without_network(document))
-    assert {summary.evaluations for summary in summaries.values()} == {6}
     entries = ServiceFolder(arranged.service).roster().entries
     assert [(entry.agent, entry.state) for entry in entries if entry.agent == 0] == [(0, "revoked"), (0, "active")]
     recorded = [record["roster"] for record in read_audit(arranged.service / "audit.jsonl") if record["event"] == "roster"]
     assert recorded == sorted(recorded) and recorded[-1] == ServiceFolder(arranged.service).roster().number
+    return result, summaries
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [rotated, lost_and_replaced])
+def test_a_key_changes_while_the_study_runs(change: Callable[[Arranged], None], tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = sites_document(BOX, AGENTS, exchange={"mode": "barrier"})
+    result, summaries = carried_out(change, arrange(load_study(document), tmp_path))
+    assert decisions(result) == decisions(without_network(document))
+    assert {summary.evaluations for summary in summaries.values()} == {6}
+
+
+@pytest.mark.slow
+def test_a_site_that_has_lost_its_folder_goes_on_with_a_new_one(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = sites_document(BOX, AGENTS, exchange={"mode": "barrier"})
+    result, summaries = carried_out(lost_with_its_folder, arrange(load_study(document), tmp_path))
+    assert result.manifest["status"] == "complete"
+    # Earlier observations of agent 0 are lost with its folder, but not what it had released.
+    assert [summaries[agent].evaluations for agent in range(1, AGENTS)] == [6] * (AGENTS - 1)
+    assert 0 < summaries[0].evaluations < 6
+    assert len(result.observations) == 6 * AGENTS

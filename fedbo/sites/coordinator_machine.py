@@ -80,6 +80,7 @@ class CoordinatorMachine:
     - `decode`: (agent, lease, bytes) -> report; WireError where the bytes are none.
     - `most`: bytes of the longest legal body.
     - `clock`: the study's time, which answers tell.
+    - `hold`: seconds that a request without an answer is held open, at most `wire.HOLD`.
     - `refused`: called with the reason and the agent when a held request is refused after all.
     """
 
@@ -93,11 +94,13 @@ class CoordinatorMachine:
         decode: Callable[[int, int, bytes], Any],
         most: int,
         clock: Callable[[], float] = lambda: 0.0,
+        hold: float = wire.HOLD,
         refused: Callable[[str, int], None] = lambda why, agent: None,
     ) -> None:
         self._sequences = RequestSequences(records)
         self._key, self._study, self._roster = key, study, roster
-        self._decode, self.most, self._clock, self._refused = decode, most, clock, refused
+        self._decode, self.most, self._clock, self._hold = decode, most, clock, hold
+        self._refused = refused
         self._boxes: dict[int, Mailbox] = {}
         self._arrived: list[Any] = []
         self._outgoing: list[tuple[Channel, bytes]] = []
@@ -156,7 +159,7 @@ class CoordinatorMachine:
         if box.held is not None:
             self._answer(box)  # the site goes on with this request
         box.heard, box.evaluating, box.told = now, sync.evaluating or None, box.told or sync.knows_end
-        box.held = HeldRequest(head, key, sync, now + wire.HOLD, [channel])
+        box.held = HeldRequest(head, key, sync, now + self._hold, [channel])
         self._settle(box, now)
 
     def forget(self, channel: Channel) -> None:
@@ -219,10 +222,11 @@ class CoordinatorMachine:
 
     def _answer(self, box: Mailbox) -> None:
         """Answer the held request as things are now."""
-        held, box.held = box.held, None
+        held = box.held
         assert held is not None
         head = held.head
         active = self._roster().key_of(head.agent)
+        box.held = None
         if active is None or active.raw != held.key.raw:  # revoked since it came: nothing more may leave for it
             self._refused(REVOKED, head.agent)
             reply = SyncReply(wire.REFUSED, self._clock(), 0, text=REVOKED)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 JOURNAL = "sequences.journal"
 BODY_TIME = 10.0  # seconds for a body, besides what it takes at the slowest allowed rate
+AGAIN = 1.0  # seconds after which answers are tried again where the roster could not be read
 MOST_READ = 2  # bodies of one agent that are read at the same time
 
 Scope = MutableMapping[str, Any]
@@ -49,6 +50,7 @@ class SyncServer:
     """The mailboxes of a study's agents, which their sites empty and fill over HTTPS. Its methods are for other threads.
 
     `folder` keeps the numbers of requests, and `clock` returns the study's time. What orders follow from must be on the disk.
+    An idle site is heard of every `hold` seconds.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class SyncServer:
         roster: Callable[[], Roster],
         audit: AuditLog,
         clock: Callable[[], float],
+        hold: float = wire.HOLD,
     ) -> None:
         self._terms, self._audit = terms, audit
         self._journal = Journal(folder / JOURNAL)
@@ -72,6 +75,7 @@ class SyncServer:
             decode=partial(decode_report, terms=terms),
             most=most_request(terms),
             clock=clock,
+            hold=hold,
             refused=lambda why, agent: self._audit.refused(why, agent=agent),
         )
         self._server: ConnectionServer | None = None
@@ -179,7 +183,10 @@ class SyncServer:
     def _flush(self) -> None:
         """Send the answers that are due, and wake up for the next one."""
         with self._changed:
-            due, following = self._machine.answers(time.monotonic()), self._machine.next_time()
+            try:
+                due, following = self._machine.answers(time.monotonic()), self._machine.next_time()
+            except SitesError:  # the roster cannot be read now
+                due, following = [], time.monotonic() + AGAIN
             if self._machine.has_arrived:
                 self._changed.notify_all()
         for channel, answer in due:
@@ -212,6 +219,9 @@ class SyncServer:
         except HttpRefused as error:
             status, answer = error.status, str(error).encode()
             self._refused(str(error), peer)
+        except SitesError as error:  # of the roster, say, which somebody is changing
+            status, answer = 500, b"it cannot be checked now"
+            self._refused(f"it cannot be checked: {error}", peer)
         except OSError as error:  # the disk is full, or the folder is gone: nothing may be answered
             status, answer, self._failure = 500, b"", error
             with self._changed:

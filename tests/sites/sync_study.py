@@ -12,6 +12,7 @@ from fedbo.sites.audit import AuditLog
 from fedbo.sites.certificates import AUTHORITY, client_context, create_authority, server_context
 from fedbo.sites.client import SiteClient
 from fedbo.sites.documents import Approval, Roster, RosterEntry, ServerTrust
+from fedbo.sites.errors import SitesError
 from fedbo.sites.keys import PrivateKey
 from fedbo.sites.server import SyncServer
 from fedbo.sites.terms import SyncTerms
@@ -34,6 +35,7 @@ class SyncStudy:
     terms: SyncTerms = TERMS
     states: dict[int, str] = field(default_factory=dict)
     host: str = "127.0.0.1"
+    broken: bool = False
 
     def __post_init__(self) -> None:
         self.key, *self.keys = [_key(self.folder / "keys" / f"{agent}.key") for agent in range(-1, self.agents)]
@@ -62,6 +64,8 @@ class SyncStudy:
 
     def roster(self) -> Roster:
         """Return the roster as it is now."""
+        if self.broken:
+            raise SitesError("the roster is half written")
         states = tuple(self.states.get(agent, "active") for agent in range(self.agents))
         if states not in self._rosters:
             entries = tuple(

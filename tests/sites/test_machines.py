@@ -190,6 +190,17 @@ def test_a_second_site_with_the_key_is_refused_by_name(pair: Pair) -> None:
         pair.send(pair.request(100.0, other), 3)
 
 
+def test_the_earlier_of_two_processes_is_refused_once_the_later_one_was_taken(pair: Pair) -> None:
+    pair.send(pair.request(), 1)
+    later = pair.new_site(MemoryRecords(pair.disk.records))
+    pair.send(pair.request(0.0, later), 2)
+    for _ in range(5):  # until its sequence is above the other's
+        pair.site.sent, pair.site._due, pair.site._is_open = None, 0.0, False
+        data = pair.request()
+    with pytest.raises(RequestRefused, match=COPY):
+        pair.send(data, 3)
+
+
 def test_an_older_copy_that_has_caught_up_is_refused(pair: Pair) -> None:
     """It carries an order out again that was counted, and so its own observations are others than those that count."""
     pair.coordinator.order(0, 1, b"order")

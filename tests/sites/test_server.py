@@ -112,6 +112,19 @@ def test_a_server_that_starts_again_goes_on(study: SyncStudy, server: SyncServer
             assert again.told(0)
 
 
+def test_a_roster_that_cannot_be_read_stops_nobody_for_good(study: SyncStudy, server: SyncServer) -> None:
+    port = _start(study, server)
+    with closing(study.client(0, port)) as client:
+        client.start()
+        _step(server, client, 1)
+        study.broken = True
+        server.order(0, StepRequest(0, 2, 2))
+        with pytest.raises(SiteConnectionError, match="it cannot be checked now"):
+            _hello(study, port)
+        study.broken = False
+        _step(server, client, 2)
+
+
 def test_a_key_that_is_revoked_ends_its_site_alone(study: SyncStudy, server: SyncServer) -> None:
     port = _start(study, server)
     with ExitStack() as stack:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import multiprocessing
 import os
-import runpy
 import socket
 import sys
 import threading
@@ -17,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedbo.commands.arguments import Format, Printed, Quiet, print_json, progress_display
+from fedbo.commands.arguments import Format, Printed, Quiet, Stop, print_json, progress_display
 from fedbo.commands.new import rendered, sites_files
 from fedbo.settings.shown import quoted
 from fedbo.sites.errors import SitesError
@@ -31,7 +30,7 @@ SITES = (
     ("harbour", (62.0, 26.0), 2.0),
 )
 ITERATIONS = 8
-_PATIENCE = 120  # seconds
+_PATIENCE = 120.0  # seconds
 _STUDY = "vaccine"
 
 
@@ -128,13 +127,19 @@ def _joined(folder: Path) -> Iterator[dict[str, BaseProcess]]:
 
 
 def _join(folder: Path) -> None:
-    """Carry out `python -m fedbo join` in the folder of a site, in this process."""
+    """Carry out `fedbo join` in the folder of a site, in a process of its own."""
+    from fedbo.commands.serve import join
+
     os.chdir(folder)
     log = os.open("site.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    sys.argv = ["fedbo", "join", "approval.json", "objective.py:response", "--patience", str(_PATIENCE)]
-    runpy.run_module("fedbo", run_name="__main__")
+    try:
+        join(Path("approval.json"), "objective.py:response", patience=_PATIENCE)
+    except Stop as stop:
+        sys.exit(stop.code)
+    except SitesError as error:
+        sys.exit(str(error))
 
 
 def _told(folder: Path, name: str) -> str:

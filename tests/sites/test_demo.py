@@ -23,7 +23,8 @@ def test_a_coordinator_and_five_sites_run_and_their_record_replays(
     told = json.loads(capsys.readouterr().out)
     names = [name for name, _, _ in demo.SITES]
     assert told["same"] and [*told["sites"]] == names
-    assert all("5 evaluations, 0 of them failed" in words for words in told["sites"].values())
+    expected = [f"agent {agent}: 5 evaluations, 0 of them failed" for agent in range(len(names))]
+    assert [words.splitlines()[0] for words in told["sites"].values()] == expected
     roster = ServiceFolder(tmp_path / "demo" / "vaccine.sites").roster()
     assert [entry.name for entry in roster.entries] == names and len({entry.key for entry in roster.entries}) == len(names)
     for name in names:

@@ -104,12 +104,13 @@ class Faults:
     replay: float
     kill: float
     replaced: float
+    late: float
     delay: float
 
     @classmethod
     def drawn(cls, draws: random.Random) -> Faults:
         """Draw a schedule's faults; about half of them do not happen in it."""
-        most = {"loss": 0.5, "doubling": 0.4, "damage": 0.2, "replay": 0.3, "kill": 0.12, "replaced": 0.3}
+        most = {"loss": 0.5, "doubling": 0.4, "damage": 0.2, "replay": 0.3, "kill": 0.12, "replaced": 0.3, "late": 1.0}
         shares = {name: draws.choice((0.0, share * draws.random())) for name, share in most.items()}
         return cls(**shares, delay=draws.choice((0.05, 5.0)))
 
@@ -324,13 +325,26 @@ class Schedule:
             if process is not None and admitted.needs_body:
                 process.contacts += 1
                 self.known[process.agent] = known_by(wire.unpack_sync(body))
-            self._act()
+            if self._happens(self.faults.late):
+                self.at(self.draws.expovariate(1 / 5), self._act_later, self.coordinator.machine)
+            else:
+                self._act()
             self._answer()
         except RequestRefused as error:
             self.channels.pop(channel, None)
             self.refusals.append((error.agent, error.why))
             if error.answer is not None and process is not None:
                 self._travel("down", process.agent, error.answer, self._deliver, process, request)
+        except Killed:
+            self._kill_coordinator()
+
+    def _act_later(self, machine: CoordinatorMachine) -> None:
+        """Count reports a while after they have arrived: answers that leave before do not acknowledge them."""
+        if machine is not self.coordinator.machine:
+            return
+        try:
+            self._act()
+            self._answer()
         except Killed:
             self._kill_coordinator()
 

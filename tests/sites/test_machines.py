@@ -201,6 +201,34 @@ def test_the_earlier_of_two_processes_is_refused_once_the_later_one_was_taken(pa
         pair.send(data, 3)
 
 
+def test_an_older_copy_whose_sequence_is_higher_is_refused_for_what_it_does_not_know(pair: Pair) -> None:
+    pair.coordinator.order(0, 1, b"order")
+    data = pair.request()
+    copied = MemoryRecords(pair.disk.records)
+    pair.send(data, 1)
+    pair.answered(data, 1)
+    pair.send(pair.request(1.0), 2, 1.0)  # which says that the order was seen
+    older = pair.new_site(copied)
+    older._kept.sequence = 10
+    with pytest.raises(RequestRefused, match=COPY):
+        pair.send(pair.request(1.0, older), 3)
+
+
+def test_a_report_is_kept_through_answers_that_do_not_acknowledge_it(pair: Pair) -> None:
+    pair.coordinator.order(0, 1, b"order")
+    data = pair.request()
+    pair.send(data, 1)
+    pair.answered(data, 1)
+    pair.site.report(1, b"report")
+    data = pair.request(1.0)
+    pair.send(data, 2, 1.0)
+    pair.coordinator.order(0, 2, b"in its place")  # before the report is on the coordinator's disk
+    pair.answered(data, 2, 2.0)
+    assert pair.site.order == (2, b"in its place") and pair.site._kept.reports == {1: b"report"}
+    data = pair.request(3.0)
+    assert wire.unpack_sync(data[wire.REQUEST_HEAD :]).reports == ((1, b"report"),)
+
+
 def test_an_older_copy_that_has_caught_up_is_refused(pair: Pair) -> None:
     """It carries an order out again that was counted, and so its own observations are others than those that count."""
     pair.coordinator.order(0, 1, b"order")

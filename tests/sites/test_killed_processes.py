@@ -28,7 +28,7 @@ def expected(iterations: int, agents: int) -> list[tuple[Any, ...]]:
     return decisions(fedbo.run({**here, "objective": {**function, "low": [0.0, 0.0], "high": [1.0, 1.0]}}))
 
 
-SOME, MANY = pytest.param(2, 12, 2, marks=pytest.mark.slow), pytest.param(200, 600, 5, marks=pytest.mark.long)
+SOME, MANY = pytest.param(2, 12, 2, marks=pytest.mark.slow), pytest.param(200, 250, 5, marks=pytest.mark.long)
 
 
 @pytest.mark.parametrize(("kills", "iterations", "agents"), [SOME, MANY])
@@ -40,7 +40,7 @@ def test_killed_processes_go_on_where_they_were(
     try:
         processes.kill_some(kills, 5)
     finally:
-        processes.wait(600.0)
+        processes.wait(1800.0)
     assert sum(processes.killed) == kills
     result = fedbo.Result.open(processes.run)
     assert decisions(result) == expected(iterations, agents)

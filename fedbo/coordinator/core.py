@@ -36,6 +36,7 @@ from fedbo.coordinator.events import (
     AgentAvailable,
     AnswerReceived,
     AvailabilityChanged,
+    ConnectionChanged,
     DecisionMade,
     Effect,
     EvaluationEnded,
@@ -116,6 +117,7 @@ class Core:
             FaultStarted: self.faults.started,
             FaultEnded: self.faults.ended,
             ProcessDied: interruptions.process_died,
+            ConnectionChanged: interruptions.connection_changed,
         }
 
     def handle(self, event: Event, now: float) -> list[Effect]:

@@ -1,0 +1,105 @@
+"""The coordinator of a study whose agents are at sites: one process, with snapshots, that continues where it was killed."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from fedbo.analysis.result import Result
+from fedbo.execution.again import has_ended, run_again
+from fedbo.execution.progress import Progress
+from fedbo.settings.arguments import wrong
+from fedbo.settings.interrupts import interrupts
+from fedbo.sites.audit import AuditLog
+from fedbo.sites.coordinator import MakeMasks, StudyClock, sites_runner
+from fedbo.sites.folders import ServiceFolder
+from fedbo.sites.keys import PublicKey
+from fedbo.sites.mask_rounds import MaskRounds
+from fedbo.sites.server import SyncServer
+from fedbo.sites.terms import asked_of, mask_terms, public_terms, sync_terms
+from fedbo.sites.wire import HOLD
+from fedbo.study.study import Study
+
+_POLL = 0.1  # seconds between two looks at whether all sites know that the study has ended
+FAREWELL = 60.0  # seconds in which sites that are there ask again, and are told that the study has ended
+
+
+def address_of(listen: str) -> tuple[str, int]:
+    """Return the host and the port of "HOST:PORT"; ArgumentError for anything else."""
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) < 2**16:
+        raise wrong("listen", listen, "write HOST:PORT, for example 0.0.0.0:7443")
+    return host.strip("[]"), int(port)
+
+
+def serve_study(
+    study: Study,
+    listen: str,
+    service: ServiceFolder,
+    out: Path | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Serve a study to its sites until it has ended, and return its results.
+
+    `out` is the folder of the run, by default `run` in the folder of the service; an interrupted run there is continued. Sites
+    that have not heard of the end are told for a minute. Raises SitesError where the sites were approved for other terms,
+    and the errors of `run_study`.
+    """
+    service.check_terms(public_terms(study))
+    host, port = address_of(listen)
+    clock, terms, directory = StudyClock(), sync_terms(study), out or service.path / "run"
+    with closing(service.audit()) as audit:
+        lease = asked_of(study).lease
+        hold = min(HOLD, lease / 3)  # an idle site is heard of no more often than its requests are answered
+        server = SyncServer(service.path, service.key, service.digest, terms, service.roster, audit, clock, hold=hold)
+        server.start(host, port, service.server_context())
+        try:
+            if has_ended(directory, study):
+                result = Result.open(directory)
+                for agent, step in _counted(result).items():
+                    server.end(agent, step)
+            else:
+                masks = _masks(study, service, server, audit)
+                runner = sites_runner(server, clock, lease, masks)
+                result = run_again(study, directory, (), progress, runner)
+            _say_farewell(server, terms.agents)
+            return result
+        finally:
+            server.close()
+
+
+def _masks(study: Study, service: ServiceFolder, server: SyncServer, audit: AuditLog) -> MakeMasks | None:
+    """Return what makes the rounds of secure aggregation; None for a study without."""
+    terms = mask_terms(study, service.digest)
+
+    def keys() -> dict[int, PublicKey]:
+        roster = service.roster()
+        known = {agent: roster.key_of(agent) for agent in range(study.federation().n_agents)}
+        return {agent: key for agent, key in known.items() if key is not None}
+
+    def refused(why: str, agent: int) -> None:
+        audit.refused(why, agent=agent)
+
+    if terms is None:
+        return None
+    lease = asked_of(study).lease
+    return lambda records, is_there: MaskRounds(terms, records, server, keys, is_there, lease, refused)
+
+
+def _counted(result: Result) -> dict[int, int]:
+    """Return the last step that counts of each agent of a run that has ended."""
+    agents = range(result.study.federation().n_agents)
+    events = result.events.filter(pc.equal(result.events["kind"], "finished"))
+    last = events.group_by("agent").aggregate([("step", "max")]).to_pylist()
+    return dict.fromkeys(agents, -1) | {row["agent"]: row["step_max"] for row in last}
+
+
+def _say_farewell(server: SyncServer, agents: int) -> None:
+    """Wait until every site knows that the study has ended, or does not ask any more."""
+    until = time.monotonic() + FAREWELL
+    with interrupts() as interrupted:
+        while time.monotonic() < until and not interrupted() and not all(map(server.told, range(agents))):
+            time.sleep(_POLL)

@@ -45,6 +45,7 @@ CONTENTS = {
         "docs/tutorials/cluster",
         "docs/tutorials/own_method",
         "docs/tutorials/results",
+        "docs/tutorials/why",
     ),
     "Guides": (
         "docs/studies",
@@ -57,6 +58,7 @@ CONTENTS = {
         "docs/twin",
         "docs/disruptions",
         "docs/fork",
+        "docs/why",
         "docs/early-stopping",
         "docs/cluster-model",
         "docs/privacy",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fedbo.figures.page.page import ReportError
     from fedbo.lab.fork.result import Fork
     from fedbo.lab.twins.measurements import MeasurementError
+    from fedbo.lab.why.result import Why
     from fedbo.objectives.base import LibraryMissingError
     from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError
     from fedbo.objectives.tables.table import TableError
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from fedbo.tuning.tune import Options
 
 moved.install()
-registry.register(draw_result="fedbo.figures.plot:draw_result")
+registry.register(draw_result="fedbo.figures.plot:draw_result", why_section="fedbo.lab.why.page:why_section")
 
 __all__ = [
     "Agent",
@@ -88,6 +89,7 @@ __all__ = [
     "Terms",
     "TooLargeError",
     "UntrustedError",
+    "Why",
     "fork",
     "load_study",
     "log",
@@ -95,6 +97,7 @@ __all__ = [
     "run",
     "tabulate",
     "tune",
+    "why",
 ]
 
 # Imported when first asked for: reading a help text must not wait for Ray and SciPy.
@@ -132,6 +135,7 @@ _PLACES = {
     "Fork": "fedbo.lab.fork.result",
     "Meeting": "fedbo.tuning.message_folder",
     "Terms": "fedbo.tuning.terms",
+    "Why": "fedbo.lab.why.result",
     "Result": "fedbo.analysis.result",
     "Study": "fedbo.study.study",
     "log": "fedbo.tuning.spaces",
@@ -241,6 +245,41 @@ def fork(
             checks.number("at", at)
         points = points_of(folder, None if at is None else str(at), every)
         return fork_run(folder, points, changes, place, _display(progress), checks.flag("trust", trust))
+
+
+def why(
+    directory: str | Path,
+    end: str = "",
+    *,
+    algorithm: str | None = None,
+    replicate: int | None = None,
+    cell: int = 0,
+    level: float | None = None,
+    budget: int = 150,
+    rows: int | None = None,
+    out: str | Path | None = None,
+    progress: bool = False,
+    trust: bool = False,
+) -> Why:
+    """Ask when the bad end of a finished run was decided, and which luck it was; branches repeat it with other draws.
+
+    - `end`: the bad end, such as "regret > 0.1", "time to level > 40", "agent 3 last" or "stuck"; empty for the spread alone.
+    - `replicate`: the run to ask, by default the first that ended so; for the spread, all of them.
+    - `level`: that of "time to level", by default the final value of the first algorithm.
+    - `budget`: the branches to spend on a bad end.
+    - `rows`: those of the design for the shares of the spread, by default 32, or 0 with an `end`.
+    - `out`: a new directory, by default one in the folder `why` of the run. The same question with a larger budget goes on.
+
+    Raises ValueError with the reason where a run cannot be asked, or none ended so; else the errors of `run`.
+    """
+    from fedbo.call_arguments import folder_of, named_in_python, new_folder_of
+    from fedbo.lab.why.question import Question
+    from fedbo.lab.why.why import why_run
+
+    with named_in_python():
+        question = Question(end=end, algorithm=algorithm, replicate=replicate, cell=cell, level=level, budget=budget, rows=rows)
+        folder, place = folder_of("directory", directory), new_folder_of(out)
+        return why_run(folder, question, place, _display(progress), checks.flag("trust", trust))
 
 
 def tune(

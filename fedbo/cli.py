@@ -31,6 +31,7 @@ from fedbo.commands.run import resume, run
 from fedbo.commands.tabulate import tabulate
 from fedbo.commands.twin import twin
 from fedbo.commands.watch import watch
+from fedbo.commands.why import why
 from fedbo.commands.worth import worth
 from fedbo.settings.shown import OutputError, ShownStream, quoted
 
@@ -48,6 +49,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "watch": watch,
     "export": export,
     "fork": fork,
+    "why": why,
     "replay": replay,
     "fit": fit,
     "twin": twin,

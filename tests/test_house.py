@@ -76,7 +76,7 @@ WITHIN: dict[str, dict[str, str]] = {
     "execution": {".": ""},
     "figures": {"reports": "", "page": ". reports", ".": ""},
     "tuning": {".": ""},
-    "lab": {"fork": "", "twins": "", "benchmarking": "", "tabulation": "", "papers": "", ".": ""},
+    "lab": {"fork": "", "why": "fork papers", "twins": "", "benchmarking": "", "tabulation": "", "papers": "", ".": ""},
     "testing": {"laws": ".", ".": "laws"},
     "commands": {".": ""},
     TOP: {".": ""},

@@ -8,7 +8,7 @@ policy therefore leaves every other draw as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -98,6 +98,21 @@ class Streams:
         key: Any = _key(self.seed, self.replicate)  # NumPy takes any seed sequence, its stubs only its own
         return np.random.Generator(np.random.Philox(key, counter=counter))
 
+    def block(
+        self, purpose: str, first: int, draw: Callable[[np.random.Generator], npt.NDArray[np.float64]]
+    ) -> npt.NDArray[np.float64]:
+        """Return the numbers `first`, `first` + 1, … of one purpose; `draw` makes them with the purpose's generator."""
+        return draw(self.rng(purpose))
+
+    def times(
+        self, purpose: str, draw: Callable[[np.random.Generator], Iterator[float]], memoryless: bool = True
+    ) -> Iterator[float]:
+        """Return the ascending times of one purpose; `draw` makes them with the purpose's generator.
+
+        With `memoryless`, what follows a moment depends on the past only by whether the number of times so far is even.
+        """
+        return draw(self.rng(purpose))
+
     def uniforms(self, owners: npt.NDArray[np.int64], purpose: str) -> npt.NDArray[np.float64]:
         """Return the first uniform number of each owner's generator for one purpose."""
         if len(owners) < _FEW:
@@ -129,10 +144,10 @@ def _generators(streams: Sequence[Streams], purpose: str) -> Iterator[np.random.
 
     It is one generator with a new state, which needs a third of the time of a new generator.
     """
-    generator = streams[0].rng(purpose)
-    if len(streams) == 1:  # to read a state takes as long as to make a generator
-        yield generator
+    if len(streams) == 1 or type(streams[0]) is not Streams:  # to read a state takes as long as to make a generator
+        yield from (each.rng(purpose) for each in streams)
         return
+    generator = streams[0].rng(purpose)
     bits: Any = generator.bit_generator
     begun = bits.state
     counter = begun["state"]["counter"]

@@ -26,6 +26,7 @@ from fedbo.commands.arguments import (
     stop_interrupted,
 )
 from fedbo.commands.fork import finish_fork
+from fedbo.commands.why import finish_why
 from fedbo.settings.interrupts import ends_at_once
 from fedbo.settings.shown import quoted
 
@@ -87,16 +88,18 @@ def resume(
     quiet: Quiet = False,
     callbacks: Callbacks = None,
 ) -> None:
-    """Resume a run or a fork that was interrupted, killed or failed, or extend a finished run.
+    """Resume a run, a fork or an answer of why that was interrupted, killed or failed, or extend a finished run.
 
     In virtual time the results equal those of an uninterrupted run, or of a run with the larger budget from the start.
     """
     from fedbo.execution.runner import resume_study
     from fedbo.lab.fork.result import has_begun
+    from fedbo.lab.why.result import has_begun as has_asked
     from fedbo.study.document import parse_override
 
-    if has_begun(folder):
-        _resume_fork(folder, bool(sets or algorithm or callbacks), (printed, quiet))
+    if has_begun(folder) or has_asked(folder):
+        resume_other = _resume_fork if has_begun(folder) else _resume_why
+        resume_other(folder, bool(sets or algorithm or callbacks), (printed, quiet))
         return
     changed, told = [*(sets or []), *hosting_sets(workers, address)], _made(callbacks)
     given = [parse_override(f"algorithm={one}")[1] for one in algorithm or []]
@@ -114,6 +117,17 @@ def _resume_fork(folder: Path, changed: bool, shown: tuple[Format, bool]) -> Non
             f"'{folder}' contains an unfinished fork; options cannot be changed; remove --set, --algorithm and --callback"
         )
     finish_fork(lambda: resume_fork(folder, progress_display(shown[1])), shown[0])
+
+
+def _resume_why(folder: Path, changed: bool, shown: tuple[Format, bool]) -> None:
+    """Continue to ask why, with the original question."""
+    from fedbo.lab.why.why import resume_why
+
+    if changed:
+        raise typer.BadParameter(
+            f"'{folder}' contains an unfinished answer; options cannot be changed; remove --set, --algorithm and --callback"
+        )
+    finish_why(lambda: resume_why(folder, progress_display(shown[1])), shown[0])
 
 
 def _finish(carry_out: Callable[[], Result], printed: Format) -> None:

@@ -127,6 +127,16 @@ class Core:
             effects += self.faults.at_event(state.progress.events)
         return effects
 
+    def drawn_time(self, event: Event) -> float | None:
+        """Return when an absence, a fault or a preemption is due; None for all other events."""
+        if isinstance(event, AvailabilityChanged):
+            return self.presence.time_of(event)
+        if isinstance(event, FaultStarted):
+            return self.faults.time_of(event)
+        if isinstance(event, WorkerPreempted) and self._workers is not None:
+            return self._workers.time_of(event)
+        return None
+
     def _start(self, state: CoreState, event: StudyStarted, now: float) -> list[Effect]:
         """Begin the study with all participating agents."""
         rules, present = self.rules, sorted(self.rules.participants)

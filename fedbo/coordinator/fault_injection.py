@@ -72,12 +72,17 @@ class FaultInjector:
         return [After(0.0, FaultStarted(place, COORDINATOR, 0)) for number, place in self.at_events if number == events]
 
     def _schedule(self, place: int, agent: int, number: int, now: float) -> list[Effect]:
-        key = (place, agent)
+        event = FaultStarted(place, agent, number)
+        time = self.time_of(event)
+        return [] if time == math.inf else [After(time - now, event)]
+
+    def time_of(self, event: FaultStarted) -> float:
+        """Return when a fault that does not wait for a number of events begins for the event's time; infinity if never."""
+        key = place, agent = event.fault, event.agent
         if key not in self._times:
-            streams = self._streams.of(agent).at(0)
-            self._times[key] = Ascending(lambda: fault_times(self._faults[place], streams.rng(f"fault {place} strikes")))
-        time = self._times[key].at(number)
-        return [] if time == math.inf else [After(time - now, FaultStarted(place, agent, number))]
+            streams, fault = self._streams.of(agent).at(0), self._faults[place]
+            self._times[key] = Ascending(lambda: streams.times(f"fault {place} strikes", lambda rng: fault_times(fault, rng)))
+        return self._times[key].at(event.number)
 
     def started(self, state: CoreState, event: FaultStarted, now: float) -> list[Effect]:
         """Begin a fault, of one agent or of all of its agents, and schedule its next time."""

@@ -20,6 +20,10 @@ class Presence:
         self._environment, self._log, self._interruptions = rules.environment, rules.log, interruptions
         self._changes = Changes(lambda agent: rules.environment.of(agent).availability, rules.task.streams)
 
+    def time_of(self, event: AvailabilityChanged) -> float:
+        """Return when an agent leaves or returns for the event's time; infinity if never."""
+        return self._changes(event.agent, event.number)
+
     def start(self, state: CoreState, agents: Iterable[int], now: float) -> list[Effect]:
         """Interrupt the agents that are away from the start, and schedule the first absences of the others."""
         if not any(leaves(models.availability) for models in self._environment.groups()):

@@ -175,12 +175,18 @@ def best_values(ended: Sequence[RunSummary], before: Mapping[str, Any] | None = 
 
 
 def gather(study: Study, directory: Path, keys: Sequence[RunKey], kept: Collection[RunKey] = ()) -> dict[str, str]:
-    """Join the parts into one table of each kind, in canonical order, as far as the runs have come.
+    """Join the parts into one table of each kind, in canonical order, as far as the runs have come, and write the tables.
 
     The rows of `kept` runs come from the tables before an extension. Returns the SHA-256 of the study and of every table, by
     file name. DamagedError when a part is damaged.
     """
-    parts = directory / "parts"
+    whole = joined(study, directory / "parts", keys, kept)
+    written = {f"{name}.parquet": write_table(table, directory / f"{name}.parquet") for name, table in whole.items()}
+    return {**written, STUDY: sha256_of(directory / STUDY)}
+
+
+def joined(study: Study, parts: Path, keys: Sequence[RunKey], kept: Collection[RunKey] = ()) -> dict[str, pa.Table]:
+    """Join the parts into one table of each kind, as `gather` writes them."""
     folders = [RunFolder.of(parts, key) for key in keys if key not in kept]
 
     def rows(kind: str, schema: pa.Schema) -> list[pa.Table]:
@@ -199,11 +205,10 @@ def gather(study: Study, directory: Path, keys: Sequence[RunKey], kept: Collecti
     printed = printed_table(folders, read_table(earlier, PRINTED) if earlier.is_file() else None)
     if len(printed):
         whole["printed"] = canonical(printed, study.labels)
-    learned = sorted((directory / "parts" / "histories").glob("*/*.parquet"))
+    learned = sorted((parts / "histories").glob("*/*.parquet"))
     if learned:
         whole["histories"] = pa.concat_tables([read_history_table(path).select(OBSERVATIONS.names) for path in learned])
-    written = {f"{name}.parquet": write_table(table, directory / f"{name}.parquet") for name, table in whole.items()}
-    return {**written, STUDY: sha256_of(directory / STUDY)}
+    return whole
 
 
 def _parts(folders: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[pa.Table]:

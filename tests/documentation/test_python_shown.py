@@ -31,6 +31,11 @@ import fedbo
 fedbo.run({"study": {"name": "first", "seed": 1, "replicates": 2}, "objective": {"name": "branin", "agents": 3},
            "budget": {"iterations": 14}, "algorithm": [{"name": "random"}], "exchange": {"mode": "barrier"}}, out="runs/first")
 """,
+    "docs/why.md": """
+import fedbo
+fedbo.run({"study": {"name": "first", "seed": 1}, "objective": {"name": "branin", "agents": 2}, "budget": {"iterations": 1},
+           "algorithm": [{"name": "random"}], "timing": {"evaluation": {"model": "exponential", "mean": 1.0}}}, out="runs/first")
+""",
     "docs/tuning.md": """
 import fedbo
 __import__("pathlib").Path("old.csv").write_text("rate,layers,kind,accuracy\\n0.01,2,a,0.9\\n")

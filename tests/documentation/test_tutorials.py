@@ -25,7 +25,7 @@ from fedbo.cli import main
 ON_RAY = ("cluster", "several_sites")
 OPTIONAL = ("duckdb",)  # which no extra has: the blocks from its import on are left out where it is missing
 TUTORIALS = sorted({block.page for block in pages.blocks() if block.page.startswith("docs/tutorials/")})
-LONG = ("private", "stragglers")  # figures and accountants take some seconds, and have tests of their own
+LONG = ("private", "stragglers", "why")  # figures and accountants take some seconds, and have tests of their own
 HERE = [
     pytest.param(page, marks=[pytest.mark.long] if Path(page).stem in LONG else [])
     for page in TUTORIALS
@@ -122,4 +122,4 @@ def test_a_tutorial_that_needs_ray_can_be_followed(name: str, folder: Path, ray_
 
 def test_each_tutorial_is_followed() -> None:
     assert {Path(page).stem for page in TUTORIALS} >= set(ON_RAY)
-    assert len(TUTORIALS) == 7
+    assert len(TUTORIALS) == 8

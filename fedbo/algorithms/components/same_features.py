@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.streams import WORLD, Streams
 from fedbo.surrogates.features import Features, draw_features
 
 
 def shared_features(streams: Streams, dim: int, count: int, length_scale: float, kernel: str = "se") -> Features:
     """Return the features that every agent obtains alike; they are read-only."""
-    return _drawn(Streams(streams.seed, streams.replicate, scope=streams.scope), dim, count, length_scale, kernel)
+    return _drawn(streams.of(WORLD).at(0), dim, count, length_scale, kernel)
 
 
 @lru_cache(maxsize=16)

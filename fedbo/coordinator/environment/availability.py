@@ -226,6 +226,11 @@ def never_before_steps(availability: Availability) -> bool:
     return isinstance(availability, Always | Markov | Daily | Trace)
 
 
+def is_memoryless(availability: Availability) -> bool:
+    """Check whether what follows a moment depends on the past only by whether the agent is there."""
+    return isinstance(availability.model if isinstance(availability, Within) else availability, Markov)
+
+
 def leaves(availability: Availability) -> bool:
     """Check whether agents may leave in continuous time; if not, no stream is needed."""
     return not isinstance(availability, Always | Bernoulli)
@@ -278,8 +283,10 @@ class Changes:
         return (self._known.get(agent) or self._enter(agent)).at(number)
 
     def _enter(self, agent: int) -> Ascending:
+        model, streams = self._availability_of(agent), self._streams.of(agent).at(0)
+
         def again() -> Iterator[float]:
-            return self._availability_of(agent).changes(agent, self._streams.of(agent).at(0).rng("availability"))
+            return streams.times("availability", lambda rng: model.changes(agent, rng), is_memoryless(model))
 
         held = self._known[agent] = Ascending(again)
         return held

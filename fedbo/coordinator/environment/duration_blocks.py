@@ -6,6 +6,9 @@ from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+import numpy as np
+import numpy.typing as npt
+
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.measured import Empirical
 from fedbo.coordinator.environment.timing import Constant, Timing
@@ -39,11 +42,14 @@ class Durations:
         model, speed = self._models.get(agent) or self._enter(agent)
         if isinstance(model, Constant):
             return _same(model.mean)
-        rng = self._streams.of(agent).at(number).rng(self._purpose)
-        if isinstance(model, Empirical):
-            drawn = model.of(agent)(rng, number * _BLOCK, _BLOCK)
-        else:
-            drawn = model.draw(rng, _BLOCK) * speed
+        first = number * _BLOCK
+
+        def draw(rng: np.random.Generator) -> npt.NDArray[np.float64]:
+            if isinstance(model, Empirical):
+                return model.of(agent)(rng, first, _BLOCK)
+            return model.draw(rng, _BLOCK) * speed
+
+        drawn = self._streams.of(agent).at(number).block(self._purpose, first, draw)
         return array("d", drawn.tobytes())  # a quarter of the memory of a list
 
     def _enter(self, agent: int) -> tuple[Timing, float]:

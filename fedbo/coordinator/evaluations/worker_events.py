@@ -36,12 +36,17 @@ class WorkerEvents:
         return effects
 
     def _schedule(self, place: int, worker: int, number: int, now: float) -> list[Effect]:
-        key = (place, worker)
+        event = WorkerPreempted(place, worker, number)
+        time = self.time_of(event)
+        return [] if time == math.inf else [After(time - now, event)]
+
+    def time_of(self, event: WorkerPreempted) -> float:
+        """Return when a worker is taken away for the event's time; infinity if never."""
+        key = place, worker = event.fault, event.worker
         if key not in self._times:
-            streams = self._streams.at(worker)
-            self._times[key] = Ascending(lambda: fault_times(self._faults[place], streams.rng(f"preemption {place}")))
-        time = self._times[key].at(number)
-        return [] if time == math.inf else [After(time - now, WorkerPreempted(place, worker, number))]
+            streams, fault = self._streams.at(worker), self._faults[place]
+            self._times[key] = Ascending(lambda: streams.times(f"preemption {place}", lambda rng: fault_times(fault, rng)))
+        return self._times[key].at(event.number)
 
     def changed(self, state: CoreState, event: WorkersChanged, now: float) -> list[Effect]:
         """Process a class of workers that joins, or leaves for good."""

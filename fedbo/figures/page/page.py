@@ -38,6 +38,7 @@ from fedbo.figures.reports.privacy import privacy_table
 from fedbo.figures.reports.statistics import statistics_table
 from fedbo.figures.style import STYLE, dashes_at
 from fedbo.settings.errors import FedboError
+from fedbo.settings.registry import registered
 from fedbo.settings.version import fedbo_version
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class RunPart:
     cells: Sequence[CellPart]
     left_out: int
     trouble: Markup
+    why: Markup
     failures: Sequence[Failure]
     failed: int
     observed: int
@@ -241,6 +243,7 @@ def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
         cells=[_cell_part(result, rows, (cell, f"{key}-c{cell}"), told) for cell in shown],
         left_out=len(there) - len(shown),
         trouble=html_of(disruptions_table(result), full=False),
+        why=registered("why_section")(result),
         failures=failures(result) if told.agents else [],
         failed=failed,
         observed=len(result.observations),

@@ -58,7 +58,7 @@ def fork_run(
         ForkError: a run has ended before the point.
         RunError: as in `run_study`.
     """
-    before = _whole_study(directory, trust)
+    before = whole_study(directory, trust)
     for point in points:
         branch_study(before, directory / STUDY, overrides, point, trust)
     asked = {"run": str(directory.resolve()), "at": [[*point] for point in points], "changes": list(overrides)}
@@ -79,7 +79,7 @@ def resume_fork(place: Path, progress: Progress | None = None, trust: bool = Tru
         asked, original = unseal(place / BEGUN), place / ORIGINAL
         if not original.exists():
             _copy(Path(asked["run"]), original)
-        before, points = _whole_study(original, trust), [ForkPoint(*each) for each in asked["at"]]
+        before, points = whole_study(original, trust), [ForkPoint(*each) for each in asked["at"]]
         trunk = _Trunk(original, place / TRUNK, before)
         for number, point in enumerate(points, 1):
             branch = place / f"{BRANCH}-{number:04d}"
@@ -168,10 +168,23 @@ def _last(events: Any) -> float:
     return float(max(events["time"].to_pylist()))
 
 
-def _whole_study(directory: Path, trust: bool) -> Study:
+def whole_study(directory: Path, trust: bool) -> Study:
     """Load the study of a run that can be forked; DirectoryError with the remedy for any other."""
+    study = repeatable_study(directory, trust)
+    if study.timing.clock == "wall":
+        raise DirectoryError(f"'{directory}': ran in real time, which cannot be repeated; fork a run in virtual time")
+    if study.privacy.secure_noise:
+        raise DirectoryError(f"'{directory}': used secure noise, whose key was deleted; fork a run without secure_noise")
+    return study
+
+
+def repeatable_study(directory: Path, trust: bool, failed: bool = False) -> Study:
+    """Load the study of a run that has ended, and whose code and versions are here; DirectoryError for any other.
+
+    With `failed`, the run may have failed.
+    """
     manifest = read_manifest(directory)
-    if manifest["status"] != "complete":
+    if manifest["status"] != "complete" and not (failed and manifest["status"] == "failed"):
         raise DirectoryError(f"'{directory}': has not ended; resume it before you fork it: fedbo resume {quoted(directory)}")
     if "forked" in manifest:
         raise DirectoryError(f"'{directory}': is a branch of another run; fork that run")
@@ -180,10 +193,6 @@ def _whole_study(directory: Path, trust: bool) -> Study:
     study = load_study(directory / STUDY, trust=trust, derived=True)
     if differ := differing_code(manifest, study):
         raise DirectoryError(f"'{directory}': {', '.join(differ)} changed after the run; restore it, or run the study again")
-    if study.timing.clock == "wall":
-        raise DirectoryError(f"'{directory}': ran in real time, which cannot be repeated; fork a run in virtual time")
-    if study.privacy.secure_noise:
-        raise DirectoryError(f"'{directory}': used secure noise, whose key was deleted; fork a run without secure_noise")
     return study
 
 

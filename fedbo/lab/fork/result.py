@@ -100,21 +100,27 @@ class Fork:
 
 
 def _run_costs(result: Result) -> dict[RunKey, dict[str, float]]:
-    """Return the costs of each run, by `COSTS`; epsilon is that at the smallest delta."""
-    evaluated, costs = dict(by_run(result.observations)), dict[RunKey, dict[str, float]]()
-    for key, events in by_run(result.events):
-        rows = evaluated.get(key, result.observations.slice(0, 0))
-        rows = rows.filter(pc.not_equal(rows["phase"], "history"))
-        (lived,) = disruptions(rows, events)
-        costs[key] = {
-            "end": float(column_of(rows, "finished").max(initial=0.0)),
-            "waiting": lived.waiting + lived.queueing,
-            "bytes": lived.bytes_up + lived.bytes_down,
-            "evaluations": float(len(rows)),
-        }
-    for key, ledger in by_run(result.privacy):
+    """Return the costs of each run, by `COSTS`."""
+    evaluated, ledgers = dict(by_run(result.observations)), dict(by_run(result.privacy))
+    none = result.observations.slice(0, 0), result.privacy.slice(0, 0)
+    return {
+        key: run_costs(evaluated.get(key, none[0]), events, ledgers.get(key, none[1])) for key, events in by_run(result.events)
+    }
+
+
+def run_costs(observations: Any, events: Any, ledger: Any) -> dict[str, float]:
+    """Return the costs of one run, by `COSTS`; epsilon, where anything was private, is that at the smallest delta."""
+    rows = observations.filter(pc.not_equal(observations["phase"], "history"))
+    (lived,) = disruptions(rows, events)
+    costs = {
+        "end": float(column_of(rows, "finished").max(initial=0.0)),
+        "waiting": lived.waiting + lived.queueing,
+        "bytes": lived.bytes_up + lived.bytes_down,
+        "evaluations": float(len(rows)),
+    }
+    if len(ledger):
         last = ledger.slice(len(ledger) - 1).to_pylist()[0]
-        costs[key]["epsilon"] = last["epsilon"][int(np.argmin(last["deltas"]))]
+        costs["epsilon"] = last["epsilon"][int(np.argmin(last["deltas"]))]
     return costs
 
 

@@ -40,7 +40,7 @@ def grow_trunk(run: Run, point: ForkPoint) -> float | None:
         if events == point.event:
             raise _Reached
 
-    snapshots, parts = _opened(run)
+    snapshots, parts = open_run(run)
     # The trunk stops just before the events at the time of the fork, which belong to the branches.
     until = run.until if point.time is None else min(run.until, math.nextafter(point.time, -math.inf))
     reached = False
@@ -68,7 +68,7 @@ def begin_branch(trunk: Run, branch: Run, now: float) -> None:
 
     Steps that agents work on were decided under the old rules, and stay.
     """
-    snapshots, left = _opened(replace(trunk, folder=branch.folder))
+    snapshots, left = open_run(replace(trunk, folder=branch.folder))
     before, hosts = left.core, left.hosts
     assert isinstance(hosts, InlineHosts)
     for order in before.orders():
@@ -77,12 +77,12 @@ def begin_branch(trunk: Run, branch: Run, now: float) -> None:
         assert step is not None
         step.order = changed(order, restore="")
     snapshots.finish(left, ended=False)
-    snapshots, parts = _opened(branch)
+    snapshots, parts = open_run(branch)
     switch(before, parts.core, parts.hosts, parts.queue, now)
     snapshots.finish(parts, ended=False)
 
 
-def _opened(run: Run) -> tuple[Snapshotter, RunParts]:
+def open_run(run: Run) -> tuple[Snapshotter, RunParts]:
     """Open a run in its present state, in this process; rows that a crash could still remove stay with their agents."""
     snapshots = Snapshotter(RunFolder.of(run.folder, run.key), math.inf, None)
     core, event_log, queue = Core(run.task, run.exchange, run.environment, run.budget), EventLog(snapshots.home), EventQueue()

@@ -1,0 +1,149 @@
+"""The bad end of a run as a short statement, such as "regret > 0.1" or "agent 3 last", and its value in one run.
+
+As in the statements of a paper, `at` is a number of iterations, "end" or "mean".
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedbo.actors.storage.rows import RunKey
+from fedbo.analysis.compare import first_place
+from fedbo.analysis.curves import REGRET, IncumbentTrace, replicate_means, traces
+from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.summary import regrets
+from fedbo.lab.fork.result import run_costs
+from fedbo.lab.papers.manifest import At
+from fedbo.objectives.base import Metric
+from fedbo.settings.errors import SettingError
+
+STUCK = "stuck"
+_COMPARED: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+}
+COUNTED = ("end", "waiting", "bytes", "evaluations", "epsilon")
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+_END = re.compile(
+    rf"(?P<what>regret|best|end|waiting|bytes|evaluations|epsilon|time to (?P<level>level|{_NUMBER}))"
+    rf"\s*(?P<sign>>=|<=|>|<)\s*(?P<number>{_NUMBER})(?:\s+at\s+(?P<at>end|mean|t\s*=\s*\d+))?"
+)
+_LAST = re.compile(r"agent (\d+) last")
+EXAMPLES = '"regret > 0.1", "best < 0.8 at t = 10", "time to level > 40", "end > 30", "epsilon > 2", "agent 3 last" or "stuck"'
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """The tables of one run, with what its values mean; `was_stuck` if it could not end."""
+
+    key: RunKey
+    observations: Any
+    events: Any
+    privacy: Any
+    metric: Metric
+    best_values: Mapping[str, Any]
+    was_stuck: bool = False
+
+    def traces(self, regret: bool = False) -> list[IncumbentTrace]:
+        """Return the incumbents of all targets; ResultError where the regret is asked for and not known."""
+        found = traces(self.observations, self.events, self.privacy if len(self.privacy) else None)
+        try:
+            return regrets(found, self.best_values) if regret else found
+        except ValueError as error:
+            raise ResultError(f"end: {error}; use best in place of regret") from None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A bad end: a quantity `what`, and the comparison and the number that make it bad.
+
+    `level` is the native value of "time to level", `agent` that of "agent N last"; `words` is the statement as given.
+    """
+
+    words: str
+    what: str
+    sign: str = ">"
+    number: float = 0.0
+    at: At = "end"
+    level: float | None = None
+    agent: int = -1
+
+    def is_bad(self, value: float) -> bool:
+        """Check whether a run with this value ended badly."""
+        return not math.isnan(value) and _COMPARED[self.sign](value, self.number)
+
+    @property
+    def quantity(self) -> str:
+        """Return the name of the quantity."""
+        if self.what == "last":
+            return f"lead of agent {self.agent} in being last"
+        if self.what == "time to level":
+            return "time to level" if self.level is None else f"time to {self.level:g}"
+        at = "" if self.at == "end" else " mean" if self.at == "mean" else f" at t = {self.at}"
+        return {"end": "end of the run"}.get(self.what, self.what) + at
+
+    def with_level(self, level: float | None) -> End:
+        """Return the end with a level, where its own names none."""
+        needs = self.what == "time to level" and self.level is None
+        return replace(self, level=level) if needs else self
+
+    def value(self, run: EndedRun) -> float:
+        """Return the quantity of a run, which may be infinite, or NaN where the run has none."""
+        if self.what == STUCK:
+            return float(run.was_stuck)
+        if self.what == "last":
+            return _lead(run, self.agent)
+        if self.what == "time to level":
+            assert self.level is not None
+            return first_place(run.traces(), run.key.replicate, run.metric.sign * (self.level - run.metric.offset))
+        if self.what in COUNTED:
+            costs = run_costs(run.observations, run.events, run.privacy)
+            return costs.get(self.what, 0.0)
+        metric = REGRET if self.what == "regret" else run.metric
+        found = run.traces(self.what == "regret")
+        places = np.array([math.inf if self.at == "end" else float(self.at)]) if self.at != "mean" else _iterations(found)
+        return float(np.mean(metric.native(replicate_means(found, "iteration", places)[run.key.replicate])))
+
+
+def parse_end(words: str) -> End:
+    """Parse the statement of a bad end; SettingError with examples for any other text."""
+    text = " ".join(words.split())
+    if text == STUCK:
+        return End(text, STUCK)
+    if found := _LAST.fullmatch(text):
+        return End(text, "last", agent=int(found[1]))
+    found = _END.fullmatch(text)
+    if found is None:
+        raise SettingError("end", f"must be a statement such as {EXAMPLES}", repr(words))
+    what, level, at = found["what"], found["level"], found["at"] or "end"
+    if found["at"] and what not in ("regret", "best"):
+        raise SettingError("end", "has 'at' only for regret and best", repr(words), "remove it")
+    named = "time to level" if level else what
+    place: At = int(at.partition("=")[2]) if at not in ("end", "mean") else "mean" if at == "mean" else "end"
+    if place == 0:
+        raise SettingError("end", "counts iterations from 1", repr(words))
+    given = None if level in (None, "level") else float(level)
+    return End(words=text, what=named, sign=found["sign"], number=float(found["number"]), at=place, level=given)
+
+
+def _lead(run: EndedRun, agent: int) -> float:
+    """Return by how much later than all others a target made its last evaluation, in units of time."""
+    ends = {trace.agent: float(trace.finished[-1]) for trace in run.traces()}
+    if agent not in ends:
+        raise SettingError("end", f"names agent {agent}, which is no target of the run", hint=f"targets: {sorted(ends)}")
+    others = [time for one, time in ends.items() if one != agent]
+    return ends[agent] - max(others, default=0.0)
+
+
+def _iterations(found: list[IncumbentTrace]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    last = max(int(trace.places("iteration")[-1]) for trace in found)
+    return np.arange(1.0, last + 1)

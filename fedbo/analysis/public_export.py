@@ -63,13 +63,13 @@ def private_labels(result: Result) -> list[str]:
 
 def is_private(result: Result) -> bool:
     """Return whether values of single agents are withheld, also for a run in progress, which has no ledger yet."""
-    if private_labels(result):
-        return True
+    if private_labels(result) or result.manifest["status"] == "complete":
+        return bool(private_labels(result))
     try:
         studies = [cell.study for cell in result.study.cells()]
     except UntrustedError:
         studies = [result.study]
-    return result.manifest["status"] != "complete" and any(study.privacy.deltas for study in studies)
+    return any(study.privacy.deltas for study in studies)
 
 
 def _study(result: Result, labels: list[str]) -> dict[str, Any]:

@@ -34,7 +34,8 @@ fedbo.run({"study": {"name": "first", "seed": 1, "replicates": 2}, "objective": 
     "docs/why.md": """
 import fedbo
 fedbo.run({"study": {"name": "first", "seed": 1}, "objective": {"name": "branin", "agents": 2}, "budget": {"iterations": 1},
-           "algorithm": [{"name": "random"}], "timing": {"evaluation": {"model": "exponential", "mean": 1.0}}}, out="runs/first")
+           "algorithm": [{"name": "random"}], "timing": {"evaluation": {"model": "exponential", "mean": 1.0}}},
+          out="runs/first")
 """,
     "docs/tuning.md": """
 import fedbo

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import simpy
 
+from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
@@ -53,7 +54,7 @@ class Talkative(Random):
         return state
 
 
-class FreeHosts:
+class FreeHosts(Hosts):
     """Agents whose work costs nothing."""
 
     def __init__(self) -> None:
@@ -62,7 +63,7 @@ class FreeHosts:
     def submit(self, order: StepRequest) -> None:
         self._orders[order.agent] = order
 
-    def result(self, agent: int) -> StepReport:
+    def report(self, agent: int) -> StepReport:
         order = self._orders[agent]
         step, lease = order.step, order.lease
         return StepReport(agent, step, 1 if step else 0, MESSAGE if step else None, lease)
@@ -96,7 +97,7 @@ def with_fedbo(agents: int, iterations: int) -> tuple[float, int, float]:
     core = Core(Task(Quadratic(agents=agents), Talkative(), problem, Streams(1)), Immediate(), world)
     records, agenda = [], EventQueue()
     begun = time.process_time()
-    run_virtual(core, FreeHosts(), RunHooks(records.extend), agenda)
+    run_virtual(core, FreeHosts(), RunHooks(records.extend, in_columns=True), agenda)
     return time.process_time() - begun, agenda.events, agenda.time
 
 

@@ -6,8 +6,7 @@ every exchange mode, faults, privacy, bandits, ADMM, transfer, histories and pul
     python benchmarks/same_tables.py [REVISION] [--random 50] [--first 0]
 
 Events that an earlier format stored as text are converted first. A column that only one of the two has is reported, and the
-others are compared. The exit status is 1 if anything differs. With FEDBO_COMPILE=1 the event loop of the working tree is
-compiled and that of the revision is not.
+others are compared. The exit status is 1 if anything differs.
 """
 
 from __future__ import annotations

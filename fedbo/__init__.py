@@ -1,7 +1,8 @@
 """fedbo: asynchronous simulation of federated black-box optimisation.
 
 `run` runs a study, `load_study` checks one, `Result.open` reads an earlier run, `tabulate` evaluates an objective in advance,
-and `tune` tunes a function at several sites in real time.
+and `tune` tunes a function at several sites in real time. `serve` and `join` carry out a study whose sites keep their
+objectives to themselves, over an authenticated network.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from fedbo.lab.fork.result import Fork
     from fedbo.lab.twins.measurements import MeasurementError
     from fedbo.lab.why.result import Why
-    from fedbo.objectives.base import LibraryMissingError
+    from fedbo.objectives.base import LibraryMissingError, Objective
     from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError
     from fedbo.objectives.tables.table import TableError
     from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, SettingError
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from fedbo.settings.plugins import PluginError
     from fedbo.settings.shown import OutputError
     from fedbo.settings.trust import UntrustedError
+    from fedbo.sites.errors import DocumentError, PolicyError, SignatureError, SitesError
+    from fedbo.sites.work import SiteSummary
     from fedbo.study.document import StudyError
     from fedbo.study.paths import DirectoryError
     from fedbo.study.study import Study
@@ -63,6 +66,7 @@ __all__ = [
     "DataDamagedError",
     "DataMissingError",
     "DirectoryError",
+    "DocumentError",
     "EndlessError",
     "EvaluationWarning",
     "ExitError",
@@ -76,6 +80,7 @@ __all__ = [
     "OutputError",
     "PlotError",
     "PluginError",
+    "PolicyError",
     "ProtocolError",
     "ReplayError",
     "ReportError",
@@ -83,6 +88,9 @@ __all__ = [
     "ResultError",
     "RunError",
     "SettingError",
+    "SignatureError",
+    "SiteSummary",
+    "SitesError",
     "Study",
     "StudyError",
     "TableError",
@@ -91,10 +99,12 @@ __all__ = [
     "UntrustedError",
     "Why",
     "fork",
+    "join",
     "load_study",
     "log",
     "resume",
     "run",
+    "serve",
     "tabulate",
     "tune",
     "why",
@@ -128,6 +138,11 @@ _PLACES = {
     "OutputError": "fedbo.settings.shown",
     "PluginError": "fedbo.settings.plugins",
     "UntrustedError": "fedbo.settings.trust",
+    "DocumentError": "fedbo.sites.errors",
+    "PolicyError": "fedbo.sites.errors",
+    "SignatureError": "fedbo.sites.errors",
+    "SitesError": "fedbo.sites.errors",
+    "SiteSummary": "fedbo.sites.work",
     "StudyError": "fedbo.study.document",
     "DirectoryError": "fedbo.study.paths",
     "MeasurementError": "fedbo.lab.twins.measurements",
@@ -316,6 +331,68 @@ def tune(
     with named_in_python():
         terminal = console(stderr=True) if checks.flag("progress", progress) else None
         return drawn(succeeded(tuned(objective, space, agents, options, terminal), warn=False))
+
+
+def serve(
+    study: str | Path | Mapping[str, Any] | Study,
+    *,
+    listen: str = "0.0.0.0:7443",
+    service: str | Path | None = None,
+    out: str | Path | None = None,
+    overrides: Overrides = (),
+    progress: bool = False,
+) -> Result:
+    """Serve a study to its sites until it has ended, and return its results; a study that was killed continues.
+
+    - `study`: as in `run`, with the objective "sites".
+    - `listen`: the address "HOST:PORT" at which the server listens.
+    - `service`: the folder of keys, certificates and approvals, by default `STUDY.sites` beside a study file.
+    - `out`: the directory of the results, by default `run` in that folder.
+
+    The study begins once every site has joined. Raises SitesError when the sites were approved for other terms; else the errors
+    of `run`.
+    """
+    from fedbo.call_arguments import named_in_python, new_folder_of, succeeded
+    from fedbo.sites.folders import ServiceFolder
+    from fedbo.sites.serve import serve_study
+    from fedbo.study.study import Study
+
+    with named_in_python():
+        display, place = _display(progress), new_folder_of(out)
+        if service is None and not isinstance(study, str | Path):
+            raise checks.wrong("service", service, "name the folder of keys and approvals, since the study is no file")
+        checked = study if isinstance(study, Study) else load_study(study, overrides)
+        path = ServiceFolder.of_study(Path(str(study))) if service is None else Path(checks.path("service", service))
+        return succeeded(serve_study(checked, checks.text("listen", listen), ServiceFolder(path), place, display))
+
+
+def join(
+    approval: str | Path,
+    objective: Callable[..., Any] | Objective,
+    *,
+    site: str | Path | None = None,
+    patience: float = 86400.0,
+    isolate: bool = False,
+) -> SiteSummary:
+    """Take part in a study with an objective of this site until the study has ended; observations stay here.
+
+    - `approval`: the file that the coordinator sent.
+    - `objective`: a function of a point `x (d,)` in native units, or of a configuration where the study has a space, which may
+      also take `agent` and `rng`; or an object with the methods of `fedbo.objectives.base.Objective`.
+    - `site`: the folder of the site, by default that of the approval.
+    - `patience`: seconds without an answer of the coordinator after which the site ends.
+    - `isolate`: run each evaluation in a process of its own.
+
+    A site that was killed goes on when it joins again. Raises SitesError where the site or its policy is in the way, or the
+    coordinator refuses it.
+    """
+    from fedbo.call_arguments import named_in_python
+    from fedbo.sites.join import join_study
+
+    with named_in_python():
+        file = Path(checks.path("approval", approval, "file"))
+        folder = None if site is None else Path(checks.path("site", site))
+        return join_study(file, objective, folder, patience, checks.flag("isolate", isolate))
 
 
 def tabulate(

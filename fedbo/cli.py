@@ -16,6 +16,7 @@ import typer
 
 from fedbo.commands.arguments import CODES, FAILED, INTERRUPTED, OK, WRONG_INPUT, Stop, restore_stdout
 from fedbo.commands.bench import bench
+from fedbo.commands.demo import demo_sites
 from fedbo.commands.doctor import doctor
 from fedbo.commands.export import export
 from fedbo.commands.fit import fit
@@ -28,6 +29,8 @@ from fedbo.commands.privacy import privacy
 from fedbo.commands.report import compare, report
 from fedbo.commands.reproduce import reproduce
 from fedbo.commands.run import resume, run
+from fedbo.commands.serve import join, serve
+from fedbo.commands.sites import approve, preflight, revoke, sent, site_accept, site_new, site_rotate
 from fedbo.commands.tabulate import tabulate
 from fedbo.commands.twin import twin
 from fedbo.commands.watch import watch
@@ -54,6 +57,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "fit": fit,
     "twin": twin,
     "privacy": privacy,
+    "serve": serve,
+    "join": join,
+    "approve": approve,
+    "revoke": revoke,
+    "preflight": preflight,
+    "sent": sent,
     "new": new,
     "examples": examples,
     "validate": validate,
@@ -76,6 +85,13 @@ data = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 data.command("list", epilog="\b\nExample:\n  fedbo data list")(list_data)
 data.command("fetch", epilog="\b\nExample:\n  fedbo data fetch landmine")(fetch_data)
 
+site = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+site.command("new", epilog="\b\nExample:\n  fedbo site new north")(site_new)
+site.command("accept", epilog="\b\nExample:\n  fedbo site accept approval.json 1f3a-… --site north")(site_accept)
+site.command("rotate", epilog="\b\nExample:\n  fedbo site rotate north/approval.json")(site_rotate)
+demo = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+demo.command("sites", epilog="\b\nExample:\n  fedbo demo sites --folder demo-sites")(demo_sites)
+
 
 @app.callback(invoke_without_command=True)
 def _fedbo(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
@@ -89,6 +105,8 @@ def _fedbo(version: Annotated[bool, typer.Option("--version", help="Print the ve
 for _name, _function in COMMANDS.items():
     app.command(_name, **help_of(_name, CODES))(_function)
 app.add_typer(data, name="data", help="List and fetch public data sets.", **help_of("data", CODES))
+app.add_typer(demo, name="demo", help="Run a demonstration on this machine.", **help_of("demo", CODES))
+app.add_typer(site, name="site", help="Create the key of a site, accept an approval, rotate the key.", **help_of("site", CODES))
 
 
 @cache

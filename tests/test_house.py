@@ -29,11 +29,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analysis": CORE | {"study"},
     "execution": CORE | {"study", "analysis"},
     "figures": CORE | {"study", "analysis"},
-    "tuning": CORE | {"study", "analysis", "execution", "callbacks"},
+    "sites": CORE | {"study", "analysis", "execution", "callbacks"},
+    "tuning": CORE | {"study", "analysis", "execution", "sites", "callbacks"},
     "lab": CORE | {"study", "analysis", "execution", "figures"},
     "testing": CORE | {"study", "execution", TOP},
-    "commands": CORE | {"study", "analysis", "execution", "figures", "tuning", "lab", "callbacks"},
-    TOP: CORE | {"study", "analysis", "execution", "figures", "tuning", "lab", "testing", "commands"},
+    "commands": CORE | {"study", "analysis", "execution", "figures", "sites", "tuning", "lab", "callbacks"},
+    TOP: CORE | {"study", "analysis", "execution", "figures", "sites", "tuning", "lab", "testing", "commands"},
 }
 # Within a room: what each of its folders may import from the others. "." is the top of the room, or all modules there; any
 # other word is a folder, or one module at the top. A folder always may import from itself.
@@ -75,6 +76,7 @@ WITHIN: dict[str, dict[str, str]] = {
     "analysis": {"estimates": "", "records": "", "statistics": ". records", ".": "records"},
     "execution": {".": ""},
     "figures": {"reports": "", "page": ". reports", ".": ""},
+    "sites": {".": ""},
     "tuning": {".": ""},
     "lab": {"fork": "", "why": "fork papers", "twins": "", "benchmarking": "", "tabulation": "", "papers": "", ".": ""},
     "testing": {"laws": ".", ".": "laws"},

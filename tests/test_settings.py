@@ -72,6 +72,7 @@ def test_every_number_among_the_settings_of_an_objective_declares_its_range() ->
     free = {("python_function", name) for name in ("low", "high", "best")} | {
         ("typed_function", "best")
     }  # a user's own function
+    free |= {("sites", "low"), ("sites", "high")}
     for name, declared in federations().items():
         hints = get_type_hints(declared)
         numbers = {one.name for one in fields(declared) if {int, float} & {hints[one.name], *get_args(hints[one.name])}}

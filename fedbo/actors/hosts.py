@@ -33,6 +33,15 @@ class WallClockState(NamedTuple):
     slowed: dict[int, float]
 
 
+class News(NamedTuple):
+    """News of live processes: reports, the agents whose process was found dead, and those whose site is there or away."""
+
+    reports: list[StepReport]
+    dead: list[int]
+    present: frozenset[int] = frozenset()
+    away: frozenset[int] = frozenset()
+
+
 class Hosts(Protocol):
     """The hosts of a run, as the engine sees them."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedbo.actors.evaluation.ray_pool import start_dispatcher
 from fedbo.actors.host_storage import HostConfig
-from fedbo.actors.hosts import Ends, WallClockState, raise_if_failed
+from fedbo.actors.hosts import Ends, News, WallClockState, raise_if_failed
 from fedbo.actors.late_ray import actor_losses, ray
 from fedbo.actors.remote import HostLost, RayHosts, RemoteHost, got, start_hosts
 from fedbo.actors.retry_limits import HOST_DEATHS
@@ -143,12 +143,12 @@ class SupervisedHosts(RayHosts):
         """Return the time at which the last of all logged evaluations ended."""
         return max(got([host.handle.reached.remote() for host in self.remote]), default=0.0)
 
-    def ready(self, timeout: float) -> tuple[list[StepReport], list[int]]:
+    def ready(self, timeout: float) -> News:
         """Return the reports of calls that end within `timeout` seconds, and the agents whose process was found dead."""
         calls = {call: host for host in self.remote for call in host.calls}
         if not calls:
             time.sleep(max(timeout, 0))
-            return [], []
+            return News([], [])
         done, _ = ray.wait(list(calls), num_returns=1, timeout=max(timeout, 0))
         reports, dead = list[StepReport](), list[int]()
         for call in done:
@@ -160,7 +160,7 @@ class SupervisedHosts(RayHosts):
                 dead += host.numbers
         for report in reports:
             self.heard(raise_if_failed(report))
-        return reports, dead
+        return News(reports, dead)
 
     def heard(self, report: StepReport) -> None:
         """Note the last step of an agent that the coordinator has received."""

@@ -108,6 +108,8 @@ def _key(row: Row) -> tuple[Any, ...]:
 
 def _recommended(result: FinishedRun, key: Any, agents: Sequence[int], good: Sequence[Row]) -> BestConfiguration:
     """Return the point with the best mean over all agents: among those that all have evaluated, or otherwise by estimates."""
+    if good and not good[0]["x"]:
+        return _unknown(key, "sites keep the points of their evaluations")
     points = grouped(good, lambda row: tuple(row["x"]))
     tried = {x: {row["agent"] for row in rows} for x, rows in points.items()}
     metric, everywhere = result.metric(key.cell), [x for x, who in tried.items() if len(who) == len(agents)]
@@ -131,36 +133,14 @@ def _recommended(result: FinishedRun, key: Any, agents: Sequence[int], good: Seq
         why = (
             f"no configuration was evaluated by all agents, and agent {poor[0]} has fewer than {_FEWEST} successful evaluations"
         )
-        return BestConfiguration(
-            key.cell,
-            key.algorithm,
-            key.replicate,
-            agent=None,
-            value=None,
-            error=None,
-            known=UNKNOWN,
-            evaluated=0,
-            configuration={},
-            why=why,
-        )
+        return _unknown(key, why)
     best = (sorted(rows, key=lambda row: -row["value"])[:_MOST] for rows in mine.values())
     candidates = list(dict.fromkeys(tuple(row["x"]) for rows in best for row in rows))
     try:
         mean, variance = _estimates([mine[agent] for agent in agents], np.array([points[x][0]["u"] for x in candidates]))
     except NotPositiveDefinite:
         why = "no configuration was evaluated by all agents, and no estimate could be computed"
-        return BestConfiguration(
-            key.cell,
-            key.algorithm,
-            key.replicate,
-            agent=None,
-            value=None,
-            error=None,
-            known=UNKNOWN,
-            evaluated=0,
-            configuration={},
-            why=why,
-        )
+        return _unknown(key, why)
     place = int(mean.argmax())
     x, value, error = candidates[place], float(metric.native(mean[place])), float(np.sqrt(variance[place]))
     return BestConfiguration(
@@ -173,6 +153,21 @@ def _recommended(result: FinishedRun, key: Any, agents: Sequence[int], good: Seq
         known=ESTIMATED,
         evaluated=len(tried[x]),
         configuration=configurations.declared(list(x)),
+    )
+
+
+def _unknown(key: Any, why: str) -> BestConfiguration:
+    return BestConfiguration(
+        key.cell,
+        key.algorithm,
+        key.replicate,
+        agent=None,
+        value=None,
+        error=None,
+        known=UNKNOWN,
+        evaluated=0,
+        configuration={},
+        why=why,
     )
 
 

@@ -26,8 +26,8 @@ from fedbo.analysis.records.configurations import Configurations
 from fedbo.analysis.records.records import Records, ResultTable, frame_of
 from fedbo.analysis.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
 from fedbo.analysis.remote import open_copy
-from fedbo.analysis.schemas import OBSERVATIONS, PRINTED, PRIVACY, SPENT
-from fedbo.analysis.summary import SummaryRow, difference, summary_row
+from fedbo.analysis.schemas import OBSERVATIONS, PRINTED, PRIVACY, REPORTS, SPENT
+from fedbo.analysis.summary import SummaryRow, difference, summary_row, unobserved_row
 from fedbo.analysis.trials import trials
 from fedbo.coordinator.logged.earlier import read_events
 from fedbo.objectives.base import Metric
@@ -152,6 +152,11 @@ class Result:
     def printed(self) -> Any:
         """Return the output of your own code's evaluations, as an Arrow table; empty if they printed nothing."""
         return self._table("printed", PRINTED)
+
+    @cached_property
+    def reports(self) -> Any:
+        """Return the reports of agents at sites, in the columns of `fedbo.analysis.schemas.REPORTS`; empty without sites."""
+        return self._table("reports", REPORTS)
 
     @cached_property
     def privacy(self) -> Any:
@@ -331,6 +336,8 @@ class Result:
             metric, other = self.metric(cell), groups.get((cell, reference), [])
             row = summary_row(mine, half, (of_algorithm(observations, cell, label), of_algorithm(events, cell, label)), metric)
             rows.append(row if label == reference else replace(row, difference=difference(mine, other, metric)))
+        if not rows and self.study.hosting.kind == "sites" and len(events):
+            rows.append(unobserved_row((0, self.study.labels[0]), self.reports, events))
         return Records("summary", SummaryRow, rows)
 
     @overload

@@ -13,6 +13,7 @@ from fedbo.actors.storage.rows import OBSERVATIONS as OBSERVATIONS
 from fedbo.coordinator.logged.table import EVENTS as EVENTS
 from fedbo.coordinator.privacy.ledger import PRIVACY as PRIVACY
 from fedbo.coordinator.privacy.ledger import SPENT as SPENT
+from fedbo.coordinator.runtime.reports import REPORTS as REPORTS
 
 PHASES = ("history", "initial", "search")
 

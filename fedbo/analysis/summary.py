@@ -97,6 +97,29 @@ def summary_row(found: Sequence[IncumbentTrace], half: int, tables: tuple[Any, A
     )
 
 
+def unobserved_row(key: tuple[int, str], reports: Any, events: Any) -> SummaryRow:
+    """Summarise one algorithm in one cell whose agents were at sites that released no observation: from what they sent."""
+    cell, algorithm = key
+    sent, finished = of_kinds(events, "sent"), of_kinds(events, "finished")
+    senders = max(1, sent.group_by(["replicate", "agent"]).aggregate([]).num_rows)
+    unknown = Estimate(math.nan, None)
+    return SummaryRow(
+        cell=cell,
+        algorithm=algorithm,
+        replicates=1,
+        final=unknown,
+        half=unknown,
+        difference=None,
+        origins={},
+        federated=0.0,
+        bytes_up=bytes_of(sent_up(events)) / senders,
+        bytes_down=bytes_of(sent_down(events)) / senders,
+        messages=len(sent) / senders,
+        duration=float(pc.max(finished["time"]).as_py() or 0.0),
+        evaluations=float(pc.sum(reports["queries"]).as_py() or 0),
+    )
+
+
 def final_estimate(found: Sequence[IncumbentTrace], metric: Metric) -> Estimate:
     """Return the final mean best native value over targets, with its error over replicates."""
     return _estimate(found, math.inf, metric)

@@ -8,23 +8,14 @@ import shutil
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
-from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
 from fedbo.commands.arguments import FAILED, Format, Printed, Stop, print_json
+from fedbo.settings.findings import Finding
 from fedbo.settings.version import fedbo_version, requirements
 
 LEAST_MEMORY = 2 * 2**30  # bytes, for a coordinator, two hosts and Ray
-
-
-class Finding(NamedTuple):
-    """One check of the installation: its state is "ok", "missing" for an absent optional part, or "broken"."""
-
-    what: str
-    state: str
-    found: str
-    remedy: str = ""
 
 
 def doctor(printed: Printed = Format.text) -> None:

@@ -18,13 +18,14 @@ from fedbo.objectives.tables.table import TableError
 from fedbo.settings.errors import ArgumentError
 from fedbo.settings.exits import ExitError
 from fedbo.settings.trust import UntrustedError
+from fedbo.sites.errors import SitesError
 from fedbo.study.paths import DirectoryError
 
 
 def is_wrong_input(error: Exception) -> bool:
     """Check whether an argument or a directory was wrong, before anything ran."""
     ours = ResultError | PlotError | ReportError | DirectoryError | TableError | DamagedError | FormatError
-    ours |= ArgumentError | MeasurementError | ForkError | UntrustedError | TooLargeError
+    ours |= ArgumentError | MeasurementError | ForkError | UntrustedError | TooLargeError | SitesError
     return isinstance(error, ours | FileExistsError | PermissionError)
 
 

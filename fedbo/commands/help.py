@@ -24,6 +24,20 @@ GROUPS: dict[str, dict[str, CommandHelp]] = {
         "reproduce": CommandHelp("Reproduce the figures and statements of a paper.", "fedbo reproduce fts --quick"),
         "tabulate": CommandHelp("Evaluate a slow objective once, for fast studies.", "fedbo tabulate landmine --points 200"),
     },
+    "Run studies at sites": {
+        "serve": CommandHelp("Run the coordinator of a study at sites.", "fedbo serve first.toml --listen 0.0.0.0:7443"),
+        "join": CommandHelp("Take part in a study as a site.", "fedbo join north/approval.json objective.py:accuracy"),
+        "site": CommandHelp("Create a site, accept its approval, rotate its key.", "fedbo site new north"),
+        "approve": CommandHelp(
+            "Approve a site for a study.", "fedbo approve request.json --study first.toml --endpoint https://host:7443"
+        ),
+        "revoke": CommandHelp("Revoke the key of a site.", "fedbo revoke 2 --study first.toml"),
+        "preflight": CommandHelp(
+            "Check that a site can take part in a study.", "fedbo preflight north/approval.json objective.py:accuracy"
+        ),
+        "sent": CommandHelp("List every byte that left a site.", "fedbo sent north"),
+        "demo": CommandHelp("Run a coordinator and five sites on this machine.", "fedbo demo sites"),
+    },
     "Inspect runs": {
         "show": CommandHelp("Print the summary of a run.", "fedbo show runs/first --trouble"),
         "compare": CommandHelp("Print several runs side by side.", "fedbo compare runs/first runs/second"),

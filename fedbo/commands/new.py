@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,15 +22,17 @@ class Kind(StrEnum):
     objective = "objective"
     algorithm = "algorithm"
     plugin = "plugin"
+    sites = "sites"
 
 
-Files = dict[str, tuple[str, dict[str, str]]]  # path: the template and what it is filled with
+Files = dict[str, tuple[str, dict[str, Any]]]  # path: the template and what it is filled with
 
 _NEXT = {
     Kind.study: "fedbo run {name}.toml",
     Kind.objective: "python -m pytest test_{name}.py, then fedbo run {name}.toml",
     Kind.algorithm: "python -m pytest test_{name}.py, then fedbo run {name}.toml",
     Kind.plugin: 'cd {name}, then pip install --editable ".[test]", then pytest --fedbo-contract {name}',
+    Kind.sites: "fedbo site new north at each site, then fedbo approve north/request.json --study {name}.toml",
 }
 CONTRACTS = {
     Kind.objective: ("objective_contract", "check_federation"),
@@ -44,7 +46,7 @@ def new(
     folder: Annotated[Path, typer.Option("--folder", help="Folder for the new files.")] = Path("."),
     printed: Printed = Format.text,
 ) -> None:
-    """Write a small complete example with its test: a study, an objective, an algorithm, or a package of plug-ins."""
+    """Write a small complete example: a study, a study at sites, or with its test an objective, an algorithm or a plug-in."""
     from fedbo.study.paths import usable
 
     _check_name(kind, name)
@@ -53,7 +55,7 @@ def new(
         if (folder / path).exists():
             raise typer.BadParameter(f"'{folder / path}' already exists; use another name or another --folder")
     with usable(folder, "cannot create a file there"):
-        for path, text in _rendered(files).items():
+        for path, text in rendered(files).items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
     made, after = [str(folder / path) for path in files], _NEXT[kind].format(name=name)
@@ -113,6 +115,8 @@ def _files(kind: Kind, name: str) -> Files:
     """List the files to write, each with its template and the template's values."""
     if kind is Kind.study:
         return {f"{name}.toml": ("study.toml", {"name": name})}
+    if kind is Kind.sites:
+        return sites_files(name)
     title = "".join(part.capitalize() for part in name.split("_"))
     if kind is not Kind.plugin:
         contract, check = CONTRACTS[kind]
@@ -134,7 +138,14 @@ def _files(kind: Kind, name: str) -> Files:
     }
 
 
-def _rendered(files: Files) -> Mapping[str, str]:
+def sites_files(name: str, objective: str = "", **filled: Any) -> Files:
+    """List a study at sites, and the objective of one site at the path `objective`; `filled` are values of the templates."""
+    values = {"name": name, "agents": 3, "iterations": 10, "share": "nothing", "best": (60.0, 21.0), "seconds": 1.0} | filled
+    return {f"{name}.toml": ("sites.toml", values), objective or f"{name}.py": ("site.py", values)}
+
+
+def rendered(files: Files) -> Mapping[str, str]:
+    """Return the text of each file."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     templates = Environment(

@@ -59,9 +59,9 @@ def run(
     same = out is not None and unfinished(out) and read_manifest(out).get("study_sha256") == checked.digest()
     if out is not None and same and _wants(f"'{out}' contains an unfinished run of this study. Resume it?"):
         kept = [one for one in (*(sets or []), *extra) if one.startswith(("hosting", "recovery"))]
-        _finish(lambda: resume_study(out, kept, progress_display(quiet), told), printed)
+        finish(lambda: resume_study(out, kept, progress_display(quiet), told), printed)
     else:
-        _finish(lambda: run_study(checked, out, progress_display(quiet), told), printed)
+        finish(lambda: run_study(checked, out, progress_display(quiet), told), printed)
 
 
 def resume(
@@ -105,7 +105,7 @@ def resume(
     given = [parse_override(f"algorithm={one}")[1] for one in algorithm or []]
     added = [one if isinstance(one, dict) else {"name": one} for one in given]
     progress = progress_display(quiet)
-    _finish(lambda: resume_study(folder, changed, progress, told, added, changed_code=changed_code), printed)
+    finish(lambda: resume_study(folder, changed, progress, told, added, changed_code=changed_code), printed)
 
 
 def _resume_fork(folder: Path, changed: bool, shown: tuple[Format, bool]) -> None:
@@ -130,13 +130,17 @@ def _resume_why(folder: Path, changed: bool, shown: tuple[Format, bool]) -> None
     finish_why(lambda: resume_why(folder, progress_display(shown[1])), shown[0])
 
 
-def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
-    """Run a study, draw its figures and print its summary."""
+def finish(carry_out: Callable[[], Result], printed: Format, again: str = "fedbo resume") -> None:
+    """Run a study, draw its figures and print its summary; `again` is the command that continues an interrupted run."""
     try:
         result = carry_out()
     except KeyboardInterrupt as stop:
         folder = stop.args[0] if stop.args else None
-        stop_interrupted(folder, f"continue with: fedbo resume {quoted(folder)}", printed)
+        stop_interrupted(
+            folder,
+            f"continue with: {again} {quoted(folder)}" if again == "fedbo resume" else f"continue with: {again}",
+            printed,
+        )
     with ends_at_once(f"interrupted; the run is complete, and its results are in {quoted(result.directory)}"):
         from fedbo.figures.page.page import REPORT, write_report
 

@@ -35,6 +35,7 @@ from fedbo.coordinator.events import (
     AgentAvailable,
     AnswerReceived,
     AvailabilityChanged,
+    ConnectionChanged,
     DecisionMade,
     Effect,
     EvaluationEnded,
@@ -115,6 +116,7 @@ class Core:
             FaultStarted: self.faults.started,
             FaultEnded: self.faults.ended,
             ProcessDied: interruptions.process_died,
+            ConnectionChanged: interruptions.connection_changed,
         }
 
     def handle(self, event: Event, now: float) -> list[Effect]:

@@ -140,6 +140,13 @@ class ProcessDied(NamedTuple):
     agent: int
 
 
+class ConnectionChanged(NamedTuple):
+    """In real time: an agent's site has not been heard of for the length of its lease, or is back."""
+
+    agent: int
+    away: bool
+
+
 class PlacementDue(NamedTuple):
     """Evaluations that wait for a worker of a cluster are placed; this is the last event of its instant."""
 
@@ -183,6 +190,7 @@ Event = (
     | FaultStarted
     | FaultEnded
     | ProcessDied
+    | ConnectionChanged
     | WorkersChanged
     | WorkerPreempted
     | WorkerReturned

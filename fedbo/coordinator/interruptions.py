@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedbo.coordinator.events import Effect, ProcessControl, ProcessDied
-from fedbo.coordinator.logged.agents import AgentCrashed, AgentRestarted, StepStarted
+from fedbo.coordinator.events import ConnectionChanged, Effect, ProcessControl, ProcessDied
+from fedbo.coordinator.logged.agents import AgentAbsent, AgentCrashed, AgentRestarted, AgentReturned, StepStarted
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, CoreState
@@ -102,6 +102,18 @@ class Interruptions:
     def settle(self, state: CoreState, now: float) -> list[Effect]:
         """Close a round that waits for no agent any more, now that all agents that stop together have stopped."""
         return self._server.settle(state, now)
+
+    def connection_changed(self, state: CoreState, event: ConnectionChanged, now: float) -> list[Effect]:
+        """Make an agent whose site is away absent, and let it go on with its step once the site is back."""
+        agent = state.agents[event.agent]
+        if agent.ended or agent.is_disconnected == event.away:
+            return []
+        agent.own_faults().disconnected = event.away
+        if not event.away:
+            self._log.append(AgentReturned(now, agent.number, agent.step))
+            return self.resume(state, agent, now, restore="")
+        self._log.append(AgentAbsent(now, agent.number, agent.step))
+        return self.interrupt(state, agent, now, known=True, void=False) + self.settle(state, now)
 
     def process_died(self, state: CoreState, event: ProcessDied, now: float) -> list[Effect]:
         """Process the death of a process without a planned fault: its agent begins again in a new one."""

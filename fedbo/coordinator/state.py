@@ -86,6 +86,7 @@ class AgentFaults:
     - `partitions`: the number of network partitions that cut it off.
     - `previous_message`: the last one that it sent, where a fault may replay it.
     - `retransmissions`: how often an answer was sent again, by its number.
+    - `disconnected`: whether its site is away.
     """
 
     pace: float = 1.0
@@ -93,6 +94,7 @@ class AgentFaults:
     partitions: int = 0
     previous_message: Message | None = None
     retransmissions: dict[int, int] = field(default_factory=dict)
+    disconnected: bool = False
 
 
 FAULT_FIELDS = ("pace", "needs_restore", "partitions", "previous_message", "retransmissions")
@@ -176,6 +178,11 @@ class AgentRecord:
     def is_cut_off(self) -> bool:
         """Return whether a network partition cuts it off."""
         return self.faults is not None and self.faults.partitions > 0
+
+    @property
+    def is_disconnected(self) -> bool:
+        """Return whether its site is away."""
+        return self.faults is not None and self.faults.disconnected
 
     def own_faults(self) -> AgentFaults:
         """Return its mutable fault effects, created on first use."""

@@ -9,7 +9,8 @@ from fedbo.analysis.manifest import read_manifest
 from fedbo.analysis.result import Result
 from fedbo.execution.directory import unfinished
 from fedbo.execution.progress import Progress
-from fedbo.execution.runner import resume_study, run_study
+from fedbo.execution.runner import Runner, resume_study, run_study
+from fedbo.execution.workers import job_runner
 from fedbo.study.study import Study
 
 
@@ -21,7 +22,13 @@ def has_ended(directory: Path, study: Study) -> bool:
     return bool(manifest["status"] == "complete" and manifest["study_sha256"] == study.digest())
 
 
-def run_again(study: Study, directory: Path, hosting: Sequence[str] = (), progress: Progress | None = None) -> Result:
+def run_again(
+    study: Study,
+    directory: Path,
+    hosting: Sequence[str] = (),
+    progress: Progress | None = None,
+    runner: Runner = job_runner,
+) -> Result:
     """Return the results of a study: read them if they exist, resume an interrupted run, or run the study.
 
     `hosting` are the overrides for a resumed run. Raises the errors of `run_study` and `resume_study`.
@@ -29,5 +36,5 @@ def run_again(study: Study, directory: Path, hosting: Sequence[str] = (), progre
     if has_ended(directory, study):
         return Result.open(directory)
     if unfinished(directory):
-        return resume_study(directory, hosting, progress)
-    return run_study(study, directory, progress)
+        return resume_study(directory, hosting, progress, runner=runner)
+    return run_study(study, directory, progress, runner=runner)

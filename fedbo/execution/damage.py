@@ -30,7 +30,7 @@ def fall_back(study: Study, directory: Path) -> list[str]:
         (folder, *SnapshotStore(folder).last_whole()) for folder in (RunFolder.of(parts, run.key) for run in runs(study, parts))
     ]
     for folder, latest, _ in found:
-        if study.timing.clock == "wall" and not latest.ended:
+        if study.timing.clock == "wall" and study.hosting.kind != "sites" and not latest.ended:
             _check_agents(folder, latest)
     notes = []
     for folder, latest, damage in found:

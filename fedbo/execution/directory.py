@@ -29,6 +29,7 @@ from fedbo.coordinator.logged.earlier import converted
 from fedbo.coordinator.logged.table import EVENTS
 from fedbo.coordinator.privacy.ledger import PRIVACY, RELEASES, SPENT, accounted
 from fedbo.coordinator.runtime.event_log import MOMENTS
+from fedbo.coordinator.runtime.reports import REPORTS
 from fedbo.objectives.base import described
 from fedbo.settings.shown import quoted
 from fedbo.settings.version import fedbo_version
@@ -200,6 +201,8 @@ def joined(study: Study, parts: Path, keys: Sequence[RunKey], kept: Collection[R
         whole["record"] = canonical(pa.concat_tables(moments), study.labels)
         made = pa.concat_tables(rows("evaluations", EVALUATIONS) or [EVALUATIONS.empty_table()])
         whole["evaluations"] = made.sort_by([(name, "ascending") for name in _NUMBERED])
+    if sent := rows("reports", REPORTS):
+        whole["reports"] = canonical(pa.concat_tables(sent), study.labels)
     whole |= _ledger(study, folders, kept)
     earlier = parts / KEPT / "printed.parquet"
     printed = printed_table(folders, read_table(earlier, PRINTED) if earlier.is_file() else None)

@@ -16,10 +16,11 @@ from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import EVALUATIONS, RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.snapshot_store import SnapshotStore
-from fedbo.actors.task import Task
+from fedbo.actors.task import StepReport, Task
 from fedbo.coordinator.errors import ReplayError
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.engine import EXTENDED, RecordedEvent
+from fedbo.coordinator.runtime.reports import REPORTS, read_reports
 from fedbo.execution.jobs import runs
 from fedbo.objectives.outcome import Outcome
 from fedbo.study.study import Study, load_study
@@ -73,6 +74,11 @@ class RealTimeRecord:
             for budget, _ in groupby(every)
         ]
 
+    def reports_of(self, run: Run) -> list[StepReport]:
+        """Return the reports that the sites of a run sent; ReplayError without a record of them."""
+        upload = run.task.algorithm.upload(run.task.problem)
+        return read_reports(self._table("reports", run.key, REPORTS), run.key, upload)
+
     def of(self, run: Run) -> tuple[list[Run], list[RecordedEvent], list[EvaluationRecord]]:
         """Return a run with each budget that it has had, its events, and its evaluations; ReplayError without a record."""
         happened = self._recorded("record", run.key)
@@ -83,14 +89,17 @@ class RealTimeRecord:
         return segments, record, evaluations
 
     def _recorded(self, kind: str, key: RunKey, schema: pa.Schema | None = None) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._table(kind, key, schema).to_pylist()
+        return rows
+
+    def _table(self, kind: str, key: RunKey, schema: pa.Schema | None = None) -> pa.Table:
         path = self._directory / f"{kind}.parquet"
         if not path.is_file():
             raise ReplayError(f"'{self._directory}': ran in real time and has no {path.name}, so it cannot be replayed")
         table = read_table(path, schema)
         for column, value in zip(key._fields, key, strict=True):
             table = table.filter(pc.equal(table[column], value))
-        rows: list[dict[str, Any]] = table.to_pylist()
-        return rows
+        return table
 
 
 def _same(run: Run, study: Study) -> Run:

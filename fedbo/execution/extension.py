@@ -111,6 +111,8 @@ def _budget(before: Study, after: Study) -> list[str]:
 
 def _why_not_continued(study: Study) -> str:
     """Return why the agents of a run in real time cannot take another step after its end; empty where they can."""
+    if study.hosting.kind == "sites":
+        return "whose agents were at sites"
     if study.fault:
         return "with planned faults"
     if study.availability.model != "always" or any(group.availability is not None for group in study.group):

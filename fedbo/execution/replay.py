@@ -19,6 +19,7 @@ from fedbo.analysis.manifest import STUDY, back, check_tables, read_manifest, wr
 from fedbo.coordinator.logged.earlier import read_events
 from fedbo.coordinator.runtime.actor import Coordinator
 from fedbo.coordinator.runtime.replaying import replay_run
+from fedbo.coordinator.runtime.reports import replay_reports
 from fedbo.execution.directory import discard_parts, gather, new_directory, new_manifest, other_kernels
 from fedbo.execution.earlier import RealTimeRecord
 from fedbo.execution.jobs import learnings, runs
@@ -32,7 +33,7 @@ from fedbo.study.study import Study, load_study
 class Replay:
     """The result of a replay: the hashes of both event logs, and the first difference, if any.
 
-    `directory` holds the replay, where it was kept.
+    `directory` holds the replay, where it was kept. Observations are compared too if they were `observed`, not at sites.
     """
 
     events: int
@@ -40,6 +41,7 @@ class Replay:
     replayed: str
     difference: str | None
     directory: str | None
+    observed: bool = True
 
     @property
     def same(self) -> bool:
@@ -52,7 +54,8 @@ class Replay:
         kept = f"\nreplay:  {self.directory}" if self.directory else ""
         if self.difference is not None:
             return f"{self.difference}{kept}"
-        return f"no difference: {self.events} events, sha256 {self.recorded[:16]}…, and the same observations{kept}"
+        seen = "and the same observations" if self.observed else "of the coordinator; the agents were at their sites"
+        return f"no difference: {self.events} events, sha256 {self.recorded[:16]}…, {seen}{kept}"
 
 
 def replay(directory: Path, out: Path | None = None, verify: bool = False, trust: bool = False) -> Replay:
@@ -69,15 +72,17 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False, trust
         raise DirectoryError(
             f"'{directory}': is a branch of another run, so its study does not reproduce it; fork that run again"
         )
-    compared = {f"{name}.parquet" for name in _COMPARED}  # row by row; of all others the sums are checked
-    check_tables(directory, manifest, [name for name in manifest.get("files", ()) if name not in compared])
     study = load_study(directory / "study.toml", trust=trust, derived=True)
+    at_sites = study.hosting.kind == "sites"  # where observations are, so that only the coordinator can be replayed
+    names = _COMPARED[:1] if at_sites else _COMPARED
+    compared = {f"{name}.parquet" for name in names}  # row by row; of all others the sums are checked
+    check_tables(directory, manifest, [name for name in manifest.get("files", ()) if name not in compared])
     if study.privacy.secure_noise:
         raise DirectoryError(f"'{directory}': used secure noise, whose key was deleted, so it cannot be replayed")
     with _place(study, out, verify) as place:
         _carry_out(study, directory, place)
         kept = None if verify and out is None else str(place)
-        return compare(directory, place, kept)
+        return compare(directory, place, kept, names)
 
 
 @contextmanager
@@ -104,6 +109,8 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
     for run in work:
         if real is None:
             coordinator.run(replace(run, hosting="inline"))
+        elif study.hosting.kind == "sites":
+            replay_reports(run, real.of(run)[1], real.reports_of(run))
         else:
             replay_run(*real.of(run))
     files = gather(study, place, [run.key for run in work])
@@ -115,10 +122,10 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
 _COMPARED = ("events", "observations", "privacy")
 
 
-def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:
-    """Compare the tables of two runs bit by bit, events first."""
+def compare(recorded: Path, replayed: Path, kept: str | None = None, names: Sequence[str] = _COMPARED) -> Replay:
+    """Compare the tables of two runs that have these names bit by bit, events first."""
     tables = {}
-    for name in _COMPARED:
+    for name in names:
         if name != "privacy" or (recorded / f"{name}.parquet").exists():  # nothing need be private
             tables[name] = [_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
     # A column that was added since the recording is in the replayed table alone.
@@ -130,7 +137,14 @@ def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:
             difference = _first_difference(name, first, second)
             if others := other_kernels(read_manifest(recorded)):
                 difference += f"\n{others}"
-    return Replay(len(tables["events"][0]), hashes[0], hashes[1], difference, kept)
+    return Replay(
+        events=len(tables["events"][0]),
+        recorded=hashes[0],
+        replayed=hashes[1],
+        difference=difference,
+        directory=kept,
+        observed="observations" in names,
+    )
 
 
 def _table(path: Path) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -153,7 +154,7 @@ def _ended(directory: Path, which: tuple[int, str], metric: Metric) -> RunsState
         ended=row.replicates,
         evaluations=round(row.evaluations * row.replicates),
         share=1.0,
-        best=row.final.mean,
+        best=None if math.isnan(row.final.mean) else row.final.mean,
         metric=metric.name,
     )
 

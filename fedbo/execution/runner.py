@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import Callback
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import require_objectives
-from fedbo.execution.workers import job_runner
+from fedbo.execution.workers import JobRunner, job_runner
 from fedbo.objectives.typed_function import GIVEN
 from fedbo.settings.errors import FedboError
 from fedbo.settings.exits import ExitError, ends_process, exit_words
@@ -59,6 +59,7 @@ from fedbo.study.plugins import distributions
 from fedbo.study.study import Study, load_study, recall_study
 
 TRACEBACK = "traceback.txt"
+Runner = Callable[[Study, Path], AbstractContextManager[JobRunner]]
 
 
 class RunError(FedboError, RuntimeError):
@@ -74,15 +75,20 @@ class RunError(FedboError, RuntimeError):
 
 
 def run_study(
-    study: Study, out: Path | None = None, progress: Progress | None = None, callbacks: Sequence[Callback] = ()
+    study: Study,
+    out: Path | None = None,
+    progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
+    runner: Runner = job_runner,
 ) -> Result:
     """Run a whole study and return its results.
 
-    `out` is a new or empty directory; without it one is created under `runs/`. Raises RunError when anything in the study
-    fails, and KeyboardInterrupt (with the directory) after Ctrl-C. In both cases all observations have been written, and
-    `resume_study` continues from there. Raises DataMissingError, DataDamagedError or LibraryMissingError, before
-    anything is written, where the study runs on this machine alone and its objectives lack data or a library.
+    `out` is a new or empty directory; without it one is created under `runs/`. `runner` runs the jobs. Raises RunError when
+    anything in the study fails, and KeyboardInterrupt (with the directory) after Ctrl-C. In both cases all observations have
+    been written, and `resume_study` continues from there. Raises DataMissingError, DataDamagedError or LibraryMissingError,
+    before anything is written, where the study runs on this machine alone and its objectives lack data or a library.
     """
+    _require(study, runner)
     require_objectives(study)
     directory = new_directory(study, out)
     with _room_in(directory), locked(directory):
@@ -90,7 +96,13 @@ def run_study(
         atomic.write_text(directory / STUDY, study.to_toml())
         write_manifest(directory, manifest)
         copy_among_parts(directory)
-        return carry_out(study, directory, manifest, progress, callbacks)
+        return carry_out(study, directory, manifest, progress, callbacks, runner)
+
+
+def _require(study: Study, runner: Runner) -> None:
+    """Raise StudyError where agents are at sites, which only a server reaches."""
+    if study.hosting.kind == "sites" and runner is job_runner:
+        raise StudyError("[hosting] kind = 'sites': the objectives are at sites; run the study with: fedbo serve STUDY")
 
 
 def resume_study(
@@ -101,6 +113,7 @@ def resume_study(
     added: Sequence[Mapping[str, Any]] = (),
     trust: bool = True,
     changed_code: bool = False,
+    runner: Runner = job_runner,
 ) -> Result:
     """Resume a run that was interrupted, killed, or failed, from its last snapshots, or extend one that has ended.
 
@@ -119,6 +132,7 @@ def resume_study(
         raise DirectoryError(f"'{directory}': has not ended; resume it before you extend it: fedbo resume {quoted(directory)}")
     settle(directory)
     study = _begun_study(directory, manifest, overrides, trust)
+    _require(study, runner)
     check_versions(directory, manifest)
     check_code(directory, manifest, study, changed_code or manifest["status"] == "failed")  # what failed was to be mended
     directory = directory.resolve()
@@ -130,7 +144,7 @@ def resume_study(
         _note_code(manifest, study)
         write_manifest(directory, manifest)
         copy_among_parts(directory)
-        return carry_out(study, directory, manifest, progress, callbacks)
+        return carry_out(study, directory, manifest, progress, callbacks, runner)
 
 
 def _extend(
@@ -230,7 +244,12 @@ def _note_code(manifest: dict[str, Any], study: Study) -> None:
 
 
 def carry_out(
-    study: Study, directory: Path, manifest: dict[str, Any], progress: Progress | None, callbacks: Sequence[Callback]
+    study: Study,
+    directory: Path,
+    manifest: dict[str, Any],
+    progress: Progress | None,
+    callbacks: Sequence[Callback],
+    runner: Runner = job_runner,
 ) -> Result:
     """Run the remaining jobs of a study in its locked directory, and gather its tables."""
     parts = directory / "parts"
@@ -245,13 +264,13 @@ def carry_out(
     ended: list[RunSummary] = []
     try:
         # Ray handles signals in its own way, so ours come after it has started.
-        with job_runner(study, parts) as runner, interrupts() as interrupted:
+        with runner(study, parts) as jobs, interrupts() as interrupted:
             monitor = RunMonitor(study, work, callbacks)
             display = Display(progress, study, learning, work, monitor.poll)
             try:
-                runner.carry_out(learning, interrupted, display.on_history, [])
+                jobs.carry_out(learning, interrupted, display.on_history, [])
                 if not interrupted():
-                    runner.carry_out(work, interrupted, display.on_progress, ended)
+                    jobs.carry_out(work, interrupted, display.on_progress, ended)
             finally:
                 display.finish()
                 monitor.finish()

@@ -142,7 +142,7 @@ def _lost(job: Any, deaths: int) -> ClusterError:
     )
 
 
-class _LocalCoordinator(Coordinator):
+class LocalCoordinator(Coordinator):
     """A coordinator in this process, which checks for interrupts and reports its progress by direct calls."""
 
     def __init__(self, interrupted: Interrupted, report: Callable[[RunProgress], None]) -> None:
@@ -155,8 +155,14 @@ class _LocalCoordinator(Coordinator):
         self._stopped = self._interrupted()
 
 
+MakeCoordinator = Callable[[Interrupted, Callable[[RunProgress], None]], Coordinator]
+
+
 class InProcess:
-    """This process, which runs one job after the other."""
+    """This process, which runs one job after the other, each with a coordinator of its own."""
+
+    def __init__(self, coordinator: MakeCoordinator = LocalCoordinator) -> None:
+        self._coordinator = coordinator
 
     def carry_out(
         self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]
@@ -169,7 +175,7 @@ class InProcess:
             def report(progress: RunProgress, done: int = number) -> None:
                 on_progress(done, [progress], ended)
 
-            coordinator = _LocalCoordinator(interrupted, report)
+            coordinator = self._coordinator(interrupted, report)
             if isinstance(job, WarmupRun):
                 coordinator.learn(job)
             elif (result := coordinator.run(job)) is not None:

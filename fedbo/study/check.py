@@ -13,6 +13,7 @@ from fedbo.settings.errors import SettingError
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history, history_sources
 from fedbo.study.check_privacy import privacy_asked, private_combinations, sends_once
+from fedbo.study.check_sites import sites_combinations
 from fedbo.study.document import StudyError
 from fedbo.study.environment.checks import agents_remedy, exchange_combinations, group_combinations, world_combinations
 from fedbo.study.environment.cluster_checks import cluster_combinations
@@ -27,6 +28,7 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
     yield from _labels(study)
     yield from _differences(study)
     yield from _hosting(study)
+    yield from sites_combinations(study)
     yield from _overlapping(study)
     yield from cluster_combinations(study)
     yield from stopping_combinations(study)

@@ -13,7 +13,7 @@ from fedbo.study.document import Loc, StudyError, fault_labels
 from fedbo.study.environment.tables import ExchangeTable
 from fedbo.study.study_tables import StudyTables
 from fedbo.study.sweeps import NAMES
-from fedbo.study.tables import AlgorithmTable, HostingTable, PrivacyTable
+from fedbo.study.tables import AlgorithmTable, HostingTable, PrivacyTable, SitesTable
 
 Tables = TypeVar("Tables", bound=StudyTables)
 
@@ -47,7 +47,8 @@ def with_defaults(study: Tables, swept: set[Loc]) -> Tables:
             for number, table in enumerate(study.fault)
         ),
         "agents": _agents(study.agents, fill),
-        "hosting": _hosting(study.hosting),
+        "hosting": _hosting(study),
+        "sites": study.sites or (SitesTable() if study.objective.name == "sites" else None),
         "privacy": _privacy(study, fill),
     }
     if faults:
@@ -123,6 +124,10 @@ def _hides(algorithm: Any) -> bool:
     return isinstance(algorithm, Private) or (isinstance(algorithm, LocallyPrivate) and algorithm.hides)
 
 
-def _hosting(hosting: HostingTable) -> HostingTable:
-    default = {"inline": 0, "packed": 2, "dedicated": None}[hosting.kind]
+def _hosting(study: StudyTables) -> HostingTable:
+    """Fill in the hosting: a study whose objective is at its sites has its agents there."""
+    hosting = study.hosting
+    if study.objective.name == "sites" and "kind" not in hosting.model_fields_set:
+        return hosting.model_copy(update={"kind": "sites"})
+    default = {"inline": 0, "packed": 2, "dedicated": None, "sites": None}[hosting.kind]
     return hosting if hosting.workers is not None else hosting.model_copy(update={"workers": default})

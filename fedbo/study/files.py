@@ -48,6 +48,11 @@ def resolve_paths(document: Document, folder: Path, trust: bool = False, modules
     return document
 
 
+def names_files(document: Document) -> bool:
+    """Return whether a document names files, or code by its place."""
+    return any(True for _ in (*_named(document), *_objects(document)))
+
+
 def hash_files(document: Document, code: Mapping[str, str]) -> Document:
     """Return the document with the SHA-256 of its file or table for each path, and of other `code` that it names."""
     for loc, path in _named(document):

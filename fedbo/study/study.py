@@ -56,6 +56,7 @@ from fedbo.study.tables import (
     HostingTable,
     PrivacyTable,
     RecoveryTable,
+    SitesTable,
     Table,
 )
 
@@ -284,4 +285,5 @@ _TABLES: dict[str, type[Table]] = {
     "group": GroupTable,
     "recovery": RecoveryTable,
     "hosting": HostingTable,
+    "sites": SitesTable,
 }

@@ -30,6 +30,7 @@ from fedbo.study.tables import (
     ObjectiveTable,
     PrivacyTable,
     RecoveryTable,
+    SitesTable,
     StoppingTable,
     Table,
 )
@@ -55,6 +56,7 @@ class StudyTables(Table):
     fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
     recovery: RecoveryTable = RecoveryTable()
     hosting: HostingTable = HostingTable()
+    sites: SitesTable | None = None
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
 
     @property

@@ -304,8 +304,8 @@ class RecoveryTable(Table):
 class HostingTable(Table):
     """[hosting]: where agents live, the number of workers, the Ray cluster, and how its hosts get the package."""
 
-    kind: Literal["inline", "dedicated", "packed"] = "inline"
-    """Where agents live: with their coordinator, or on Ray, one or several to an actor."""
+    kind: Literal["inline", "dedicated", "packed", "sites"] = "inline"
+    """Where agents live: with their coordinator, on Ray (`dedicated`, `packed`), or at their sites."""
     workers: Count | None = None
     """Ray actors: for whole runs (inline, default 0) or for agents (packed, default 2)."""
     address: Annotated[str, Field(min_length=1)] | None = None
@@ -316,6 +316,17 @@ class HostingTable(Table):
     """Whether each evaluation runs in its own process, whose death is a failed evaluation."""
     patience: Annotated[float, Field(gt=0)] | None = None
     """Real seconds after which a hanging evaluation fails; implies `isolate`."""
+
+
+class SitesTable(Table):
+    """[sites]: what the sites of a study release, whose draws they use, and when a silent one counts as away."""
+
+    share: Literal["nothing", "scores", "observations"] = "nothing"
+    """What sites release besides messages: nothing, values and times, or also the points."""
+    streams: Literal["secret", "study"] = "secret"
+    """Seed of a site's own draws: a secret one, or that of the study."""
+    lease: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds without a sign of life after which a site counts as away."""
 
 
 class StoppingTable(Named):

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,14 +92,14 @@ class Agent:
             dim, terms.agents, targets, initial=terms.initial, iterations=10**6, agent=number, rounds=False, lattice=self._space
         )
         self._streams = Streams(terms.seed).of(number)
-        shared = {name: value for name, value in asdict(terms).items() if name != "repeats"}  # which changes no message
-        self._digest = hashlib.sha256(json.dumps([shared, written], sort_keys=True).encode()).hexdigest()
+        self._digest = hashlib.sha256(json.dumps([terms.shared(), written], sort_keys=True).encode()).hexdigest()
         self._handed: set[str] = set()
         # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
         self._threads = blas_threads()
         self._log = AskLog(self.folder, {"terms": self._digest, "agent": number})
         declared = self._algorithm.upload(self._problem) or {}
-        self._messages = MessageStore(self.folder / "messages", self._digest[:16], (number, terms.agents), declared)
+        keys, place = terms.message_keys(self._digest, meeting), (number, terms.agents)
+        self._messages = MessageStore(self.folder / "messages", self._digest[:16], place, declared, keys)
         self._secret = secret_step(self.folder)
         with self._threads.limit(limits=1):
             self._recall()

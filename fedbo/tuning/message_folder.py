@@ -1,8 +1,9 @@
 """A folder through which ask/tell agents exchange messages: on any storage, or copied between machines, without locks.
 
 A file holds one message. Only its sender writes it, once, and its name ends with the SHA-256 of its content. So files may
-arrive late, in any order, repeatedly and under other names, and an incomplete one is detected. Nothing proves who wrote a file:
-all who can write into the folder are trusted to use their own numbers.
+arrive late, in any order, repeatedly and under other names, and an incomplete one is detected. Where the terms list public
+keys, each file is signed with its sender's. Otherwise nothing proves who wrote a file: all who can write into the folder are
+trusted to use their own numbers.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +26,47 @@ from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.messages import LARGEST, declared_size, fault, longest, named
 from fedbo.settings.arguments import path
 from fedbo.settings.errors import ArgumentError
+from fedbo.sites.errors import SignatureError
+from fedbo.sites.keys import SIGNATURE_BYTES, PrivateKey, PublicKey
 from fedbo.study.storage import reached
 
 _NAME = re.compile(r"([0-9a-f]{16})-(\d{5,9})-(\d{6,9})-([0-9a-f]{64})\.message")
 _NODES = 2**16  # bytes of a message's file that are not its arrays; some 300 are needed
+
+
+_SIGNED = b"fedbo signed message 1\n"
+
+
+class MessageKeys(NamedTuple):
+    """The keys of a meeting whose messages are signed.
+
+    - `terms`: digest of the terms, which a signature covers, so that no message passes for one of another meeting.
+    - `public`: the key of each agent; `own`: this agent's private key, None for one that only reads.
+    """
+
+    terms: str
+    public: tuple[PublicKey, ...]
+    own: PrivateKey | None
+
+    def signed(self, data: bytes) -> bytes:
+        """Return the signed content of a file; ValueError without a key of one's own."""
+        if self.own is None:
+            raise ValueError("its terms list keys; open the agent with fedbo.Meeting(folder, key='site.key')")
+        return _SIGNED + self.own.sign(self._text(data)) + data
+
+    def opened(self, agent: int, data: bytes) -> bytes:
+        """Return what an agent has signed; ValueError unless it did."""
+        head = len(_SIGNED) + SIGNATURE_BYTES
+        try:
+            if not data.startswith(_SIGNED) or not 0 <= agent < len(self.public):
+                raise SignatureError("there is no signature")
+            self.public[agent].verify(self._text(data[head:]), data[len(_SIGNED) : head])
+        except SignatureError:
+            raise ValueError(f"it is not signed with the key that the terms list for agent {agent}") from None
+        return data[head:]
+
+    def _text(self, data: bytes) -> bytes:
+        return _SIGNED + self.terms.encode() + b"\n" + data
 
 
 class FileName(NamedTuple):
@@ -47,9 +86,9 @@ class StoredMessage(NamedTuple):
     step: int
     payload: Payload
 
-    def file(self) -> tuple[str, bytes]:
-        """Return the name and the content of its file."""
-        data = pack(self)
+    def file(self, keys: MessageKeys | None = None) -> tuple[str, bytes]:
+        """Return the name and the content of its file, signed if there are `keys`."""
+        data = pack(self) if keys is None else keys.signed(pack(self))
         return f"{self.terms}-{self.agent:05d}-{self.step:06d}-{hashlib.sha256(data).hexdigest()}.message", data
 
 
@@ -70,13 +109,18 @@ def largest_file(declared: Declaration) -> int:
     return declared_size(declared, longest(declared)) + _NODES
 
 
-def read_message(name: str, data: bytes, declared: Declaration) -> StoredMessage:
-    """Read the content of a complete file; ValueError when the message does not match its declaration or the name."""
+def read_message(name: str, data: bytes, declared: Declaration, keys: MessageKeys | None = None) -> StoredMessage:
+    """Read the content of a complete file.
+
+    ValueError when its sender did not sign it, or the message does not match its declaration or the name.
+    """
+    found = parsed(name)
+    content = data if keys is None or found is None else keys.opened(found.agent, data)
     try:
-        message = unpack(data, ReadBounds(_NODES, largest_file(declared), (StoredMessage,)))
+        message = unpack(content, ReadBounds(_NODES, largest_file(declared), (StoredMessage,)))
     except CheckpointError as error:
         raise ValueError(str(error)) from None
-    if not isinstance(message, StoredMessage) or parsed(name) != (*message[:3], hashlib.sha256(data).hexdigest()):
+    if not isinstance(message, StoredMessage) or found != (*message[:3], hashlib.sha256(data).hexdigest()):
         raise ValueError("its content does not match the agent and the step in its name")
     if wrong := fault(message.payload, declared, LARGEST):
         raise ValueError(wrong)
@@ -88,12 +132,21 @@ class Meeting:
 
     `folder` is a path of this machine, an address such as "s3://bucket/folder", or a path in a `filesystem` of pyarrow.
     `reveals` is the most that messages may reveal of observations; an agent whose algorithm declares more is refused. It is
-    "draws" unless you accept "computable" or "observations". Everybody who can write there is trusted to use their own number.
-    ArgumentError when an address cannot be read. No file is ever changed or removed there.
+    "draws" unless you accept "computable" or "observations". `key` is the file of this site's private key, made by
+    `fedbo site new`, if the terms list public keys. Without keys, everybody who can write there is trusted to use their own
+    number. ArgumentError when an address cannot be read. No file is ever changed or removed there.
     """
 
-    def __init__(self, folder: str | Path, filesystem: FileSystem | None = None, *, reveals: str = Reveals.DRAWS) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        filesystem: FileSystem | None = None,
+        *,
+        reveals: str = Reveals.DRAWS,
+        key: str | Path | None = None,
+    ) -> None:
         path("folder", folder)
+        self.key = None if key is None else Path(path("key", key, "file"))
         try:
             self.folder, self.reveals = folder, read_reveals(reveals)
             self._files, self._path = reached(folder, filesystem)
@@ -110,6 +163,18 @@ class Meeting:
         if declared.exceeds(self.reveals):
             remedy = f"open the meeting with reveals = '{declared}' to accept that"
             raise ArgumentError(f"algorithm = '{name}': {declared.meaning}; {remedy}")
+
+    def check_key(self, number: int, keys: Sequence[str]) -> None:
+        """Raise ArgumentError unless this site's key is the one that the terms list for its agent, or there are none."""
+        if self.key is None and not keys:
+            return
+        if self.key is None:
+            raise ArgumentError("key = None: the terms list keys; write fedbo.Meeting(folder, key='site.key')")
+        if not keys:
+            raise ArgumentError(f"key = '{self.key}': the terms list no keys; set keys in fedbo.Terms, one for each agent")
+        if (own := PrivateKey.read(self.key).public.hex) != keys[number]:
+            words = f"its public key is {own}, which is not number {number} of the terms; correct keys in fedbo.Terms"
+            raise ArgumentError(f"key = '{self.key}': {words}")
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes of all message files by name; OSError when the folder cannot be reached."""

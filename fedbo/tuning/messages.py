@@ -8,7 +8,16 @@ from pathlib import Path
 from fedbo.actors.storage import atomic
 from fedbo.algorithms.base import Declaration, Payload
 from fedbo.settings.errors import warn_caller
-from fedbo.tuning.message_folder import FileName, Meeting, StoredMessage, is_whole, largest_file, parsed, read_message
+from fedbo.tuning.message_folder import (
+    FileName,
+    Meeting,
+    MessageKeys,
+    StoredMessage,
+    is_whole,
+    largest_file,
+    parsed,
+    read_message,
+)
 
 
 class MessageStore:
@@ -17,9 +26,11 @@ class MessageStore:
     They are on the disk before they count, so a failed exchange or a killed process loses none.
     """
 
-    def __init__(self, folder: Path, terms: str, place: tuple[int, int], declared: Declaration) -> None:
-        """Open the folder of an agent at its `place`: its number, and how many agents there are."""
-        self._folder, self._terms, self._declared = folder, terms, declared
+    def __init__(
+        self, folder: Path, terms: str, place: tuple[int, int], declared: Declaration, keys: MessageKeys | None = None
+    ) -> None:
+        """Open the folder of an agent at its `place`: its number, and how many agents there are. `keys` sign messages."""
+        self._folder, self._terms, self._declared, self._keys = folder, terms, declared, keys
         self._agent, self._agents = place
         names = (path.name for path in folder.glob("*.message")) if folder.is_dir() else ()
         self._names: dict[str, FileName] = {name: found for name in names if (found := parsed(name)) is not None}
@@ -35,9 +46,9 @@ class MessageStore:
         """Store the agent's message of a step, unless there is one; ValueError when it does not match its declaration."""
         if any(each.agent == self._agent and each.step == step for each in self._names.values()):
             return
-        name, data = StoredMessage(self._terms, self._agent, step, payload).file()
         try:
-            self._read[name] = read_message(name, data, self._declared)
+            name, data = StoredMessage(self._terms, self._agent, step, payload).file(self._keys)
+            self._read[name] = read_message(name, data, self._declared, self._keys)
         except ValueError as error:
             raise ValueError(f"agent {self._agent}: its message of step {step} is invalid: {error}") from None
         self._keep(name, data)
@@ -63,7 +74,7 @@ class MessageStore:
         if name not in self._read:
             path = self._folder / name
             try:
-                self._read[name] = read_message(name, self._content(name), self._declared)
+                self._read[name] = read_message(name, self._content(name), self._declared, self._keys)
             except (ValueError, FileNotFoundError) as error:
                 raise ValueError(f"'{path}': {error}; copy the file of the same name from the meeting") from None
         return self._read[name]
@@ -94,7 +105,7 @@ class MessageStore:
         if data is None or not is_whole(name, data):
             return
         try:
-            self._read[name] = read_message(name, data, self._declared)
+            self._read[name] = read_message(name, data, self._declared, self._keys)
         except ValueError as error:
             self.leave_out(name, str(error), meeting.folder)
             return

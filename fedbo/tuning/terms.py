@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,13 @@ from fedbo.algorithms.base import Overlapping, Private
 from fedbo.objectives.base import is_usable
 from fedbo.settings import arguments
 from fedbo.settings.trust import admit, places_in
+from fedbo.sites.errors import SignatureError
+from fedbo.sites.keys import PrivateKey, PublicKey
 from fedbo.study.document import StudyError
 from fedbo.study.invalid import from_pydantic
 from fedbo.study.tables import AlgorithmTable
 from fedbo.tuning.arguments import check_algorithm, in_arguments
-from fedbo.tuning.message_folder import Meeting
+from fedbo.tuning.message_folder import Meeting, MessageKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Terms:
     - `lease`: seconds after which a point without a value goes to the next client. None: only after a restart of the agent.
     - `repeats`: ask for points again, for noisy objectives. By default a space of at most 2,048 configurations runs out, and
       `ask` returns fewer points.
+    - `keys`: public keys of the agents, each as 64 hexadecimal digits, in the order of their numbers; messages are signed then.
     """
 
     algorithm: str | Mapping[str, Any] = "fts"
@@ -41,6 +44,7 @@ class Terms:
     seed: int = 0
     lease: float | None = None
     repeats: bool = False
+    keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         arguments.one_of("mode", self.mode, ("max", "min"))
@@ -49,7 +53,31 @@ class Terms:
         if self.lease is not None:
             arguments.number("lease", self.lease, above=0.0)
         arguments.flag("repeats", self.repeats)
+        self._check_keys()
         self.make()
+
+    def _check_keys(self) -> None:
+        if not isinstance(self.keys, tuple | list) or len({*map(str, self.keys)}) not in (0, self.agents):
+            raise arguments.wrong("keys", self.keys, f"must list {self.agents} different public keys, one for each agent")
+        for key in self.keys:
+            try:
+                PublicKey.of_hex(key)
+            except (SignatureError, TypeError) as error:
+                raise arguments.wrong(
+                    "keys", key, f"is no public key ({error}); copy it from the site's request.json"
+                ) from None
+
+    def shared(self) -> dict[str, Any]:
+        """Return the settings that decide messages, which all agents must share."""
+        without = {"repeats"} if self.keys else {"repeats", "keys"}  # so that agents without keys have the terms of before
+        return {name: value for name, value in asdict(self).items() if name not in without}
+
+    def message_keys(self, digest: str, meeting: Meeting | None) -> MessageKeys | None:
+        """Return the keys by which messages are signed and checked; None where the terms list none."""
+        if not self.keys:
+            return None
+        own = None if meeting is None or meeting.key is None else PrivateKey.read(meeting.key)
+        return MessageKeys(digest, tuple(map(PublicKey.of_hex, self.keys)), own)
 
     def table(self) -> dict[str, Any]:
         """Return the table of the algorithm; `fts` sends after every value, since agents tune one point at a time."""
@@ -79,6 +107,7 @@ def check_agent(folder: Any, terms: Any, number: Any, meeting: Any) -> None:
     if meeting is not None:
         arguments.instance("meeting", meeting, Meeting, "write fedbo.Meeting('/shared/meeting')")
         meeting.check(terms.make(), terms.table()["name"])
+        meeting.check_key(number, terms.keys)
 
 
 def observed_value(value: Any) -> float | None:

@@ -7,10 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedbo.cli import main
 from fedbo.commands.new import example_folder
+from fedbo.objectives.python_function import load
+from fedbo.objectives.sites import AtThisSite
+from fedbo.settings.trust import admit
 from fedbo.study.study import load_study
 
 
@@ -35,6 +39,21 @@ def test_a_new_study_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     _said(capsys, "new", "study", "first-one", "--folder", str(tmp_path / "deeper"))
     study = load_study(tmp_path / "deeper" / "first-one.toml")
     assert study.study.name == "first-one" and study.labels == ("random", "fts")
+
+
+def test_a_new_study_at_sites_is_valid_and_so_is_its_objective(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = _said(capsys, "new", "sites", "vaccine_trial", "--folder", str(tmp_path)).splitlines()
+    assert [Path(line).name for line in said[:-1]] == ["vaccine_trial.toml", "vaccine_trial.py"]
+    study = load_study(tmp_path / "vaccine_trial.toml")
+    assert study.federation().n_agents == 3 and study.labels == ("fts",)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    place = f"{tmp_path / 'vaccine_trial.py'}:response"
+    admit((place,))
+    own = AtThisSite(study.federation(), load(place)).objective(0, np.random.default_rng(0), np.random.default_rng(0))
+    sys.modules["vaccine_trial"].SECONDS = 0.0  # type: ignore[attr-defined]
+    assert own.evaluate(np.array([60.0, 21.0]), np.random.default_rng(0)) == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.long
@@ -72,7 +91,7 @@ sys.exit(pytest.main(sys.argv[1:]) or main(["validate", {str(tmp_path / "my_plug
         (("new", "algorithm", "My-Thing"), "'My-Thing' is not a valid module name; use lower-case letters, digits and '_'"),
         (("new", "objective", "class"), "'class' is not a valid module name"),
         (("new", "study", "a/b"), "'a/b' is not a valid file name"),
-        (("new", "house", "x"), "'house' is not one of 'study', 'objective', 'algorithm', 'plugin'"),
+        (("new", "house", "x"), "'house' is not one of 'study', 'objective', 'algorithm', 'plugin', 'sites'"),
         (("examples", "digit"), "no example 'digit'; did you mean 'digits'?"),
     ],
 )

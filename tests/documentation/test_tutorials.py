@@ -23,13 +23,14 @@ import pytest
 from fedbo.cli import main
 
 ON_RAY = ("cluster", "several_sites")
+APART = ("three_hospitals",)  # several processes at once: tests/sites/test_tutorial.py
 OPTIONAL = ("duckdb",)  # which no extra has: the blocks from its import on are left out where it is missing
 TUTORIALS = sorted({block.page for block in pages.blocks() if block.page.startswith("docs/tutorials/")})
 LONG = ("private", "stragglers", "why")  # figures and accountants take some seconds, and have tests of their own
 HERE = [
     pytest.param(page, marks=[pytest.mark.long] if Path(page).stem in LONG else [])
     for page in TUTORIALS
-    if Path(page).stem not in ON_RAY
+    if Path(page).stem not in (*ON_RAY, *APART)
 ]
 
 
@@ -121,5 +122,5 @@ def test_a_tutorial_that_needs_ray_can_be_followed(name: str, folder: Path, ray_
 
 
 def test_each_tutorial_is_followed() -> None:
-    assert {Path(page).stem for page in TUTORIALS} >= set(ON_RAY)
-    assert len(TUTORIALS) == 8
+    assert {Path(page).stem for page in TUTORIALS} >= {*ON_RAY, *APART}
+    assert len(TUTORIALS) == 9

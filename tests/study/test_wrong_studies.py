@@ -15,7 +15,7 @@ from fedbo.study.study import load_study
 
 TABLES = (
     "agents, algorithm, availability, budget, cluster, evaluation, exchange, fault, group, hosting, network, objective, "
-    "privacy, recovery, stopping, study, sweep, timing"
+    "privacy, recovery, sites, stopping, study, sweep, timing"
 )
 ALGORITHMS = ", ".join(algorithms())
 OBJECTIVES = ", ".join(federations())
@@ -55,7 +55,7 @@ WRONG: list[tuple[str, str]] = [
     (added("[exchange]\nmode = 'barier'"),
      "[exchange] mode = 'barier': no exchange mode 'barier'; did you mean 'barrier'? "
      "available: barrier, buffered, deadline, first_k, immediate"),
-    (added("[hosting]\nkind = 'cloud'"), "[hosting] kind = 'cloud': must be 'inline', 'dedicated' or 'packed'"),
+    (added("[hosting]\nkind = 'cloud'"), "[hosting] kind = 'cloud': must be 'inline', 'dedicated', 'packed' or 'sites'"),
     (added("[agents.history]\nalgorithm = 'rnadom'\nobservations = 5"),
      "[agents.history] algorithm = 'rnadom': no algorithm 'rnadom'; did you mean 'random'? "
      f"available: {ALGORITHMS}"),

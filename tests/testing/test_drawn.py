@@ -32,6 +32,12 @@ NEVER: dict[str, set[str]] = {
         *("timing.clock", "evaluation.memory_limit", "study.name"),
     },
     "no other run has the same bytes": {"privacy.secure_noise"},
+    "studies at sites have random tests of their own, tests/sites/test_schedules.py": {
+        "sites",
+        "sites.lease",
+        "sites.share",
+        "sites.streams",
+    },
     "needs a data set": {
         f"{where}.data" for where in ("timing.evaluation", "timing.latency", "group.evaluation", "group.latency")
     },

@@ -30,13 +30,20 @@ class Configurations:
         return as_declared(self._written, self.at(x))
 
     def at(self, x: list[float]) -> dict[str, Any]:
-        """Return the configuration at a point, by names joined with dots; in a typed space, only its active parameters."""
+        """Return the configuration at a point, by names joined with dots; in a typed space, only its active parameters.
+
+        It is empty for an empty point, which a site has kept to itself.
+        """
+        if not len(x):
+            return {}
         if self.space is not None:
             return self.space.configuration(np.array(x))
         return dict(zip(self.names, x, strict=True))
 
     def columns(self, x: Array) -> Columns:
-        """Return a column for each parameter of points `(n, d)`; None where a parameter is inactive."""
+        """Return a column for each parameter of points `(n, d)`; None where a parameter is inactive, or sites kept points."""
+        if not x.shape[1]:
+            return {name: [None] * len(x) for name in self.names}
         if self.space is not None:
             return _typed_columns(self.space, x)
         kinds: list[Callable[[float], Any]] = [int if each.get("whole") else float for each in self._parameters]

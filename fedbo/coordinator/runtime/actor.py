@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from fedbo.actors.history import learn
 from fedbo.actors.host_storage import HostConfig
@@ -35,7 +35,7 @@ from fedbo.coordinator.runtime.event_log import EventLog
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.replay_log import resume_from_log
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
-from fedbo.coordinator.runtime.wall_clock import run_wall
+from fedbo.coordinator.runtime.wall_clock import LiveHosts, run_wall
 from fedbo.settings.exits import exits_as_errors
 from fedbo.settings.trust import admit
 
@@ -53,7 +53,7 @@ class Run:
     exchange: Exchange
     environment: Environment
     folder: Path
-    hosting: Literal["inline", "dedicated", "packed"] = "inline"
+    hosting: Literal["inline", "dedicated", "packed", "sites"] = "inline"
     workers: int = 1
     isolate: bool = False
     patience: float | None = None
@@ -222,10 +222,10 @@ class Coordinator:
         if not run.environment.is_real_time:
             run_virtual(core, hosts, hooks, queue, run.until)
             return
-        assert isinstance(hosts, SupervisedHosts)
-        resume_from_log(core, hosts, queue, snapshots.events_since(), hooks)
+        live = cast(LiveHosts, hosts)
+        resume_from_log(core, live, queue, snapshots.events_since(), hooks)
         snapshots.start(parts)
-        run_wall(core, hosts, hooks, queue, run.until)
+        run_wall(core, live, hooks, queue, run.until)
 
     def progress(self) -> RunProgress:
         """Return the progress of the present run; may be called from another thread."""

@@ -48,8 +48,8 @@ PROGRESS_REST = 50.0  # a report takes at most one part in so many of a run's ti
 class RecordedEvent(NamedTuple):
     """One event of a run in real time: when it happened, and which one it was.
 
-    `number` is that of its scheduling, or FINISHED or DIED for events of an agent's process; those have `agent` and `lease`.
-    EXTENDED marks the place where the run had ended and was extended.
+    `number` is that of its scheduling, or FINISHED or DIED for events of an agent's process, LEFT or RETURNED for those of its
+    site; those have `agent` and `lease`. EXTENDED marks the place where the run had ended and was extended.
     """
 
     time: float
@@ -58,7 +58,7 @@ class RecordedEvent(NamedTuple):
     lease: int = -1
 
 
-FINISHED, DIED, EXTENDED = -1, -2, -3
+FINISHED, DIED, EXTENDED, LEFT, RETURNED = -1, -2, -3, -4, -5
 
 
 @dataclass(frozen=True, slots=True)

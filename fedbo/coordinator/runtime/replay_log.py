@@ -9,8 +9,17 @@ from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.errors import ReplayError
-from fedbo.coordinator.events import BACKGROUND, After, Commit, Event, Finished, ProcessControl, ProcessDied
-from fedbo.coordinator.runtime.engine import DIED, FINISHED, RecordedEvent, RunHooks, report_progress
+from fedbo.coordinator.events import (
+    BACKGROUND,
+    After,
+    Commit,
+    ConnectionChanged,
+    Event,
+    Finished,
+    ProcessControl,
+    ProcessDied,
+)
+from fedbo.coordinator.runtime.engine import DIED, FINISHED, LEFT, RETURNED, RecordedEvent, RunHooks, report_progress
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.wall_clock import LiveHosts, control_process
 
@@ -49,6 +58,8 @@ def _event(recorded: RecordedEvent, report: StepReport | None, scheduled: dict[i
         return Finished(recorded.agent, recorded.lease, report)
     if recorded.number == DIED:
         return ProcessDied(recorded.agent)
+    if recorded.number in (LEFT, RETURNED):
+        return ConnectionChanged(recorded.agent, recorded.number == LEFT)
     if recorded.number not in scheduled:
         raise ReplayError(f"event {place} at {recorded.time:.6f}: no event with number {recorded.number} is scheduled")
     return scheduled.pop(recorded.number)

@@ -6,14 +6,16 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
-from fedbo.actors.hosts import Hosts
+from fedbo.actors.hosts import Hosts, News
 from fedbo.actors.task import StepReport
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.events import Event, Finished, ProcessControl, ProcessDied
+from fedbo.coordinator.events import ConnectionChanged, Event, Finished, ProcessControl, ProcessDied
 from fedbo.coordinator.runtime.engine import (
     DIED,
     FINISHED,
+    LEFT,
     PROGRESS_INTERVAL,
+    RETURNED,
     RecordedEvent,
     RunHooks,
     apply_effects,
@@ -31,8 +33,8 @@ class LiveHosts(Hosts, Protocol):
     def reached(self) -> float:
         """Return the time at which the last recorded evaluation had ended."""
 
-    def ready(self, timeout: float) -> tuple[list[StepReport], list[int]]:
-        """Return the reports that arrive within `timeout` seconds, and the agents whose process was found dead."""
+    def ready(self, timeout: float) -> News:
+        """Return the reports that arrive within `timeout` seconds, and what has happened to processes and sites."""
 
     def heard(self, report: StepReport) -> None:
         """Note that the coordinator has processed the report of this step."""
@@ -100,10 +102,15 @@ class _WallClockLoop:
             self._process(event, number)
             return
         due = min(PROGRESS_INTERVAL if first is None else first - self.clock(), until - self.clock(), PROGRESS_INTERVAL)
-        reports, dead = self.hosts.ready(due)
-        for report in reports:
+        news = self.hosts.ready(due)
+        for agent in sorted(news.present | news.away):
+            away = agent in news.away
+            known = self.core.state.agents[agent]
+            if known.is_disconnected != away and not known.ended:
+                self._process(ConnectionChanged(agent, away), LEFT if away else RETURNED)
+        for report in news.reports:
             self._process(Finished(report.agent, report.lease, report), FINISHED)
-        for agent in dead:
+        for agent in news.dead:
             self._process(ProcessDied(agent), DIED)
 
     def _process(self, event: Event, number: int) -> None:
@@ -111,7 +118,8 @@ class _WallClockLoop:
         if isinstance(event, Finished):
             self.hooks.record(RecordedEvent(now, number, event.agent, event.lease), event.report)
         else:
-            self.hooks.record(RecordedEvent(now, number, event.agent if isinstance(event, ProcessDied) else -1), None)
+            agent = event.agent if isinstance(event, ProcessDied | ConnectionChanged) else -1
+            self.hooks.record(RecordedEvent(now, number, agent), None)
         self.queue.time = now
         self.queue.events += 1
         ends = False

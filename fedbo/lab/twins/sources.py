@@ -35,6 +35,11 @@ def measure(source: Path, label: str | None = None, cell: int = 0) -> Measuremen
             raise MeasurementError(f"'{source}': {error.remedy}") from None
         except MeasurementError as error:
             raise MeasurementError(f"'{source}': {error}") from None
+    return require_durations(found, source)
+
+
+def require_durations(found: Measurements, source: Path) -> Measurements:
+    """Return measurements; MeasurementError where they have too few durations for a fit."""
     if (count := len(found.durations)) < LEAST:
         words = f"at least {LEAST} are required, and 30 to distinguish models"
         raise MeasurementError(f"'{source}': has {count} durations of evaluations; {words}")

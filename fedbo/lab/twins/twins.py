@@ -20,7 +20,7 @@ from fedbo.coordinator.environment.worker_models import ClusterModel
 from fedbo.lab.twins.families import Array
 from fedbo.lab.twins.fitting import fit_world
 from fedbo.lab.twins.measurements import MeasurementError, most_at_once
-from fedbo.lab.twins.sources import keep_durations, main_label, measured_in
+from fedbo.lab.twins.sources import keep_durations, main_label, measured_in, require_durations
 from fedbo.lab.twins.stand_ins import can_be_stood_in_for, dry_runs
 from fedbo.study.study import Study, load_study
 from fedbo.study.tables import AlgorithmTable
@@ -85,7 +85,7 @@ class Twin:
             raise MeasurementError(f"'{result.directory}': has a sweep; use a run without one")
         possible = [one.title for one in study.algorithm if _can_be_rebuilt(one)]
         self.label = label or main_label(result, possible or study.labels)
-        measured = measured_in(result, self.label, 0)
+        measured = require_durations(measured_in(result, self.label, 0), result.directory)
         self._seed, self._result = seed, result
         if self.label not in possible:
             words = "uses a privacy mechanism, is centralised, or chooses a varying number of points"
@@ -93,7 +93,8 @@ class Twin:
         self._folder = tempfile.TemporaryDirectory(prefix="fedbo-twin-")
         file = str(keep_durations(measured, Path(self._folder.name)))
         self.world = fit_world(measured, seed, file, resampled=True)
-        _, agents, self._pool = measured.columns()
+        _, agents, pool = measured.columns()
+        self._pool = pool if pool.shape[1] else np.empty((0, study.problem().dim))  # sites may keep the points
         self._count = int(study.objective.settings.get("agents", agents.max() + 1))
         self._table = next(table for table in study.algorithm if table.title == self.label)
 

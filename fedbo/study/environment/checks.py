@@ -151,7 +151,7 @@ def _real_time(study: StudyTables) -> Iterator[SettingError]:
             if getattr(table, key) is not None:
                 yield SettingError(("group", number, key), remedy)
     for number, fault in enumerate(study.fault):
-        if study.hosting.kind != "dedicated" and isinstance(fault.make(), Crash | Hang | Slow):
+        if study.hosting.kind == "packed" and isinstance(fault.make(), Crash | Hang | Slow):
             remedy = 'affects a real process and the other agents in it; set [hosting] kind = "dedicated"'
             yield SettingError(("fault", number, "kind"), remedy)
 

@@ -1,0 +1,147 @@
+"""The audit log of a site or a coordinator: JSON lines that are only appended, each with the SHA-256 of the one before.
+
+A record is on the disk before what it tells of leaves the machine. The chain shows when a line was changed, removed or put in.
+It cannot show that the end of a file was cut off, or that its owner wrote the whole file anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import fcntl
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.sealed import DamagedError
+from fedbo.sites.errors import SitesError
+
+MOST_REFUSALS = 100_000  # that are recorded in full: strangers must not fill the disk
+_BLOCK = 2**16
+_FIRST = "0" * 64
+
+
+class AuditLog:
+    """An audit log, which one process at a time has open; its methods may be called from several threads.
+
+    SitesError when another process has it open. An incomplete last line is cut off: what it tells of never left.
+    """
+
+    def __init__(self, path: Path) -> None:
+        atomic.make_folder(path.parent)
+        self.path, self._lock, self._refusals = path, threading.Lock(), 0
+        self._file = atomic.open_log(path)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            raise SitesError(f"'{path}': another process has this log open; wait for it, or end it") from None
+        os.fchmod(self._file, 0o600)  # bodies of messages are nobody else's
+        line, size = _last_line(path, path.stat().st_size)
+        os.ftruncate(self._file, size)
+        self._previous, self._number = _FIRST, 0
+        if line:
+            self._previous, self._number = _sha256(line), _parsed(line, path, "the last line")["number"] + 1
+
+    def record(self, event: str, *, sync: bool = True, **facts: Any) -> None:
+        """Append a record, on the disk before this returns unless `sync` is False; bytes are written as base64.
+
+        OSError when the disk is full: what it tells of must not leave then.
+        """
+        with self._lock:
+            self._append(event, facts, sync)
+
+    def sent(self, target: str, body: bytes, **facts: Any) -> None:
+        """Record every byte of a body that is about to leave, and its target, such as "POST /sync"."""
+        facts |= {"target": target, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest(), "body": body}
+        self.record("sent", **facts)
+
+    def refused(self, why: str, **facts: Any) -> None:
+        """Record a refused request, without waiting for the disk.
+
+        Beyond `MOST_REFUSALS` only each doubling of their number is recorded.
+        """
+        with self._lock:
+            self._refusals += 1
+            beyond = self._refusals - MOST_REFUSALS
+            if beyond <= 0:
+                self._append("refused", {"why": why, **facts}, sync=False)
+            elif beyond & (beyond - 1) == 0:
+                self._append("refused", {"why": "too many to record each", "number_of_them": self._refusals}, sync=False)
+
+    def close(self) -> None:
+        """Close the file. May be called repeatedly."""
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+
+    def _append(self, event: str, facts: dict[str, Any], sync: bool) -> None:
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        known = {"number": self._number, "time": now, "event": event, "previous": self._previous}
+        line = json.dumps({**known, **facts}, default=_plain).encode() + b"\n"
+        atomic.append(self._file, line, sync)
+        self._previous, self._number = _sha256(line), self._number + 1
+
+
+def read_audit(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a log in order; DamagedError where a line was changed, removed or put in.
+
+    An incomplete last line is left out.
+    """
+    previous = _FIRST
+    with path.open("rb") as file:
+        for number, line in enumerate(file):
+            if not line.endswith(b"\n"):
+                return
+            found = _parsed(line, path, f"line {number + 1}")
+            if found["previous"] != previous or found["number"] != number:
+                raise DamagedError(path, f"line {number + 1} does not follow the one before", "compare it with a copy")
+            previous = _sha256(line)
+            yield found
+
+
+def body_of(record: dict[str, Any]) -> bytes:
+    """Return the bytes that a record of `AuditLog.sent` holds."""
+    return base64.b64decode(record["body"])
+
+
+def _parsed(line: bytes, path: Path, where: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("number"), int) or "previous" not in found:
+        raise DamagedError(path, f"{where} is not a record", "compare it with a copy")
+    return found
+
+
+def _last_line(path: Path, size: int) -> tuple[bytes, int]:
+    """Return the last complete line of the first `size` bytes, empty without one, and the length up to its end."""
+    with path.open("rb") as file:
+        place, tail = size, b""
+        while place > 0:
+            start = max(0, place - _BLOCK)
+            file.seek(start)
+            tail, place = file.read(place - start) + tail, start
+            end = tail.rfind(b"\n") + 1
+            begin = tail.rfind(b"\n", 0, end - 1) + 1 if end else 0
+            if end and (begin or place == 0):
+                torn = atomic.is_torn(tail[begin:end], place + begin)
+                return _last_line(path, place + begin) if torn else (tail[begin:end], place + end)
+    return b"", 0
+
+
+def _sha256(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"an audit record cannot hold {type(value).__name__}")

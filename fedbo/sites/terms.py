@@ -1,0 +1,103 @@
+"""The public terms of a study: what a site needs to build its agent, and may read before it takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedbo.actors.task import Task
+from fedbo.algorithms.base import Declaration
+from fedbo.execution.jobs import runs
+from fedbo.objectives.sites import AtThisSite, Sites
+from fedbo.settings.trust import UntrustedError
+from fedbo.sites.errors import DocumentError
+from fedbo.sites.policy import Share
+from fedbo.sites.streams import site_streams
+from fedbo.study.document import StudyError
+from fedbo.study.files import names_files
+from fedbo.study.plugins import distributions
+from fedbo.study.study import Study, checked_study
+from fedbo.study.tables import SitesTable
+
+_OWN = ("hosting", "recovery", "network", "availability", "fault")  # which concern the coordinator alone
+_MOST_ROWS = 2**16  # of a report of an algorithm that does not declare how many points it asks for
+
+
+class SyncTerms(NamedTuple):
+    """What decides the largest body of a request and of an answer.
+
+    - `agents`, `dim`: the numbers of agents and of parameters.
+    - `upload`, `download`: declarations of messages and of answers.
+    - `share`: what sites release; `most_rows`: rows of a report.
+    """
+
+    agents: int
+    dim: int
+    upload: Declaration | None
+    download: Declaration | None
+    share: Share
+    most_rows: int
+
+
+def public_terms(study: Study) -> dict[str, Any]:
+    """Return the public terms of a study as plain JSON; StudyError where it is no study of sites, or needs plug-ins."""
+    if not isinstance(study.federation(), Sites):
+        raise StudyError(f"[objective] name = '{study.objective.name}': is not at sites; set name = \"sites\"")
+    document = {key: value for key, value in study.document().items() if key not in _OWN}
+    document["timing"] = {"clock": "wall"}
+    if found := distributions(study):
+        raise StudyError(f"names plug-ins ({', '.join(found)}), which sites do not load; use what fedbo contains")
+    return {"study": study.study.name, "agents": study.federation().n_agents, "document": document}
+
+
+def load_terms(terms: Mapping[str, Any]) -> Study:
+    """Return the study of public terms; DocumentError where they are invalid. No code is imported and no file read for it."""
+    document = terms.get("document")
+    objective = document.get("objective") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(objective, dict) or objective.get("name") != "sites":
+        raise DocumentError("the terms are not those of a study of sites; ask for the approval again")
+    if names_files(document):
+        raise DocumentError("the terms name files or code of this machine, which is refused; ask for other terms")
+    try:
+        study = checked_study(document, Path("/"), derived=True)
+    except UntrustedError as error:
+        raise DocumentError(f"the terms name code ('{error.place}'), which is refused; ask for other terms") from None
+    except StudyError as error:
+        words = (error.lines or "; ".join(map(str, error.faults))).splitlines()[0]
+        raise DocumentError(f"the terms are invalid: {words}") from None
+    if public_terms(study) != terms:
+        raise DocumentError("the terms leave out settings, or are of another version of fedbo; install the coordinator's")
+    return study
+
+
+def sync_terms(study: Study) -> SyncTerms:
+    """Return what decides the largest body of a request and of an answer."""
+    table = study.algorithm[0]
+    algorithm, problem = table.make(), study.problem_of(table)
+    points = _MOST_ROWS if algorithm.queries is None else max(algorithm.queries, problem.initial)
+    rows = min(_MOST_ROWS, points * (1 + study.evaluation.make().retries))
+    return SyncTerms(
+        agents=problem.n_agents,
+        dim=problem.dim,
+        upload=algorithm.upload(problem),
+        download=algorithm.download(problem),
+        share=asked_of(study).share,
+        most_rows=rows,
+    )
+
+
+def asked_of(study: Study) -> SitesTable:
+    """Return the table [sites] of a study of sites."""
+    assert study.sites is not None, "the study has no sites"
+    return study.sites
+
+
+def site_task(study: Study, agent: int, own: Any, secret: bytes) -> Task:
+    """Return the task of a site's agent: the study's, with the site's objective and draws that only the site can repeat."""
+    (run,) = runs(study, Path())
+    federation = study.federation()
+    assert isinstance(federation, Sites)
+    streams = run.task.streams if asked_of(study).streams == "study" else site_streams(run.task.streams, agent, secret)
+    return replace(run.task, federation=AtThisSite(federation, own), streams=streams)

@@ -1,0 +1,156 @@
+"""The work of a site: it carries out the orders of the coordinator with its own objective, and keeps everything but reports."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from fedbo.actors.host import Host
+from fedbo.actors.host_storage import HostConfig
+from fedbo.actors.storage.evaluations import reason_of
+from fedbo.actors.storage.rows import RunKey, read_table
+from fedbo.actors.storage.run_folder import RunFolder
+from fedbo.actors.task import StepRequest
+from fedbo.coordinator.privacy.noise import secret_key
+from fedbo.objectives.base import Metric, Parameter
+from fedbo.settings.shown import quoted
+from fedbo.sites.errors import PolicyError, SitesError
+from fedbo.sites.release import SiteReport, released_by
+from fedbo.sites.terms import asked_of, site_task
+from fedbo.study.study import Study
+
+_POLL = 0.5  # seconds between two looks at whether the study has ended
+
+
+class Orders(Protocol):
+    """The coordinator as its site sees it; heart beats leave from a thread of its own."""
+
+    @property
+    def ended(self) -> int | None:
+        """The last step that counts, once the study has ended."""
+
+    @property
+    def refused(self) -> str | None:
+        """Why the coordinator refuses this site; None while it does not."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the coordinator has not answered for longer than the site's patience."""
+
+    def next_order(self, timeout: float) -> StepRequest | None:
+        """Return the order that has no report yet, which is on the disk, after `timeout` seconds at most."""
+
+    def evaluating(self, lease: int | None) -> None:
+        """Note which order is being carried out."""
+
+    def report(self, report: SiteReport) -> None:
+        """Write a report to the disk, from where it is sent until it is acknowledged."""
+
+    def study_time(self) -> float | None:
+        """Return the time of the study by the coordinator's last answer; None before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSummary:
+    """What a site has done in a study.
+
+    `first_error` is the reason of the first failed evaluation, empty without one; `best` the best native value that the
+    objective has returned, None without one, at the native `point`; `directory` holds the site's observations.
+    """
+
+    agent: int
+    evaluations: int
+    failed: int
+    first_error: str
+    best: float | None
+    point: dict[str, float]
+    directory: Path
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {**asdict(self), "directory": str(self.directory)}
+
+
+class SiteWork:
+    """One site at work for its agent, whose files are in the folder of its run; it begins where an earlier process ended.
+
+    `own` is the objective, and `most` the largest number of evaluations that the site allows. With `isolate` each evaluation
+    has a process of its own.
+    """
+
+    def __init__(self, study: Study, agent: int, own: Any, folder: Path, most: int, isolate: bool = False) -> None:
+        self._agent, self._most, self._retries = agent, most, study.evaluation.make().retries
+        self._share, self._federation = asked_of(study).share, study.federation()
+        self._home = RunFolder.of(folder, RunKey(0, study.labels[0], 0)).claim()
+        self._host = Host()
+        self._task = task = site_task(study, agent, own, secret_key(folder / "secret.key"))
+        initial, iterations, pulls = task.budget_of(agent)
+        self._require_allowed(pulls or initial + iterations * (task.algorithm.queries or 1))
+        self._host.load(task, [agent], HostConfig(self._home, real=True, isolate=isolate))
+
+    def run(self, orders: Orders) -> SiteSummary:
+        """Carry out orders until the study has ended; SitesError when the site is refused, or must stop."""
+        try:
+            while (counted := orders.ended) is None:
+                if orders.refused is not None:
+                    raise SitesError(f"the coordinator refuses this site: {orders.refused}")
+                if orders.lost:
+                    raise SitesError("the coordinator has not answered for too long; all work is kept: run fedbo join again")
+                order = orders.next_order(_POLL)
+                if order is not None:
+                    self._carry_out(order, orders)
+            return self._finish(counted)
+        finally:
+            self._host.close()
+
+    def _carry_out(self, order: StepRequest, orders: Orders) -> None:
+        """Carry out an order and put its report on the disk."""
+        points = self._task.budget_of(self._agent).initial if order.step == 0 else self._task.algorithm.queries or 1
+        self._require_allowed(self._host.agents[self._agent].state.evaluated + points * (1 + self._retries))
+        if (now := orders.study_time()) is not None:
+            self._host.begin(time.time() - now)
+        orders.evaluating(order.lease)
+        reports = self._host.work((), [order])
+        orders.evaluating(None)
+        if not reports:
+            raise SitesError(
+                f"another process works for this site; end it, or this one stays ended ({quoted(self._home.path)})"
+            )
+        (report,) = reports
+        if report.failure is not None:
+            raise SitesError(f"{report.failure}; mend the objective, and run fedbo join again")
+        done = self._host.agents[self._agent].uncommitted
+        assert done is not None, "a step that was reported is there until it counts"
+        dim = len(self._federation.parameters)
+        orders.report(released_by(report, done.result.rows(done.before.t_n), dim, self._share))
+
+    def _require_allowed(self, evaluations: int) -> None:
+        """Check that the site's policy allows so many evaluations; PolicyError."""
+        if evaluations > self._most:
+            words = f"the study needs {evaluations} evaluations, but the policy of this site allows {self._most}"
+            raise PolicyError(f"{words}; raise `evaluations` in policy.toml, and run fedbo join again")
+
+    def _finish(self, counted: int) -> SiteSummary:
+        """Write the tables of the site, with the steps that count."""
+        written = self._host.finish((), 1, "observations", {self._agent: counted})
+        names = [name for name in written if name.startswith("observations-")]
+        rows = [row for name in names for row in read_table(self._home.path / name).to_pylist()]
+        good = [row for row in rows if row["error"] is None]
+        errors = [row["error"] for row in rows if row["error"] is not None]
+        best = max(good, key=lambda row: row["value"], default=None)
+        metric: Metric = self._federation.metric
+        return SiteSummary(
+            agent=self._agent,
+            evaluations=len(rows),
+            failed=len(errors),
+            first_error=reason_of(errors[0]) if errors else "",
+            best=None if best is None else float(metric.native(best["value"])),
+            point={} if best is None else _named(self._federation.parameters, best["x"]),
+            directory=self._home.path,
+        )
+
+
+def _named(parameters: tuple[Parameter, ...], x: list[float]) -> dict[str, float]:
+    return {parameter.name: value for parameter, value in zip(parameters, x, strict=True)}

@@ -60,6 +60,7 @@ class SitesCoordinator(LocalCoordinator):
     def _drive(self, run: Run, parts: RunParts, snapshots: Snapshotter) -> None:
         sites = self._boxes[1].sites
         assert sites is not None, "they are there before they are driven"
+        assert (run.budget.secure_aggregation is None) == (self._masks is None), "masks are those of the study"
         if self._masks is None:
             self._drive_once_here(run, parts, snapshots, sites)
             return

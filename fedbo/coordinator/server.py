@@ -14,7 +14,7 @@ from fedbo.coordinator.events import After, Answer, Effect, RoundDeadline
 from fedbo.coordinator.logged.messages import RoundClosed, SumAborted, SumUnmasked
 from fedbo.coordinator.messages import checker, sizer
 from fedbo.coordinator.network import Network
-from fedbo.coordinator.privacy.secure_aggregation import SHARE, Unmasking
+from fedbo.coordinator.privacy.mask_sizes import Unmasking
 from fedbo.coordinator.rounds import Rounds
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import AgentRecord, CoreState
@@ -189,7 +189,7 @@ class Server:
         return payloads if aggregator is None else aggregator.announce(state.privacy, payloads)
 
     def _unmasked(self, state: CoreState, now: float) -> Unmasking | None:
-        """Ask the senders that are present for the shares that remove the masks; the answers wait for these."""
+        """Ask the senders that are present to confirm who has sent, then for shares; the answers wait for both round trips."""
         assert self._aggregator is not None
         state.rounds.unmasking = 0.0
         unmasking = self._aggregator.unmasking(state.privacy, lambda agent: _is_there(state.agents[agent]))
@@ -197,7 +197,8 @@ class Server:
             record, number = SumAborted if unmasking.has_failed else SumUnmasked, state.rounds.number
             answering, cohort = len(unmasking.answering), len(unmasking.cohort)
             self._log.append(record(now, number, unmasking.bytes, answering, cohort, unmasking.needed))
-            state.rounds.unmasking = self._network.round_trip(unmasking.answering, number, SHARE * len(unmasking.cohort))
+            trips = [self._network.round_trip(unmasking.answering, number, bytes_) for bytes_ in unmasking.steps]
+            state.rounds.unmasking = sum(trips)
         return unmasking
 
     def _staleness_weights(self, state: CoreState) -> Array:

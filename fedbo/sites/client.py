@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,7 +64,9 @@ class SiteClient:
         self._terms, self._audit, self._context = terms, audit, context
         self._url = approval.endpoint + wire.SYNC
         self._journal = Journal(folder / JOURNAL)
-        self._most_answer = wire.REPLY_BYTES + most_order(terms) + wire.MOST_TEXT
+        self._most_answer = wire.REPLY_BYTES + most_order(terms) + wire.MOST_TEXT + terms.letter
+        self.on_letter: Callable[[bytes], bytes] | None = None
+        self._read = 0
         self._coordinator = approval.signer
         self._changed = threading.Condition()
         self._machine = SiteMachine(
@@ -121,6 +123,12 @@ class SiteClient:
         with self._changed:
             self._raise_failure()
             self._machine.report(report.lease, data)
+        self._wake()
+
+    def answer(self, number: int, data: bytes) -> None:
+        """Answer a letter of the coordinator later than `on_letter`, in the next request or one that leaves now."""
+        with self._changed:
+            self._machine.answer(number, data)
         self._wake()
 
     @property
@@ -225,6 +233,12 @@ class SiteClient:
                 self._machine.failed(request, trouble, now)
             else:
                 self._machine.receive(request, answer, now)
+            number, letter = self._machine.letter
+            if number > self._read and self.on_letter is not None:
+                # Before an order that came with it can be read: its report may belong to what the letter opens.
+                self._read = number
+                if reply := self.on_letter(letter):
+                    self._machine.answer(number, reply)
             self._changed.notify_all()
         assert self._woken is not None
         self._woken.set()

@@ -61,6 +61,8 @@ class Mailbox:
     - `heard`: time of the last request; `evaluating`: the lease that its site works on.
     - `counted`: last step that counts, once the study has ended; `told`: whether the site knows it.
     - `last`: signature of the last answered request, and the answer.
+    - `letter`: the newest letter to the site, with its number.
+    - `read`, `replied`: numbers of the newest letters whose answer was handed out, and is acknowledged.
     """
 
     order: tuple[int, bytes] | None = None
@@ -72,6 +74,9 @@ class Mailbox:
     told: bool = False
     held: HeldRequest | None = None
     last: tuple[bytes, bytes] = (b"", b"")
+    letter: tuple[int, bytes] = (0, b"")
+    read: int = 0
+    replied: int = 0
 
 
 class CoordinatorMachine:
@@ -103,6 +108,7 @@ class CoordinatorMachine:
         self._refused = refused
         self._boxes: dict[int, Mailbox] = {}
         self._arrived: list[Any] = []
+        self._replies: list[tuple[int, int, bytes]] = []
         self._outgoing: list[tuple[Channel, bytes]] = []
 
     def box(self, agent: int) -> Mailbox:
@@ -156,6 +162,9 @@ class CoordinatorMachine:
             if lease > box.handed:
                 box.handed = lease
                 self._arrived.append(report)
+        if sync.answer[0] > box.read:
+            box.read = sync.answer[0]
+            self._replies.append((head.agent, *sync.answer))
         if box.held is not None:
             self._answer(box)  # the site goes on with this request
         box.heard, box.evaluating, box.told = now, sync.evaluating or None, box.told or sync.knows_end
@@ -180,8 +189,8 @@ class CoordinatorMachine:
 
     @property
     def has_arrived(self) -> bool:
-        """Return whether there is a report that was not returned before."""
-        return bool(self._arrived)
+        """Return whether there is a report, or an answer to a letter, that was not returned before."""
+        return bool(self._arrived or self._replies)
 
     def arrived(self) -> list[Any]:
         """Return the reports that were not returned before, oldest first."""
@@ -192,6 +201,20 @@ class CoordinatorMachine:
         """Acknowledge a report, and those before: it is on the disk elsewhere."""
         box = self.box(agent)
         box.taken = max(box.taken, lease)
+
+    def letter(self, agent: int, number: int, data: bytes) -> None:
+        """Give an agent's site a letter in place of its earlier one. Its number grows with each."""
+        self.box(agent).letter = (number, data)
+
+    def replies(self) -> list[tuple[int, int, bytes]]:
+        """Return the answers to letters that were not returned before: agent, number of the letter, and answer."""
+        replies, self._replies = self._replies, []
+        return replies
+
+    def replied(self, agent: int, number: int) -> None:
+        """Acknowledge the answer to a letter, and to those before: it is on the disk elsewhere."""
+        box = self.box(agent)
+        box.replied = max(box.replied, number)
 
     def end(self, agent: int, counted: int) -> None:
         """Note that the study has ended for an agent; `counted` is its last step that counts."""
@@ -217,6 +240,7 @@ class CoordinatorMachine:
         assert held is not None
         news = box.order is not None and box.order[0] > held.sync.seen
         full = held.sync.has_more and box.taken >= held.sync.reports[-1][0]
+        news = news or box.letter[0] > held.sync.letter
         if news or full or now >= held.until or held.sync.knows_end or box.counted is not None:
             self._answer(box)
 
@@ -235,7 +259,10 @@ class CoordinatorMachine:
         else:
             lease, order = box.order or (0, b"")
             lease, order = (lease, order) if lease > held.sync.seen else (0, b"")
-            reply = SyncReply(wire.GOING, self._clock(), box.taken, lease=lease, order=order)
+            letter = box.letter if box.letter[0] > held.sync.letter else (0, b"")
+            reply = SyncReply(
+                wire.GOING, self._clock(), box.taken, lease=lease, order=order, replied=box.replied, letter=letter
+            )
         answer = self._signed(head, reply)
         box.last = (head.signature, answer)
         self._outgoing += [(channel, answer) for channel in held.channels]

@@ -12,6 +12,7 @@ from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest
 from fedbo.algorithms.base import Declaration
 from fedbo.coordinator.runtime.reports import write_reports
+from fedbo.sites.mask_rounds import MaskRounds
 from fedbo.sites.release import SiteReport
 
 
@@ -50,7 +51,7 @@ class RemoteSites(Hosts):
     A report counts if it answers the open request of its agent; any other is acknowledged and dropped. It is acknowledged once
     the event loop has recorded it on the disk, so a kill loses no report and counts none twice. Planned crashes, hangs and
     slow-downs are played here: a site goes on, but its report is dropped or held back. `upload` declares the messages that are
-    kept for a replay; with None the table of reports has none.
+    kept for a replay; with None the table of reports has none. `masks`: the rounds of secure aggregation, if there are any.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class RemoteSites(Hosts):
         self._rows: list[Row] = []
         self._reports: list[StepReport] = []
         self._written: dict[str, str] = {}
+        self.masks: MaskRounds | None = None
 
     def begin(self, epoch: float) -> None:
         """Start the clock of the study, which was 0 at `epoch`."""
@@ -111,6 +113,8 @@ class RemoteSites(Hosts):
             self._given = self._due()
         for report in self._given:
             self.heard(report)
+        if self.masks is not None:
+            self.masks.turn()
         present, away = self._connections()
         return News(reports=[*self._given], dead=[], present=present, away=away)
 
@@ -136,14 +140,14 @@ class RemoteSites(Hosts):
 
     def _connections(self) -> tuple[frozenset[int], frozenset[int]]:
         """Return the agents whose sites were heard of within their lease, and those whose sites were not."""
-        now, present, away = time.monotonic(), set[int](), set[int]()
-        for agent in self._agents:
-            last = self._mailboxes.heard(agent)
-            if now - (self._listening if last is None else last) > self._lease:
-                away.add(agent)
-            elif last is not None:
-                present.add(agent)
-        return frozenset(present), frozenset(away)
+        away = {agent for agent in self._agents if not self.is_there(agent)}
+        heard = {agent for agent in self._agents if self._mailboxes.heard(agent) is not None}
+        return frozenset(heard - away), frozenset(away)
+
+    def is_there(self, agent: int) -> bool:
+        """Return whether an agent's site was heard of within its lease, or may still be since this process began."""
+        last = self._mailboxes.heard(agent)
+        return time.monotonic() - (self._listening if last is None else last) <= self._lease
 
     def heard(self, report: StepReport) -> None:
         """Note a report that the coordinator has received: its agent has no open request any more."""

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedbo.algorithms.base import Private
 from fedbo.algorithms.reveals import revealed_by
 from fedbo.objectives.base import Objective
 from fedbo.settings import arguments
+from fedbo.sites.audit import AuditLog
 from fedbo.sites.certificates import client_context
 from fedbo.sites.client import SiteClient
 from fedbo.sites.documents import Approval
 from fedbo.sites.folders import SiteFolder
-from fedbo.sites.terms import asked_of, load_terms, sync_terms
+from fedbo.sites.keys import PrivateKey
+from fedbo.sites.mask_work import SiteMasks
+from fedbo.sites.outbox import Journal
+from fedbo.sites.policy import SitePolicy
+from fedbo.sites.terms import asked_of, load_terms, mask_terms, sync_terms
 from fedbo.sites.work import SiteSummary, SiteWork
+from fedbo.study.study import Study
 
+MASKS = "masks.journal"
 PATIENCE = 24 * 3600.0  # seconds without an answer of the coordinator after which a site gives up
 
 
@@ -39,12 +47,28 @@ def join_study(
     key, policy, study = site.key(approved), site.policy(), load_terms(approved.terms)
     policy.admit(approved, asked_of(study).share, revealed_by(study.algorithm[0].make()))
     runs = site.run_folder(approved)
-    with closing(site.audit(approved)) as audit:
-        work = SiteWork(study, approved.agent, objective, runs, policy.evaluations, isolate)
+    with closing(site.audit(approved)) as audit, _masks(study, runs, approved, key, policy, audit) as masks:
+        work = SiteWork(study, approved.agent, objective, runs, policy.evaluations, isolate, masks)
         context = client_context(approved.trust)
         client = SiteClient(runs, key, approved, sync_terms(study), audit, context, patience)
+        client.on_letter = None if masks is None else masks.answer
         client.start()
         try:
             return work.run(client)
         finally:
             client.close()
+
+
+@contextmanager
+def _masks(
+    study: Study, runs: Path, approved: Approval, key: PrivateKey, policy: SitePolicy, audit: AuditLog
+) -> Iterator[SiteMasks | None]:
+    """Give what masks the messages of a site; None for a study without secure aggregation."""
+    terms, table = mask_terms(study, approved.digest), study.algorithm[0]
+    algorithm = table.make()
+    if terms is None or not isinstance(algorithm, Private):
+        yield None
+        return
+    with closing(Journal(runs / MASKS)) as records:
+        problem, refused = study.problem_of(table), audit.refused
+        yield SiteMasks(terms, algorithm, problem, approved.agent, key, records, policy.admit_peers, refused)

@@ -18,7 +18,7 @@ _REPORT = struct.Struct("<IIIQQQ?BIHHHI")  # `_NUMBERS`, then `ReportSizes`
 _NUMBERS: Final = ("agent", "step", "queries", "lease", "t_n", "pulled", "reached")
 _TEXT = struct.Struct("<H")
 _RESTORE: Final = ("", "before", "checkpoint")
-_NOTHING, _DUMMY, _ARRAYS = range(3)  # kinds of payloads
+_NOTHING, _DUMMY, _ARRAYS, _MASKED = range(4)  # kinds of payloads; what is masked travels apart, and is zeros here
 MOST_LETTERS = 2**12  # messages in one order
 MOST_LINES, MOST_LINE = 8, 400  # texts of failed evaluations in a report, and bytes of one
 MOST_RETRIED = 2**12
@@ -44,7 +44,7 @@ def most_request(terms: SyncTerms) -> int:
     """Return the bytes of the longest legal body of a request: one report of the largest message, or several smaller ones."""
     texts = (1 + MOST_LINES) * (_TEXT.size + MOST_LINE)
     report = _REPORT.size + _most(terms.upload) + 4 * MOST_RETRIED + texts + largest(terms.most_rows, terms.dim, terms.share)
-    return SYNC_BYTES + REPORT_BYTES + report
+    return SYNC_BYTES + REPORT_BYTES + report + terms.letter
 
 
 def most_order(terms: SyncTerms) -> int:
@@ -88,6 +88,8 @@ def encode_report(report: StepReport, terms: SyncTerms) -> bytes:
     if report.again or report.verdicts:
         raise ValueError("a report of a site has no verdicts and no evaluations to repeat: it carries those out itself")
     kind, payload = _packed(report.payload, terms.upload)
+    if terms.letter and payload:  # what is masked travels in a letter, and never here
+        kind, payload = _MASKED, b""
     released = pack(report.released, terms.dim, terms.share) if isinstance(report, SiteReport) else b""
     lines = [line.encode()[:MOST_LINE] for line in report.failed[:MOST_LINES]]
     failure = None if report.failure is None else report.failure.encode()[:MOST_LINE]
@@ -121,7 +123,7 @@ def decode_report(agent: int, lease: int, data: bytes, terms: SyncTerms) -> Site
         raise WireError("a report is of another agent, or of another order than its number says")
     if sizes.retried > MOST_RETRIED or sizes.lines > MOST_LINES:
         raise WireError("a report has a number out of range")
-    payload = _unpacked(sizes.kind, reader.bytes(sizes.payload), terms.upload)
+    payload = _uploaded(sizes.kind, reader.bytes(sizes.payload), terms)
     retried = reader.take(struct.Struct(f"<{sizes.retried}I"))
     failed = tuple([reader.text(_length(reader)) for _ in range(sizes.lines)])
     text = None if sizes.failure == _NO_TEXT else reader.text(min(sizes.failure, MOST_LINE))
@@ -134,6 +136,14 @@ def decode_report(agent: int, lease: int, data: bytes, terms: SyncTerms) -> Site
     if len(unpacked) > terms.most_rows:
         raise WireError(f"{len(unpacked)} rows, but at most {terms.most_rows} are allowed")
     return SiteReport(**numbers, payload=payload, retried=retried, failed=failed, failure=text, released=unpacked)
+
+
+def _uploaded(kind: int, data: bytes, terms: SyncTerms) -> Payload | None:
+    """Read the message of a report; zeros in place of one that is masked. WireError where it is not as declared."""
+    if kind != (_ARRAYS if terms.letter else _MASKED):
+        hidden = kind == _MASKED and not data
+        return _unpacked(_ARRAYS if hidden else kind, bytes(_most(terms.upload)) if hidden else data, terms.upload)
+    raise WireError("a message is masked, or not, against the terms of the study")
 
 
 def _length(reader: Reader) -> int:

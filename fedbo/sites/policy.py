@@ -15,8 +15,10 @@ from fedbo.algorithms.reveals import Reveals, read_reveals
 from fedbo.settings.shown import shown
 from fedbo.sites.documents import Approval, first_fault
 from fedbo.sites.errors import PolicyError
+from fedbo.sites.keys import PublicKey
 
 Share = Literal["nothing", "scores", "observations"]
+Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{4}(-[0-9a-f]{4}){7}$")]
 SHARES: tuple[Share, ...] = ("nothing", "scores", "observations")  # each also allows those before
 _LONGEST = 2**20  # bytes of a policy file
 TEMPLATE = """\
@@ -34,6 +36,10 @@ share = "nothing"
 # The most that messages may reveal of observations: "noisy sums", "draws", "computable" or "observations".
 # `fedbo list algorithms` prints what the messages of each method reveal.
 reveals = "draws"
+
+# Only with secure aggregation: fingerprints of the keys of all sites, this one too, as their owners read them to you. A message
+# is then hidden among these sites alone. Without them the coordinator could invent sites, and subtract what these send.
+peers = []
 """
 
 
@@ -44,15 +50,17 @@ class SitePolicy(BaseModel):
     - `evaluations`: the most evaluations of one study, repeated ones included.
     - `share`: what may leave besides messages: nothing, each evaluation's score, or each observation with its point.
     - `reveals`: the most that messages may reveal of observations.
+    - `peers`: fingerprints of the sites with which it may hide its messages by masks; empty for all that the coordinator names.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-    studies: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{4}(-[0-9a-f]{4}){7}$")], ...] = ()
+    studies: tuple[Fingerprint, ...] = ()
     evaluations: Annotated[int, Field(ge=0)] = 1000
     share: Share = "nothing"
     reveals: str = Reveals.DRAWS.value
+    peers: tuple[Fingerprint, ...] = ()
 
-    @field_validator("studies", mode="before")
+    @field_validator("studies", "peers", mode="before")
     @classmethod
     def _from_toml(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
@@ -91,6 +99,12 @@ class SitePolicy(BaseModel):
         if read_reveals(reveals).exceeds(Reveals(self.reveals)):
             words = f'{Reveals(reveals).meaning}; decline, or set reveals = "{reveals}"'
             raise PolicyError(f'policy.toml: reveals = "{self.reveals}", but of this study {words}')
+
+    def admit_peers(self, sites: Mapping[int, PublicKey]) -> None:
+        """Check the sites, by agent, among which a message is to be hidden; PolicyError where one is not a peer."""
+        for agent, key in sites.items():
+            if self.peers and key.fingerprint not in self.peers:
+                raise PolicyError(f"policy.toml: peers does not list the key {key.fingerprint} of agent {agent}")
 
 
 def admit_study(path: Path, fingerprint: str) -> None:

@@ -13,10 +13,13 @@ from fedbo.execution.again import has_ended, run_again
 from fedbo.execution.progress import Progress
 from fedbo.settings.arguments import wrong
 from fedbo.settings.interrupts import interrupts
-from fedbo.sites.coordinator import StudyClock, sites_runner
+from fedbo.sites.audit import AuditLog
+from fedbo.sites.coordinator import MakeMasks, StudyClock, sites_runner
 from fedbo.sites.folders import ServiceFolder
+from fedbo.sites.keys import PublicKey
+from fedbo.sites.mask_rounds import MaskRounds
 from fedbo.sites.server import SyncServer
-from fedbo.sites.terms import asked_of, public_terms, sync_terms
+from fedbo.sites.terms import asked_of, mask_terms, public_terms, sync_terms
 from fedbo.study.study import Study
 
 _POLL = 0.1  # seconds between two looks at whether all sites know that the study has ended
@@ -56,12 +59,31 @@ def serve_study(
                 for agent, step in _counted(result).items():
                     server.end(agent, step)
             else:
-                runner = sites_runner(server, clock, asked_of(study).lease)
+                masks = _masks(study, service, server, audit)
+                runner = sites_runner(server, clock, asked_of(study).lease, masks)
                 result = run_again(study, directory, (), progress, runner)
             _say_farewell(server, terms.agents)
             return result
         finally:
             server.close()
+
+
+def _masks(study: Study, service: ServiceFolder, server: SyncServer, audit: AuditLog) -> MakeMasks | None:
+    """Return what makes the rounds of secure aggregation; None for a study without."""
+    terms = mask_terms(study, service.digest)
+
+    def keys() -> dict[int, PublicKey]:
+        roster = service.roster()
+        known = {agent: roster.key_of(agent) for agent in range(study.federation().n_agents)}
+        return {agent: key for agent, key in known.items() if key is not None}
+
+    def refused(why: str, agent: int) -> None:
+        audit.refused(why, agent=agent)
+
+    if terms is None:
+        return None
+    lease = asked_of(study).lease
+    return lambda records, is_there: MaskRounds(terms, records, server, keys, is_there, lease, refused)
 
 
 def _counted(result: Result) -> dict[int, int]:

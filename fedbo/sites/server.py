@@ -141,6 +141,22 @@ class SyncServer:
             self._machine.taken(agent, lease)
         self._wake(self._flush)
 
+    def letter(self, agent: int, number: int, data: bytes) -> None:
+        """Give an agent's site a letter in place of its earlier one. Its number grows with each."""
+        with self._changed:
+            self._machine.letter(agent, number, data)
+        self._wake(self._flush)
+
+    def replies(self) -> list[tuple[int, int, bytes]]:
+        """Return the answers to letters that were not returned before: agent, number of the letter, and answer."""
+        with self._changed:
+            return self._machine.replies()
+
+    def replied(self, agent: int, number: int) -> None:
+        """Acknowledge the answer to a letter: it is on the disk elsewhere."""
+        with self._changed:
+            self._machine.replied(agent, number)
+
     def heard(self, agent: int) -> float | None:
         """Return the time (`time.monotonic`) of the last request of an agent's site; None where there was none yet."""
         with self._changed:

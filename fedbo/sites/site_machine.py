@@ -33,6 +33,7 @@ class SentRequest(NamedTuple):
 
     - `sequence`, `signature`, `data`: its number, its signature, all its bytes.
     - `reported`: highest lease among its reports, or among all where more did not fit.
+    - `answer`: number of the letter that it answers.
     - `at`: time at which it was made.
     """
 
@@ -40,6 +41,7 @@ class SentRequest(NamedTuple):
     signature: bytes
     data: bytes
     reported: int
+    answer: int
     at: float
 
 
@@ -106,6 +108,8 @@ class SiteMachine:
         self._clock: tuple[float, float] | None = None
         self.knows_end = False  # and the coordinator knows that it does
         self.evaluating: int | None = None
+        self.letter: tuple[int, bytes] = (0, b"")
+        self._answer: tuple[int, bytes] = (0, b"")
         self.refused: str | None = None
         self.trouble = ""
 
@@ -152,14 +156,22 @@ class SiteMachine:
         if not self._is_open:
             return self._due
         assert self.sent is not None
-        return -math.inf if self._kept.reported > self.sent.reported else None
+        return -math.inf if self._has_more_than(self.sent) else None
+
+    def _has_more_than(self, sent: SentRequest) -> bool:
+        """Return whether there is a report or an answer to a letter that a request does not have."""
+        return self._kept.reported > sent.reported or self._answer[0] > sent.answer
+
+    def answer(self, number: int, data: bytes) -> None:
+        """Answer a letter; the answer is sent until it is acknowledged. It is not on the disk, and neither are letters."""
+        self._answer = (number, data)
 
     def request(self, now: float) -> bytes | None:
         """Return the bytes to send now, if it is time; the earlier request's answer no longer counts if they are others."""
         due = self.next_time()
         if due is None or now < due:
             return None
-        if self.sent is None or self._kept.reported > self.sent.reported:
+        if self.sent is None or self._has_more_than(self.sent):
             self.sent = self._new_request(now)
         self._is_open = True
         return self.sent.data
@@ -216,6 +228,10 @@ class SiteMachine:
         if taken > kept.confirmed:
             _confirm(kept, taken)
             has_news = True
+        if reply.letter[0] > self.letter[0]:
+            self.letter, has_news = reply.letter, True
+        if reply.replied >= self._answer[0]:
+            self._answer = (self._answer[0], b"")
         return has_news
 
     def _new_request(self, now: float) -> SentRequest:
@@ -224,7 +240,7 @@ class SiteMachine:
         sequence = kept.sequence + 1
         self._write(_numbers(kept, sequence))
         kept.sequence = sequence
-        reports, room = list[tuple[int, bytes]](), self._most - wire.SYNC_BYTES
+        reports, room = list[tuple[int, bytes]](), self._most - wire.SYNC_BYTES - len(self._answer[1])
         for lease, data in kept.reports.items():
             room -= wire.REPORT_BYTES + len(data)
             if room < 0 or len(reports) == wire.MOST_REPORTS:
@@ -242,13 +258,16 @@ class SiteMachine:
             knows_end=kept.counted is not None,
             has_more=len(reports) < len(kept.reports),
             reports=tuple(reports),
+            letter=self.letter[0],
+            answer=self._answer if self._answer[1] else (0, b""),
         )
         head = RequestHead(
             study=self._study, agent=self._agent, start=self._start, sequence=sequence, length=0, digest=b"", signature=b""
         )
         data = wire.sign_request(self._key, wire.SYNC, head, wire.pack_sync(sync))
         signature = wire.read_head(data[: wire.REQUEST_HEAD]).signature
-        return SentRequest(sequence=sequence, signature=signature, data=data, reported=kept.reported, at=now)
+        answer = self._answer[0]
+        return SentRequest(sequence=sequence, signature=signature, data=data, reported=kept.reported, answer=answer, at=now)
 
     def _write(self, record: bytes) -> None:
         if self._records.is_long:

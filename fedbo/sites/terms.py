@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedbo.actors.task import Task
-from fedbo.algorithms.base import Declaration
+from fedbo.algorithms.base import Declaration, Private
 from fedbo.execution.jobs import runs
 from fedbo.objectives.sites import AtThisSite, Sites
 from fedbo.settings.trust import UntrustedError
 from fedbo.sites.errors import DocumentError
+from fedbo.sites.mask_messages import MaskTerms
 from fedbo.sites.policy import Share
 from fedbo.sites.streams import site_streams
 from fedbo.study.document import StudyError
@@ -31,6 +32,7 @@ class SyncTerms(NamedTuple):
     - `agents`, `dim`: the numbers of agents and of parameters.
     - `upload`, `download`: declarations of messages and of answers.
     - `share`: what sites release; `most_rows`: rows of a report.
+    - `letter`: bytes of the longest letter by which sites agree on masks, 0 without secure aggregation.
     """
 
     agents: int
@@ -39,6 +41,7 @@ class SyncTerms(NamedTuple):
     download: Declaration | None
     share: Share
     most_rows: int
+    letter: int = 0
 
 
 def public_terms(study: Study) -> dict[str, Any]:
@@ -85,7 +88,20 @@ def sync_terms(study: Study) -> SyncTerms:
         download=algorithm.download(problem),
         share=asked_of(study).share,
         most_rows=rows,
+        letter=0 if (masks := mask_terms(study, b"")) is None else masks.most_bytes,
     )
+
+
+def mask_terms(study: Study, digest: bytes) -> MaskTerms | None:
+    """Return what sites and coordinator know of masks beforehand; None without secure aggregation."""
+    if study.privacy.secure_aggregation is None:
+        return None
+    algorithm, problem = study.algorithm[0].make(), study.problem_of(study.algorithm[0])
+    assert isinstance(algorithm, Private), "the study was checked"
+    (declared,) = (algorithm.upload(problem) or {}).values()
+    assert declared.shape[0] is not None, "what is masked is of one length"
+    length = algorithm.mechanism(problem).blocks * declared.shape[0]
+    return MaskTerms(study.privacy.secure_aggregation.make(), digest, problem.n_agents, length)
 
 
 def asked_of(study: Study) -> SitesTable:

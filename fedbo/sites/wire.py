@@ -22,8 +22,9 @@ FOLDER_BYTES = 16  # random, drawn once for the folder of a site
 _REQUEST = struct.Struct("<4s32sI8sQI32s64s")  # magic, study, agent, start, sequence, length, SHA-256, signature
 _ANSWER = struct.Struct("<4sI32s64s")  # magic, length, SHA-256, signature
 REQUEST_HEAD, ANSWER_HEAD = _REQUEST.size, _ANSWER.size
-_SYNC = struct.Struct("<I16sQQQQ32sQ??B")  # the fields of Sync, of the reports only their number
-_REPLY = struct.Struct("<BdQqQIH")  # status, clock, taken, counted, lease and bytes of the order, bytes of the text
+_SYNC = struct.Struct("<I16sQQQQ32sQ??BQQI")  # the fields of Sync; of reports their number, of the answer number and bytes
+# Status, clock, taken, counted, lease and bytes of the order, bytes of the text, replied, number and bytes of the letter.
+_REPLY = struct.Struct("<BdQqQIHQQI")
 _LENGTH, _REPORT = struct.Struct("<I"), struct.Struct("<QI")  # of a report: its lease and length
 SYNC_BYTES, REPORT_BYTES, REPLY_BYTES = _SYNC.size, _REPORT.size, _REPLY.size
 HOLD = 25.0  # seconds that a request without an answer is held open; proxies cut connections after 30 to 60
@@ -68,6 +69,8 @@ class Sync(NamedTuple):
     - `knows_end`: whether the site knows that the study has ended.
     - `has_more`: whether further reports did not fit, so that it wants an answer as soon as these are acknowledged.
     - `reports`: reports that are not acknowledged, each with its lease, in order.
+    - `letter`: number of the newest letter that this process has received.
+    - `answer`: number of a letter, and the site's answer to it, if that is not acknowledged.
     """
 
     life: int
@@ -81,6 +84,8 @@ class Sync(NamedTuple):
     knows_end: bool
     has_more: bool
     reports: tuple[tuple[int, bytes], ...]
+    letter: int = 0
+    answer: tuple[int, bytes] = (0, b"")
 
 
 GOING, ENDED, REFUSED = range(3)
@@ -94,6 +99,8 @@ class SyncReply(NamedTuple):
     - `taken`: highest lease among the reports that are acknowledged.
     - `counted`: last step of the agent that counts where the study has ended; -1 for none.
     - `order`: the newest order, if the site has not seen it, and its `lease`.
+    - `replied`: number of the newest letter whose answer is acknowledged.
+    - `letter`: the newest letter with its number, if the site has not seen it.
     """
 
     status: int
@@ -103,6 +110,8 @@ class SyncReply(NamedTuple):
     lease: int = 0
     order: bytes = b""
     text: str = ""
+    replied: int = 0
+    letter: tuple[int, bytes] = (0, b"")
 
 
 NO_REPORTS = bytes(32)  # the chain before the first report
@@ -184,39 +193,44 @@ def pack_sync(sync: Sync) -> bytes:
         sync.knows_end,
         sync.has_more,
         len(sync.reports),
+        sync.letter,
+        sync.answer[0],
+        len(sync.answer[1]),
     )
-    return head + b"".join(_REPORT.pack(lease, len(data)) + data for lease, data in sync.reports)
+    return head + b"".join(_REPORT.pack(lease, len(data)) + data for lease, data in sync.reports) + sync.answer[1]
 
 
 def unpack_sync(data: bytes) -> Sync:
     """Read the body of a request; WireError where it is none."""
     reader = Reader(data)
-    fields = reader.take(_SYNC)
-    count = fields[-1]
+    *fields, count, letter, answered, size = reader.take(_SYNC)
     if count > MOST_REPORTS:
         raise WireError(f"{count} reports, but at most {MOST_REPORTS} are allowed")
     reports = []
     for _ in range(count):
         lease, length = reader.take(_REPORT)
         reports.append((lease, reader.bytes(length)))
+    answer = (answered, reader.bytes(size))
     reader.end()
     if any(before >= after for (before, _), (after, _) in zip(reports, reports[1:], strict=False)):
         raise WireError("its reports are not in order")
-    return Sync(**dict(zip(Sync._fields[:-1], fields[:-1], strict=True)), reports=tuple(reports))
+    numbers = dict(zip(Sync._fields[: len(fields)], fields, strict=True))
+    return Sync(**numbers, reports=tuple(reports), letter=letter, answer=answer)
 
 
 def pack_reply(reply: SyncReply) -> bytes:
     """Return the body of an answer; a long text is cut off."""
     text = reply.text.encode("ascii", "backslashreplace")[:MOST_TEXT]
-    sizes = (len(reply.order), len(text))
+    letters = (reply.replied, reply.letter[0], len(reply.letter[1]))
+    sizes = (len(reply.order), len(text), *letters)
     head = _REPLY.pack(reply.status, reply.clock, reply.taken, reply.counted, reply.lease, *sizes)
-    return head + reply.order + text
+    return head + reply.order + text + reply.letter[1]
 
 
 def unpack_reply(data: bytes) -> SyncReply:
     """Read the body of an answer; WireError where it is none."""
     reader = Reader(data)
-    status, clock, taken, counted, lease, order, text = reader.take(_REPLY)
+    status, clock, taken, counted, lease, order, text, replied, letter, size = reader.take(_REPLY)
     reply = SyncReply(
         status=status,
         clock=clock,
@@ -225,6 +239,8 @@ def unpack_reply(data: bytes) -> SyncReply:
         lease=lease,
         order=reader.bytes(order),
         text=reader.text(text),
+        replied=replied,
+        letter=(letter, reader.bytes(size)),
     )
     reader.end()
     if status not in (GOING, ENDED, REFUSED):

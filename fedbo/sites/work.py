@@ -17,11 +17,13 @@ from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.objectives.base import Metric, Parameter
 from fedbo.settings.shown import quoted
 from fedbo.sites.errors import PolicyError, SitesError
+from fedbo.sites.mask_work import SiteMasks
 from fedbo.sites.release import SiteReport, released_by
 from fedbo.sites.terms import asked_of, site_task
 from fedbo.study.study import Study
 
 _POLL = 0.5  # seconds between two looks at whether the study has ended
+_PAUSE = 0.05  # seconds between two looks at whether a first answer has come
 
 
 class Orders(Protocol):
@@ -47,6 +49,9 @@ class Orders(Protocol):
 
     def report(self, report: SiteReport) -> None:
         """Write a report to the disk, from where it is sent until it is acknowledged."""
+
+    def answer(self, number: int, data: bytes) -> None:
+        """Send the answer to a letter of the coordinator."""
 
     def study_time(self) -> float | None:
         """Return the time of the study by the coordinator's last answer; None before the first."""
@@ -77,11 +82,21 @@ class SiteWork:
     """One site at work for its agent, whose files are in the folder of its run; it begins where an earlier process ended.
 
     `own` is the objective, and `most` the largest number of evaluations that the site allows. With `isolate` each evaluation
-    has a process of its own.
+    has a process of its own. With `masks` messages leave masked, as answers to letters.
     """
 
-    def __init__(self, study: Study, agent: int, own: Any, folder: Path, most: int, isolate: bool = False) -> None:
-        self._agent, self._most, self._retries = agent, most, study.evaluation.make().retries
+    def __init__(
+        self,
+        study: Study,
+        agent: int,
+        own: Any,
+        folder: Path,
+        most: int,
+        isolate: bool = False,
+        masks: SiteMasks | None = None,
+    ) -> None:
+        self._agent, self._most, self._masks = agent, most, masks
+        self._retries = study.evaluation.make().retries
         self._share, self._federation = asked_of(study).share, study.federation()
         self._home = RunFolder.of(folder, RunKey(0, study.labels[0], 0)).claim()
         self._host = Host()
@@ -99,7 +114,11 @@ class SiteWork:
                 if orders.lost:
                     raise SitesError("the coordinator has not answered for too long; all work is kept: run fedbo join again")
                 order = orders.next_order(_POLL)
-                if order is not None:
+                # An order from before this process began may belong to a round of masks that the first answer tells of.
+                is_current = self._masks is None or orders.study_time() is not None
+                if order is not None and not is_current:
+                    time.sleep(_PAUSE)
+                elif order is not None:
                     self._carry_out(order, orders)
             return self._finish(counted)
         finally:
@@ -124,6 +143,10 @@ class SiteWork:
         done = self._host.agents[self._agent].uncommitted
         assert done is not None, "a step that was reported is there until it counts"
         dim = len(self._federation.parameters)
+        if self._masks is not None and report.payload:
+            (vector,) = report.payload.values()
+            if (masked := self._masks.mask(report.step, vector)) is not None:
+                orders.answer(*masked)
         orders.report(released_by(report, done.result.rows(done.before.t_n), dim, self._share))
 
     def _require_allowed(self, evaluations: int) -> None:

@@ -69,12 +69,8 @@ def _unsupported(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _privacy(study: StudyTables) -> Iterator[SettingError]:
-    """Yield errors for noise that a site could compute, and for masks that only a simulation adds."""
+    """Yield errors for noise that a site could compute."""
     made = [table.make() for table in study.algorithm]
-    if study.privacy.secure_aggregation is not None:
-        yield SettingError(
-            ("privacy", "secure_aggregation"), "is simulated by the coordinator, which would see every message; remove it"
-        )
     if any(isinstance(one, Private) for one in made) and not study.privacy.secure_noise:
         yield SettingError(
             ("privacy", "secure_noise"), "must be true: every site knows the study's seed, and could compute its noise"

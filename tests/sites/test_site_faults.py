@@ -110,10 +110,14 @@ def test_a_private_method_at_sites_has_the_ledger_of_the_simulation(tmp_path: Pa
     assert not list((result.directory).rglob("noise.key"))
 
 
-def test_masks_that_only_a_simulation_adds_are_refused() -> None:
-    tables: dict[str, Any] = {"privacy": {"secure_noise": True, "secure_aggregation": {}}, "exchange": {"mode": "barrier"}}
-    with pytest.raises(StudyError, match="secure_aggregation"):
-        load_study(sites_document(BOX, AGENTS, algorithm=[DP], **tables))
+def test_masks_at_sites_need_rounds_and_messages_that_are_only_summed() -> None:
+    tables: dict[str, Any] = {"privacy": {"secure_noise": True, "secure_aggregation": {}}}
+    barrier, immediate = {"mode": "barrier"}, {"mode": "immediate"}
+    load_study(sites_document(BOX, AGENTS, algorithm=[DP], exchange=barrier, **tables))
+    with pytest.raises(StudyError, match="secure_aggregation.*has no rounds under 'immediate'"):
+        load_study(sites_document(BOX, AGENTS, algorithm=[DP], exchange=immediate, **tables))
+    with pytest.raises(StudyError, match="secure_aggregation.*does not only sum messages"):
+        load_study(sites_document(BOX, AGENTS, exchange=barrier, **tables))
 
 
 def test_secret_draws_differ_from_the_study_and_from_each_other(tmp_path: Path, monkeypatch: Any) -> None:

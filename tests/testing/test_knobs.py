@@ -16,7 +16,7 @@ FIXED = {
     "is part of a format on disk": {"evaluations.NAN", "rows._LABEL", "sealed.FORMAT", "encoding.DEPTH", "noise.KEY_BYTES"},
     "is part of a result": {
         *("messages.LARGEST", "messages.ROUNDING", "aggregator.GRID", "displacement._FARTHEST"),
-        *("overlap._TICK", "secure_aggregation.FIELD", "failed_points.TRIES", "loss_sums._TAIL"),
+        *("overlap._TICK", "secret_sharing.FIELD", "failed_points.TRIES", "loss_sums._TAIL"),
     },
     "decides which study is given up, and what it is told": {
         *("endless.STARTS", "endless.STARTS_EACH", "endless.EVENTS", "endless.EVENTS_EACH", "endless.LEFT"),

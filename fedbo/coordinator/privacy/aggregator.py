@@ -29,21 +29,26 @@ from fedbo.coordinator.exchange import Exchange, revealed
 from fedbo.coordinator.logged.messages import RefusalReason
 from fedbo.coordinator.privacy.budget import AggregatorState, PrivacyBudget, PrivacyFilter
 from fedbo.coordinator.privacy.ledger import LedgerEntry
+from fedbo.coordinator.privacy.mask_sizes import Unmasking
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure
-from fedbo.coordinator.privacy.secure_aggregation import Unmasking, secure_sum
+from fedbo.coordinator.privacy.secure_aggregation import SiteSums, contributions, secure_sum
 from fedbo.coordinator.privacy.sensitivity import clip_factors, noise_stds
 
 GRID = 2.0**-20  # what is released is rounded to a multiple of this part of its noise
 
 
 class PrivateAggregator:
-    """The private aggregation of one run, which keeps its state separately. `no_amplification`: why sampling gains nothing."""
+    """The private aggregation of one run, which keeps its state separately.
+
+    `no_amplification`: why sampling gains nothing. `site_sums`: real sites that mask their messages.
+    """
 
     def __init__(
         self, algorithm: Private, problem: Problem, budget: PrivacyBudget, source: NoiseSource, no_amplification: str
     ) -> None:
         self.mechanism, self.no_amplification = algorithm.mechanism(problem), no_amplification
         self.secure_aggregation = budget.secure_aggregation
+        self.site_sums: SiteSums | None = None
         self.entries: list[LedgerEntry] = []
         self._algorithm, self._problem, self._source = algorithm, problem, source
         self._filter = PrivacyFilter(self.mechanism, problem, budget, amplified=not no_amplification)
@@ -59,6 +64,8 @@ class PrivateAggregator:
             return set()
         state.eligible = sorted(agents)
         state.sampled = self._draw(state)
+        if self.site_sums is not None:
+            self.site_sums.open(state.release, state.sampled)
         return set(state.sampled)
 
     def _draw(self, state: AggregatorState) -> list[int]:
@@ -97,9 +104,13 @@ class PrivateAggregator:
         cohort = sorted({*state.sampled, *arrived})
         if self.secure_aggregation is None or not cohort:
             return None
-        found = Unmasking(cohort, list(filter(there, arrived)), self.secure_aggregation.needed(len(cohort)))
-        if found.has_failed:
-            state.held[arrived], state.norms[arrived], state.bases[:] = 0.0, 0.0, -1
+        if self.site_sums is not None:
+            found = self.site_sums.unmask(state.release, arrived)
+        else:
+            needed = self.secure_aggregation.needed(len(cohort))
+            found = Unmasking(cohort, arrived, list(filter(there, arrived)), needed)
+        unread = arrived if found.has_failed else [agent for agent in arrived if agent not in found.sent]
+        state.held[unread], state.norms[unread], state.bases[unread] = 0.0, 0.0, -1
         return found
 
     def release(
@@ -172,13 +183,8 @@ class PrivateAggregator:
         weights = weights * (scale * staleness_weights)
         if unmasking is None or unmasking.has_failed:
             total = weights @ messages / mechanism.share
-        else:  # agents shorten and weigh their messages themselves, and send them block by block
-            assert self.secure_aggregation is not None
-            blocks = ((weights / mechanism.share).T[:, :, None] * messages[:, None, :]).reshape(len(messages), -1)
-            fixed = self.secure_aggregation.to_fixed(blocks, len(unmasking.cohort))
-            sent = dict(zip(arrived.tolist(), fixed, strict=True))
-            words = secure_sum(self.secure_aggregation, sent, unmasking, self._source, number)
-            total = self.secure_aggregation.from_fixed(words).reshape(mechanism.blocks, -1)
+        else:
+            total = self._unmasked_sum(messages, weights / mechanism.share, arrived, unmasking, number)
         vectors = total
         if mechanism.noise > 0:
             grid = GRID * 2.0 ** np.floor(np.log2(sd))
@@ -188,6 +194,18 @@ class PrivateAggregator:
             votes = np.where(scale < 1, -0.5, 0.5) * staleness_weights * (norms > 0)
             self._adapt(state, float(votes.sum()))
         return vectors, float(np.linalg.norm(total)), clipped
+
+    def _unmasked_sum(
+        self, messages: Array, factors: Array, arrived: npt.NDArray[np.int64], unmasking: Unmasking, release: int
+    ) -> Array:
+        """Return the sum `(P, M)` that agents have unmasked, of messages that they shorten and weigh themselves."""
+        assert self.secure_aggregation is not None
+        words = unmasking.total
+        if words is None:
+            fixed = self.secure_aggregation.to_fixed(contributions(messages, factors), len(unmasking.cohort))
+            sent = dict(zip(arrived.tolist(), fixed, strict=True))
+            words = secure_sum(self.secure_aggregation, sent, unmasking, self._source, release)
+        return self.secure_aggregation.from_fixed(words).reshape(self.mechanism.blocks, -1)
 
     def _adapt(self, state: AggregatorState, votes: float) -> None:
         """Adapt the clipping norm to its quantile (Andrew et al. 2021, Algorithm 1).

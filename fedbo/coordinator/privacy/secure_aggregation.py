@@ -1,12 +1,13 @@
-"""Simulated secure aggregation (Bonawitz et al. 2017): the coordinator learns the sum of a round's messages, but no single one.
+"""Secure aggregation (Bonawitz et al. 2017): the coordinator learns the sum of a round's messages, but no single one.
 
 The agents of a round, its cohort, agree on pairwise keys. Each deals shares of two secrets to all: of its part in these keys,
 and of a seed of its own. A message is a vector in fixed point modulo 2^bits. Its sender adds a mask from each key, with
-opposite signs within a pair so that they cancel, and one from its own seed. The coordinator asks the senders for shares of the
-seeds of all senders, and of the keys of all other agents; `needed` shares reconstruct a secret. The sum without these masks is
-the sum of the messages.
+opposite signs within a pair so that they cancel, and one from its own seed. The coordinator says who has sent; the senders
+confirm to each other that all heard the same, and give shares of the seeds of all senders and of the keys of all other agents.
+`needed` shares reconstruct a secret. The sum without these masks is the sum of the messages.
 
-The arithmetic is carried out, with keys far too short for real data: a simulation draws all secrets from one source anyway.
+Fixed point, masks, shares and the bytes of messages are those of real sites, too. A simulation carries them out with keys far
+too short for real data: it draws all secrets from one source anyway.
 """
 
 from __future__ import annotations
@@ -15,25 +16,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import shake_256
 from math import ceil
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from annotated_types import Ge, Gt, Le
 
 from fedbo.algorithms.base import Algorithm, Array, Mechanism, Private, Problem
 from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.privacy.mask_sizes import MessageSizes, Unmasking
 from fedbo.coordinator.privacy.noise import NoiseSource
+from fedbo.coordinator.privacy.secret_sharing import LIMBS, SECRET, Words, dealt, from_limbs, polynomials, rejoined, to_limbs
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import check
 
-Words = npt.NDArray[np.uint64]
-Limbs = npt.NDArray[np.int64]
-
-PRIME, GENERATOR = 2**127 - 1, 3  # of the group in which keys are agreed on
-FIELD = 2**31 - 1  # of the shares: products of two numbers below it are exact in 64 bits
-LIMBS, LIMB_BITS = 4, 30  # a secret is so many numbers below FIELD
-KEY, SHARE, TAG = 32, 32, 16  # bytes of a public key, of a share of a secret and of what authenticates a message, in real use
+PRIME, GENERATOR = 2**127 - 1, 3  # of the group in which simulated agents agree on keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,45 +74,48 @@ class SecureAggregation:
         """Return the sum of unmasked vectors."""
         return np.asarray(np.sum(vectors, axis=0, dtype=np.uint64) & self._all_bits)
 
+    def packed(self, words: Words) -> bytes:
+        """Write words `(L,)` with `bits` bits each, without gaps."""
+        bits = np.unpackbits(words.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+        return np.packbits(bits[:, : self.bits], bitorder="little").tobytes()
+
+    def unpacked(self, data: bytes, length: int) -> Words:
+        """Read words `(length,)` that `packed` has written."""
+        bits = np.zeros((length, 64), dtype=np.uint8)
+        flat = np.unpackbits(np.frombuffer(data, np.uint8), count=length * self.bits, bitorder="little")
+        bits[:, : self.bits] = flat.reshape(length, self.bits)
+        return np.packbits(bits, axis=1, bitorder="little").view("<u8").ravel().astype(np.uint64)
+
     def added_bytes(self, mechanism: Mechanism, length: int, agents: int) -> tuple[int, int]:
         """Return the bytes that masks add to a message of `length` numbers, and to an answer.
 
         The cohort is the sampled share of all `agents`. A message has keys, shares for all others, and the masked vector for
-        each block in place of the plain one. An answer has all keys, shares from all others, and the list of senders.
+        each block in place of the plain one. An answer has the next cohort, all keys, and shares from all others.
         """
-        n = max(1, round(mechanism.share * agents))
-        dealt = (n - 1) * (2 * SHARE + TAG)
-        masked = ceil(mechanism.blocks * length * self.bits / 8)
-        return 2 * KEY + dealt + masked - 8 * length, 2 * KEY * n + dealt + ceil(n / 8)
+        sizes = MessageSizes(max(1, round(mechanism.share * agents)))
+        masked = sizes.masked(mechanism.blocks * length, self.bits)
+        return sizes.setup_up + masked - 8 * length, sizes.setup_down
 
     @property
     def _all_bits(self) -> np.uint64:
         return np.uint64(2**self.bits - 1)
 
 
-class Unmasking(NamedTuple):
-    """How a round is unmasked: its cohort, the senders that return their shares, and the number needed."""
+class SiteSums(Protocol):
+    """Real sites, which mask their messages themselves; a call that is repeated after a restart has the same result."""
 
-    cohort: list[int]
-    answering: list[int]
-    needed: int
+    def open(self, release: int, cohort: Sequence[int]) -> None:
+        """Let the cohort of a release agree on its masks."""
 
-    @property
-    def has_failed(self) -> bool:
-        """Check whether there are too few."""
-        return len(self.answering) < self.needed
-
-    @property
-    def bytes(self) -> int:
-        """Count the bytes of the shares: each answering agent sends one for each agent of the cohort."""
-        return SHARE * len(self.answering) * len(self.cohort)
+    def unmask(self, release: int, arrived: Sequence[int]) -> Unmasking:
+        """Wait for the sum of a release, whose senders are among those that have `arrived`."""
 
 
 class Secrets(NamedTuple):
-    """The secrets of a cohort, `keys` and `seeds`, each `(n, LIMBS)` in its order."""
+    """The secrets of a cohort, `keys` and `seeds`, each of `SECRET` bytes, in its order."""
 
-    keys: Limbs
-    seeds: Limbs
+    keys: list[bytes]
+    seeds: list[bytes]
 
 
 def why_not_masked(algorithm: Algorithm, problem: Problem, exchange: Exchange) -> str:
@@ -137,90 +136,77 @@ def why_not_masked(algorithm: Algorithm, problem: Problem, exchange: Exchange) -
     return ""
 
 
+def contributions(messages: Array, factors: Array) -> Array:
+    """Return what agents add to a sum of P blocks `(n, P M)`: messages `(n, M)` by their `factors (P, n)`, block by block."""
+    return (factors.T[:, :, None] * messages[:, None, :]).reshape(len(messages), -1)
+
+
+def expanded(secret: bytes, length: int) -> Words:
+    """Expand a secret to a mask `(length,)`."""
+    return np.frombuffer(shake_256(secret).digest(8 * length), "<u8").astype(np.uint64, copy=False)
+
+
+def signed(mask: Words, own: int, other: int) -> Words:
+    """Return a pair's mask with the sign by which the agent at place `own` adds it; the one at `other` adds its opposite."""
+    return mask if own < other else np.uint64(0) - mask
+
+
+def unmasked(sent: Mapping[int, Words], seeds: Mapping[int, bytes], agreed: Mapping[tuple[int, int], bytes]) -> Words:
+    """Return the sum of the sent vectors, by place, without its masks.
+
+    `seeds` are those of the senders; `agreed` is what each pair of a sender and of an agent that has not sent agreed on.
+    """
+    total: Words = np.sum(list(sent.values()), axis=0, dtype=np.uint64)
+    for place in sent:
+        total = total - expanded(seeds[place], len(total))
+    for (sender, other), secret in agreed.items():
+        total = total - signed(expanded(secret, len(total)), sender, other)
+    return total
+
+
 def draw_secrets(source: NoiseSource, release: int, cohort: Sequence[int]) -> Secrets:
-    """Draw the secrets of a round; an agent's own do not depend on the rest of the cohort."""
-    words = [source.words(f"secrets of agent {agent}", release, 2 * LIMBS) for agent in cohort]
-    limbs = (np.array(words).reshape(len(cohort), 2, LIMBS) & np.uint64(2**LIMB_BITS - 1)).astype(np.int64)
-    return Secrets(limbs[:, 0], limbs[:, 1])
+    """Draw the secrets of a simulated round; an agent's own do not depend on the rest of the cohort."""
+    drawn = [source.words(f"secrets of agent {agent}", release, 2 * SECRET // 8).tobytes() for agent in cohort]
+    return Secrets([both[:SECRET] for both in drawn], [both[SECRET:] for both in drawn])
 
 
 def masked(vectors: Mapping[int, Words], secrets: Secrets) -> dict[int, Words]:
-    """Mask the vectors `(L,)` of the senders, keyed by their places in the cohort."""
-    keys = [_number(limbs) for limbs in secrets.keys]
-    public = [pow(GENERATOR, key, PRIME) for key in keys]
-    sent = {place: vector + _mask(_number(secrets.seeds[place]), len(vector)) for place, vector in vectors.items()}
+    """Mask the vectors `(L,)` of the senders of a simulated round, keyed by their places in the cohort."""
+    public = [_public(key) for key in secrets.keys]
+    sent = {place: vector + expanded(secrets.seeds[place], len(vector)) for place, vector in vectors.items()}
     for place in sent:
-        for other in range(len(keys)):
+        for other in range(len(public)):
             # A pair of whom both send agrees on one key: it is computed once, and added with either sign.
             if other == place or (other in sent and other < place):
                 continue
-            mask = _mask(pow(public[other], keys[place], PRIME), len(sent[place]))
-            sent[place] = sent[place] + _signed(mask, place < other)
+            mask = expanded(_agreed(secrets.keys[place], public[other]), len(sent[place]))
+            sent[place] = sent[place] + signed(mask, place, other)
             if other in sent:
-                sent[other] = sent[other] + _signed(mask, other < place)
+                sent[other] = sent[other] + signed(mask, other, place)
     return sent
-
-
-def unmasked(sent: Mapping[int, Words], public: Sequence[int], recovered: Limbs) -> Words:
-    """Return the sum of the sent vectors without its masks, from the `recovered` seeds of senders and keys of the others."""
-    total: Words = np.sum(list(sent.values()), axis=0, dtype=np.uint64)
-    for place, limbs in enumerate(recovered):
-        if place in sent:
-            total = total - _mask(_number(limbs), len(total))
-            continue
-        for other in sent:
-            mask = _mask(pow(public[other], _number(limbs), PRIME), len(total))
-            total = total - _signed(mask, other < place)
-    return total
-
-
-def dealt(secrets: Limbs, coefficients: Limbs, points: Limbs) -> Limbs:
-    """Return shares `(h, n, LIMBS)` at `points (h,)` of secrets `(n, LIMBS)` (Shamir 1979), from `(needed - 1, n, LIMBS)`."""
-    shares = np.zeros((len(points), *secrets.shape), dtype=np.int64)
-    # Horner's rule for polynomials whose constant terms are the secrets.
-    for row in (*coefficients[::-1], secrets):
-        shares = (shares * points[:, None, None] + row) % FIELD
-    return shares
-
-
-def rejoined(shares: Limbs, points: Limbs) -> Limbs:
-    """Return the secrets `(n, LIMBS)` from `needed` of their shares `(h, n, LIMBS)`, by interpolation at 0."""
-    known, total = [int(point) for point in points], np.zeros(shares.shape[1:], dtype=np.int64)
-    for point, share in zip(known, shares, strict=True):
-        above, below = 1, 1
-        for other in known:
-            if other != point:
-                above, below = above * other % FIELD, below * (other - point) % FIELD
-        # The Lagrange coefficient of this point at 0, modulo FIELD.
-        total = (total + share * (above * pow(below, -1, FIELD) % FIELD)) % FIELD
-    return total
 
 
 def secure_sum(
     settings: SecureAggregation, vectors: Mapping[int, Words], unmasking: Unmasking, source: NoiseSource, release: int
 ) -> Words:
-    """Carry out a round: return the sum of the vectors, by agent, as the coordinator learns it."""
+    """Simulate a round: return the sum of the vectors, by agent, as the coordinator learns it."""
     place = {agent: number for number, agent in enumerate(unmasking.cohort)}
     secrets = draw_secrets(source, release, unmasking.cohort)
     sent = masked({place[agent]: vector for agent, vector in vectors.items()}, secrets)
-    public = [pow(GENERATOR, _number(limbs), PRIME) for limbs in secrets.keys]
     # Of the shares that were dealt, those alone are computed that are asked for.
-    asked = np.array([secrets.seeds[n] if n in sent else secrets.keys[n] for n in range(len(place))])
-    count = (unmasking.needed - 1) * asked.size
-    words = source.words("shares", release, count) % np.uint64(FIELD)
+    asked = to_limbs([secrets.seeds[n] if n in sent else secrets.keys[n] for n in place.values()])
+    words = source.words("shares", release, (unmasking.needed - 1) * len(place) * LIMBS)
     points = np.array([place[agent] + 1 for agent in unmasking.answering[: unmasking.needed]])
-    shares = dealt(asked, words.astype(np.int64).reshape(unmasking.needed - 1, *asked.shape), points)
-    return settings.plain_sum([unmasked(sent, public, rejoined(shares, points))])
+    recovered = from_limbs(rejoined(dealt(asked, polynomials(words, unmasking.needed), points), points))
+    public = [_public(key) for key in secrets.keys]
+    gone = [other for other in place.values() if other not in sent]
+    agreed = {(sender, other): _agreed(recovered[other], public[sender]) for other in gone for sender in sent}
+    return settings.plain_sum([unmasked(sent, {sender: recovered[sender] for sender in sent}, agreed)])
 
 
-def _signed(mask: Words, plus: bool) -> Words:
-    return mask if plus else np.uint64(0) - mask
+def _public(key: bytes) -> int:
+    return pow(GENERATOR, int.from_bytes(key, "little"), PRIME)
 
 
-def _number(limbs: Limbs) -> int:
-    return sum(int(limb) << (LIMB_BITS * place) for place, limb in enumerate(limbs)) + 2
-
-
-def _mask(seed: int, length: int) -> Words:
-    """Expand a seed to words `(length,)`."""
-    return np.frombuffer(shake_256(seed.to_bytes(16, "little")).digest(8 * length), np.uint64)
+def _agreed(key: bytes, public: int) -> bytes:
+    return pow(public, int.from_bytes(key, "little"), PRIME).to_bytes(SECRET, "little")

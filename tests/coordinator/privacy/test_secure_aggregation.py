@@ -23,22 +23,10 @@ from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition
 from fedbo.coordinator.environment.timing import Constant, Exponential
 from fedbo.coordinator.exchange import Barrier, Immediate
 from fedbo.coordinator.privacy.budget import PrivacyBudget
+from fedbo.coordinator.privacy.mask_sizes import HEADER, KEY, PAIR, SIGNATURE, Unmasking
 from fedbo.coordinator.privacy.noise import Secure, Seeded
-from fedbo.coordinator.privacy.secure_aggregation import (
-    FIELD,
-    KEY,
-    LIMBS,
-    SHARE,
-    TAG,
-    SecureAggregation,
-    Unmasking,
-    dealt,
-    draw_secrets,
-    masked,
-    rejoined,
-    secure_sum,
-    why_not_masked,
-)
+from fedbo.coordinator.privacy.secret_sharing import FIELD, LIMBS, SECRET, dealt, from_limbs, rejoined, to_limbs
+from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation, draw_secrets, masked, secure_sum, why_not_masked
 from fedbo.study.study import load_study
 
 PLAIN_SUM = Mechanism(blocks=2, clip=3.0, noise=0.0)
@@ -64,7 +52,7 @@ def test_the_unmasked_sum_is_the_plain_sum_to_the_bit(cohort: int, gone: int, bi
     senders = sorted(rng.choice(agents, cohort - gone, replace=False).tolist())
     vectors = {agent: settings.to_fixed(rng.standard_normal(6), cohort) for agent in senders}
     answering = senders[len(senders) - settings.needed(cohort) :] if len(senders) > settings.needed(cohort) else senders
-    unmasking = Unmasking(agents, answering, settings.needed(cohort))
+    unmasking = Unmasking(agents, senders, answering, settings.needed(cohort))
     assert not unmasking.has_failed
     for release in (0, 1):
         got = secure_sum(settings, vectors, unmasking, source, release)
@@ -101,6 +89,24 @@ def test_fewer_shares_than_are_needed_fit_every_secret() -> None:
     assert not np.array_equal(rejoined(shares[:2], points[:2]), secret)
 
 
+def test_shares_that_belong_to_different_secrets_are_no_secret() -> None:
+    secrets = [bytes([255] * SECRET), bytes(SECRET), b"0123456789abcdef"]
+    assert from_limbs(to_limbs(secrets)) == secrets
+    for wrong in ([[2**30, 0, 0, 0, 0]], [[0, 0, 0, 0, 2**8]]):
+        with pytest.raises(ValueError, match="belong to different secrets"):
+            from_limbs(np.array(wrong))
+
+
+@pytest.mark.parametrize("bits", [16, 17, 33, 40, 63, 64])
+def test_words_take_their_bits_and_no_more(bits: int) -> None:
+    settings = SecureAggregation(bits=bits, fraction=0)
+    words = np.random.default_rng(bits).integers(0, 2**bits, 11, dtype=np.uint64)
+    assert len(settings.packed(words)) == -(-11 * bits // 8)
+    assert np.array_equal(settings.unpacked(settings.packed(words), 11), words)
+    (whole,) = [int.from_bytes(settings.packed(words), "little")]
+    assert [whole >> (bits * place) & (2**bits - 1) for place in range(11)] == words.tolist()
+
+
 def test_numbers_in_fixed_point_never_grow_and_never_leave_the_range() -> None:
     settings = SecureAggregation(bits=24, fraction=12)
     values = np.random.default_rng(4).standard_normal(1000)
@@ -135,13 +141,15 @@ def test_a_release_is_the_sum_of_what_agents_have_shortened_and_weighed() -> Non
 def test_messages_carry_keys_and_shares_and_answers_wait_for_the_shares_that_unmask() -> None:
     settings = SecureAggregation()
     ran, plain = run(settings, latency=Constant(0.25)), run(None, latency=Constant(0.25))
-    up = 2 * KEY + 4 * (2 * SHARE + TAG) + 2 * NUMBERS * 40 // 8
+    up = (HEADER + 2 * KEY + SIGNATURE) + (HEADER + 4 * PAIR) + (HEADER + 2 * NUMBERS * 40 // 8)
+    down = (HEADER + 5 * (4 + KEY)) + (HEADER + 1 + 5 * (2 * KEY + SIGNATURE)) + (HEADER + 1 + 4 * PAIR)
     assert {record.bytes for record in ran.of("sent")} == {record.bytes for record in ran.of("arrived")} == {up}
-    assert {record.bytes for record in ran.of("delivered")} == {16 + 5 * 2 * KEY + 4 * (2 * SHARE + TAG) + 1}
+    assert {record.bytes for record in ran.of("delivered")} == {16 + down}
     closed = {record.round: record.time for record in ran.of("round")}
-    assert all(record.time == pytest.approx(closed[record.answer] + 0.75) for record in ran.of("delivered"))
+    assert all(record.time == pytest.approx(closed[record.answer] + 1.25) for record in ran.of("delivered"))
     shares = [(record.bytes, record.answering, record.cohort, record.needed) for record in ran.of("unmasked")]
-    assert shares == [(5 * 5 * SHARE, 5, 5, 4)] * len(closed)
+    told, signed = 5 * (HEADER + 1 + HEADER + SIGNATURE), 5 * (HEADER + 1 + 5 * SIGNATURE)
+    assert shares == [(told + signed + 5 * (HEADER + 5 * 20), 5, 5, 4)] * len(closed)
     assert not plain.of("unmasked") and len(plain.of("round")) == len(closed)
 
 

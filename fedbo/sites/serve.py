@@ -20,6 +20,7 @@ from fedbo.sites.keys import PublicKey
 from fedbo.sites.mask_rounds import MaskRounds
 from fedbo.sites.server import SyncServer
 from fedbo.sites.terms import asked_of, mask_terms, public_terms, sync_terms
+from fedbo.sites.wire import HOLD
 from fedbo.study.study import Study
 
 _POLL = 0.1  # seconds between two looks at whether all sites know that the study has ended
@@ -51,7 +52,9 @@ def serve_study(
     host, port = address_of(listen)
     clock, terms, directory = StudyClock(), sync_terms(study), out or service.path / "run"
     with closing(service.audit()) as audit:
-        server = SyncServer(service.path, service.key, service.digest, terms, service.roster, audit, clock)
+        lease = asked_of(study).lease
+        hold = min(HOLD, lease / 3)  # an idle site is heard of no more often than its requests are answered
+        server = SyncServer(service.path, service.key, service.digest, terms, service.roster, audit, clock, hold=hold)
         server.start(host, port, service.server_context())
         try:
             if has_ended(directory, study):
@@ -60,7 +63,7 @@ def serve_study(
                     server.end(agent, step)
             else:
                 masks = _masks(study, service, server, audit)
-                runner = sites_runner(server, clock, asked_of(study).lease, masks)
+                runner = sites_runner(server, clock, lease, masks)
                 result = run_again(study, directory, (), progress, runner)
             _say_farewell(server, terms.agents)
             return result

@@ -10,9 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fedbo.sites.folders import AUDIT
 from fedbo.study.study import load_study
 from tests.sites.loopback import Arranged, arrange
 
+ANSWER = 500  # bytes of an answer in the audit log, about
 OBJECTIVE = Path(__file__).parent / "kept_objective.py"
 
 
@@ -48,13 +50,19 @@ class Processes:
             self.killed[place] += 1
             self._running[place] = self._start(self._commands[place])
 
-    def kill_some(self, count: int, seed: int, least: float, most: float) -> None:
-        """Kill one of them at random, so many times, each after `least` to `most` seconds; fewer if the study ends before."""
-        draws = random.Random(seed)
+    def kill_some(self, count: int, seed: int, most: int = 12) -> None:
+        """Kill one of them at random, so many times, each after 1 to `most` further answers of the coordinator.
+
+        Fewer if the study ends before.
+        """
+        draws, log = random.Random(seed), self.arranged.service / AUDIT
         for _ in range(count):
-            time.sleep(draws.uniform(least, most))
-            if self._running[0].poll() is not None:
-                return
+            size = log.stat().st_size if log.exists() else 0
+            until = size + ANSWER * draws.randint(1, most)
+            while (log.stat().st_size if log.exists() else 0) < until:
+                if self._running[0].poll() is not None:
+                    return
+                time.sleep(0.01)
             self.kill(draws.randrange(len(self._running)))
 
     def wait(self, seconds: float = 300.0) -> None:

@@ -45,7 +45,7 @@ class MemoryRecords(JournalRecords):
 
     @property
     def is_long(self) -> bool:
-        return len(self.records) > 30
+        return len(self.records) > 8
 
     def read(self) -> list[bytes]:
         return list(self.records)

@@ -28,7 +28,7 @@ def expected(iterations: int, agents: int) -> list[tuple[Any, ...]]:
     return decisions(fedbo.run({**here, "objective": {**function, "low": [0.0, 0.0], "high": [1.0, 1.0]}}))
 
 
-SOME, MANY = pytest.param(2, 12, 2, marks=pytest.mark.slow), pytest.param(200, 600, 5, marks=pytest.mark.long)
+SOME, MANY = pytest.param(2, 12, 2, marks=pytest.mark.slow), pytest.param(200, 250, 5, marks=pytest.mark.long)
 
 
 @pytest.mark.parametrize(("kills", "iterations", "agents"), [SOME, MANY])
@@ -38,10 +38,10 @@ def test_killed_processes_go_on_where_they_were(
     monkeypatch.chdir(tmp_path)
     processes = Processes(document(iterations, agents), tmp_path, seconds=0.1)
     try:
-        processes.kill_some(kills, 5, 2.0, 6.0)
+        processes.kill_some(kills, 5)
     finally:
-        processes.wait(600.0)
-    assert sum(processes.killed) >= 0.5 * kills
+        processes.wait(1800.0)
+    assert sum(processes.killed) == kills
     result = fedbo.Result.open(processes.run)
     assert decisions(result) == expected(iterations, agents)
     assert len(result.reports) == agents * (iterations + 1)

@@ -14,7 +14,7 @@ from fedbo.sites.sequences import BEHIND, COPY, OTHER_FOLDER
 from fedbo.sites.site_machine import LONGEST_WAIT, PACE, SiteMachine
 from fedbo.sites.wire import HOLD
 
-COORDINATOR, KEY, *_ = private_keys(2)
+COORDINATOR, *KEYS = private_keys(2)
 MOST = 600
 
 
@@ -39,13 +39,15 @@ class Pair:
             refused=lambda why, agent: self.refused.append(why),
         )
 
-    def new_site(self, disk: MemoryRecords | None = None, now: float = 0.0, patience: float = 60.0) -> SiteMachine:
+    def new_site(
+        self, disk: MemoryRecords | None = None, now: float = 0.0, patience: float = 60.0, agent: int = 0
+    ) -> SiteMachine:
         return SiteMachine(
             disk or self.disk,
-            KEY,
+            KEYS[agent],
             COORDINATOR.public,
             STUDY,
-            0,
+            agent,
             check=lambda lease, order: None,
             most=MOST,
             now=now,
@@ -346,6 +348,28 @@ def test_an_answer_that_says_nothing_is_not_asked_for_again_at_once(pair: Pair) 
     answer = dict(pair.coordinator.answers(HOLD))[1]
     pair.site.receive(data, answer, 0.0)
     assert pair.site.next_time() == PACE and pair.site.request(0.5) is None
+
+
+def test_journals_that_are_written_anew_keep_what_is_needed(pair: Pair) -> None:
+    other = pair.new_site(MemoryRecords(), agent=1)
+    first = pair.request(0.0, other)
+    pair.send(first, 1)
+    other.sent, other._is_open = None, False
+    pair.send(pair.request(0.0, other), 2)
+    pair.coordinator.order(0, 1, b"order")
+    data = pair.request()
+    pair.send(data, 3)
+    pair.answered(data, 3)
+    pair.site.report(1, b"report")
+    for channel in range(4, 50):
+        pair.site.sent, pair.site._due, pair.site._is_open = None, 0.0, False
+        pair.send(pair.request(), channel)
+    assert len(pair.disk.records) < 12 and len(pair.records.records) < 12
+    again, kept = pair.new_site(), pair.site._kept
+    assert (again._kept.sequence, again._kept.reports, again._kept.order) == (kept.sequence, {1: b"report"}, (1, b"order"))
+    pair.coordinator = pair.new_coordinator()
+    with pytest.raises(RequestRefused, match="after a later request"):
+        pair.send(first, 50)
 
 
 def test_a_site_is_lost_when_its_patience_is_over(pair: Pair) -> None:

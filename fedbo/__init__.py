@@ -294,6 +294,11 @@ def why(
     with named_in_python():
         question = Question(end=end, algorithm=algorithm, replicate=replicate, cell=cell, level=level, budget=budget, rows=rows)
         folder, place = folder_of("directory", directory), new_folder_of(out)
+        for name, value in {"replicate": replicate, "rows": rows, "cell": cell, "budget": budget}.items():
+            if value is not None:
+                checks.whole(name, value)
+        if level is not None:
+            checks.number("level", level)
         return why_run(folder, question, place, _display(progress), checks.flag("trust", trust))
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from fedbo.settings.errors import SettingError
+from fedbo.settings.arguments import wrong
 
 MOMENTS = 8  # to begin with
 _BATCH = 4  # draws at a moment that is added
@@ -81,7 +81,7 @@ class DecisionCurve:
         """Draw at the start and at moments with equally many times of events between them."""
         count = min(moments, len(self.times) + 1)
         if count < 1 or draws < 1:
-            raise SettingError("budget", "is too small for one branch at each moment", hint="set a larger one")
+            raise wrong("draws", draws, "must be at least 1")
         for place in range(count):
             time = 0.0 if not place else self.times[place * len(self.times) // count]
             self._add(time, draws)

@@ -22,7 +22,7 @@ from fedbo.analysis.summary import regrets
 from fedbo.lab.fork.result import run_costs
 from fedbo.lab.papers.manifest import At
 from fedbo.objectives.base import Metric
-from fedbo.settings.errors import SettingError
+from fedbo.settings.arguments import wrong
 
 STUCK = "stuck"
 _COMPARED: Mapping[str, Callable[[float, float], bool]] = {
@@ -123,14 +123,14 @@ def parse_end(words: str) -> End:
         return End(text, "last", agent=int(found[1]))
     found = _END.fullmatch(text)
     if found is None:
-        raise SettingError("end", f"must be a statement such as {EXAMPLES}", repr(words))
+        raise wrong("end", words, f"must be a statement such as {EXAMPLES}")
     what, level, at = found["what"], found["level"], found["at"] or "end"
     if found["at"] and what not in ("regret", "best"):
-        raise SettingError("end", "has 'at' only for regret and best", repr(words), "remove it")
+        raise wrong("end", words, "has 'at' only for regret and best; remove it")
     named = "time to level" if level else what
     place: At = int(at.partition("=")[2]) if at not in ("end", "mean") else "mean" if at == "mean" else "end"
     if place == 0:
-        raise SettingError("end", "counts iterations from 1", repr(words))
+        raise wrong("end", words, "must count iterations from 1")
     given = None if level in (None, "level") else float(level)
     return End(words=text, what=named, sign=found["sign"], number=float(found["number"]), at=place, level=given)
 
@@ -139,7 +139,7 @@ def _lead(run: EndedRun, agent: int) -> float:
     """Return by how much later than all others a target made its last evaluation, in units of time."""
     ends = {trace.agent: float(trace.finished[-1]) for trace in run.traces()}
     if agent not in ends:
-        raise SettingError("end", f"names agent {agent}, which is no target of the run", hint=f"targets: {sorted(ends)}")
+        raise wrong("end", f"agent {agent} last", f"must name a target of the run, one of {sorted(ends)}")
     others = [time for one, time in ends.items() if one != agent]
     return ends[agent] - max(others, default=0.0)
 

@@ -38,7 +38,8 @@ from fedbo.lab.why.redraw import (
 )
 from fedbo.lab.why.result import JumpRow, MomentRow, SourceRow, Why
 from fedbo.lab.why.shares import Spread, spread_of
-from fedbo.settings.errors import SettingError
+from fedbo.settings.arguments import wrong
+from fedbo.settings.errors import ArgumentError
 from fedbo.study.study import Study
 
 _ORDER = (INITIAL, NOISE, DECISIONS, DURATIONS, LATENCY, ABSENCES, SELECTION, COORDINATION, PRIVATE_NOISE)
@@ -63,14 +64,14 @@ class Inquiry:
         label = question.algorithm or self._main_label()
         self.label = check_label(self._result, label)
         if not 0 <= question.cell < len(self.study.cells()):
-            raise SettingError("cell", f"must be from 0 to {len(self.study.cells()) - 1}", question.cell)
+            raise wrong("cell", question.cell, f"must be from 0 to {len(self.study.cells()) - 1}")
         self.branches = Branches(directory, place, self.study, self.manifest, question.cell, self.label)
         self._progress, self._asked = progress, set[Branch]()
 
     def _main_label(self) -> str:
         labels = self.study.labels
         if len(labels) > 1:
-            raise SettingError("algorithm", f"must be set: one of {', '.join(labels)}")
+            raise wrong("algorithm", None, f"must be one of {', '.join(labels)}")
         return labels[0]
 
     def answer(self) -> Why:
@@ -118,20 +119,18 @@ class Inquiry:
         """Return the replicate to ask: the given one, or the first that ended badly."""
         if self.question.replicate is not None:
             if self.question.replicate not in values:
-                raise SettingError("replicate", f"must be one of {sorted(values)}", self.question.replicate)
+                raise wrong("replicate", self.question.replicate, f"must be one of {sorted(values)}")
             return self.question.replicate
         bad = [replicate for replicate, value in values.items() if end.is_bad(value)]
         if not bad:
             shown = ", ".join(f"{value:.4g}" for value in values.values())
-            raise SettingError(
-                "end", f"must be the end of some run of '{self.label}'", repr(end.words), f"{end.quantity}: {shown}"
-            )
+            raise wrong("end", end.words, f"no run of '{self.label}' ended so ({end.quantity}: {shown}); set another number")
         return bad[0]
 
     def _ask(self, branch: Branch, end: End) -> BranchEnd:
         try:
             found = self.branches.end(branch, end)
-        except (KeyboardInterrupt, SettingError, ResultError):
+        except (KeyboardInterrupt, ArgumentError, ResultError):
             raise
         except Exception as error:
             raise RunError(f"a branch failed: {type(error).__name__}: {error}", self.place) from error

@@ -9,7 +9,7 @@ from typing import Any
 from fedbo.analysis.manifest import read_manifest
 from fedbo.lab.fork.fork import repeatable_study
 from fedbo.lab.why.ends import STUCK, parse_end
-from fedbo.settings.errors import SettingError
+from fedbo.settings.arguments import wrong
 from fedbo.settings.shown import quoted
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study
@@ -40,13 +40,13 @@ class Question:
         return self.rows if self.rows is not None else 0 if self.end else ROWS
 
     def check(self) -> None:
-        """Check the question by itself; SettingError."""
+        """Check the question by itself; ArgumentError."""
         if self.end:
             parse_end(self.end)
             if self.budget < _LEAST:
-                raise SettingError("budget", f"must be at least {_LEAST} branches", self.budget)
+                raise wrong("budget", self.budget, f"must be at least {_LEAST} branches")
         if self.rows is not None and self.rows < 0:
-            raise SettingError("rows", "must be at least 0", self.rows)
+            raise wrong("rows", self.rows, "must be at least 0")
 
     @property
     def document(self) -> dict[str, Any]:

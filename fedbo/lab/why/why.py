@@ -16,7 +16,8 @@ from fedbo.lab.why.branches import JOURNAL
 from fedbo.lab.why.inquiry import Inquiry
 from fedbo.lab.why.question import Question, askable, without_budget
 from fedbo.lab.why.result import ASKED, WHY, Why
-from fedbo.settings.errors import SettingError
+from fedbo.settings.arguments import wrong
+from fedbo.settings.errors import ArgumentError
 from fedbo.study.lock import locked
 from fedbo.study.paths import PRIVATE, DirectoryError, make_folder
 
@@ -30,7 +31,7 @@ def why_run(
 
     Raises:
         DirectoryError: there is no such run, or it cannot be asked.
-        SettingError: the question is wrong, or no run ends so.
+        ArgumentError: the question is wrong, or no run ends so.
         RunError: an evaluation of a branch failed where the study ends with it.
     """
     question.check()
@@ -60,7 +61,7 @@ def resume_why(place: Path, progress: Progress | None = None, trust: bool = True
             return Inquiry(directory, place, question, (study, manifest), progress).answer().save()
         except KeyboardInterrupt:
             raise KeyboardInterrupt(place) from None
-        except (SettingError, ResultError, DirectoryError):
+        except (ArgumentError, ResultError, DirectoryError):
             if not (place / JOURNAL).is_file():
                 shutil.rmtree(place)
             raise
@@ -75,7 +76,7 @@ def repeat_branch(place: Path, number: int, out: Path | None = None, trust: bool
         inquiry = Inquiry(directory, place, question, (study, manifest), None)
         made = list(inquiry.branches.ends)
         if not 1 <= number <= len(made):
-            raise SettingError("branch", f"must be one of the {len(made)} branches, from 1", number)
+            raise wrong("branch", number, f"must be one of the {len(made)} branches, from 1")
         target = new_directory(study, out or place / f"branch-{number:04d}")
         run, _ = inquiry.branches.carried_out(made[number - 1], target / "parts")
         atomic.write_text(target / STUDY, study.to_toml())

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from fedbo.lab.why.curve import DecisionCurve, wilson
-from fedbo.settings.errors import SettingError
+from fedbo.settings.errors import ArgumentError
 
 
 @pytest.mark.parametrize(("bad", "draws"), [(0, 5), (3, 8), (8, 8), (40, 100)])
@@ -70,5 +70,5 @@ def test_the_end_of_the_run_counts_as_the_last_moment() -> None:
 
 
 def test_too_few_draws_are_refused() -> None:
-    with pytest.raises(SettingError, match="budget is too small"):
+    with pytest.raises(ArgumentError, match="draws = 0: must be at least 1"):
         DecisionCurve(lambda time, number: True, [1.0], 1.0, True).start(0)

@@ -8,7 +8,7 @@ import pytest
 import fedbo
 from fedbo.analysis.grouping import by_run
 from fedbo.lab.why.ends import End, EndedRun, parse_end
-from fedbo.settings.errors import SettingError
+from fedbo.settings.errors import ArgumentError
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,14 @@ def test_statements_are_understood(words: str, end: End) -> None:
 
 @pytest.mark.parametrize("words", ["", "regret", "regret = 1", "speed > 1", "agent x last", "best > 1 at 3"])
 def test_other_words_are_refused_with_examples(words: str) -> None:
-    with pytest.raises(SettingError, match="must be a statement such as"):
+    with pytest.raises(ArgumentError, match="must be a statement such as"):
         parse_end(words)
 
 
 def test_at_belongs_to_values_alone() -> None:
-    with pytest.raises(SettingError, match="has 'at' only for regret and best"):
+    with pytest.raises(ArgumentError, match="has 'at' only for regret and best"):
         parse_end("end > 3 at mean")
-    with pytest.raises(SettingError, match="counts iterations from 1"):
+    with pytest.raises(ArgumentError, match="must count iterations from 1"):
         parse_end("best > 3 at t = 0")
 
 
@@ -79,7 +79,7 @@ def test_the_time_to_a_level_is_when_the_mean_reached_it(tables: EndedRun) -> No
 
 
 def test_an_agent_that_is_no_target_is_refused(tables: EndedRun) -> None:
-    with pytest.raises(SettingError, match="names agent 7, which is no target"):
+    with pytest.raises(ArgumentError, match="must name a target of the run"):
         parse_end("agent 7 last").value(tables)
 
 

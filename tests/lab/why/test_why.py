@@ -18,7 +18,7 @@ from fedbo.lab.why.question import Question
 from fedbo.lab.why.redraw import EVERY
 from fedbo.lab.why.result import Why
 from fedbo.lab.why.why import repeat_branch, resume_why, why_run
-from fedbo.settings.errors import SettingError
+from fedbo.settings.errors import ArgumentError
 from fedbo.study.paths import DirectoryError
 
 BY_NAME = {world.name: world for world in WORLDS}
@@ -140,7 +140,7 @@ def test_a_branch_is_repeated_as_a_run(run: Path, answer: Why, tmp_path: Path) -
     found = fedbo.Result.open(place)
     assert max(found.observations["finished"].to_pylist()) == line[3]
     assert {trace.replicate for trace in found.traces} == {line[0]}
-    with pytest.raises(SettingError, match="must be one of the"):
+    with pytest.raises(ArgumentError, match="must be one of the"):
         repeat_branch(answer.directory, 10_000)
 
 
@@ -149,12 +149,12 @@ def test_wrong_questions_are_refused(run: Path, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=words):
             fedbo.why(run, out=tmp_path / "none", **asked)
 
-    refused("must be the end of some run of 'random'", end="end > 1000")
+    refused("no run of 'random' ended so", end="end > 1000")
     refused("must be at least 40 branches", end=END, budget=3)
     refused("must be one of", end=END, replicate=9)
     refused("must be from 0 to 0", end=END, cell=2)
     refused("no algorithm 'ts'", end=END, algorithm="ts")
-    refused("names agent 8", end="agent 8 last")
+    refused("must name a target of the run", end="agent 8 last")
     assert not (tmp_path / "none").exists()
 
 

@@ -184,7 +184,6 @@ def main() -> None:
         (folder / "studies.json").write_text(json.dumps(documents))
         for side, source in (("old", revision), ("new", None)):
             target = installed(source, folder / side)
-            compiled = len(list((target / "fedbo" / "coordinator").rglob("*.so")))
             in_process(target, folder / "studies.json", folder / f"tables-{side}")
         total = other = ended = 0
         for number, document in enumerate(documents):
@@ -196,7 +195,7 @@ def main() -> None:
                 print(f"{document['study']['name']}: {one}", flush=True)
             if number < 14 and (pair[1] / "ended.txt").exists():
                 print(f"{document['study']['name']}: {(pair[1] / 'ended.txt').read_text()[:200]}")
-    print(f"{len(documents)} studies, {total} rows, {ended} ended early, {compiled} compiled modules: {other} differ", end="")
+    print(f"{len(documents)} studies, {total} rows, {ended} ended early: {other} differ", end="")
     print(f" from {revision}")
     sys.exit(bool(other))
 

@@ -467,8 +467,6 @@ class Windows:
         else:
             for request in self._begun:
                 hosts.submit(request)
-        if self._begun:
-            hosts.flush(self._queue.ends)
 
 
 def _entry(end: tuple[int, int, int, float]) -> tuple[float, int, Finished]:

@@ -100,7 +100,9 @@ def without_windows(exchange: Any) -> Any:
 
 @pytest.mark.parametrize("hosts", [InlineHosts, Spoilt, Joint])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_run_leaves_the_same_with_windows_and_without_them(seed: int, hosts: type[InlineHosts], taken: list[int]) -> None:
+def test_a_run_leaves_the_same_with_windows_and_without_them(
+    seed: int, hosts: type[InlineHosts], taken: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     setting = drawn(seed)
     slow = replace(setting, exchange=without_windows(setting.exchange))
     assert has_windows(setting.core()) and not has_windows(slow.core())
@@ -108,6 +110,9 @@ def test_a_run_leaves_the_same_with_windows_and_without_them(seed: int, hosts: t
     assert not taken
     for every in (0, 1, 3):
         assert carried_out(setting, hosts, every) == plain
+    for name, value in (("_MOST", 2), ("_ARRIVED", 1), ("_BLOCKS", 1)):
+        monkeypatch.setattr(windows, name, value)
+    assert carried_out(setting, hosts) == plain
     assert sum(taken) or setting.iterations < 3 or setting.until < 3, "no event was in a window"
 
 

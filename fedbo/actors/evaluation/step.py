@@ -110,25 +110,9 @@ class StepEvaluator:
         self._evaluator, self._clock = evaluator, clock
         self._streams = task.streams.of(agent)
 
-    @property
-    def at_once(self) -> bool:
-        """Return whether points may be evaluated together, in this process and without early stopping."""
-        return self._evaluator.at_once and self._evaluator.stopping is None
-
-    def __call__(
-        self,
-        request: StepRequest,
-        decision: Decision,
-        first: int,
-        natives: Array | None = None,
-        batch: BatchEvaluation | None = None,
-    ) -> StepResult:
-        """Evaluate every point, numbered from `first`; EvaluationError when the run must stop.
-
-        `natives (q, d)` are the points in native units and `batch` their outcomes, where these are known.
-        """
-        if natives is None:
-            natives = from_unit(self._task.federation.parameters, decision.x)
+    def __call__(self, request: StepRequest, decision: Decision, first: int) -> StepResult:
+        """Evaluate every point, numbered from `first`; EvaluationError when the run must stop."""
+        natives, batch = from_unit(self._task.federation.parameters, decision.x), None
         if self._evaluator.at_once and decision.pulls is not None:
             batch = evaluate_batch(self._objective, decision, natives, self._task.noise, self._streams.at(first))
         if batch is None or request.tries is not None or len(natives) < MIN_BATCH:  # with `tries` some may take too long

@@ -125,11 +125,11 @@ class Host:
 
     def work(self, commits: Commits, requests: Sequence[StepRequest]) -> list[StepReport]:
         """Run steps of several agents one after the other, for another process."""
-        (reports,) = self.work_each(commits, [list(requests)])
+        (reports,) = self.work_in_columns(commits, [list(requests)])
         return single_reports(reports) if isinstance(reports, StepReports) else reports
 
     @exits_as_errors
-    def work_each(self, commits: Commits, batches: Sequence[StepRequests | list[StepRequest]]) -> list[Reports]:
+    def work_in_columns(self, commits: Commits, batches: Sequence[StepRequests | list[StepRequest]]) -> list[Reports]:
         """Run several batches of steps for another process; the log is flushed because the reports leave this one."""
         self.commit(commits)
         found = [self.carry_out(batch) for batch in batches]

@@ -276,7 +276,7 @@ class RayHosts(Hosts):
         agents.sort(key=lambda agent: (ends or {}).get(agent, 0.0))
         for first in range(0, len(agents), _MOST):  # the engine goes on with some while the host works on others
             batches = [_plain(batch) for batch in host.buffer.take(agents[first : first + _MOST])]
-            host.calls.append(host.call("work_each", host.take_commits(), batches))
+            host.calls.append(host.call("work_in_columns", host.take_commits(), batches))
 
     def _collect(self, host: RemoteHost) -> None:
         """Wait for the oldest call of a host, and keep those of its reports that are still current."""

@@ -11,7 +11,6 @@ import pytest
 from small_runs import Setting, fts
 
 from fedbo.actors.hosts import InlineHosts
-from fedbo.actors.storage.rows import single_rows
 from fedbo.actors.task import StepReport
 from fedbo.algorithms.catalog import entry
 from fedbo.coordinator.environment.availability import Always, Bernoulli, Markov
@@ -50,9 +49,7 @@ def carried_out(setting: Setting, hosts: type[InlineHosts], every: int = 0) -> t
 
     run_virtual(core, agents, RunHooks(lines.extend, keep=keep), queue, setting.until)
     queue.gather()
-    rows = [
-        row for one in sorted(agents.host.agents.every(), key=lambda one: one.number) for row in single_rows(one.state.rows)
-    ]
+    rows = agents.host.agents.all_rows()
     left = sorted(queue.heap, key=lambda happens: happens[:2])
     return lines, repr(rows), repr(core.state), repr(left), queue.scheduled, queue.events, queue.time, queue.waiting
 

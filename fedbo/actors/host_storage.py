@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.agent_state import AgentState, UncommittedStep
-from fedbo.actors.population import Population, SavedColumns
+from fedbo.actors.population import Population
+from fedbo.actors.slots import SavedColumns
 from fedbo.actors.storage.checkpoint import EncodedRecords, read_checkpoint, write_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.rows import OBSERVATIONS, Row, single_rows, write_evaluations, write_part

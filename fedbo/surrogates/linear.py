@@ -188,7 +188,7 @@ def draw_each(models: Models, observed: Observed, beta: Array, normals: Array) -
     """Return one draw of weights for each agent, `(k, m)`, and what its values were divided by, `(k,)`.
 
     Each is as `draw_weights` makes it, `beta (k,)` times as wide as its posterior, with the same bits in any company. `normals`
-    are standard normal draws, `normals_for` of them for each agent. Columns of factors that were missing are added to `observed`.
+    are standard normal draws, `normals_for` of them for each agent. Missing columns of factors are added to `observed`.
     """
     features, counts, m = models.features, observed.counts, len(models.features.phases)
     omega, spread = np.empty((len(counts), m)), np.empty(len(counts))

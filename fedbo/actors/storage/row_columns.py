@@ -45,14 +45,6 @@ class RowColumns:
     def __len__(self) -> int:
         return len(self.agent)
 
-    def grow(self, count: int) -> None:
-        """Make room for `count` rows."""
-        for name in _NAMES:
-            array = getattr(self, name)
-            larger = np.zeros((count, *array.shape[1:]), array.dtype)
-            larger[: len(array)] = array[:count]
-            setattr(self, name, larger)
-
     def take(self, places: npt.NDArray[Any]) -> RowColumns:
         """Return the rows at some places, given by number or by a mask."""
         return RowColumns(*(getattr(self, name)[places] for name in _NAMES))
@@ -86,3 +78,47 @@ class RowColumns:
 
 
 _NAMES = tuple(field.name for field in fields(RowColumns))
+
+
+class RowLog:
+    """Rows in the order in which they were made. Those that are not kept yet may still be forgotten."""
+
+    def __init__(self, dim: int) -> None:
+        self.all, self._kept, self._used = RowColumns.empty(dim), np.zeros(0, bool), 0
+
+    def append(self, rows: RowColumns) -> int:
+        """Append rows; return the place of the first."""
+        first, end = self._used, self._used + len(rows)
+        if end > len(self.all):
+            count = max(end, 2 * len(self.all), 256)
+            self._kept = _enlarged(self._kept, count)
+            for name in _NAMES:
+                setattr(self.all, name, _enlarged(getattr(self.all, name), count))
+        for name in _NAMES:
+            getattr(self.all, name)[first:end] = getattr(rows, name)
+        self._kept[first:end], self._used = False, end
+        return first
+
+    def time(self, places: Places, started: npt.NDArray[np.float64], finished: npt.NDArray[np.float64]) -> None:
+        """Set the times of rows."""
+        self.all.started[places], self.all.finished[places] = started, finished
+
+    def keep(self, places: Places) -> None:
+        """Keep rows for good."""
+        self._kept[places] = True
+
+    def kept(self) -> RowColumns:
+        """Return the rows that are kept."""
+        return self.all.take(np.flatnonzero(self._kept[: self._used]))
+
+    def take_kept(self, left: Places) -> RowColumns | None:
+        """Remove and return the rows that are kept, by agent; forget all others but those `left`, which become the first."""
+        found = self.kept()
+        self.all, self._kept, self._used = self.all.take(left), np.zeros(len(left), bool), len(left)
+        return found.take(np.argsort(found.agent, kind="stable")) if len(found) else None
+
+
+def _enlarged(array: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    found = np.zeros((count, *array.shape[1:]), array.dtype)
+    found[: len(array)] = array
+    return found

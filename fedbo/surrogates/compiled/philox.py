@@ -11,12 +11,12 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.random._constants import fi_double, ki_double, wi_double, ziggurat_nor_inv_r, ziggurat_nor_r
 
-from fedbo.surrogates.compiled.jit import BOOL, FLOAT, INT, compiled
+from fedbo.surrogates.compiled.jit import BOOL, FLOAT, INT, Tuple, compiled
 
 Array = Any
 WORD = types.uint64
 NUMBERS = types.Array(INT, 1, "C", readonly=True)
-KEY = types.Tuple((WORD, WORD, WORD))  # seed, replicate and purpose
+KEY = Tuple((WORD, WORD, WORD))  # seed, replicate and purpose
 _KI, _WI, _FI = np.array(ki_double), np.array(wi_double), np.array(fi_double)  # the tables of the ziggurat
 _OUTER, _INVERSE = float(ziggurat_nor_r), float(ziggurat_nor_inv_r)
 _FIRST, _SECOND = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)  # multipliers

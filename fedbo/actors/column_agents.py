@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,30 +12,21 @@ from fedbo.actors.agent import initial_points
 from fedbo.actors.agent_state import AgentState, BestObservation, UncommittedStep
 from fedbo.actors.columns import Ints, StepReports, StepRequests, rows_of, single_reports
 from fedbo.actors.evaluation.step import StepResult
+from fedbo.actors.evaluation.together import JointEvaluator
 from fedbo.actors.slots import KEPT, SavedColumns, Slots
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.row_columns import RowColumns, RowLog
 from fedbo.actors.task import StepReport, Task, objective_of
 from fedbo.algorithms.base import ORIGINS_IN_ORDER, AgentColumns, Answers, Array
 from fedbo.algorithms.components.feature_columns import offsets
-from fedbo.objectives.base import LARGEST_VALUE
 from fedbo.objectives.space import from_unit
-
-
-class RowsMade(NamedTuple):
-    """What steps made: points `u` of the cube and `x` in native units, `(n, d)`; scores and numbers of origins, `(n,)`."""
-
-    u: Array
-    x: Array
-    score: Array
-    origin: npt.NDArray[np.int8]
 
 
 class ColumnAgents:
     """Agents in columns: the numbers `of` each slot, the `states` of the algorithm, and the `rows` not written yet."""
 
-    def __init__(self, task: Task, states: AgentColumns) -> None:
-        self._task, self.states = task, states
+    def __init__(self, task: Task, states: AgentColumns, evaluator: JointEvaluator) -> None:
+        self._task, self.states, self._evaluator = task, states, evaluator
         self.of, self.rows = Slots(), RowLog(task.problem.dim)
         self._objectives: list[Any] = []
         self._free: list[int] = []
@@ -109,7 +100,7 @@ class ColumnAgents:
 
     def _run(self, requests: StepRequests, slots: Ints) -> npt.NDArray[np.bool_]:
         """Decide, evaluate and learn; return the agents whose evaluation fails, whose states are as before."""
-        states = self.states
+        of, states = self.of, self.states
         self.commit(slots)
         first = requests.step == 0
         counts = np.full(len(slots), self._task.algorithm.queries)
@@ -123,64 +114,42 @@ class ColumnAgents:
             streams = self._task.streams.each(asked.agent, asked.step)
             parts.append((~first, *states.ask(slots[~first], streams, _answers(asked))))
         x, origin = np.empty((counts.sum(), self._task.problem.dim)), np.empty(counts.sum(), np.int8)
+        none = np.zeros(len(x))
         for which, some, code in parts:
             rows = np.repeat(which, counts)
             x[rows], origin[rows] = some, code
-        natives = from_unit(self._task.federation.parameters, x)
-        each = np.repeat(slots, counts)
-        scores = self._scores(each, natives)
-        bad = np.zeros(len(self._objectives), bool)
-        bad[each[~(np.abs(scores) <= LARGEST_VALUE)]] = True
-        failed = bad[slots]
+        each, query = np.repeat(np.arange(len(slots)), counts), offsets(counts)
+        made = RowColumns(
+            agent=requests.agent[each].astype(np.int32),
+            step=requests.step[each].astype(np.int32),
+            query=query.astype(np.int32),
+            origin=origin,
+            x=from_unit(self._task.federation.parameters, x),
+            u=x,
+            value=none,
+            score=none,
+            t_n=(of.t_n[slots][each] + query + 1).astype(np.int32),
+            started=none,
+            finished=none,
+        )
+        objectives = [self._objectives[slot] for slot in slots[each].tolist()]
+        plain = self._evaluator.evaluate(objectives, made, of.evaluated[slots][each] + query)
+        failed = np.bincount(each, ~plain, len(slots)) > 0
         if failed.any():
             states.turn(slots[failed], np.zeros(int(failed.sum()), np.int64), ~first[failed], forth=False)
-            keep = ~np.repeat(failed, counts)
-            x, origin, natives, scores = x[keep], origin[keep], natives[keep], scores[keep]
-            slots, counts, first = slots[~failed], counts[~failed], first[~failed]
-            requests = rows_of(requests, ~failed)
-        self._learn(requests, slots, counts, RowsMade(x, natives, scores, origin))
+            made, requests = made.take(~failed[each]), rows_of(requests, ~failed)
+            slots, counts = slots[~failed], counts[~failed]
+        if len(slots):
+            self._learn(requests, slots, counts, made)
         return failed
 
-    def _scores(self, each: Ints, natives: Array) -> Array:
-        """Return the score of each agent's objective at its row, NaN where it fails."""
-        objectives = [self._objectives[slot] for slot in each.tolist()]
-        try:
-            kinds = set(map(type, objectives))
-            if all(one.is_exact for one in objectives) and len(kinds) == 1:
-                return np.asarray(kinds.pop().scores_each(objectives, natives))
-            return np.full(len(each), np.nan)
-        except Exception:  # one by one, it shows at which one
-            return np.full(len(each), np.nan)
-
-    def _learn(self, requests: StepRequests, slots: Ints, counts: Ints, made: RowsMade) -> None:
-        of = self.of
-        each, query = np.repeat(np.arange(len(slots)), counts), offsets(counts)
-        number = of.evaluated[slots][each] + query
-        values = made.score
-        if self._task.noise:
-            streams = self._task.streams.each(requests.agent[each], number + 1)
-            values = made.score + np.sqrt(self._task.noise) * streams.normals("added noise")
-        self.states.tell(slots, counts, made.u, values)
-        begin = self.rows.append(
-            RowColumns(
-                agent=requests.agent[each].astype(np.int32),
-                step=requests.step[each].astype(np.int32),
-                query=query.astype(np.int32),
-                origin=made.origin,
-                x=made.x,
-                u=made.u,
-                value=values,
-                score=made.score,
-                t_n=(of.t_n[slots][each] + query + 1).astype(np.int32),
-                started=np.zeros(len(each)),
-                finished=np.zeros(len(each)),
-            )
-        )
-        starts = np.cumsum(counts) - counts
-        of.row[slots], of.queries[slots] = begin + starts, counts
-        least = np.minimum.reduceat(values, starts) if len(values) else values
+    def _learn(self, requests: StepRequests, slots: Ints, counts: Ints, made: RowColumns) -> None:
+        """Pass observations to the algorithm, and store them as rows that do not count yet."""
+        of, starts = self.of, np.cumsum(counts) - counts
+        self.states.tell(slots, counts, made.u, made.value)
+        of.row[slots], of.queries[slots] = self.rows.append(made) + starts, counts
         of.worst_before[slots] = of.worst[slots]
-        of.worst[slots] = np.fmin(of.worst[slots], least)
+        of.worst[slots] = np.fmin(of.worst[slots], np.minimum.reduceat(made.value, starts))
         for name in ("evaluated", "pulled", "t_n"):
             getattr(of, name)[slots] += counts
         of.step_before[slots] = of.step[slots]
@@ -191,15 +160,16 @@ class ColumnAgents:
     def reports(self, slots: Ints) -> StepReports | list[StepReport]:
         """Return the reports of the last steps, whose messages are written from the states after them."""
         of = self.of
-        numbers = [getattr(of, name)[slots] for name in ("number", "step", "lease", "queries", "t_n", "pulled")]
+        numbers = {name: getattr(of, name)[slots] for name in ("step", "lease", "queries", "t_n", "pulled")}
+        numbers["agent"] = of.number[slots]
         speaks, payload = of.speaks[slots], None
         if speaks.any():
-            streams = self._task.streams.each(numbers[0][speaks], numbers[1][speaks])
+            streams = self._task.streams.each(numbers["agent"][speaks], numbers["step"][speaks])
             payload = self.states.outbox(slots[speaks], streams)
         if payload is None or speaks.all():
-            return StepReports(*numbers, payload=payload)
-        spoken = StepReports(*(column[speaks] for column in numbers), payload=payload)
-        silent = StepReports(*(column[~speaks] for column in numbers))
+            return StepReports(**numbers, payload=payload)
+        spoken = StepReports(**{name: column[speaks] for name, column in numbers.items()}, payload=payload)
+        silent = StepReports(**{name: column[~speaks] for name, column in numbers.items()})
         return single_reports(spoken) + single_reports(silent)
 
     def put(self, number: int, state: AgentState) -> int | None:
@@ -270,7 +240,7 @@ class ColumnAgents:
         """Return the committed states of agents as plain data."""
         late = slots[self.of.uncommitted[slots]]
         self._turn(late, forth=False)
-        found = SavedColumns(*(getattr(self.of, name)[slots] for name in KEPT), state=self.states.save(slots))
+        found = SavedColumns(*[getattr(self.of, name)[slots] for name in KEPT], self.states.save(slots))
         self._turn(late, forth=True)
         return found
 

@@ -63,7 +63,7 @@ class StepReports:
 
 Columns = TypeVar("Columns", StepRequests, StepReports)
 _NUMBERS = {StepRequests: ("agent", "step", "lease"), StepReports: ("agent", "step", "lease", "queries", "t_n", "pulled")}
-_USUAL = {StepRequests: StepRequest(0, 0), StepReports: StepReport(0, 0, 0, None)}
+_USUAL: dict[type, Any] = {StepRequests: StepRequest(0, 0), StepReports: StepReport(0, 0, 0, None)}
 _OWN = {"inbox", "speaks", "payload"}
 _UNUSUAL: dict[Any, Any] = {
     kind: attrgetter(*(one.name for one in fields(usual) if one.name not in {*_NUMBERS[kind], *_OWN}))
@@ -227,7 +227,7 @@ class ByAgent:
         if type(entry) is not tuple:
             return entry
         columns = entry[0]
-        singles = single_requests(columns) if isinstance(columns, StepRequests) else single_reports(columns)
+        singles: list[Any] = single_requests(columns) if isinstance(columns, StepRequests) else single_reports(columns)
         for place, one in enumerate(singles):  # its neighbours are asked for next
             other = self._found.get(one.agent)
             if type(other) is tuple and other[0] is columns and other[1] == place:

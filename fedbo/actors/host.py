@@ -13,6 +13,7 @@ from fedbo.actors.agent import HostedAgent
 from fedbo.actors.columns import StepReports, StepRequests, joint_requests, single_reports
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool, rehearse
+from fedbo.actors.evaluation.together import JointEvaluator
 from fedbo.actors.host_storage import HostConfig, HostStorage
 from fedbo.actors.population import Commit, Population
 from fedbo.actors.stopping.reported import ReportedStopping
@@ -66,7 +67,9 @@ class Host:
                 evaluator.printed = partial(keep_printed, config.folder.path)
         self._end_process()
         self._evaluator = evaluator
-        self.agents = Population(task, lambda number: HostedAgent(task, number, self.clock, evaluator), self.in_virtual_time)
+        joint = JointEvaluator(task, evaluator, self.clock)
+        make = partial(HostedAgent, task, clock=self.clock, evaluator=evaluator)
+        self.agents = Population(task, make, joint, self.in_virtual_time)
         for number in numbers if config is not None and (config.real or config.recorded) else ():
             self.agents[number]  # in real time nothing that is done once shall take the time of a step
         if config is not None and config.real:

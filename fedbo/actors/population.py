@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,13 @@ import pyarrow as pa
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.column_agents import ColumnAgents
 from fedbo.actors.columns import Ints, StepReports, StepRequests, rows_of, single_reports, single_requests
+from fedbo.actors.evaluation.together import JointEvaluator, agree
 from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.slots import SavedColumns
 from fedbo.actors.storage.row_columns import RowColumns
 from fedbo.actors.storage.rows import Row, single_rows, table_of_rows
-from fedbo.actors.task import StepReport, StepRequest, Task, objective_of
+from fedbo.actors.task import StepReport, StepRequest, Task
 from fedbo.algorithms.base import AgentColumns, Array, Columnar
-from fedbo.objectives.base import Joint, Objective
 
 _MOST = 512  # steps whose arrays are worked on together
 Unusual = Callable[[StepRequest], StepReport | None]
@@ -33,11 +33,11 @@ Commit = tuple[int, tuple[float, ...]]
 class Population:
     """The agents of a host by number; `usual`: time is virtual, so that plain steps may be columns."""
 
-    def __init__(self, task: Task, make: Callable[[int], HostedAgent], usual: bool) -> None:
+    def __init__(self, task: Task, make: Callable[[int], HostedAgent], evaluator: JointEvaluator, usual: bool) -> None:
         self._task = task
         self.objects: LazyRecords[HostedAgent] = LazyRecords(make)
         states = _states_of(task)
-        self._columns = None if states is None else ColumnAgents(task, states)
+        self._columns = None if states is None else ColumnAgents(task, states, evaluator)
         self.serves = usual and states is not None and _is_plain(task)
         self._targets = frozenset(task.problem.targets) if self.serves else frozenset()
         self._slot: dict[int, int] = {}
@@ -243,24 +243,9 @@ def _is_plain(task: Task) -> bool:
         and task.history is None
         and not task.problem.pulls
         and not task.overlaps
-        and _evaluates_together(objective_of(task.federation, 0, task.streams.within("")))
     )
 
 
-def _evaluates_together(objective: Objective) -> bool:
-    """Return whether objectives like this one are evaluated for several agents at once, and without noise of their own."""
-    kind = type(objective)
-    if not hasattr(kind, "scores_each"):
-        return False
-    return _agree(kind, "scores_each", ("score", "evaluate")) and cast(Joint, objective).is_exact
-
-
 @cache
-def _has_own_columns(kind: type) -> bool:
-    return _agree(kind, "columns", ("agent_init", "ask", "tell", "outbox"))
-
-
-def _agree(kind: type, joint: str, singles: Sequence[str]) -> bool:
-    """Return whether no subclass has a rule of its own for one agent, which the inherited one for several would ignore."""
-    order = [next((at for at, base in enumerate(kind.__mro__) if name in vars(base)), -1) for name in (joint, *singles)]
-    return all(order[0] <= at for at in order[1:])
+def _has_own_columns(kind: Any) -> bool:
+    return agree(kind, "columns", ("agent_init", "ask", "tell", "outbox"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedbo.actors.columns import ByAgent
@@ -191,7 +191,7 @@ class SupervisedHosts(RayHosts):
             except actor_losses():
                 self._take(host, self._processes.restart(host))
 
-    def _send(self, host: RemoteHost) -> None:
+    def _send(self, host: RemoteHost, ends: Mapping[int, float] | None = None) -> None:
         if host.process == 0:
             self._processes.restart(host)
         requests = [host.buffer.pop(agent) for agent in list(host.buffer)]

@@ -89,17 +89,13 @@ def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int
     pulls: list[Pulls | None] = [None] * len(units)
     if decision.pulls is not None or decision.clip is not None:
         pulls = [Pulls(times, decision.clip, task.noise) for times in pull_counts(decision).tolist()]
-    phase, origin, note = _phase(task, step), checked(decision.origin), decision.note
+    phase, origin, note = task.phase_of(step), checked(decision.origin), decision.note
     queries = []
     for point, (x, u, times) in enumerate(zip(natives, units, pulls, strict=True)):
         query = Query(agent, first + point, point, x, u)
         query.phase, query.step, query.origin, query.note, query.pulls = phase, step, origin, note, times
         queries.append(query)
     return queries
-
-
-def _phase(task: Task, step: int) -> str:
-    return "initial" if step == 0 and task.phase == "search" else task.phase
 
 
 class StepEvaluator:
@@ -131,7 +127,7 @@ class StepEvaluator:
             point=points,
             x=x,
             u=u,
-            phase=_phase(self._task, step),
+            phase=self._task.phase_of(step),
             step=step,
             origin=checked(decision.origin),
             note=decision.note,

@@ -240,7 +240,7 @@ class FederatedColumns(FeatureColumns):
     def _followers(self, slots: Numbers, streams: StreamBlock) -> Numbers:
         """Return the agents that hold messages of others and follow them in this iteration, by their coins."""
         known = [self._held[slot] for slot in slots.tolist()]
-        holding = np.flatnonzero([held is not None and np.count_nonzero(held[1]) > 0 for held in known])
+        holding = np.flatnonzero(np.array([held is not None and bool(held[1].any()) for held in known]))
         if not len(holding):
             return holding
         times, which = np.unique(self.t[slots[holding]], return_inverse=True)

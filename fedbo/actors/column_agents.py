@@ -154,8 +154,8 @@ class ColumnAgents:
             getattr(of, name)[slots] += counts
         of.step_before[slots] = of.step[slots]
         of.step[slots], of.uncommitted[slots] = requests.step, True
-        sends = self._task.algorithm.sends
-        of.speaks[slots] = requests.speaks & np.array([sends(step) for step in requests.step.tolist()], bool)
+        steps, which = np.unique(requests.step, return_inverse=True)
+        of.speaks[slots] = requests.speaks & np.array(list(map(self._task.algorithm.sends, steps.tolist())), bool)[which]
 
     def reports(self, slots: Ints) -> StepReports | list[StepReport]:
         """Return the reports of the last steps, whose messages are written from the states after them."""

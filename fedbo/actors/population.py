@@ -40,7 +40,7 @@ class Population:
         self._columns = None if states is None else ColumnAgents(task, states, evaluator)
         self.serves = usual and states is not None and _is_plain(task)
         self._targets = frozenset(task.problem.targets) if self.serves else frozenset()
-        self._slot: dict[int, int] = {}
+        self._slot = np.full(task.problem.n_agents, -1)  # by number, -1 for agents that are not in the columns
         self._loose: list[Row] = []  # of agents that have come back
         self._commits: list[Commit] = []
 
@@ -53,23 +53,23 @@ class Population:
     def __getitem__(self, number: int) -> HostedAgent:
         """Return an agent as an object, out of the columns."""
         self._settle()
-        slot = self._slot.pop(number, None)
-        agent = self.objects[number]
-        if slot is not None:
+        agent, slot = self.objects[number], int(self._slot[number])
+        if slot >= 0:
+            self._slot[number] = -1
             agent.state, agent.uncommitted = self.columns.take(slot)
             agent.saved = agent.committed
         return agent
 
     def __iter__(self) -> Iterator[int]:
         """Return the numbers of all agents that exist."""
-        yield from sorted({*self.objects, *self.objects.settled, *self._slot})
+        yield from sorted({*self.objects, *self.objects.settled, *np.flatnonzero(self._slot >= 0).tolist()})
 
     def best(self) -> dict[int, float]:
         """Return the score of the best observation so far of every agent that has one."""
         self._settle()
         found = {agent.number: agent.state.best.score for agent in self.objects.every() if agent.state.best is not None}
-        if self._slot:
-            of, slots = self.columns.of, self._slots_of(self._slot)
+        if len(slots := self._slots):
+            of = self.columns.of
             slots = slots[~np.isnan(of.best[slots])]
             found |= zip(of.number[slots].tolist(), of.best_score[slots].tolist(), strict=True)
         return found
@@ -77,7 +77,9 @@ class Population:
     def best_values(self) -> dict[int, float | None]:
         """Return the known optimum of the objective of every agent that exists."""
         found = {agent.number: agent.objective.best_value for agent in self.objects.every()}
-        return found | {number: self.columns.best_value(slot) for number, slot in self._slot.items()}
+        numbers = np.flatnonzero(self._slot >= 0)
+        each = zip(numbers.tolist(), self._slot[numbers].tolist(), strict=True)
+        return found | {number: self.columns.best_value(slot) for number, slot in each}
 
     def commit(self, commits: Iterable[Commit]) -> None:
         """Commit the last steps of agents, at the next occasion."""
@@ -86,7 +88,7 @@ class Population:
     def commit_each(self, agents: Ints, begun: Array, ended: Array) -> None:
         """Commit the last steps of these agents, each of one evaluation between these times."""
         self._settle()
-        slots = self._slots_of(agents.tolist())
+        slots = self._slot[agents]
         here = slots >= 0
         for agent, *times in zip(agents[~here].tolist(), begun[~here].tolist(), ended[~here].tolist(), strict=True):
             self.objects[agent].commit(times)
@@ -96,16 +98,15 @@ class Population:
     def _settle(self) -> None:
         """Commit what is to be committed."""
         commits, self._commits = self._commits, []
-        pairs = [(agent, *times) for agent, times in commits if len(times) == 2 and agent in self._slot]
-        if pairs:
-            columns = np.array(pairs)
-            self.columns.commit(self._slots_of(columns[:, 0].astype(np.int64).tolist()), columns[:, 1:])
-        for agent, times in commits if len(pairs) < len(commits) else ():
-            slot = self._slot.get(agent)
-            if slot is None:
-                self.objects[agent].commit(times)
+        usual = [(agent, *times) for agent, times in commits if len(times) == 2]
+        if usual:
+            columns = np.array(usual)
+            self.commit_each(columns[:, 0].astype(np.int64), columns[:, 1], columns[:, 2])
+        for agent, times in commits if len(usual) < len(commits) else ():
+            if len(times) != 2 and self._slot[agent] >= 0:
+                self.columns.commit_one(int(self._slot[agent]), times)
             elif len(times) != 2:
-                self.columns.commit_one(slot, times)
+                self.objects[agent].commit(times)
 
     def work(self, requests: StepRequests, unusual: Unusual) -> StepReports | list[StepReport]:
         """Run plain steps of different agents, in columns as far as possible; `unusual` runs the others one by one."""
@@ -117,7 +118,7 @@ class Population:
             left = ~self._come_in(some)
             if not left.all():
                 here = rows_of(some, ~left) if left.any() else some
-                slots = self._slots_of(here.agent.tolist())
+                slots = self._slot[here.agent]
                 failed = self.columns.run(here, slots)
                 found.append(self.columns.reports(slots[~failed]))
                 left[np.flatnonzero(~left)[failed]] = True
@@ -132,17 +133,17 @@ class Population:
         """Give a slot to each agent that may have one; return which have."""
         if not self.serves:
             return np.zeros(len(requests.agent), bool)
-        new = []
-        for number, step in zip(requests.agent.tolist(), requests.step.tolist(), strict=True):
-            if number in self._slot or number not in self._targets:
+        new, left = [], self._slot[requests.agent] < 0
+        for number, step in zip(requests.agent[left].tolist(), requests.step[left].tolist(), strict=True):
+            if number not in self._targets:
                 continue
             if number in self.objects or number in self.objects.settled:
                 self._put_back(number)
             elif step == 0 and self._begins(number):
                 new.append(number)
         if new:
-            self._slot.update(zip(new, self.columns.start(new).tolist(), strict=True))
-        slots = self._slots_of(requests.agent.tolist())
+            self._slot[new] = self.columns.start(new)
+        slots = self._slot[requests.agent]
         here = slots >= 0
         here[here] = (requests.step[here] == 0) | (self.columns.of.t_n[slots[here]] > 0)
         return here
@@ -161,25 +162,26 @@ class Population:
             self._loose += agent.state.rows
             del self.objects[number]
 
-    def _slots_of(self, numbers: Iterable[int]) -> Ints:
-        get = self._slot.get
-        return np.array([get(number, -1) for number in numbers], np.int64)
+    @property
+    def _slots(self) -> Ints:
+        """Return the slots of all agents in the columns, by number."""
+        return self._slot[self._slot >= 0]
 
     def unsettle(self) -> None:
         """Mark all agents as changed."""
         self.objects.unsettle()
-        if self._slot:
-            self.columns.of.touched[self._slots_of(self._slot)] = True
+        if len(slots := self._slots):
+            self.columns.of.touched[slots] = True
 
     def settle(self) -> None:
         """Mark all agents as written."""
         self.objects.settle()
-        if self._slot:
-            self.columns.of.touched[:] = False
+        if self._columns is not None:
+            self._columns.of.touched[:] = False
 
     def changed(self) -> Ints:
         """Return the slots of the agents that have changed, in the order of their numbers."""
-        slots = self._slots_of(sorted(self._slot))
+        slots = self._slots
         return slots[self.columns.of.touched[slots]] if len(slots) else slots
 
     def save(self, slots: Ints) -> SavedColumns:
@@ -194,8 +196,8 @@ class Population:
             if number not in wanted:
                 self.columns.release(slot)
                 continue
-            if number in self._slot:
-                self.columns.release(self._slot[number])
+            if self._slot[number] >= 0:
+                self.columns.release(int(self._slot[number]))
             for some in (self.objects, self.objects.settled):
                 some.pop(number, None)
             self._slot[number] = slot
@@ -206,7 +208,7 @@ class Population:
         agents = self.objects
         loose = [row for number in sorted(agents) for row in agents[number].take(lossy)]
         loose, self._loose = sorted([*self._loose, *loose], key=lambda row: row.agent), []
-        return loose, None if self._columns is None else self._columns.take_rows(self._slots_of(self._slot))
+        return loose, None if self._columns is None else self._columns.take_rows(self._slots)
 
     def table_of(self, loose: Sequence[Row], columns: RowColumns | None) -> pa.Table:
         """Return rows of `take_rows` as one table, by agent, and by step where an agent has rows of both kinds."""

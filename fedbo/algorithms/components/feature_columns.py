@@ -6,8 +6,9 @@ The compiled routines work on the arrays as they lie, on one agent's numbers aft
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -174,19 +175,21 @@ class FederatedColumns(FeatureColumns):
         if not method.is_one_model(problem.dim):
             self._factors.append(Factors(method.features))
         self.t, self._got = np.zeros(0, np.int64), np.zeros(0, bool)
+        self._any, self._before_any = np.zeros(0, bool), np.zeros(0, bool)  # whether an agent holds any vector
         self._held, self._before = list[Held | None](), list[Held | None]()
 
     def grow(self, count: int) -> None:
         """Make room for `count` agents."""
         super().grow(count)
-        self.t, self._got = enlarged(self.t, (count,)), enlarged(self._got, (count,))
+        for name in ("t", "_got", "_any", "_before_any"):
+            setattr(self, name, enlarged(getattr(self, name), (count,)))
         for some in (self._held, self._before):
             some += [None] * (count - len(some))
 
     def start(self, slots: Numbers) -> None:
         """Start without observations and messages."""
         super().start(slots)
-        self.t[slots], self._got[slots] = 0, False
+        self.t[slots], self._got[slots], self._any[slots] = 0, False, False
         for slot in slots.tolist():
             self._held[slot] = self._before[slot] = None
 
@@ -199,7 +202,8 @@ class FederatedColumns(FeatureColumns):
         """Store an agent's state; False where points are under way or have failed."""
         if not super().put(slot, state.local):
             return False
-        self.t[slot], self._held[slot] = state.t, (state.omega, state.weight)
+        self.t[slot], self._any[slot] = state.t, np.count_nonzero(state.weight)
+        self._held[slot] = (state.omega, state.weight)
         return True
 
     def ask(self, slots: Numbers, streams: StreamBlock, answers: Answers | None) -> tuple[Array, Codes]:
@@ -223,24 +227,28 @@ class FederatedColumns(FeatureColumns):
         return x, origins
 
     def _receive(self, slots: Numbers, answers: Answers | None) -> None:
+        """Store the last message to each agent."""
         self._got[slots] = False
         if answers is None:
             return
-        shared = all(len(array) == 1 for array in answers.payload.values())
-        one = self._method.held({name: array[0] for name, array in answers.payload.items()}) if shared else None
-        last = np.append(np.diff(answers.places) > 0, True)
-        for row in np.flatnonzero(last).tolist():
-            slot = slots[answers.places[row]]
-            self._before[slot], self._got[slot] = self._held[slot], True
-            # A row is copied, since it would keep those of all others.
-            self._held[slot] = one or self._method.held(
-                {name: array[0] if len(array) == 1 else array[row].copy() for name, array in answers.payload.items()}
-            )
+        some, held = slots[answers.places], self._method.held
+        self._before_any[some], self._got[some] = self._any[some], True
+        for slot in some.tolist():
+            self._before[slot] = self._held[slot]
+        names, columns = list(answers.payload), list(answers.payload.values())
+        if all(len(array) == 1 for array in columns):
+            one = held({name: array[0] for name, array in answers.payload.items()})
+            each: Iterable[Held] = repeat(one, len(some))
+        else:  # a row is copied, since it would keep those of all others
+            rows = [repeat(array[0], len(some)) if len(array) == 1 else [row.copy() for row in array] for array in columns]
+            each = [held(dict(zip(names, values, strict=True))) for values in zip(*rows, strict=True)]
+        for slot, vectors in zip(some.tolist(), each, strict=True):
+            self._held[slot] = vectors
+            self._any[slot] = np.count_nonzero(vectors[1])
 
     def _followers(self, slots: Numbers, streams: StreamBlock) -> Numbers:
         """Return the agents that hold messages of others and follow them in this iteration, by their coins."""
-        known = [self._held[slot] for slot in slots.tolist()]
-        holding = np.flatnonzero(np.array([held is not None and bool(held[1].any()) for held in known]))
+        holding = np.flatnonzero(self._any[slots])
         if not len(holding):
             return holding
         times, which = np.unique(self.t[slots[holding]], return_inverse=True)
@@ -264,7 +272,9 @@ class FederatedColumns(FeatureColumns):
         """Undo a step, or do it again."""
         super().turn(slots, counts, asked, forth)
         self.t[slots] += asked if forth else -asked.astype(np.int64)
-        for slot in slots[self._got[slots] & asked].tolist():
+        got = slots[self._got[slots] & asked]
+        self._any[got], self._before_any[got] = self._before_any[got], self._any[got]
+        for slot in got.tolist():
             self._held[slot], self._before[slot] = self._before[slot], self._held[slot]
 
     def save(self, slots: Numbers) -> SavedStates:
@@ -277,7 +287,7 @@ class FederatedColumns(FeatureColumns):
         assert saved.t is not None and saved.held is not None
         self.t[slots] = saved.t
         for slot, held in zip(slots.tolist(), saved.held, strict=True):
-            self._held[slot] = held
+            self._held[slot], self._any[slot] = held, held is not None and np.count_nonzero(held[1])
 
 
 def uniform(streams: StreamBlock, purpose: str, dim: int) -> Array:

@@ -240,7 +240,8 @@ class ColumnAgents:
         """Return the committed states of agents as plain data."""
         late = slots[self.of.uncommitted[slots]]
         self._turn(late, forth=False)
-        found = SavedColumns(*[getattr(self.of, name)[slots] for name in KEPT], self.states.save(slots))
+        columns: dict[str, Any] = {name: getattr(self.of, name)[slots] for name in KEPT}
+        found = SavedColumns(**columns, state=self.states.save(slots))
         self._turn(late, forth=True)
         return found
 

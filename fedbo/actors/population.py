@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -229,8 +228,8 @@ class Population:
 
 
 def _states_of(task: Task) -> AgentColumns | None:
-    algorithm = task.algorithm
-    if not isinstance(algorithm, Columnar) or algorithm.queries is None or not _has_own_columns(type(algorithm)):
+    algorithm, kind = task.algorithm, type(task.algorithm)
+    if not isinstance(algorithm, Columnar) or algorithm.queries is None or not _has_own_columns(kind):
         return None
     return algorithm.columns(task.problem, task.streams)
 
@@ -249,5 +248,5 @@ def _is_plain(task: Task) -> bool:
 
 
 @cache
-def _has_own_columns(kind: Any) -> bool:
+def _has_own_columns(kind: type) -> bool:
     return agree(kind, "columns", ("agent_init", "ask", "tell", "outbox"))

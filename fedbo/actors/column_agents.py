@@ -17,7 +17,7 @@ from fedbo.actors.slots import KEPT, SavedColumns, Slots
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.row_columns import RowColumns, RowLog
 from fedbo.actors.task import StepReport, Task, objective_of
-from fedbo.algorithms.base import ORIGINS_IN_ORDER, AgentColumns, Answers, Array
+from fedbo.algorithms.base import ORIGINS_IN_ORDER, AgentColumns, AnswerColumns, Array
 from fedbo.algorithms.components.feature_columns import offsets
 from fedbo.objectives.space import from_unit
 
@@ -220,7 +220,8 @@ class ColumnAgents:
         first = int(of.evaluated[slot] - of.queries[slot])
         queries, records = [], []
         for row in self.rows.all.take(places).rows(self._task.phase):
-            query = Query(row.agent, first + row.query, row.query, np.array(row.x), row.u, row.phase, row.step, row.origin)
+            query = Query(row.agent, first + row.query, row.query, np.array(row.x), row.u)
+            query.phase, query.step, query.origin = row.phase, row.step, row.origin
             queries.append(query)
             records.append(EvaluationRecord(row.agent, query.number, row.x, row.outcome))
         return StepResult(tuple(queries), tuple(records))
@@ -262,8 +263,8 @@ class ColumnAgents:
         return found
 
 
-def _answers(requests: StepRequests) -> Answers | None:
+def _answers(requests: StepRequests) -> AnswerColumns | None:
     letters = requests.letters
     if letters is None:
         return None
-    return Answers(np.arange(len(requests.agent)) if letters.places is None else letters.places, letters.payload)
+    return AnswerColumns(np.arange(len(requests.agent)) if letters.places is None else letters.places, letters.payload)

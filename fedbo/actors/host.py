@@ -15,7 +15,7 @@ from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool, rehearse
 from fedbo.actors.evaluation.together import JointEvaluator
 from fedbo.actors.host_storage import HostConfig, HostStorage
-from fedbo.actors.population import Commit, Population
+from fedbo.actors.population import Commit, HostedAgents
 from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.printed import keep_printed
 from fedbo.actors.storage.run_folder import Superseded
@@ -35,7 +35,7 @@ class Host:
 
     def __init__(self) -> None:
         blas_threads().limit(limits=1)
-        self.agents: Population
+        self.agents: HostedAgents
         self._storage: HostStorage | None = None
         self._evaluator: Evaluator | None = None
         self._begun = 0.0  # by the monotonic clock of this machine
@@ -69,7 +69,7 @@ class Host:
         self._evaluator = evaluator
         joint = JointEvaluator(task, evaluator, self.clock)
         make = partial(HostedAgent, task, clock=self.clock, evaluator=evaluator)
-        self.agents = Population(task, make, joint, self.in_virtual_time)
+        self.agents = HostedAgents(task, make, joint, self.in_virtual_time)
         for number in numbers if config is not None and (config.real or config.recorded) else ():
             self.agents[number]  # in real time nothing that is done once shall take the time of a step
         if config is not None and config.real:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.agent_state import AgentState, UncommittedStep
-from fedbo.actors.population import Population
+from fedbo.actors.population import HostedAgents
 from fedbo.actors.slots import SavedColumns
 from fedbo.actors.storage.checkpoint import EncodedRecords, read_checkpoint, write_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog
@@ -62,7 +62,7 @@ class HostStorage:
         self._encoded = EncodedRecords(Row)  # those of a run in real time stay in its agents to the end
         self.log = EvaluationLog(config.folder, self._numbers, None if config.real else config.latest.number)
 
-    def restore(self, agents: Population) -> None:
+    def restore(self, agents: HostedAgents) -> None:
         """Load the checkpoints of the agents that have one: of the snapshot, or in real time each agent's own last one.
 
         Raises DamagedError where a file belongs to another agent. No index has its sum, since agents write at
@@ -96,7 +96,7 @@ class HostStorage:
                 older.unlink(missing_ok=True)
         return {path.name: digest}
 
-    def write_snapshot(self, agents: Population, number: int, whole: bool) -> dict[str, str]:
+    def write_snapshot(self, agents: HostedAgents, number: int, whole: bool) -> dict[str, str]:
         """Write new rows and the committed agents, all or those that changed; return the file names with their SHA-256."""
         if whole:
             agents.unsettle()
@@ -113,7 +113,7 @@ class HostStorage:
         self.log.begin(number)
         return names
 
-    def write_rows(self, agents: Population, number: int, lossy: bool, kind: str = "observations") -> dict[str, str]:
+    def write_rows(self, agents: HostedAgents, number: int, lossy: bool, kind: str = "observations") -> dict[str, str]:
         """Write the rows that agents release as a table of this kind, in real time also their evaluations.
 
         Returns the names of the files with their SHA-256.
@@ -132,7 +132,7 @@ class HostStorage:
         return {**written, evaluations.name: write_evaluations(self.log.begun_at(begun), folder.key, evaluations)}
 
 
-def _restore(agents: Population, number: int, kept: AgentCheckpoint) -> None:
+def _restore(agents: HostedAgents, number: int, kept: AgentCheckpoint) -> None:
     agent = agents[number]
     agent.state, agent.saved, agent.uncommitted = kept.state, kept.saved, kept.uncommitted
 

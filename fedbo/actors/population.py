@@ -29,7 +29,7 @@ Unusual = Callable[[StepRequest], StepReport | None]
 Commit = tuple[int, tuple[float, ...]]
 
 
-class Population:
+class HostedAgents:
     """The agents of a host by number; `usual`: time is virtual, so that plain steps may be columns."""
 
     def __init__(self, task: Task, make: Callable[[int], HostedAgent], evaluator: JointEvaluator, usual: bool) -> None:

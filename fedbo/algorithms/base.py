@@ -294,7 +294,7 @@ class Avoiding(Protocol):
         """Record the points `(f, d)` whose evaluations failed, in place of those of the last call."""
 
 
-class Answers(NamedTuple):
+class AnswerColumns(NamedTuple):
     """The messages that arrived for some of k agents: the agents' `places (l,)`, in ascending order, and the arrays.
 
     An array of `payload` is `(l, ...)`, or `(1, ...)` where all messages share it. The last message of an agent comes last.
@@ -322,7 +322,7 @@ class AgentColumns(Protocol):
     def start(self, slots: Numbers) -> None:
         """Store the states before the first evaluation."""
 
-    def ask(self, slots: Numbers, streams: StreamBlock, answers: Answers | None) -> tuple[Array, npt.NDArray[np.int8]]:
+    def ask(self, slots: Numbers, streams: StreamBlock, answers: AnswerColumns | None) -> tuple[Array, npt.NDArray[np.int8]]:
         """Return the points of all agents, one agent after another, `(k q, d)`, and the number of each one's origin."""
 
     def tell(self, slots: Numbers, counts: Numbers, x: Array, y: Array) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge
 
-from fedbo.algorithms.base import ORIGINS_IN_ORDER, Answers, Array, Decision, Inbound, Problem, StatelessColumns
+from fedbo.algorithms.base import ORIGINS_IN_ORDER, AnswerColumns, Array, Decision, Inbound, Problem, StatelessColumns
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.streams import Numbers, StreamBlock, Streams
@@ -42,7 +42,7 @@ class RandomColumns(StatelessColumns):
         """Return the state of an agent."""
         return RandomState(self._dim)
 
-    def ask(self, slots: Numbers, streams: StreamBlock, answers: Answers | None) -> tuple[Array, npt.NDArray[np.int8]]:
+    def ask(self, slots: Numbers, streams: StreamBlock, answers: AnswerColumns | None) -> tuple[Array, npt.NDArray[np.int8]]:
         """Draw the points of each agent."""
         counts = np.full(len(slots), self._queries * self._dim)
         x = streams.uniforms("random search", counts).reshape(-1, self._dim)

@@ -46,7 +46,7 @@ class Observations(NamedTuple):
     factor: Array | None
 
 
-class Observed(NamedTuple):
+class CommonObservations(NamedTuple):
     """The observations of k agents in common arrays: points `x (r, d)` and values `y (r,)`.
 
     Agent a has `counts[a]` of them, from number `begins[a]` on. Its `gram_factor` begins at `places[a]` of `factors`, and its
@@ -184,7 +184,7 @@ def draw_weights(
     return np.asarray(_drawn(update(linear_model(m, noise_variance), phi_rows, y), normals[None, :m], beta)[0])
 
 
-def draw_each(models: Models, observed: Observed, beta: Array, normals: Array) -> tuple[Array, Array]:
+def draw_each(models: Models, observed: CommonObservations, beta: Array, normals: Array) -> tuple[Array, Array]:
     """Return one draw of weights for each agent, `(k, m)`, and what its values were divided by, `(k,)`.
 
     Each is as `draw_weights` makes it, `beta (k,)` times as wide as its posterior, with the same bits in any company. `normals`
@@ -222,7 +222,9 @@ def draw_one(models: Models, one: Observations, beta: float, normals: Array) -> 
     known = _NONE if one.factor is None else one.factor[:size]
     factors, columns = np.empty(size), np.array([(isqrt(8 * len(known) + 1) - 1) // 2])
     factors[: len(known)] = known
-    observed = Observed(one.x, one.y, _FIRST, np.array([n]), factors, _FIRST, columns)
+    observed = CommonObservations(
+        x=one.x, y=one.y, begins=_FIRST, counts=np.array([n]), factors=factors, places=_FIRST, columns=columns
+    )
     (omega,), (spread,) = draw_each(models, observed, np.array([beta]), normals)
     held = int(columns[0]) * (int(columns[0]) + 1) // 2
     return omega, float(spread), factors[:held] if held > len(known) else one.factor

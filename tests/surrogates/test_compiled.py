@@ -137,7 +137,7 @@ def test_a_draw_of_each_of_several_agents_is_that_of_numpy_and_to_the_bit_that_o
         held = columns[place] * (columns[place] + 1) // 2
         together[places[place] : places[place] + held] = [] if factor is None else factor[:held]
     begins = np.cumsum([0, *sizes[:-1]])
-    observed = linear.Observed(
+    observed = linear.CommonObservations(
         np.concatenate(x), np.concatenate(y), begins, np.array(sizes), together, places[:-1], columns.copy()
     )
     omega, spread = linear.draw_each(models, observed, beta, np.concatenate(numbers))
@@ -163,7 +163,7 @@ def test_an_agent_whose_factor_rounding_leaves_out_gets_its_draw_from_the_square
     models = linear.Models(features, 1e-18, 0.0, False)
     more = np.random.default_rng(1).random((3, 2))
     begins, counts = np.array([0, 5]), np.array([5, 3])
-    observed = linear.Observed(
+    observed = linear.CommonObservations(
         np.concatenate([x, more]), np.append(y, y[:3]), begins, counts, np.empty(21), np.array([0, 15]), np.zeros(2, int)
     )
     omega, _ = linear.draw_each(models, observed, np.ones(2), np.concatenate([numbers, numbers[:23]]))

@@ -40,14 +40,26 @@ class RowColumns:
     def empty(cls, dim: int) -> RowColumns:
         """Return columns without rows."""
         points, numbers, times = np.empty((0, dim)), np.empty(0, np.int32), np.empty(0)
-        return cls(numbers, numbers, numbers, np.empty(0, np.int8), points, points, times, times, numbers, times, times)
+        return cls(
+            agent=numbers,
+            step=numbers,
+            query=numbers,
+            origin=np.empty(0, np.int8),
+            x=points,
+            u=points,
+            value=times,
+            score=times,
+            t_n=numbers,
+            started=times,
+            finished=times,
+        )
 
     def __len__(self) -> int:
         return len(self.agent)
 
     def take(self, places: npt.NDArray[Any]) -> RowColumns:
         """Return the rows at some places, given by number or by a mask."""
-        return RowColumns(*(getattr(self, name)[places] for name in _NAMES))
+        return RowColumns(**{name: getattr(self, name)[places] for name in _NAMES})
 
     def table(self, phase: str) -> pa.Table:
         """Return the rows as a table, in the columns of `observations.parquet` without the run's key."""

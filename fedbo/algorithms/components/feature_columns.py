@@ -9,32 +9,85 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.base import ORIGINS_IN_ORDER, Answers, Array, Problem
+from fedbo.algorithms.base import ORIGINS_IN_ORDER, AnswerColumns, Array, Payload, Problem
 from fedbo.algorithms.components.coordinates import distances, from_coordinates, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_in_cube
 from fedbo.algorithms.components.same_features import shared_features
-from fedbo.algorithms.components.schedules import probability
+from fedbo.algorithms.components.schedules import Schedule, probability
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Numbers, StreamBlock, Streams
 from fedbo.settings.records import changed
-from fedbo.surrogates.linear import Models, Observed, draw_each, normals_for
+from fedbo.surrogates.features import Features
+from fedbo.surrogates.linear import CommonObservations, Models, draw_each, normals_for
 from fedbo.surrogates.projected import SAME_POINT
-
-if TYPE_CHECKING:
-    from fedbo.algorithms.components.federated import Federated, FederatedState
-    from fedbo.algorithms.ts import TS
 
 Held = tuple[Array, Array]
 Codes = npt.NDArray[np.int8]
 OWN, FEDERATED, RANDOM, UNIFORM = map(ORIGINS_IN_ORDER.index, ("own", "federated", "random", "uniform"))
 
 
-def serves(own: TS, problem: Problem) -> bool:
+class SamplingSettings(Protocol):
+    """The settings of Thompson sampling on shared features, as `TS` has them."""
+
+    @property
+    def surrogate(self) -> str: ...
+    @property
+    def coordinates(self) -> str: ...
+    @property
+    def features(self) -> int: ...
+    @property
+    def length_scale(self) -> float: ...
+    @property
+    def noise(self) -> float: ...
+    @property
+    def clip(self) -> float: ...
+    @property
+    def standardise(self) -> bool: ...
+    @property
+    def beta(self) -> float | str: ...
+
+
+class FederatedRules(Protocol):
+    """What a method on `Federated` decides for itself; that class has the descriptions."""
+
+    @property
+    def own(self) -> SamplingSettings: ...
+    @property
+    def p(self) -> Schedule: ...
+    @property
+    def features(self) -> int: ...
+    @property
+    def apart(self) -> float: ...
+    @property
+    def control(self) -> str: ...
+    @property
+    def width(self) -> float: ...
+
+    def agent_init(self, problem: Problem, streams: Streams) -> Any:
+        """Return the state of an agent."""
+
+    def models(self, features: Features) -> Models:
+        """Return the models of messages."""
+
+    def is_one_model(self, dim: int) -> bool:
+        """Return whether these are the models of decisions."""
+
+    def held(self, payload: Payload) -> Held:
+        """Return vectors and weights."""
+
+    def federated_queries(self, features: Features, held: Sequence[Held], streams: StreamBlock) -> Array:
+        """Choose federated queries."""
+
+    def messages(self, omega: Array, spread: Array, used: Numbers, streams: Iterable[Streams]) -> Array:
+        """Turn draws into messages."""
+
+
+def serves(own: SamplingSettings, problem: Problem) -> bool:
     """Return whether states can be columns: nothing is fitted, and there is neither a typed space nor an earlier task."""
     return own.surrogate == "features" and problem.lattice is None and not problem.history and not isinstance(own.beta, str)
 
@@ -67,8 +120,15 @@ class Factors:
         counts = of.n[slots]
         known = np.minimum(self.known[slots], counts)
         begins, places = slots * of.u.shape[1], slots * self.columns.shape[1]
-        x, y = of.u.reshape(-1, of.dim), of.y.reshape(-1)
-        observed = Observed(x, y, begins, counts, self.columns.reshape(-1), places, known)
+        observed = CommonObservations(
+            x=of.u.reshape(-1, of.dim),
+            y=of.y.reshape(-1),
+            begins=begins,
+            counts=counts,
+            factors=self.columns.reshape(-1),
+            places=places,
+            columns=known,
+        )
         drawn = draw_each(models, observed, np.full(len(slots), beta), normals)
         self.known[slots] = known
         return drawn
@@ -77,7 +137,7 @@ class Factors:
 class FeatureColumns:
     """The observations of many agents of Thompson sampling: points `u (s, c, d)`, values `y (s, c)`, their numbers `n (s,)`."""
 
-    def __init__(self, own: TS, problem: Problem, streams: Streams) -> None:
+    def __init__(self, own: SamplingSettings, problem: Problem, streams: Streams) -> None:
         self.own, self.dim = own, problem.dim
         self.shared = shared_features(streams, problem.dim, own.features, own.length_scale)
         self.models = Models(self.shared, own.noise, own.clip, own.standardise)
@@ -111,7 +171,7 @@ class FeatureColumns:
         self._append(np.array([slot]), np.array([len(state.y)]), state.u, state.y)
         return True
 
-    def ask(self, slots: Numbers, streams: StreamBlock, answers: Answers | None) -> tuple[Array, Codes]:
+    def ask(self, slots: Numbers, streams: StreamBlock, answers: AnswerColumns | None) -> tuple[Array, Codes]:
         """Maximise a draw from each agent's posterior; replace an evaluated point by a uniform one."""
         normals = streams.normals("own draw", normals_for(self.n[slots], self.own.features))
         omega, _ = self._factors[0].draw(self, slots, self.models, float(self.own.beta), normals)
@@ -167,10 +227,10 @@ class FeatureColumns:
 class FederatedColumns(FeatureColumns):
     """The same for methods on `Federated`, with the vectors held of others before and after a step, and decisions `t (s,)`."""
 
-    def __init__(self, method: Federated, problem: Problem, streams: Streams) -> None:
+    def __init__(self, method: FederatedRules, problem: Problem, streams: Streams) -> None:
         super().__init__(method.own, problem, streams)
         self._method = method
-        start: FederatedState = method.agent_init(replace(problem, agent=problem.targets[0]), streams)
+        start = method.agent_init(replace(problem, agent=problem.targets[0]), streams)
         self._start, self._sent_on = start, method.models(start.features)
         if not method.is_one_model(problem.dim):
             self._factors.append(Factors(method.features))
@@ -206,7 +266,7 @@ class FederatedColumns(FeatureColumns):
         self._held[slot] = (state.omega, state.weight)
         return True
 
-    def ask(self, slots: Numbers, streams: StreamBlock, answers: Answers | None) -> tuple[Array, Codes]:
+    def ask(self, slots: Numbers, streams: StreamBlock, answers: AnswerColumns | None) -> tuple[Array, Codes]:
         """Follow the agent's surrogate or the messages of others, as `Federated.ask`."""
         method = self._method
         self._receive(slots, answers)
@@ -226,7 +286,7 @@ class FederatedColumns(FeatureColumns):
             x[left], origins[left] = super().ask(slots[left], streams[left], None)
         return x, origins
 
-    def _receive(self, slots: Numbers, answers: Answers | None) -> None:
+    def _receive(self, slots: Numbers, answers: AnswerColumns | None) -> None:
         """Store the last message to each agent."""
         self._got[slots] = False
         if answers is None:

@@ -75,6 +75,35 @@ def single_requests(requests: StepRequests) -> list[StepRequest]:
     return list(map(StepRequest, *numbers, inboxes, requests.speaks.tolist()))
 
 
+def joint_requests(requests: Sequence[StepRequest]) -> StepRequests | None:
+    """Return plain requests as columns; None where their inboxes cannot be."""
+    letters, sizes = None, {len(one.inbox) for one in requests}
+    if sizes == {1}:
+        inbox = [one.inbox[0] for one in requests]
+        payload = _stacked([letter.payload for letter in inbox])
+        if not isinstance(payload, _Stack):
+            return None
+        senders, steps = (np.array([getattr(letter, name) for letter in inbox]) for name in ("sender", "step"))
+        letters = Letters(senders, steps, np.array([letter.sent for letter in inbox]), payload.arrays)
+    elif sizes != {0}:
+        return None
+    numbers = {name: np.array([getattr(one, name) for one in requests]) for name in ("agent", "step", "lease", "speaks")}
+    return StepRequests(**numbers, letters=letters)
+
+
+def single_reports(reports: StepReports) -> list[StepReport]:
+    """Return plain reports one by one."""
+    count = len(reports.agent)
+    payloads: Iterable[Any] = [None] * count if reports.payload is None else _unstacked(_Stack(reports.payload))
+    agent, step, queries, lease, t_n = (
+        getattr(reports, name).tolist() for name in ("agent", "step", "queries", "lease", "t_n")
+    )
+    found = list(map(StepReport, agent, step, queries, payloads, lease, t_n))
+    for report, times in zip(found, reports.pulled.tolist(), strict=True):
+        report.pulled = times
+    return found
+
+
 def joint_reports(reports: list[StepReport]) -> StepReports | list[StepReport]:
     """Return reports as columns, or unchanged where one of them is not plain."""
     if not reports or any(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -115,13 +115,28 @@ class EventQueue:
         return first
 
     def gather(self) -> None:
-        """Move all events into the heap, as the queue is stored."""
+        """Move all events into the heap."""
         if self.windows is not None:
             self.windows.leave_all()
         for time, number, sent in self.under_way[self.arrived :]:
             heappush(self.heap, (time, number, arrival(sent)))
         self.under_way.clear()
         self.arrived = 0
+
+    def stored(self) -> EventQueue:
+        """Move all events into the heap, and return the queue as it is stored."""
+        self.gather()
+        return replace(self, windows=None)
+
+    @classmethod
+    def earlier_fields(cls) -> tuple[str, ...]:
+        """List its fields in snapshots of earlier versions."""
+        return tuple(one.name for one in fields(cls) if one.name != "windows")
+
+    @classmethod
+    def of_earlier(cls, values: dict[str, Any]) -> EventQueue:
+        """Make a queue of the fields of earlier versions."""
+        return cls(**values)
 
 
 def arrival(sent: Message | Answer) -> MessageReceived | AnswerReceived:

@@ -119,7 +119,7 @@ class Snapshotter:
         """Begin a snapshot now."""
         core, queue, event_log, hosts = run.core, run.queue, run.event_log, run.hosts
         begun, number = time.monotonic(), self.latest.number + 1
-        queue.gather()
+        stored = queue.stored()
         agents = core.state.agents
         whole = self._parts % _WHOLE == 0 or self._tried != self.latest.number or core.environment.is_real_time
         whole = whole or len(agents) + len(agents.settled) <= _MANY
@@ -131,7 +131,7 @@ class Snapshotter:
             if whole:
                 core.state.agents.unsettle()
             state: Any = replace(core.state, agents=dict(core.state.agents))  # type: ignore[arg-type]
-            snapshot = Snapshot(queue, state, event_log.count, event_log.moments, live)
+            snapshot = Snapshot(stored, state, event_log.count, event_log.moments, live)
             self._files[path.name] = write_checkpoint(snapshot, path)
             core.state.agents.settle()
             if core.environment.is_real_time:

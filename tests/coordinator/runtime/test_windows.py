@@ -12,6 +12,7 @@ from small_runs import Setting, fts
 
 from fedbo.actors.columns import Ints, StepReports
 from fedbo.actors.hosts import InlineHosts
+from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.actors.storage.rows import single_rows
 from fedbo.actors.task import StepReport
 from fedbo.algorithms.catalog import entry
@@ -56,7 +57,8 @@ def carried_out(setting: Setting, hosts: type[InlineHosts], every: int = 0) -> t
 
     def keep(events: int) -> None:
         if every and events % every == 0:
-            queue.gather()
+            stored = unpack(pack((queue.stored(), replace(core.state, agents=dict(core.state.agents)))))
+            assert repr(stored[0].heap) == repr(queue.heap)
 
     run_virtual(core, agents, RunHooks(lines.extend, keep=keep, every=every), queue, setting.until)
     rows = [

@@ -10,7 +10,6 @@ from fedbo.analysis.result import Result
 from fedbo.execution.directory import unfinished
 from fedbo.execution.progress import Progress
 from fedbo.execution.runner import Runner, resume_study, run_study
-from fedbo.execution.workers import job_runner
 from fedbo.study.study import Study
 
 
@@ -27,7 +26,7 @@ def run_again(
     directory: Path,
     hosting: Sequence[str] = (),
     progress: Progress | None = None,
-    runner: Runner = job_runner,
+    runner: Runner | None = None,
 ) -> Result:
     """Return the results of a study: read them if they exist, resume an interrupted run, or run the study.
 

@@ -79,14 +79,15 @@ def run_study(
     out: Path | None = None,
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
-    runner: Runner = job_runner,
+    runner: Runner | None = None,
 ) -> Result:
     """Run a whole study and return its results.
 
-    `out` is a new or empty directory; without it one is created under `runs/`. `runner` runs the jobs. Raises RunError when
-    anything in the study fails, and KeyboardInterrupt (with the directory) after Ctrl-C. In both cases all observations have
-    been written, and `resume_study` continues from there. Raises DataMissingError, DataDamagedError or LibraryMissingError,
-    before anything is written, where the study runs on this machine alone and its objectives lack data or a library.
+    `out` is a new or empty directory; without it one is created under `runs/`. `runner` runs the jobs, by default as
+    `[hosting]` says. Raises RunError when anything in the study fails, and KeyboardInterrupt (with the directory) after Ctrl-C.
+    In both cases all observations have been written, and `resume_study` continues from there. Raises DataMissingError,
+    DataDamagedError or LibraryMissingError, before anything is written, where the study runs on this machine alone and its
+    objectives lack data or a library.
     """
     _require(study, runner)
     require_objectives(study)
@@ -99,9 +100,9 @@ def run_study(
         return carry_out(study, directory, manifest, progress, callbacks, runner)
 
 
-def _require(study: Study, runner: Runner) -> None:
+def _require(study: Study, runner: Runner | None) -> None:
     """Raise StudyError where agents are at sites, which only a server reaches."""
-    if study.hosting.kind == "sites" and runner is job_runner:
+    if study.hosting.kind == "sites" and runner is None:
         raise StudyError("[hosting] kind = 'sites': the objectives are at sites; run the study with: fedbo serve STUDY")
 
 
@@ -113,7 +114,7 @@ def resume_study(
     added: Sequence[Mapping[str, Any]] = (),
     trust: bool = True,
     changed_code: bool = False,
-    runner: Runner = job_runner,
+    runner: Runner | None = None,
 ) -> Result:
     """Resume a run that was interrupted, killed, or failed, from its last snapshots, or extend one that has ended.
 
@@ -249,7 +250,7 @@ def carry_out(
     manifest: dict[str, Any],
     progress: Progress | None,
     callbacks: Sequence[Callback],
-    runner: Runner = job_runner,
+    runner: Runner | None = None,
 ) -> Result:
     """Run the remaining jobs of a study in its locked directory, and gather its tables."""
     parts = directory / "parts"
@@ -264,7 +265,7 @@ def carry_out(
     ended: list[RunSummary] = []
     try:
         # Ray handles signals in its own way, so ours come after it has started.
-        with runner(study, parts) as jobs, interrupts() as interrupted:
+        with (runner or job_runner)(study, parts) as jobs, interrupts() as interrupted:
             monitor = RunMonitor(study, work, callbacks)
             display = Display(progress, study, learning, work, monitor.poll)
             try:

@@ -165,14 +165,16 @@ def test_a_private_run_that_goes_on_has_no_values_of_single_agents(tmp_path: Pat
 
 def test_the_command_prints_the_address_and_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", document(2, 2, 1))
-    command = [sys.executable, "-m", "fedbo", "watch", str(folder), "--browser"]
+    # A process that was started in the background of a shell may ignore Ctrl-C, and so would its children.
+    code = "import signal, sys; signal.signal(2, signal.default_int_handler); from fedbo.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "watch", str(folder), "--browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = process.stdout.readline().strip()
         with urllib.request.urlopen(address, timeout=60) as answer:
             assert b"Move through time" in answer.read()
         process.send_signal(signal.SIGINT)
-        assert process.wait() == 0
+        assert process.wait(timeout=60) == 0
 
 
 def test_wrong_options_are_refused_before_anything_is_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

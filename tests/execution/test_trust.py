@@ -58,12 +58,14 @@ READS: dict[str, list[list[str]] | None] = {
     "worth": [["RUN"]],
     "fit": [["RUN", "--out", "OUT/world"]],
     "twin": [["RUN", "--replicates", "2"], ["RUN", "--replicates", "2", "--set", "budget.iterations=2"]],
+    "why": [["RUN", "--end", "end > 0", "--budget", "8", "--out", "OUT/why"]],
     "run": None,
     "resume": None,
     "tabulate": None,
     "bench": None,
     "reproduce": None,
     **dict.fromkeys(("privacy", "new", "examples", "doctor", "schema", "list", "data"), None),
+    **dict.fromkeys(("serve", "join", "site", "approve", "preflight", "revoke", "sent", "demo"), None),
 }
 
 Put = Callable[[dict[str, Any], str], None]
@@ -168,7 +170,7 @@ def carry_out(command: str, words: list[str], run: Path, *more: str) -> int:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     given = [word.replace("RUN", str(run)).replace("OUT", str(out)) for word in words]
-    quiet = ["--quiet"] if command in ("fork", "worth") else []
+    quiet = ["--quiet"] if command in ("fork", "why", "worth") else []
     return main([command, *given, *quiet, *more])
 
 

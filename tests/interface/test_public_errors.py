@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Raised and caught within the package, or by design no error of a user.
 INTERNAL = {
     "ChannelClosed", "Diverged", "EvaluationError", "HostLost", "StudyError", "NotPositiveDefinite", "Stop",
-    "StoppedEarly", "Superseded", "Untried", "HttpRefused", "RequestRefused", "WireError",
+    "StoppedEarly", "Superseded", "Untried", "HttpRefused", "RequestRefused", "WireError", "MaskingError",
     "SiteConnectionError",  # of a check before a study, which says it in a line
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO, TypeVar
 
 import typer
 
+from fedbo.settings.shown import quoted
+
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from fedbo.execution.progress import Progress
 
 OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -40,6 +45,7 @@ class TableFormat(StrEnum):
     markdown = "markdown"
 
 
+Found = TypeVar("Found")
 AnyFormat = TypeVar("AnyFormat", Format, TableFormat)
 
 
@@ -115,6 +121,26 @@ def stop_interrupted(folder: Path | None, remedy: str, printed: Format) -> NoRet
     if printed is Format.json:
         print_json({"status": "interrupted", "directory": None if folder is None else str(folder.resolve())})
     raise Stop(INTERRUPTED) from None
+
+
+def carried_out(carry_out: Callable[[], Found], printed: Format) -> Found:
+    """Return what `carry_out` returns. If it is interrupted, print how to resume it and end the command."""
+    try:
+        return carry_out()
+    except KeyboardInterrupt as stop:
+        place = stop.args[0] if stop.args else None
+        stop_interrupted(place, f"continue with: fedbo resume {quoted(place)}", printed)
+
+
+def print_answer(table: RenderableType, facts: dict[str, Any], figure: Path, directory: Path, printed: Format) -> None:
+    """Print the table of an answer and where its files are, or its facts as one JSON object."""
+    from fedbo.figures.reports.tables import console
+
+    if printed is Format.json:
+        print_json({**facts, "figures": [str(figure)]})
+        return
+    console().print(table)
+    print(f"results: {directory}\nfigure:  {figure}")
 
 
 def say_failures(failed: int, total: int, first: str) -> None:

@@ -13,11 +13,10 @@ from fedbo.commands.arguments import (
     Printed,
     RunFolderArgument,
     Trust,
-    print_json,
+    carried_out,
+    print_answer,
     progress_display,
-    stop_interrupted,
 )
-from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
     from fedbo.lab.fork.result import Fork
@@ -57,18 +56,9 @@ def fork(
 
 def finish_fork(carry_out: Callable[[], Fork], printed: Format) -> None:
     """Run a fork, draw its figure and print its effects."""
-    from fedbo.figures.reports.tables import console
     from fedbo.lab.fork.figure import draw_fork
     from fedbo.lab.fork.tables import fork_facts, fork_table
 
-    try:
-        found = carry_out()
-    except KeyboardInterrupt as stop:
-        place = stop.args[0] if stop.args else None
-        stop_interrupted(place, f"continue with: fedbo resume {quoted(place)}", printed)
+    found = carried_out(carry_out, printed)
     figure = draw_fork(found, found.directory / "fork.png")
-    if printed is Format.json:
-        print_json({**fork_facts(found), "figures": [str(figure)]})
-        return
-    console().print(fork_table(found))
-    print(f"results: {found.directory}\nfigure:  {figure}")
+    print_answer(fork_table(found), fork_facts(found), figure, found.directory, printed)

@@ -14,11 +14,11 @@ from fedbo.commands.arguments import (
     Quiet,
     RunFolderArgument,
     Trust,
+    carried_out,
+    print_answer,
     print_json,
     progress_display,
-    stop_interrupted,
 )
-from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
     from fedbo.lab.why.result import Why
@@ -75,18 +75,8 @@ def why(
 
 def finish_why(carry_out: Callable[[], Why], printed: Format) -> None:
     """Find an answer, draw its figure and print it."""
-    from fedbo.figures.reports.tables import console
     from fedbo.lab.why.figure import draw_why
     from fedbo.lab.why.tables import why_facts, why_table
 
-    try:
-        found = carry_out()
-    except KeyboardInterrupt as stop:
-        place = stop.args[0] if stop.args else None
-        stop_interrupted(place, f"continue with: fedbo resume {quoted(place)}", printed)
-    figure = draw_why(found)
-    if printed is Format.json:
-        print_json({**why_facts(found), "figures": [str(figure)]})
-        return
-    console().print(why_table(found))
-    print(f"results: {found.directory}\nfigure:  {figure}")
+    found = carried_out(carry_out, printed)
+    print_answer(why_table(found), why_facts(found), draw_why(found), found.directory, printed)

@@ -139,7 +139,7 @@ class CoordinatorMachine:
         return self._signed(admitted.head, SyncReply(status, self._clock(), 0))
 
     def receive(self, admitted: Admitted, body: bytes, channel: Channel, now: float) -> None:
-        """Take a request that came on a channel, on which its answer is due at some later time; RequestRefused otherwise."""
+        """Accept a request from a channel, on which its answer is due later; RequestRefused otherwise."""
         head, key = admitted.head, admitted.key
         box = self.box(head.agent)
         if not self._needs_body(head, key):
@@ -180,11 +180,11 @@ class CoordinatorMachine:
     # The coordinator's own orders.
 
     def order(self, agent: int, lease: int, data: bytes) -> None:
-        """Give an agent an order in place of its earlier one. The lease grows with each."""
+        """Put an order into an agent's mailbox in place of its earlier one. The lease grows with each."""
         self.box(agent).order = (lease, data)
 
     def withdraw(self, agent: int) -> None:
-        """Take an agent's order back, if it was not sent yet."""
+        """Withdraw an agent's order, if it was not sent yet."""
         self.box(agent).order = None
 
     @property
@@ -203,7 +203,7 @@ class CoordinatorMachine:
         box.taken = max(box.taken, lease)
 
     def letter(self, agent: int, number: int, data: bytes) -> None:
-        """Give an agent's site a letter in place of its earlier one. Its number grows with each."""
+        """Put a letter into an agent's mailbox in place of its earlier one. Its number grows with each."""
         self.box(agent).letter = (number, data)
 
     def replies(self) -> list[tuple[int, int, bytes]]:

@@ -23,7 +23,7 @@ class Mailboxes(Protocol):
         """Put a request into the mailbox of an agent, in place of the one before; its number is its lease."""
 
     def withdraw(self, agent: int) -> None:
-        """Take the request out of the mailbox of an agent."""
+        """Withdraw the request from the mailbox of an agent."""
 
     def arrived(self, timeout: float) -> list[SiteReport]:
         """Return the reports that have arrived, after `timeout` seconds at most; a site repeats those not `taken`."""
@@ -35,7 +35,7 @@ class Mailboxes(Protocol):
         """Return when an agent's site was heard of, by the monotonic clock; None if not since this process began."""
 
     def end(self, agent: int, counted: int) -> None:
-        """Tell an agent's site that the study has ended, and its last step that counts."""
+        """Announce the end of the study to an agent's site, with its last step that counts."""
 
 
 class _Held(NamedTuple):

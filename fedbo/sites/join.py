@@ -63,7 +63,7 @@ def join_study(
 def _masks(
     study: Study, runs: Path, approved: Approval, key: PrivateKey, policy: SitePolicy, audit: AuditLog
 ) -> Iterator[SiteMasks | None]:
-    """Give what masks the messages of a site; None for a study without secure aggregation."""
+    """Return what masks the messages of a site; None for a study without secure aggregation."""
     terms, table = mask_terms(study, approved.digest), study.algorithm[0]
     algorithm = table.make()
     if terms is None or not isinstance(algorithm, Private):

@@ -24,7 +24,7 @@ class LetterBoxes(Protocol):
     """Letters to the sites, and the answers that come at any time later, or never."""
 
     def letter(self, agent: int, number: int, data: bytes) -> None:
-        """Give an agent's site a letter in place of its earlier one."""
+        """Send an agent's site a letter in place of its earlier one."""
 
     def replies(self) -> list[tuple[int, int, bytes]]:
         """Return the new answers: agent, number of the letter, and answer."""
@@ -75,7 +75,7 @@ class MaskRounds(SiteSums):
         self._begin(release, keys)
 
     def turn(self) -> None:
-        """Take what has come, and go on to the next phase of the setup once nobody is waited for."""
+        """Process what has arrived, and go on to the next phase of the setup once nobody is waited for."""
         self._take_replies()
         if self._round is not None and self._round.phase in ("advertise", "share") and not self._awaited():
             self._advance(None)

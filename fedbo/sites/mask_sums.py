@@ -78,7 +78,7 @@ class CoordinatorRound:
         return self.phase == "unmask" and len(self._came["unmask"]) >= self.needed
 
     def receive(self, agent: int, data: bytes) -> bool:
-        """Take a message that a site has sent; False if it comes too late or again. MaskingError if it is not legal."""
+        """Process a site's message; return False if it comes too late or again. MaskingError if it is not legal."""
         kind, sender, number = head(data)
         if agent != sender or agent not in self.cohort or kind not in _SENT.values():
             raise MaskingError(f"agent {agent} sent {kind.name} of agent {sender}, which is none of its messages")

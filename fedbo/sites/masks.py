@@ -183,7 +183,7 @@ class SiteRound:
         return message(MaskStep.CONFIRMATION, self.agent, self.number, signature), MaskStep.CONFIRMATIONS
 
     def _give(self, data: bytes) -> tuple[bytes, None]:
-        """Give a share of either the seed or the key of each that has dealt, once enough have confirmed the same lists."""
+        """Send a share of either the seed or the key of each that has dealt, once enough have confirmed the same lists."""
         members, content = read_list(data, self._n, self._sizes.confirmations, "the list of confirmations")
         self._require(members, self._senders, "confirmations")
         for number, place in enumerate(members):

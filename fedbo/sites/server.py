@@ -113,14 +113,14 @@ class SyncServer:
         self._journal.close()
 
     def order(self, agent: int, request: StepRequest) -> None:
-        """Give an agent an order in place of its earlier one; ValueError for one that cannot travel."""
+        """Put an order into an agent's mailbox in place of its earlier one; ValueError for one that cannot travel."""
         data = encode_order(request, self._terms)
         with self._changed:
             self._machine.order(agent, request.lease, data)
         self._wake(self._flush)
 
     def withdraw(self, agent: int) -> None:
-        """Take an agent's order back, if it was not sent yet."""
+        """Withdraw an agent's order, if it was not sent yet."""
         with self._changed:
             self._machine.withdraw(agent)
 
@@ -142,7 +142,7 @@ class SyncServer:
         self._wake(self._flush)
 
     def letter(self, agent: int, number: int, data: bytes) -> None:
-        """Give an agent's site a letter in place of its earlier one. Its number grows with each."""
+        """Put a letter into an agent's mailbox in place of its earlier one. Its number grows with each."""
         with self._changed:
             self._machine.letter(agent, number, data)
         self._wake(self._flush)

@@ -186,7 +186,7 @@ class SiteMachine:
         self._due = now + span * self._jitter()
 
     def receive(self, request: bytes, data: bytes, now: float) -> None:
-        """Take the answer to a request. One that is damaged, or not the coordinator's, counts as a failed attempt."""
+        """Process the answer to a request. One that is damaged, or not the coordinator's, counts as a failed attempt."""
         sent = self.sent
         if sent is None or request is not sent.data:
             return
@@ -209,7 +209,7 @@ class SiteMachine:
         self._due = now if has_news else max(now, sent.at + PACE)
 
     def _take_news(self, reply: SyncReply) -> bool:
-        """Take what is new in an answer; return whether anything is."""
+        """Process what is new in an answer; return whether anything is."""
         kept = self._kept
         if reply.status == wire.REFUSED:
             self.refused = reply.text

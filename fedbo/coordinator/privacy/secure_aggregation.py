@@ -105,7 +105,7 @@ class SiteSums(Protocol):
     """Real sites, which mask their messages themselves; a call that is repeated after a restart has the same result."""
 
     def open(self, release: int, cohort: Sequence[int]) -> None:
-        """Let the cohort of a release agree on its masks."""
+        """Start the agreement of a release's cohort on its masks."""
 
     def unmask(self, release: int, arrived: Sequence[int]) -> Unmasking:
         """Wait for the sum of a release, whose senders are among those that have `arrived`."""

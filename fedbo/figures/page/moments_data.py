@@ -162,7 +162,7 @@ def _chosen(traces: Sequence[IncumbentTrace], observations: Any) -> list[int]:
 
 
 def _others(drawn: Sequence[str], forgetful: Sequence[int]) -> str:
-    """Say why the belief of an agent is not drawn, where those of some are."""
+    """Return why the belief of an agent is not drawn, where those of some are."""
     if forgetful:
         why = f"agents that forgot observations in a crash ({', '.join(map(str, sorted(forgetful)))}) have none; "
     else:

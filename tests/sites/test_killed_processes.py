@@ -28,7 +28,7 @@ def expected(iterations: int, agents: int) -> list[tuple[Any, ...]]:
     return decisions(fedbo.run({**here, "objective": {**function, "low": [0.0, 0.0], "high": [1.0, 1.0]}}))
 
 
-SOME, MANY = pytest.param(2, 12, 2, marks=pytest.mark.slow), pytest.param(200, 250, 5, marks=pytest.mark.long)
+SOME, MANY = pytest.param(2, 12, 2, marks=pytest.mark.long), pytest.param(200, 250, 5, marks=pytest.mark.long)
 
 
 @pytest.mark.parametrize(("kills", "iterations", "agents"), [SOME, MANY])

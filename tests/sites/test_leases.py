@@ -60,7 +60,7 @@ def cut_world(folder: Path, mode: str, seconds: float, lease: float = LEASE) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["barrier", "immediate"])
+@pytest.mark.parametrize("mode", ["barrier", pytest.param("immediate", marks=pytest.mark.long)])
 def test_a_silent_site_counts_as_away_until_it_is_back(tmp_path: Path, monkeypatch: Any, mode: str) -> None:
     monkeypatch.chdir(tmp_path)
     world, _ = cut_world(tmp_path, mode, 2.5 * LEASE)
@@ -71,6 +71,7 @@ def test_a_silent_site_counts_as_away_until_it_is_back(tmp_path: Path, monkeypat
     assert replay(result.directory, verify=True).same
 
 
+@pytest.mark.long
 def test_other_sites_finish_their_rounds_without_a_site_that_is_away(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     world, _ = cut_world(tmp_path, "barrier", 3 * LEASE)
@@ -89,7 +90,7 @@ def test_a_cut_shorter_than_the_lease_changes_nothing(tmp_path: Path, monkeypatc
     assert decisions(result) == decisions(without_network(document))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_site_that_is_away_when_the_coordinator_is_killed_is_still_away_afterwards(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     world, _ = cut_world(tmp_path, "immediate", 5 * LEASE)

@@ -55,7 +55,7 @@ def test_the_sum_is_exact_whoever_drops_out_in_whichever_phase(bits: int) -> Non
     assert min(ends["summed"], ends["failed"]) > 5, "both ends are met"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hundred_sites_of_which_thirty_drop_out() -> None:
     """Ten in each of three phases after the shares have come. Bytes are within 5 % of what the simulation counts."""
     sites = Sites(range(100), 400, settings=MASKS)

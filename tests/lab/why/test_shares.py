@@ -85,6 +85,7 @@ def shares_of_a_study(seed: int, rows: int, folder: Path) -> dict[str, tuple[flo
     return {s.source: (s.first_low, s.first_high, s.total_low, s.total_high) for s in why.spread.shares}
 
 
+@pytest.mark.long
 def test_shares_of_a_run_that_adds_up_agree_with_known_ones(tmp_path: Path) -> None:
     found = shares_of_a_study(1, 32, tmp_path)
     for source, share in known_shares().items():

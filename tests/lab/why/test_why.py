@@ -40,7 +40,13 @@ def is_found(world: Planted, folder: Path, budget: int = 150) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["crash before the first message", "agent 1 is last", "bad initial points"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "crash before the first message",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("agent 1 is last", "bad initial points")),
+    ],
+)
 def test_a_planted_cause_is_named_among_the_first_two(name: str, tmp_path: Path) -> None:
     assert is_found(BY_NAME[name], tmp_path, 70)
 

@@ -15,7 +15,7 @@ from fedbo.lab.twins.measurements import MeasurementError
 from fedbo.objectives.base import LibraryMissingError
 from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError
 from fedbo.objectives.tables.table import TableError
-from fedbo.settings.errors import ArgumentError
+from fedbo.settings.errors import ArgumentError, SettingError
 from fedbo.settings.exits import ExitError
 from fedbo.settings.trust import UntrustedError
 from fedbo.sites.errors import SitesError
@@ -25,7 +25,7 @@ from fedbo.study.paths import DirectoryError
 def is_wrong_input(error: Exception) -> bool:
     """Check whether an argument or a directory was wrong, before anything ran."""
     ours = ResultError | PlotError | ReportError | DirectoryError | TableError | DamagedError | FormatError
-    ours |= ArgumentError | MeasurementError | ForkError | UntrustedError | TooLargeError | SitesError
+    ours |= ArgumentError | SettingError | MeasurementError | ForkError | UntrustedError | TooLargeError | SitesError
     return isinstance(error, ours | FileExistsError | PermissionError)
 
 

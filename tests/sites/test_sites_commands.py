@@ -354,3 +354,30 @@ def test_files_of_others_are_refused_in_one_line(wrong: str, place: Path, capsys
     for arguments in (["approve", "request.json", "--study", "study.toml"], ["preflight", "request.json"]):
         assert "\x1b" not in refused(capsys, *arguments)
     assert "cannot be read" in refused(capsys, "approve", "missing.json", "--study", "study.toml")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("join", "north.json", "missing.py:response"),
+        ("join", "north.json", "objective.py:missing"),
+        ("join", "north.json", "missing_module:response"),
+        ("join", "missing.json", "objective.py:response"),
+        ("join", "study.toml", "objective.py:response"),
+        ("serve", "missing.toml"),
+        ("serve", "study.toml", "--service", "missing"),
+        ("approve", "missing.json", "--study", "study.toml"),
+        ("revoke", "0", "--study", "missing.toml"),
+        ("preflight", "missing.json"),
+        ("sent", "missing"),
+        ("site", "accept", "missing.json", "ab12", "--site", "north"),
+        ("site", "rotate", "missing.json", "--site", "north"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_missing_is_named_in_one_line(
+    place: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    joined(capsys, free_port())
+    said = refused(capsys, *arguments)
+    assert next(word for word in ("missing", "study.toml") if word in " ".join(arguments)) in said

@@ -71,7 +71,7 @@ class Inquiry:
     def _main_label(self) -> str:
         labels = self.study.labels
         if len(labels) > 1:
-            raise wrong("algorithm", None, f"must be one of {', '.join(labels)}")
+            raise ArgumentError(f"algorithm: is missing; choose one of the run's: {', '.join(map(repr, labels))}")
         return labels[0]
 
     def answer(self) -> Why:

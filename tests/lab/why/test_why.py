@@ -164,6 +164,12 @@ def test_wrong_questions_are_refused(run: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_a_run_of_several_algorithms_needs_the_name_of_one(tmp_path: Path) -> None:
+    fedbo.run({**SMALL, "algorithm": [{"name": "random"}, {"name": "ts"}]}, out=tmp_path / "two")
+    with pytest.raises(ArgumentError, match="algorithm: is missing; choose one of the run's: 'random', 'ts'"):
+        fedbo.why(tmp_path / "two", END)
+
+
 def test_runs_that_cannot_be_asked_say_so_and_offer_a_twin(tmp_path: Path) -> None:
     private = {
         **SMALL,

@@ -251,9 +251,10 @@ def reports_costs(federation: Federation) -> bool:
     return bool(getattr(federation, "costly", False))
 
 
-def metrics_of(federation: Federation) -> tuple[str, ...]:
-    """Return the names of the metrics that an evaluation returns, from the attribute `metrics`; empty where unknown."""
-    return tuple(getattr(federation, "metrics", ()))
+def metrics_of(federation: Federation) -> tuple[str, ...] | None:
+    """Return the names of all metrics of an evaluation, from the attribute `metrics`; None where they are not known."""
+    found: tuple[str, ...] | None = getattr(federation, "metrics", None)
+    return found
 
 
 def measured(objective: Objective, x: Array, rng: np.random.Generator) -> float | Outcome:

@@ -103,7 +103,9 @@ class Compressors:
         most = len(self._part)
         require(self.agents is None or self.agents <= most, "agents", self.agents, f"use 1 to {most}, the files of this part")
         if self.zstd and not has_zstd():
-            raise LibraryMissingError(f"zstd = true: the package '{ZSTD}' is not installed; install it with: pip install {ZSTD}")
+            raise LibraryMissingError(
+                f"zstd = true: the package '{ZSTD}' is not installed; install it with: pip install {ZSTD}"
+            )
 
     @property
     def agent_names(self) -> tuple[str, ...]:

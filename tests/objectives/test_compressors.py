@@ -24,7 +24,9 @@ READ: dict[str, Any] = {"zlib": zlib.decompress, "bz2": bz2.decompress, "lzma": 
 HASHES = "bdd1bbd6912004a04fe1322a51b55cca44b193a8cc2eed8113c236e32b6da856"
 
 
-@pytest.mark.parametrize("codec", [*READ, pytest.param("zstd", marks=pytest.mark.skipif(not has_zstd(), reason="no zstandard"))])
+@pytest.mark.parametrize(
+    "codec", [*READ, pytest.param("zstd", marks=pytest.mark.skipif(not has_zstd(), reason="no zstandard"))]
+)
 def test_a_codec_writes_what_its_library_reads_at_every_level(codec: str) -> None:
     content = written_file("text", 4096)
     for level in range(1, 10):

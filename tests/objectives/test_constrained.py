@@ -13,7 +13,11 @@ from fedbo.objectives.space import from_unit
 from fedbo.settings.errors import SettingError
 from fedbo.testing.objective_contract import built
 
-SINGLE = {"gardner": (Gardner(), 0.253236), "hernandez_lobato": (HernandezLobato(), 0.599788), "mystery": (Mystery(), -1.174274)}
+SINGLE = {
+    "gardner": (Gardner(), 0.253236),
+    "hernandez_lobato": (HernandezLobato(), 0.599788),
+    "mystery": (Mystery(), -1.174274),
+}
 SEVERAL = {"bnh": BNH(), "dtlz2": DTLZ2(), "dtlz2 of three": DTLZ2(objectives=3, dimensions=3)}
 
 
@@ -90,9 +94,10 @@ def test_noise_is_on_every_metric_and_the_score_is_without_it() -> None:
     assert spread.std(axis=0) == pytest.approx(2.0, rel=0.2)  # 6 standard errors
     assert isinstance(objective, Measuring) and isinstance(objective, Enumerable) and metrics_of(BNH())[3] == "g2"
     assert measured(objective, x, np.random.default_rng(2)) == objective.measure(x, np.random.default_rng(2))
-    assert isinstance(objective.measure(x, rng), Outcome) and objective.evaluate(
-        x, np.random.default_rng(2)
-    ) == -objective.measure(x, np.random.default_rng(2)).metrics["f1"]
+    assert (
+        isinstance(objective.measure(x, rng), Outcome)
+        and objective.evaluate(x, np.random.default_rng(2)) == -objective.measure(x, np.random.default_rng(2)).metrics["f1"]
+    )
 
 
 def test_fewer_inputs_than_objectives_are_refused() -> None:

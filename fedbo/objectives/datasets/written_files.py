@@ -62,7 +62,9 @@ def _log(rng: Rng) -> bytes:
 
 def _table(rng: Rng) -> bytes:
     groups, ages = rng.choice(["control", "treated", "lost"], _AT_ONCE), rng.integers(18, 90, _AT_ONCE)
-    rows = (f"{group},{age},{120 + 20 * level:.1f}" for group, age, level in zip(groups, ages, rng.random(_AT_ONCE), strict=True))
+    rows = (
+        f"{group},{age},{120 + 20 * level:.1f}" for group, age, level in zip(groups, ages, rng.random(_AT_ONCE), strict=True)
+    )
     return "\n".join(rows).encode()
 
 

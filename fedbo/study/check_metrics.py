@@ -18,7 +18,7 @@ _MANY = 5  # methods that an error lists
 
 
 def metric_combinations(study: StudyTables) -> Iterator[SettingError]:
-    """Yield errors in the [[metric]] tables of a study, and in the settings that do not suit them."""
+    """Yield errors in the [[metric]] tables of a study, and in the limits and weights of its groups."""
     if not study.metric:
         yield from _without_metrics(study)
         return
@@ -26,7 +26,6 @@ def metric_combinations(study: StudyTables) -> Iterator[SettingError]:
     yield from faults
     if not faults:
         yield from _groups(study)
-        yield from _other_tables(study)
 
 
 def _without_metrics(study: StudyTables) -> Iterator[SettingError]:
@@ -93,10 +92,13 @@ def _groups(study: StudyTables) -> Iterator[SettingError]:
                 yield SettingError(("group", number, key, limit.name), f"contradicts {other}; change one of the two")
 
 
-def _other_tables(study: StudyTables) -> Iterator[SettingError]:
-    """Yield errors for methods and settings that do not suit the metrics."""
+def metric_methods(study: StudyTables) -> Iterator[SettingError]:
+    """Yield errors for methods and settings that do not suit the metrics of a study whose other tables are valid."""
     found = goals(study)
-    assert found is not None
+    if found is None:
+        if study.evaluation.make().infeasible is not None:
+            yield SettingError(("evaluation", "infeasible"), "has no effect without limits; remove it, or add a [[metric]]")
+        return
     if found.several and study.budget.target is not None:
         yield SettingError(("budget", "target"), "is a value of one objective, and this study has several; remove it")
     for number, table in enumerate(study.algorithm):
@@ -112,7 +114,8 @@ def _other_tables(study: StudyTables) -> Iterator[SettingError]:
         if why := _unsuited(history.algorithm.make(), known, found):
             yield SettingError(("agents", "history", "algorithm"), why)
     if study.evaluation.make().infeasible is not None and not _uses_policy(study, found):
-        yield SettingError(("evaluation", "infeasible"), "has no effect: every algorithm learns the limits; remove it")
+        why = "every algorithm learns the limits" if found.constraints else "the study has no limits"
+        yield SettingError(("evaluation", "infeasible"), f"has no effect: {why}; remove it")
 
 
 def _uses_policy(study: StudyTables, found: Goals) -> bool:

@@ -18,6 +18,7 @@ from fedbo.algorithms.components.surrogate import PENDING_VALUES
 from fedbo.objectives.base import Parameter
 from fedbo.study.document import StudyError
 from fedbo.study.environment.measures import MEASURES
+from fedbo.study.goals import goals
 from fedbo.study.study import Study, load_study
 from fedbo.study.tables import ObjectiveTable
 from fedbo.testing.draws import Draws
@@ -29,6 +30,7 @@ from fedbo.testing.files import (
     draw_initial_file,
     draw_trace,
 )
+from fedbo.testing.metrics import add_metrics
 from fedbo.testing.rarities import add_rarities
 from fedbo.testing.settings import KNOWN_FUNCTIONS, draw_algorithm, draw_differences, draw_objective
 from fedbo.testing.surroundings import (
@@ -85,6 +87,8 @@ def features(study: Study) -> list[str]:
         "cluster": study.cluster is not None,
         "stopping": study.stopping is not None,
         "sweep": bool(study.sweep),
+        "limits": (found := goals(study)) is not None and found.constraints > 0,
+        "several objectives": found is not None and found.several,
         "typed space": study.objective.name == "typed_function",
     }
     found = [f"algorithm {table.name}" for table in study.algorithm] + [f"exchange {study.exchange.mode}"]
@@ -142,6 +146,8 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
         document |= draw_stopping(draws, count)
     _let_agents_differ(draws, document, folder, listed)
     add_rarities(draws, document, folder, listed, _parameters(document))
+    if draws.chance(0.2):
+        add_metrics(draws, document, count)
     return {name: table for name, table in document.items() if table}
 
 

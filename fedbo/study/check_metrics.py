@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from fedbo.algorithms import catalog as algorithms
 from fedbo.algorithms.base import Algorithm, Multiple, Problem
-from fedbo.objectives.base import metrics_of
+from fedbo.objectives.base import Federation, metrics_of
 from fedbo.objectives.goals import MOST_OBJECTIVES, Goals
+from fedbo.objectives.python_function import PythonFunction
+from fedbo.objectives.sites import Sites
+from fedbo.objectives.typed_function import TypedFunction
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.goals import OF_GROUP, goals, goals_of_group, has_own
 from fedbo.study.problems import problem_of
@@ -37,13 +40,20 @@ def _without_metrics(study: StudyTables) -> Iterator[SettingError]:
 
 def _names(study: StudyTables) -> Iterator[SettingError]:
     federation = study.federation()
-    known = metrics_of(federation)
+    known = list(dict.fromkeys((federation.metric.name, *(metrics_of(federation) or ()))))
+    closed = len(known) > 1 or not _may_return_more(federation)
     names = [table.name for table in study.metric]
     for number, table in enumerate(study.metric):
         if names.index(table.name) < number:
             yield SettingError(("metric", number, "name"), "has two tables; join them")
-        elif known is not None and table.name not in (federation.metric.name, *known):
-            yield SettingError(("metric", number, "name"), unknown("metric", table.name, (federation.metric.name, *known)))
+        elif closed and table.name not in known:
+            yield SettingError(("metric", number, "name"), unknown("metric", table.name, known))
+
+
+def _may_return_more(federation: Federation) -> bool:
+    """Return whether evaluations may return metrics that a federation does not name: those of the user's own code."""
+    own_code = isinstance(federation, PythonFunction | TypedFunction | Sites)
+    return own_code or not type(federation).__module__.startswith("fedbo.")
 
 
 def _objectives(study: StudyTables) -> Iterator[SettingError]:

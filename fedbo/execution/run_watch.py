@@ -18,10 +18,12 @@ from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.analysis.manifest import MANIFEST, STUDY, read_manifest
+from fedbo.analysis.metric_columns import with_metrics
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, canonical
 from fedbo.coordinator.logged.earlier import read_events
 from fedbo.objectives.base import Metric
+from fedbo.objectives.goals import goals_in
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, recall_study
 
@@ -62,7 +64,8 @@ def result_so_far(directory: Path) -> Result:
                 )
                 for schema, read in ((OBSERVATIONS, _observed), (EVENTS, _happened))
             ]
-            return ResultSoFar(directory, study, manifest, (tables[0], tables[1]))
+            seen = with_metrics(tables[0], goals_in(manifest))
+            return ResultSoFar(directory, study, manifest, (seen, tables[1]))
         except FileNotFoundError:  # a snapshot was written meanwhile, or the run has ended
             manifest = read_manifest(directory)
             if manifest["status"] == "complete":

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedbo.algorithms.base import Problem
-from fedbo.objectives.goals import Goal, Goals, Limit
+from fedbo.objectives.goals import AgentGoals, Goal, Goals, Limit
 from fedbo.study.environment.groups import members
 from fedbo.study.kept import kept
 from fedbo.study.study_tables import StudyTables
@@ -39,6 +39,12 @@ def own_goals(study: StudyTables) -> Mapping[int, Goals]:
         return {}
     groups = members(study)
     return {agent: goals_of_group(common, table) for table in tables for agent in groups[table.name]}
+
+
+def agent_goals(study: StudyTables) -> AgentGoals | None:
+    """Return the goals of all agents; None without [[metric]]."""
+    common = goals(study)
+    return None if common is None else AgentGoals(common, own_goals(study))
 
 
 def has_own(table: Any) -> bool:

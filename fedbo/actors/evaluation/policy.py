@@ -25,8 +25,8 @@ class Policy:
     Ray cluster. It reserves the resources of one evaluation: "CPU" (default 1), "GPU", "memory" in MiB, and custom resources of
     the machines. There is one such table for all agents, or one for each.
 
-    An infeasible point, which breaks a limit of a [[metric]], is no failure. A method that learns no limits observes the worst value
-    of its agent in its place, or with `infeasible` = "drop" nothing.
+    An infeasible point, which breaks a limit of a [[metric]], is no failure. A method that learns no limits observes the worst
+    value of its agent in its place, or with `infeasible` = "drop" nothing.
 
     With `wait` = "any" an agent decides again when one of its evaluations has ended and there is room (asynchronous). With
     "all" it decides when all of them have ended (synchronous batches).

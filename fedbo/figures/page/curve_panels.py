@@ -41,7 +41,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A drawing of curves: its title, the names of its axes, the ends of both, the series, and its caption if it has its own."""
+    """A drawing of curves: its title, the names of its axes, the ends of both, the series, and its own caption, if any."""
 
     title: str
     x_name: str
@@ -97,7 +97,8 @@ def feasible_panels(result: Result, cell: int) -> list[Panel]:
         return []
     groups = by_cell_and_algorithm(feasible_traces(result, cell)).values()
     panels = []
-    for axis, name in (("evaluations", "evaluations of each agent"), ("time", time_label(result))):
+    axes: tuple[tuple[Axis, str], ...] = (("evaluations", "evaluations of each agent"), ("time", time_label(result)))
+    for axis, name in axes:
         series = [_thinned(result, curve(mine, axis, grid(mine, axis, POINTS), SHARE)) for mine in groups]
         x_range = _place_range(series) if axis == "evaluations" else (0.0, _place_range(series)[1])
         panels.append(Panel(axis, name, f"{SHARE.name} so far, mean over agents", x_range, (0.0, 1.02), series))

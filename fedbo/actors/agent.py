@@ -76,7 +76,7 @@ class HostedAgent:
         if self.goals is None or task.history is None:
             return task.algorithm.tell(own, x, y)
         outcomes = dict(enumerate(read_outcomes(task.history.folder, self.number)))
-        return learned(task.algorithm, task.policy, self.goals, own, x, (np.arange(len(y)), y), outcomes, float(y.min()))
+        return learned(task, self.goals, own, x, (np.arange(len(y)), y), outcomes, float(y.min()))
 
     def close(self) -> None:
         """Where evaluations overlap, commit the last step, which was reported already, and cancel the running evaluations."""
@@ -356,8 +356,8 @@ class HostedAgent:
             whole = told < len(decision.x) - 1
             told, values = told[whole], values[whole]
         if self.goals is not None:
-            whole, policy = (told, values), self.task.policy
-            algorithm = learned(self.task.algorithm, policy, self.goals, algorithm, decision.x, whole, result.outcomes, worst)
+            observed = told, values
+            algorithm = learned(self.task, self.goals, algorithm, decision.x, observed, result.outcomes, worst)
         elif len(told):
             x = decision.x if len(told) == len(decision.x) else decision.x[told]
             algorithm = self.task.algorithm.tell(algorithm, x, values)

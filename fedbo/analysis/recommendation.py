@@ -31,8 +31,8 @@ class BestConfiguration:
     """A configuration of one run: the best of an `agent`, or with None the one recommended for all.
 
     `value` is in native units, for all agents their mean. `known` is the source of the value: "evaluated", "estimated" with the
-    standard deviation `error`, or "unknown" for the reason `why`. `evaluated` counts the agents that evaluated it. `metrics` are
-    those of the study; with several objectives an agent has a front of such configurations.
+    standard deviation `error`, or "unknown" for the reason `why`. `evaluated` counts the agents that evaluated it. `metrics`
+    are those of the study; with several objectives an agent has a front of such configurations.
     """
 
     cell: int

@@ -7,7 +7,7 @@ import json
 import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from fedbo.study.agents.budgets import budgets_of
 from fedbo.study.agents.histories import has_history, history_sources, key_of, observed, warm_agents
 from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.environment.models import centralised, environment_of
-from fedbo.study.goals import goals, own_goals, with_goals
+from fedbo.study.goals import agent_goals, goals, own_goals, with_goals
 from fedbo.study.stopping import reported_stopping_of, stopping_of
 from fedbo.study.study import Cell, Study
 from fedbo.study.tables import AlgorithmTable
@@ -157,8 +157,8 @@ def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:
     sources = history_sources(study)
     tables: list[Any] = [study.objective, sources[0].table, study.evaluation]
     made_of = [*(each.model_dump(mode="json", exclude_none=True) for each in tables), study.study.seed]
-    if study.metric:
-        made_of += [[asdict(each) for each in (goals(study), *own_goals(study).values())], list(own_goals(study))]
+    if (asked := agent_goals(study)) is not None:
+        made_of.append(asked.document())
     if sources[0].loc != ("agents", "history") or len(sources) > 1:
         made_of += [[source.table.model_dump(mode="json", exclude_none=True), list(source.agents)] for source in sources]
     name = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]

@@ -57,7 +57,7 @@ class Goals:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of all metrics, each once: those of the objectives, then those with limits alone."""
-        return tuple(dict.fromkeys([each.name for each in (*self.objectives, *self.limits)]))
+        return tuple(dict.fromkeys([*(goal.name for goal in self.objectives), *(limit.name for limit in self.limits)]))
 
     @property
     def constraints(self) -> int:
@@ -143,8 +143,8 @@ def goals_in(manifest: Mapping[str, Any]) -> list[AgentGoals]:
 
 
 def _read(goals: Mapping[str, Any]) -> Goals:
-    objectives, limits = (tuple(made(**each) for each in goals[key]) for made, key in ((Goal, "objectives"), (Limit, "limits")))
-    return Goals(objectives, limits, Metric(**goals["own"]))
+    objectives = tuple(Goal(**each) for each in goals["objectives"])
+    return Goals(objectives, tuple(Limit(**each) for each in goals["limits"]), Metric(**goals["own"]))
 
 
 def _finite(number: object) -> float:

@@ -39,14 +39,12 @@ def _without_metrics(study: StudyTables) -> Iterator[SettingError]:
 def _names(study: StudyTables) -> Iterator[SettingError]:
     federation = study.federation()
     known = metrics_of(federation)
-    first: dict[str, int] = {}
+    names = [table.name for table in study.metric]
     for number, table in enumerate(study.metric):
-        if table.name in first:
-            remedy = f"is that of [[metric]] {first[table.name] + 1} too; join the two tables"
-            yield SettingError(("metric", number, "name"), remedy)
+        if names.index(table.name) < number:
+            yield SettingError(("metric", number, "name"), "has two tables; join them")
         elif known is not None and table.name not in (federation.metric.name, *known):
             yield SettingError(("metric", number, "name"), unknown("metric", table.name, (federation.metric.name, *known)))
-        first.setdefault(table.name, number)
 
 
 def _objectives(study: StudyTables) -> Iterator[SettingError]:
@@ -54,10 +52,10 @@ def _objectives(study: StudyTables) -> Iterator[SettingError]:
     chosen = [(number, table) for number, table in enumerate(study.metric) if table.mode is not None]
     for place, (number, table) in enumerate(chosen):
         if place == 0 and table.name != own.name:
-            remedy = f"is not the metric of [objective], which comes first; put a [[metric]] name = '{own.name}' before it"
+            remedy = f"is not the metric of the values, which comes first; put the metric '{own.name}' before it, with a mode"
             yield SettingError(("metric", number, "name"), remedy)
         elif table.name == own.name and table.mode != MODES[own.sign]:
-            remedy = f"is not that of [objective], which is to be {own.direction}d; set mode = '{MODES[own.sign]}'"
+            remedy = f"is not that of the objective's values, which are to be {own.direction}d; set '{MODES[own.sign]}'"
             yield SettingError(("metric", number, "mode"), remedy)
         if place >= MOST_OBJECTIVES:
             remedy = f"makes more than {MOST_OBJECTIVES} objectives; give it a limit instead"

@@ -64,5 +64,5 @@ def with_goals(study: StudyTables, known: Problem) -> Problem:
     found = goals(study)
     if found is None:
         return known
-    several = {"references": found.references, "weights": found.weights} if found.several else {}
-    return replace(known, objectives=len(found.objectives), constraints=found.constraints, **several)
+    known = replace(known, objectives=len(found.objectives), constraints=found.constraints)
+    return replace(known, references=found.references, weights=found.weights) if found.several else known

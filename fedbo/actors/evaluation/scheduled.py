@@ -175,6 +175,6 @@ def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationReco
     if (goals := task.goals_of(query.agent)) is not None:
         seen = np.arange(told is not None, dtype=np.int64), np.array([] if told is None else [told])
         one = {0: record.outcome}
-        state.algorithm = learned(task.algorithm, task.policy, goals, state.algorithm, x, seen, one, state.worst)
+        state.algorithm = learned(task, goals, state.algorithm, x, seen, one, state.worst)
     elif told is not None:
         state.algorithm = task.algorithm.tell(state.algorithm, x, np.array([told]))

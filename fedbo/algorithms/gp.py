@@ -13,7 +13,7 @@ from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import several, surrogate
 from fedbo.algorithms.components.coordinates import LEARNED, to_coordinates
-from fedbo.algorithms.components.draw_search import Judge
+from fedbo.algorithms.components.draw_search import CENTRES, Judge
 from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_posterior, maximise_several
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.several import Several
@@ -29,7 +29,6 @@ from fedbo.surrogates.several import SeveralCriterion, Strips, strips
 
 INCUMBENTS = ("mean", "observed")
 SEARCHES = ("climb", "newton")
-CENTRES = 8  # best points, or points of the front, about which there are candidates
 # An acquisition costs far more than a draw: fewer candidates, fewer climbs.
 SEARCH = MaximiserSettings(spacing=1.6, starts=8, iterations=20)
 

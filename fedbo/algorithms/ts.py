@@ -235,8 +235,7 @@ class TS(Surrogate, LocalOnly):
         judge = make_judge(self.scalarise, state, units, streams)
         draws = [own._standard_draw(each, scoped(streams, metric)) for metric, each in enumerate(seen)]
         complete = units[0][state.complete]
-        room, centres = own._room(seen, judge, complete), seen[0].u
-        u = best_of_draws(draws, judge, room, centres, seen[0].taken, streams)
+        u = best_of_draws(draws, judge, own._room(seen, judge, complete), seen[0].taken, streams)
         return own.chosen(u, known[0], streams), state._replace(states=with_fits(state.states, known))
 
     def _standard_draw(self, state: LocalState, streams: Streams) -> Callable[[Array], Array]:

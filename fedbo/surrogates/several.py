@@ -55,8 +55,10 @@ def log_hypervolume_improvement(first: Prediction, second: Prediction, over: Str
     ratio = np.exp(np.minimum(np.diff(wide, axis=1, append=-np.inf), 0.0))
     left = np.maximum(1.0 - ratio, TINY)
     terms = wide + np.log(left) + high
-    value = scipy.special.logsumexp(terms, axis=1)
-    share = np.exp(terms - value[:, None])
+    top = terms.max(axis=1)
+    share = np.exp(terms - top[:, None])
+    total = share.sum(axis=1)
+    value, share = top + np.log(total), share / total[:, None]
 
     def of_width(slope: Array) -> Array:
         following = np.column_stack([slope[:, 1:], np.zeros(len(slope))])

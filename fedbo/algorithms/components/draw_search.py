@@ -23,10 +23,11 @@ from fedbo.surrogates.fronts import non_dominated
 from fedbo.surrogates.projected import ProjectedSpace, nearby
 
 SCALARISATIONS = ("hypervolume", "chebyshev", "pareto")
-ROUNDS = 5  # of points scattered about the best ones
-PARENTS, CHILDREN = 8, 32  # about how many points, and how many about each
-FRONT = 32  # points of a front that are kept from round to round
-NEAR = 64  # candidates about each known centre
+ROUNDS = 4  # of points scattered about the best ones
+PARENTS, CHILDREN = 4, 32  # about how many points, and how many about each
+FRONT = 16  # points of a front that are kept from round to round
+EVERYWHERE = 512  # candidates everywhere
+CENTRES, NEAR = 4, 64  # known points about which there are candidates, and how many
 WIDTHS = (1e-3, 0.3)  # least and largest standard deviation of those about a centre, over the side of the box
 AUGMENTED = 0.05  # weight of the sum in the augmented Chebyshev function (Knowles 2006)
 LEAST = 1e-6  # of a weight
@@ -124,7 +125,8 @@ class Room(NamedTuple):
         """Return points `(n, e)` everywhere."""
         if self.space is not None:
             return self.space.candidates()
-        return np.asarray(self.low + (self.high - self.low) * ((sobol(len(self.low)) + rng.random(len(self.low))) % 1.0))
+        shifted = (sobol(len(self.low))[:EVERYWHERE] + rng.random(len(self.low))) % 1.0
+        return np.asarray(self.low + (self.high - self.low) * shifted)
 
     def about(self, centres: Array, count: int, widest: float, rng: np.random.Generator) -> Array:
         """Return `count` points about each of the centres `(r, e)`, at scales of several orders of magnitude."""
@@ -142,11 +144,11 @@ class Room(NamedTuple):
         return left if len(left) else points
 
 
-def best_of_draws(draws: Sequence[Values], judge: Judge, room: Room, centres: Array, known: Array, streams: Streams) -> Array:
+def best_of_draws(draws: Sequence[Values], judge: Judge, room: Room, known: Array, streams: Streams) -> Array:
     """Return the point `(e,)` that is best by one draw for each metric, functions of points `(n, e)`.
 
-    The candidates are points everywhere and about the `centres (r, e)`; then points about the best ones, ever nearer. On a
-    front the point farthest from the `known (n, e)` ones is taken (qPOTS: Renganathan and Carlson 2025).
+    The candidates are points everywhere and about the best of the `known (n, e)` ones; then points about the best candidates,
+    ever nearer. On a front the point farthest from the known ones is taken (qPOTS: Renganathan and Carlson 2025).
     """
     rng = streams.rng("maximiser")
 
@@ -156,6 +158,7 @@ def best_of_draws(draws: Sequence[Values], judge: Judge, room: Room, centres: Ar
             raise ValueError("a draw has values that are not finite")
         return found
 
+    centres = known[judge.order(values(known))[:CENTRES]] if len(known) else known
     points = room.left(np.vstack([room.candidates(rng), room.about(centres, NEAR, 1.0, rng)]))
     found, kept = values(points), FRONT if judge.by_front else PARENTS
     for number in range(ROUNDS):

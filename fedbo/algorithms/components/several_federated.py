@@ -1,4 +1,4 @@
-"""Federated Thompson sampling with several metrics: a message has one block of M numbers for each; weights stay at agents.
+"""Federated Thompson sampling with several metrics: a message has one block of M numbers for each, and weights stay private.
 
 Messages hold the shapes of functions, and no weights or limits. A receiver therefore gives each received function the mean and
 the spread of its own observations of that metric, and then compares points by its own bounds and weights.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +57,7 @@ class Goals:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of all metrics, each once: those of the objectives, then those with limits alone."""
-        return tuple(dict.fromkeys([each.name for each in (*self.objectives, *self.limits)]))
+        return tuple(dict.fromkeys([*(goal.name for goal in self.objectives), *(limit.name for limit in self.limits)]))
 
     @property
     def constraints(self) -> int:
@@ -111,6 +113,38 @@ class Goals:
         """Return a native number of an objective as a value to be maximised."""
         offset = self.own.offset if goal.name == self.own.name else 0.0
         return goal.sign * (native - offset)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentGoals:
+    """The goals of all agents: the `common` ones, and those of agents with other limits or weights."""
+
+    common: Goals
+    own: Mapping[int, Goals] = field(default_factory=dict)
+
+    def of(self, agent: int) -> Goals:
+        """Return the goals of an agent."""
+        return self.own.get(agent, self.common)
+
+    def document(self) -> dict[str, Any]:
+        """Return them as the manifest of a run has them: agents with equal goals as one list."""
+        groups: dict[Goals, list[int]] = {}
+        for agent, goals in self.own.items():
+            groups.setdefault(goals, []).append(agent)
+        return {"common": asdict(self.common), "own": [[asdict(goals), agents] for goals, agents in groups.items()]}
+
+
+def goals_in(manifest: Mapping[str, Any]) -> list[AgentGoals]:
+    """Return the goals of each cell of a run, which its manifest has; an empty list where its study names no metrics."""
+    return [
+        AgentGoals(_read(cell["common"]), {agent: _read(goals) for goals, agents in cell["own"] for agent in agents})
+        for cell in manifest.get("goals", ())
+    ]
+
+
+def _read(goals: Mapping[str, Any]) -> Goals:
+    objectives = tuple(Goal(**each) for each in goals["objectives"])
+    return Goals(objectives, tuple(Limit(**each) for each in goals["limits"]), Metric(**goals["own"]))
 
 
 def _finite(number: object) -> float:

@@ -12,6 +12,7 @@ from fedbo.objectives.derived.mean import BatchFunction
 from fedbo.settings.errors import SettingError
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history, history_sources
+from fedbo.study.check_metrics import metric_combinations
 from fedbo.study.check_privacy import privacy_asked, private_combinations, sends_once
 from fedbo.study.check_sites import sites_combinations
 from fedbo.study.document import StudyError
@@ -41,6 +42,7 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
     targets = list(_targets(study))
     yield from targets
     if not targets and not groups:
+        yield from metric_combinations(study)
         yield from group_budgets(study)
         histories = list(history_combinations(study))
         yield from histories

@@ -79,8 +79,8 @@ def _in_run(path: Path, space: Any, agent: int | None) -> list[Evaluated]:
     from fedbo.analysis.result import Result
 
     result, read = Result.open(path), _read(space)
-    best = max(result.best(), key=lambda one: result.metric(one["cell"]).sign * one["value"])
-    metric, configurations = result.metric(best["cell"]), result.configurations(best["cell"])
+    best = max(result.best(), key=lambda one: result.own_metric(one["cell"]).sign * one["value"])
+    metric, configurations = result.own_metric(best["cell"]), result.configurations(best["cell"])
     found = []
     for number, row in enumerate(result.observations.to_pylist()):
         same = all(row[key] == best[key] for key in ("cell", "algorithm", "replicate"))

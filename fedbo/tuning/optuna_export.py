@@ -75,7 +75,7 @@ def _exported(result: Result, runs: Sequence[Any], storage: JournalStorage) -> I
     for key, rows in runs:
         searched = rows.filter(pc.not_equal(rows["phase"], "history")).to_pylist()
         words = [word for word in (result.study.study.name, titles[key.cell], key.algorithm) if word]
-        direction = StudyDirection.MAXIMIZE if result.metric(key.cell).sign > 0 else StudyDirection.MINIMIZE
+        direction = StudyDirection.MAXIMIZE if result.own_metric(key.cell).sign > 0 else StudyDirection.MINIMIZE
         trials = _Trials(result, key.cell)
         for agent, mine in sorted(grouped(searched, lambda row: row["agent"]).items()):
             name = ", ".join([*words, f"replicate {key.replicate}", f"agent {agent}"])
@@ -88,7 +88,7 @@ class _Trials:
     """Converts the evaluations of one cell to trials."""
 
     def __init__(self, result: Result, cell: int) -> None:
-        self._metric, parameters = result.metric(cell), result.manifest["parameters"]
+        self._metric, parameters = result.own_metric(cell), result.manifest["parameters"]
         own = parameters[cell] if parameters and isinstance(parameters[0], list) else parameters
         self._configurations = result.configurations(cell)
         written = result.study.objective.settings.get("space")

@@ -107,7 +107,7 @@ def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.rando
     Raises ValueError when a value is not finite.
     """
     dim = posterior.x.shape[1]
-    far = (_sobol(dim) + rng.random(dim)) % 1.0
+    far = (sobol(dim) + rng.random(dim)) % 1.0
     means = predict(posterior, posterior.x)[0]
     centres = posterior.x[np.argsort(-means, kind="stable")[:BEST]]
     widths = np.exp(rng.uniform(log(WIDTHS[0]), log(WIDTHS[1]), (len(centres), NEAR, 1)))
@@ -190,7 +190,7 @@ def _cube(dim: int) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _sobol(dim: int) -> Array:
+def sobol(dim: int) -> Array:
     """Return scrambled Sobol points `(EVERYWHERE, d)`, the same in every process."""
     from scipy.stats import qmc  # takes a second, which processes that only evaluate need not spend
 

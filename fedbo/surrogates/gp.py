@@ -45,6 +45,7 @@ __all__ = [
     "predict",
     "predict_with_gradients",
     "warp",
+    "warp_like",
 ]
 
 Array = npt.NDArray[np.float64]
@@ -117,6 +118,15 @@ def warp(y: Array, power: float) -> Array:
     only the units; a smaller power resolves good values more finely.
     """
     return _warped(_distances(y)[0], power)
+
+
+def warp_like(values: Array, y: Array, power: float) -> Array:
+    """Transform any values `(k,)` by the function by which `warp` transforms `y (n,)`, n > 0.
+
+    Above the largest of y, where the transform may have no value, it goes on along its tangent, so it increases everywhere.
+    """
+    q = 1.0 + (y.max() - values) / _distances(y)[1]
+    return np.where(q < 1.0, 1.0 - q, _warped(np.maximum(q, 1.0), power))
 
 
 def _warped(q: Array, power: float) -> Array:

@@ -33,7 +33,7 @@ class Strips(NamedTuple):
 
 
 def strips(front: Array, reference: Array) -> Strips:
-    """Return the strips above the points `(k, 2)` that no other one dominates; those not above `reference (2,)` count nothing."""
+    """Return the strips above a front `(k, 2)` without dominated points; those not above `reference (2,)` count nothing."""
     front = front[(front > reference).all(axis=1)]
     front = front[np.argsort(front[:, 0], kind="stable")]
     return Strips(np.concatenate([reference[:1], front[:, 0]]), np.concatenate([front[:, 1], reference[1:]]))
@@ -55,8 +55,10 @@ def log_hypervolume_improvement(first: Prediction, second: Prediction, over: Str
     ratio = np.exp(np.minimum(np.diff(wide, axis=1, append=-np.inf), 0.0))
     left = np.maximum(1.0 - ratio, TINY)
     terms = wide + np.log(left) + high
-    value = scipy.special.logsumexp(terms, axis=1)
-    share = np.exp(terms - value[:, None])
+    top = terms.max(axis=1)
+    share = np.exp(terms - top[:, None])
+    total = share.sum(axis=1)
+    value, share = top + np.log(total), share / total[:, None]
 
     def of_width(slope: Array) -> Array:
         following = np.column_stack([slope[:, 1:], np.zeros(len(slope))])
@@ -76,7 +78,7 @@ def _log_improvements(at: Prediction, levels: Array) -> tuple[Array, Array, Arra
 
 
 def log_feasibility(at: Prediction, threshold: float) -> tuple[Array, Array]:
-    """Return the log probability of a value of at least `threshold`, `(n,)`, and its gradient `(n, d)`, accurate in both tails."""
+    """Return the log probability of a value of at least `threshold`, `(n,)`, and its gradient, accurate in both tails."""
     variance = np.maximum(at.variance, TINY)
     sd = np.sqrt(variance)
     z = np.clip((at.mean - threshold) / sd, -1e8, 1e8)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedbo.analysis.fronts import hypervolume, hypervolumes, non_dominated
+from fedbo.surrogates.fronts import hypervolume, hypervolumes, non_dominated
 
 
 def _by_pairs(values: np.ndarray) -> np.ndarray:

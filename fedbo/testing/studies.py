@@ -77,6 +77,7 @@ def draw_study(seed: int, folder: Path | None = None, algorithm: str | None = No
 def features(study: Study) -> list[str]:
     """List the features of a study, to count studies by: algorithms, exchange mode, faults, and optional features."""
     policy = study.evaluation.make()
+    asked = goals(study)
     has = {
         "private messages": any(isinstance(table.make(), Private) for table in study.algorithm),
         "secure aggregation": study.privacy.secure_aggregation is not None,
@@ -87,8 +88,8 @@ def features(study: Study) -> list[str]:
         "cluster": study.cluster is not None,
         "stopping": study.stopping is not None,
         "sweep": bool(study.sweep),
-        "limits": (found := goals(study)) is not None and found.constraints > 0,
-        "several objectives": found is not None and found.several,
+        "limits": asked is not None and asked.constraints > 0,
+        "several objectives": asked is not None and asked.several,
         "typed space": study.objective.name == "typed_function",
     }
     found = [f"algorithm {table.name}" for table in study.algorithm] + [f"exchange {study.exchange.mode}"]

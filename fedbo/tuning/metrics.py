@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from fedbo.actors.evaluation.learning import learned
+from fedbo.actors.evaluation.learning import Learner, learned
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Multiple, Problem
 from fedbo.analysis.fronts import non_dominated
@@ -137,7 +137,7 @@ class ToldMetrics:
         seen = np.arange(0 if value is None else 1), np.array([] if value is None else [value])
         told = [self.goals.own.sign * known for known in self.log.told.values() if known is not None]
         outcomes, worst = {0: self._outcome(self.goals, token)}, min(told) if told else None
-        return learned(algorithm, Policy(), self.goals, state, u, seen, outcomes, worst)
+        return learned(Learner(algorithm, Policy()), self.goals, state, u, seen, outcomes, worst)
 
     def _outcome(self, goals: Goals, token: str) -> Outcome:
         """Return a point's outcome, in which NaN stands for what is not known."""

@@ -50,6 +50,7 @@ CONTENTS = {
     ),
     "Guides": (
         "docs/studies",
+        "docs/metrics",
         "docs/objectives",
         "docs/algorithms/index",
         "docs/results",

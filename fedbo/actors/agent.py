@@ -13,7 +13,7 @@ from fedbo.actors.agent_state import AgentState, BestObservation, UncommittedSte
 from fedbo.actors.evaluation.batches import BatchEvaluation, cut_to_budget, pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.failed_points import keeps_points, other_than, takes_worst, with_failures
-from fedbo.actors.evaluation.learning import learned, problem_with_goals
+from fedbo.actors.evaluation.learning import Learner, learned, problem_with_goals
 from fedbo.actors.evaluation.overlap import AsyncEvaluations
 from fedbo.actors.evaluation.scheduled import ScheduledEvaluations
 from fedbo.actors.evaluation.step import StepEvaluator, StepResult
@@ -76,7 +76,9 @@ class HostedAgent:
         if self.goals is None or task.history is None:
             return task.algorithm.tell(own, x, y)
         outcomes = dict(enumerate(read_outcomes(task.history.folder, self.number)))
-        return learned(task, self.goals, own, x, (np.arange(len(y)), y), outcomes, float(y.min()))
+        return learned(
+            Learner(task.algorithm, task.policy), self.goals, own, x, (np.arange(len(y)), y), outcomes, float(y.min())
+        )
 
     def close(self) -> None:
         """Where evaluations overlap, commit the last step, which was reported already, and cancel the running evaluations."""
@@ -356,8 +358,8 @@ class HostedAgent:
             whole = told < len(decision.x) - 1
             told, values = told[whole], values[whole]
         if self.goals is not None:
-            observed = told, values
-            algorithm = learned(self.task, self.goals, algorithm, decision.x, observed, result.outcomes, worst)
+            observed, learner = (told, values), Learner(self.task.algorithm, self.task.policy)
+            algorithm = learned(learner, self.goals, algorithm, decision.x, observed, result.outcomes, worst)
         elif len(told):
             x = decision.x if len(told) == len(decision.x) else decision.x[told]
             algorithm = self.task.algorithm.tell(algorithm, x, values)

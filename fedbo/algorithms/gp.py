@@ -12,20 +12,17 @@ from annotated_types import Ge
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import several, surrogate
-from fedbo.algorithms.components.coordinates import LEARNED, to_coordinates
-from fedbo.algorithms.components.draw_search import CENTRES, Judge
-from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_posterior, maximise_several
+from fedbo.algorithms.components.coordinates import LEARNED
+from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_posterior
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.several import Several
-from fedbo.algorithms.components.several_models import fitted, standard_units, unclipped, with_fits
+from fedbo.algorithms.components.several_improvement import improve, unsuitable_for_improvement
 from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, first_point
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
-from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import Criterion, expected_improvement, prediction, upper_confidence_bound
 from fedbo.surrogates.gp import Posterior, predict
 from fedbo.surrogates.maximise import MaximiserSettings
-from fedbo.surrogates.several import SeveralCriterion, Strips, strips
 
 INCUMBENTS = ("mean", "observed")
 SEARCHES = ("climb", "newton")
@@ -67,7 +64,7 @@ class GP(Surrogate, LocalOnly):
     def ask(self, state: Any, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Any]:
         """Maximise the acquisition; replace an evaluated point by a uniform one."""
         if isinstance(state, Several):
-            return self._ask_of_several(state, streams)
+            return improve(self, state, streams, self.incumbent)
         if not len(state.u):
             return Decision(first_point(state, streams), "own"), state
         known = self.fit(state.cautious(), streams)
@@ -90,28 +87,6 @@ class GP(Surrogate, LocalOnly):
 
         return maximise_acquisition(acquisition, state, coordinates, streams, SEARCH)
 
-    def _ask_of_several(self, state: Several, streams: Streams) -> tuple[Decision, Several]:
-        """Maximise the constrained improvement of one objective, or of the hypervolume of two."""
-        if not all(len(each.u) for each in state.states):
-            return Decision(first_point(state.states[0], streams), "own"), state
-        own, known = unclipped(self), fitted(unclipped(self), state, streams)
-        seen, m = [own.seen(each) for each in known], state.objectives
-        posteriors = tuple(own.posterior(each) for each in seen)
-        observed, references, thresholds = standard_units(own, state, known)
-        u = own.seen(changed(known[0], u=to_coordinates(state.x[state.complete], self.coordinates))).u
-        metrics = np.column_stack([predict(each, u)[0] for each in posteriors])
-        if self.incumbent == "observed":
-            metrics = observed[state.complete]
-        if seen[0].waiting is not None and self.pending_values != "ignore":  # expected there: else it would be chosen again
-            u = np.vstack([u, seen[0].waiting])
-            metrics = np.vstack([metrics, np.column_stack([predict(each, seen[0].waiting)[0] for each in posteriors])])
-        judge = Judge("pareto", thresholds, np.ones(m), references, np.zeros(m))
-        order = judge.order(metrics)
-        over = _to_improve_on(metrics[order, :m][judge.violations(metrics[order]) == 0.0], references)
-        criterion = SeveralCriterion(posteriors[:m], posteriors[m:], thresholds, over)
-        place = maximise_several(criterion, seen[0], u[order[:CENTRES]], self.coordinates, streams)
-        return own.chosen(place, known[0], streams), state._replace(states=with_fits(state.states, known))
-
     def pending(self, state: Any, x: Array) -> Any:
         """Record the points that are being evaluated."""
         return several.noting(state, x, self.noting) if isinstance(state, Several) else self.noting(state, x)
@@ -132,20 +107,7 @@ class GP(Surrogate, LocalOnly):
         """Return why the settings do not suit the objectives and bounds of a problem; empty where they do."""
         if self.acquisition != "ei" or self.search != "climb":
             return "an upper confidence bound and search = 'newton' are for one objective without bounds; use 'gp_ei' or 'ts'"
-        if problem.objectives > 2:
-            return f"expected hypervolume improvement is for two objectives, not {problem.objectives}; use 'ts'"
-        if problem.objectives > 1 and len(problem.references) != problem.objectives:
-            return "expected hypervolume improvement needs a reference for each objective"
-        if len(set(problem.weights)) > 1:
-            return "expected hypervolume improvement has no weights of objectives; use 'ts', or equal weights"
-        return ""
-
-
-def _to_improve_on(front: Array, references: Array) -> float | Strips | None:
-    """Return what to improve on: the best feasible value, or the strips above the feasible front `(k, m)`; None without any."""
-    if not len(front):
-        return None
-    return float(front.max()) if front.shape[1] == 1 else strips(front, references)
+        return unsuitable_for_improvement(problem)
 
 
 def incumbent(posterior: Posterior, kind: str, seen: int) -> float:

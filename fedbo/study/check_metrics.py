@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from fedbo.algorithms import catalog as algorithms
 from fedbo.algorithms.base import Algorithm, Multiple, Problem
-from fedbo.objectives.base import metrics_of
+from fedbo.objectives.base import Federation, metrics_of
 from fedbo.objectives.goals import MOST_OBJECTIVES, Goals
+from fedbo.objectives.python_function import PythonFunction
+from fedbo.objectives.sites import Sites
+from fedbo.objectives.typed_function import TypedFunction
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.goals import OF_GROUP, goals, goals_of_group, has_own
 from fedbo.study.problems import problem_of
@@ -18,7 +21,7 @@ _MANY = 5  # methods that an error lists
 
 
 def metric_combinations(study: StudyTables) -> Iterator[SettingError]:
-    """Yield errors in the [[metric]] tables of a study, and in the settings that do not suit them."""
+    """Yield errors in the [[metric]] tables of a study, and in the limits and weights of its groups."""
     if not study.metric:
         yield from _without_metrics(study)
         return
@@ -26,7 +29,6 @@ def metric_combinations(study: StudyTables) -> Iterator[SettingError]:
     yield from faults
     if not faults:
         yield from _groups(study)
-        yield from _other_tables(study)
 
 
 def _without_metrics(study: StudyTables) -> Iterator[SettingError]:
@@ -38,13 +40,20 @@ def _without_metrics(study: StudyTables) -> Iterator[SettingError]:
 
 def _names(study: StudyTables) -> Iterator[SettingError]:
     federation = study.federation()
-    known = metrics_of(federation)
+    known = list(dict.fromkeys((federation.metric.name, *(metrics_of(federation) or ()))))
+    closed = len(known) > 1 or not _may_return_more(federation)
     names = [table.name for table in study.metric]
     for number, table in enumerate(study.metric):
         if names.index(table.name) < number:
             yield SettingError(("metric", number, "name"), "has two tables; join them")
-        elif known is not None and table.name not in (federation.metric.name, *known):
-            yield SettingError(("metric", number, "name"), unknown("metric", table.name, (federation.metric.name, *known)))
+        elif closed and table.name not in known:
+            yield SettingError(("metric", number, "name"), unknown("metric", table.name, known))
+
+
+def _may_return_more(federation: Federation) -> bool:
+    """Return whether evaluations may return metrics that a federation does not name: those of the user's own code."""
+    own_code = isinstance(federation, PythonFunction | TypedFunction | Sites)
+    return own_code or not type(federation).__module__.startswith("fedbo.")
 
 
 def _objectives(study: StudyTables) -> Iterator[SettingError]:
@@ -93,10 +102,13 @@ def _groups(study: StudyTables) -> Iterator[SettingError]:
                 yield SettingError(("group", number, key, limit.name), f"contradicts {other}; change one of the two")
 
 
-def _other_tables(study: StudyTables) -> Iterator[SettingError]:
-    """Yield errors for methods and settings that do not suit the metrics."""
+def metric_methods(study: StudyTables) -> Iterator[SettingError]:
+    """Yield errors for methods and settings that do not suit the metrics of a study whose other tables are valid."""
     found = goals(study)
-    assert found is not None
+    if found is None:
+        if study.evaluation.make().infeasible is not None:
+            yield SettingError(("evaluation", "infeasible"), "has no effect without limits; remove it, or add a [[metric]]")
+        return
     if found.several and study.budget.target is not None:
         yield SettingError(("budget", "target"), "is a value of one objective, and this study has several; remove it")
     for number, table in enumerate(study.algorithm):
@@ -112,7 +124,8 @@ def _other_tables(study: StudyTables) -> Iterator[SettingError]:
         if why := _unsuited(history.algorithm.make(), known, found):
             yield SettingError(("agents", "history", "algorithm"), why)
     if study.evaluation.make().infeasible is not None and not _uses_policy(study, found):
-        yield SettingError(("evaluation", "infeasible"), "has no effect: every algorithm learns the limits; remove it")
+        why = "every algorithm learns the limits" if found.constraints else "the study has no limits"
+        yield SettingError(("evaluation", "infeasible"), f"has no effect: {why}; remove it")
 
 
 def _uses_policy(study: StudyTables, found: Goals) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from fedbo.actors.evaluation.failed_points import hides
-from fedbo.actors.evaluation.learning import learns_outcomes, told_outcomes
+from fedbo.actors.evaluation.learning import Learner, learned
+from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Multiple, Problem
 from fedbo.analysis.fronts import non_dominated
 from fedbo.objectives.base import Metric, is_usable
@@ -136,14 +136,11 @@ class ToldMetrics:
         A method that learns no limits observes the worst value so far of an infeasible point, as in a study by default.
         """
         assert self.goals is not None
-        u, outcome = np.array([self.log.points[token]["u"]]), self._outcome(self.goals, token)
-        if learns_outcomes(algorithm, self.goals):
-            told = told_outcomes(self.goals, u, {0: outcome})
-            return algorithm.tell_outcomes(state, *told) if len(told.x) else state
-        known = [self.goals.own.sign * number for number in self.log.told.values() if number is not None]
-        if not np.isnan(outcome.value) and not self.goals.feasible(outcome):
-            value = None if hides(algorithm) or not known else min(known)
-        return state if value is None else algorithm.tell(state, u, np.array([value]))
+        u = np.array([self.log.points[token]["u"]])
+        seen = np.arange(0 if value is None else 1), np.array([] if value is None else [value])
+        told = [self.goals.own.sign * known for known in self.log.told.values() if known is not None]
+        outcomes, worst = {0: self._outcome(self.goals, token)}, min(told) if told else None
+        return learned(Learner(algorithm, Policy()), self.goals, state, u, seen, outcomes, worst)
 
     def _outcome(self, goals: Goals, token: str) -> Outcome:
         """Return a point's outcome, in which NaN stands for what is not known."""

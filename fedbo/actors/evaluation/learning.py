@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.actors.evaluation.failed_points import hides
+from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.storage.history_files import read_outcomes
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Algorithm, Array, Multiple, Problem
@@ -23,6 +24,13 @@ class Told(NamedTuple):
     x: Array
     values: Array
     margins: Array
+
+
+class Learner(NamedTuple):
+    """An algorithm, and the policy by which it learns outcomes."""
+
+    algorithm: Algorithm
+    policy: Policy
 
 
 def learns_outcomes(algorithm: Algorithm, goals: Goals | None) -> bool:
@@ -44,7 +52,7 @@ def told_outcomes(goals: Goals, x: Array, outcomes: Mapping[int, Outcome]) -> To
 
 
 def told_numbers(
-    task: Task,
+    learner: Learner,
     goals: Goals,
     seen: tuple[npt.NDArray[np.int64], Array],
     outcomes: Mapping[int, Outcome],
@@ -59,7 +67,7 @@ def told_numbers(
     broken = np.array([_is_broken(goals, outcomes.get(place)) for place in places.tolist()], dtype=np.bool_)
     if not broken.any():
         return places, values
-    if task.policy.infeasible == "drop" or worst is None or hides(task.algorithm):
+    if learner.policy.infeasible == "drop" or worst is None or hides(learner.algorithm):
         return places[~broken], values[~broken]
     return places, np.where(broken, worst, values)
 
@@ -70,7 +78,7 @@ def _is_broken(goals: Goals, outcome: Outcome | None) -> bool:
 
 
 def learned(
-    task: Task,
+    learner: Learner,
     goals: Goals,
     own: Any,
     x: Array,
@@ -83,11 +91,11 @@ def learned(
     `seen` are the places and the values that an algorithm with one objective would observe without limits, and `worst` the
     least value so far.
     """
-    algorithm = task.algorithm
+    algorithm = learner.algorithm
     if learns_outcomes(algorithm, goals):
         told = told_outcomes(goals, x, outcomes)
         return algorithm.tell_outcomes(own, *told) if len(told.x) else own  # type: ignore[attr-defined]
-    places, values = told_numbers(task, goals, seen, outcomes, worst)
+    places, values = told_numbers(learner, goals, seen, outcomes, worst)
     return algorithm.tell(own, x[places], values) if len(places) else own
 
 
@@ -107,5 +115,5 @@ def problem_with_goals(problem: Problem, task: Task, goals: Goals, warm: bool) -
         margins = np.array([goals.margins(one) for one in outcomes.values()]).reshape(len(x), goals.constraints)
         return replace(problem, history_values=values, history_margins=margins)
     worst = float(y.min()) if len(y) else None
-    places, values = told_numbers(task, goals, (np.arange(len(y)), y), outcomes, worst)
+    places, values = told_numbers(Learner(task.algorithm, task.policy), goals, (np.arange(len(y)), y), outcomes, worst)
     return replace(problem, history_x=x[places], history_y=values)

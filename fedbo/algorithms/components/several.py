@@ -28,6 +28,7 @@ class Several(NamedTuple):
     objectives: m.
     references, weights: those of `Problem`, empty or `m` numbers.
     failed `(f, d)`: points at which nothing is known, since their evaluation failed.
+    history_x `(t_n, d)`, history_values `(t_n, k)`: an earlier task.
     """
 
     states: tuple[Any, ...]
@@ -37,6 +38,8 @@ class Several(NamedTuple):
     references: tuple[float, ...]
     weights: tuple[float, ...]
     failed: Array
+    history_x: Array
+    history_values: Array
 
     @property
     def complete(self) -> Any:
@@ -62,15 +65,16 @@ def scoped(streams: Streams, metric: int) -> Streams:
 def begin(problem: Problem, start: Callable[[Problem], Any]) -> Several:
     """Start without observations, with the outcomes of an earlier task if there are any."""
     k = metrics(problem)
-    columns: list[tuple[Array | None, Array | None]] = [(None, None)] * k
+    none, nothing = np.empty((0, problem.dim)), np.empty((0, k))
+    columns, history = [(none[:0], none[:0, 0])] * k, (none, nothing)
     if problem.history_x is not None and problem.history_values is not None:
         parts = [problem.history_values] + ([] if problem.history_margins is None else [problem.history_margins])
         known = np.hstack(parts)
+        history = (problem.history_x, known)
         columns = [(problem.history_x[rows], known[rows, j]) for j, rows in enumerate(~np.isnan(known.T))]
     alone = replace(problem, objectives=1, constraints=0, references=(), weights=(), history_values=None, history_margins=None)
     states = tuple(start(replace(alone, history_x=x, history_y=y)) for x, y in columns)
-    none = np.empty((0, problem.dim))
-    return Several(states, none, np.empty((0, k)), problem.objectives, problem.references, problem.weights, none)
+    return Several(states, none, nothing, problem.objectives, problem.references, problem.weights, none, *history)
 
 
 def told(several: Several, x: Array, values: Array, tell: Tell, avoid: Note) -> Several:

@@ -15,7 +15,7 @@ import numpy as np
 from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Field, Inbound, Payload, Problem
-from fedbo.algorithms.components.coordinates import LEARNED, to_coordinates
+from fedbo.algorithms.components.coordinates import LEARNED, distance, to_coordinates
 from fedbo.algorithms.components.guided_search import guide_rows, maximise_guided_draw
 from fedbo.algorithms.components.inner_search import maximise_posterior
 from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, evaluable, first_point
@@ -146,10 +146,12 @@ class GuideAgent(Surrogate):
         return {"weight": weight, "mean": np.clip(answer["mean"], 0.0, 1.0), "variance": variance}
 
     def _first(self, local: LocalState, guides: Payload | None, streams: Streams) -> Decision:
-        """Decide without observations: where S is largest among the means, or without guides at a uniform point."""
+        """Decide without observations: at the heaviest mean if that is new, or at a uniform point."""
         if guides is None or local.failed is not None:
             return Decision(first_point(local, streams), "own")
-        return Decision(evaluable(local, guides["mean"][[int(guides["weight"].argmax())]]), "federated")
+        x = evaluable(local, guides["mean"][[int(guides["weight"].argmax())]])
+        away = distance(local.taken, to_coordinates(x, self.coordinates)[0]) if len(local.taken) else 1.0
+        return self.unrepeated(x, away, local, streams, "federated")
 
     def _maximum(self, seen: LocalState, guides: Payload | None, streams: Streams) -> Array:
         """Return the point, in the coordinates of `seen`, where the acquisition is largest."""

@@ -1,8 +1,8 @@
 """What the gain of guided optimisation consists of: the centre of the cube, the base optimiser, and the messages.
 
-    python benchmarks/guide.py [--only functions moved absent faithful private] [--replicates 1]
+    python benchmarks/guide.py [--only functions moved absent faithful private] [--levels 1 2 3] [--methods NAME ...]
 
-Five agents optimise functions of Wei, Li and Wang (2026) in four inputs: three random points, and ten decisions in lock-step.
+Four agents optimise functions of Wei, Li and Wang (2026) in four inputs: three random points, and ten decisions in lock-step.
 Agents differ by shifts of the optimum: none at level 1, up to 5 % of the range at level 2, 20 % at level 3. In the part `moved`
 the common optimum is away from the middle, and the axes are rotated. A score is the share of the gap between the
 best initial value and the optimum that is closed. Differences are paired over functions, levels and replicates.
@@ -25,7 +25,7 @@ from fedbo.algorithms.catalog import entry
 from fedbo.testing.lockstep import Lockstep, noisy
 
 Array = npt.NDArray[np.float64]
-AGENTS, DIM, INITIAL, DECISIONS = 5, 4, 3, 10
+AGENTS, DIM, INITIAL, DECISIONS = 4, 4, 3, 10
 TIMES = (1, 2, 3, 5, DECISIONS)
 LEVELS = {1: 0.0, 2: 0.05, 3: 0.2}
 METHODS = ("guide", "guide_alone", "guide_centre", "guide_noise", "guide_shuffled", "share_best")
@@ -186,44 +186,47 @@ def made(*names: str, **settings: Any) -> dict[str, Algorithm]:
     return {name: entry(name).make(**(settings if name.startswith("guide") else {})) for name in names}
 
 
-def functions(replicates: int, levels: Sequence[int] = tuple(LEVELS)) -> None:
+def functions(given: argparse.Namespace) -> None:
     """Compare all methods on the twelve functions as published, by level and by whether the optimum is in the middle."""
-    for level in levels:
-        centred = [(world(name, level, seed), seed) for name in CENTRED for seed in range(replicates)]
-        others = [(world(name, level, seed), seed) for name in FUNCTIONS if name not in CENTRED for seed in range(replicates)]
-        first = compare(f"level {level}, optimum in the middle (8 functions)", made(*METHODS), centred, "guide_alone")
-        rest = compare(f"level {level}, the four others", made(*METHODS), others, "guide_alone")
+    for level in given.levels:
+        centred = [(world(name, level, seed), seed) for name in CENTRED for seed in range(given.replicates)]
+        others = [
+            (world(name, level, seed), seed) for name in FUNCTIONS if name not in CENTRED for seed in range(given.replicates)
+        ]
+        first = compare(f"level {level}, optimum in the middle (8 functions)", made(*given.methods), centred, "guide_alone")
+        rest = compare(f"level {level}, the four others", made(*given.methods), others, "guide_alone")
         table(f"level {level}, all twelve", {name: first[name] + rest[name] for name in first}, "guide_alone")
 
 
-def moved(replicates: int) -> None:
+def moved(given: argparse.Namespace) -> None:
     """Compare all methods with the optimum of the eight functions away from the middle, and rotated axes."""
-    worlds = [(world(name, 1, seed, moved=True), seed) for name in CENTRED for seed in range(replicates)]
-    compare("level 1, moved and rotated (8 functions)", made(*METHODS), worlds, "guide_alone")
+    for level in given.levels[:1]:
+        worlds = [(world(name, level, seed, moved=True), seed) for name in CENTRED for seed in range(given.replicates)]
+        compare(f"level {level}, moved and rotated (8 functions)", made(*given.methods), worlds, "guide_alone")
 
 
-def absent(replicates: int) -> None:
+def absent(given: argparse.Namespace) -> None:
     """Compare with the method alone under absence; the optimum is away from the middle."""
     names = ("sphere", "ackley", "rastrigin", "styblinski_tang")
-    worlds = [(world(name, 2, seed, moved=True), seed) for name in names for seed in range(replicates)]
+    worlds = [(world(name, 2, seed, moved=True), seed) for name in names for seed in range(given.replicates)]
     for share in (0.0, 0.2, 0.5):
         compare(f"level 2, moved, {share:.0%} absent", made("guide", "guide_alone"), worlds, "guide_alone", share)
 
 
-def faithful(replicates: int) -> None:
+def faithful(given: argparse.Namespace) -> None:
     """Compare the published settings with our base optimiser, each with and without messages."""
-    worlds = [(world(name, 1, seed), seed) for name in ("sphere", "ackley", "michalewicz") for seed in range(replicates)]
+    worlds = [(world(name, 1, seed), seed) for name in ("sphere", "ackley", "michalewicz") for seed in range(given.replicates)]
     methods = {f"{name}, {preset or 'ours'}": entry(name).make(preset) for preset in ("faithful", None) for name in METHODS[:2]}
     methods["gp_ei"] = entry("gp_ei").make()
     compare("base optimiser, level 1 (sphere, ackley, michalewicz)", methods, worlds, "guide_alone, ours")
 
 
-def private(replicates: int) -> None:
+def private(given: argparse.Namespace) -> None:
     """Compare private methods, with one release about an earlier task: 20 agents with bowls in two inputs, z = 1.5."""
     count, rounds = 20, 8
     names = ("dp_guide", "dp_guide_noise", "guide", "guide_alone", "dp_fed_prior", "dp_fed_prior_noise", "fed_prior_alone")
     found: dict[str, list[Array]] = {name: [] for name in names}
-    for seed in range(replicates):
+    for seed in range(given.replicates):
         rng = np.random.default_rng([9, seed])
         centres = rng.uniform(0.2, 0.8, 2) + 0.05 * rng.standard_normal((count, 2))
         known = [rng.random((12, 2)) for _ in range(count)]
@@ -255,11 +258,13 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=[*PARTS])
+    parser.add_argument("--levels", nargs="+", type=int, choices=LEVELS, default=[*LEVELS])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS])
     parser.add_argument("--replicates", type=int, default=1)
     given = parser.parse_args()
     for name in given.only:
         begun = time.process_time()
-        PARTS[name](given.replicates)
+        PARTS[name](given)
         print(f"\n{name}: {time.process_time() - begun:.0f} s of processor time", flush=True)
 
 

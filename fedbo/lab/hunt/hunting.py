@@ -15,7 +15,7 @@ from fedbo.lab.hunt.evidence import LEVEL, lower_bound, p_value
 from fedbo.lab.hunt.result import FOUND, WORLD, Hunt, TriedRow, VerdictRow
 from fedbo.lab.hunt.search import Search, at_least_typical
 from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, Document, Trials
-from fedbo.lab.hunt.worlds import draw_world
+from fedbo.lab.hunt.worlds import Worlds
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError, to_toml
 from fedbo.study.study import load_study
@@ -67,13 +67,7 @@ class Hunting:
 
     def _result(self) -> Hunt:
         asked, trials = self._question, self._trials
-        search = Search(
-            asked.study,
-            trials,
-            lambda number: draw_world(asked.study, asked.vary, asked.seed, number),
-            asked.worlds,
-            asked.seed,
-        )
+        search = Search(Worlds(asked.study, asked.vary, asked.seed), trials, asked.worlds, asked.seed)
         finalists = search.run(asked.search)[:FINALISTS]
         documents = [one.world.document(asked.study) for one in finalists]
         tests = len(finalists) + 1

@@ -6,7 +6,7 @@ What is found here is a winner by luck as well: only its later verdict, on other
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,16 +14,15 @@ import numpy as np
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.streams import Streams
-from fedbo.lab.hunt.evidence import p_value
-from fedbo.lab.hunt.trials import SEARCH, Document, Trials
-from fedbo.lab.hunt.worlds import World
+from fedbo.lab.hunt.trials import SEARCH, Trials
+from fedbo.lab.hunt.worlds import World, Worlds
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.study.document import StudyError
 
 SEARCHES = ("guided", "random")
 _BRACKET, _FIRST, _MOST = 16, 2, 8  # worlds of a bracket, and replicates of a world at first and at most
 _GUIDED, _EACH = 12, 4  # worlds that gp_ei proposes after a bracket, and the replicates of each
-_CLEAR = 0.01  # a p-value on the seeds of the search at which it ends
+_CLEAR = 3.0  # standard errors of a mean above 0 at which the search ends
 _PRIOR = 2.0  # replicates that the pooled variance counts for
 
 
@@ -43,12 +42,11 @@ class TriedWorld:
 
 @dataclass(slots=True)
 class Search:
-    """A search among the worlds that `draw(number)` gives, with a budget of `worlds` to try."""
+    """A search among the `worlds` of a study, of which it tries up to `budget`."""
 
-    study: Document
+    worlds: Worlds
     trials: Trials
-    draw: Callable[[int], World]
-    worlds: int
+    budget: int
     seed: int
     tried: list[TriedWorld] = field(default_factory=list)
     left_out: int = 0
@@ -62,9 +60,8 @@ class Search:
         """Search, and return the worlds with a positive lower bound of the excess, highest first, one of each family."""
         search = self._guided if how == "guided" else self._random
         for _ in search():
-            if self.count >= self.worlds or self._clear:
+            if self._clear or self.count >= self.budget:
                 break
-        self._bound()
         best: dict[str, TriedWorld] = {}
         for one in sorted(self.tried, key=lambda one: -one.low):
             if one.low > 0 and len(one.excesses) >= _EACH:
@@ -78,12 +75,13 @@ class Search:
 
     @property
     def _clear(self) -> bool:
-        return any(len(one.excesses) >= _MOST and p_value(one.excesses, self.limit(one)) <= _CLEAR for one in self.tried)
+        self._bound()
+        return any(len(one.excesses) >= _MOST and one.mean > _CLEAR * (one.mean - one.low) for one in self.tried)
 
     def _random(self) -> Iterator[None]:
         """Try drawn worlds one after another, all replicates of each."""
-        for number in range(self.worlds):
-            self._try(self.draw(number), _MOST)
+        for number in range(self.budget):
+            self._try(self.worlds.draw(number), _MOST)
             yield
 
     def _guided(self) -> Iterator[None]:
@@ -91,8 +89,8 @@ class Search:
         number = 0
         while True:
             bracket = []
-            for _ in range(min(_BRACKET, self.worlds - self.count)):
-                if one := self._try(self.draw(number), _FIRST):
+            for _ in range(min(_BRACKET, self.budget - self.count)):
+                if one := self._try(self.worlds.draw(number), _FIRST):
                     bracket.append(one)
                 number += 1
             self._halve(bracket)
@@ -133,7 +131,7 @@ class Search:
     def _try(self, world: World, replicates: int) -> TriedWorld | None:
         """Try a world; None if the study does not fit it, or one of its runs says nothing."""
         try:
-            found = self.trials.excesses(world.document(self.study), SEARCH, replicates)
+            found = self.trials.excesses(world.document(self.worlds.study), SEARCH, replicates)
         except StudyError:
             found = None
         if found is None:
@@ -144,7 +142,7 @@ class Search:
 
     def _more(self, one: TriedWorld, replicates: int) -> bool:
         """Give a world more replicates; False if one of them says nothing, and the world no longer counts."""
-        found = self.trials.excesses(one.world.document(self.study), SEARCH, replicates)
+        found = self.trials.excesses(one.world.document(self.worlds.study), SEARCH, replicates)
         if found is None:
             self.tried.remove(one)
             self.left_out += 1

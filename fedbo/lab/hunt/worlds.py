@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from fedbo.algorithms.base import Private
 from fedbo.settings.arguments import wrong
 from fedbo.study.document import StudyError
-from fedbo.study.study import Study, load_study
+from fedbo.study.study import load_study
 from fedbo.testing.draws import Draws
 from fedbo.testing.surroundings import draw_availability, draw_exchange, draw_fault, draw_group, draw_timing
 from fedbo.tuning.spaces import written_space
@@ -70,45 +71,52 @@ def check_varied(varied: Sequence[str]) -> None:
         raise wrong("vary", ",".join(varied), f"must be some of {', '.join(VARIED)}, each once and separated by commas")
 
 
-def draw_world(study: Document, varied: Sequence[str], seed: int, number: int) -> World:
-    """Draw world `number` of a study, the same for the same seed; ArgumentError if the study fits hardly any drawn world."""
-    checked, refused = load_study(study, trust=True), "no table was drawn"
-    for attempt in range(_TRIES):
-        draws = Draws(np.random.default_rng([seed, number, attempt]))
-        changes = {name: table for name, table in _drawn(draws, study, checked, varied) if table}
-        if not changes:
-            continue
-        try:
-            load_study({**study, **changes}, trust=True)
-        except StudyError as error:
-            refused = str(error).splitlines()[0]
-        else:
-            return World(changes)
-    raise wrong("vary", ",".join(varied), f"fits no world to this study ({refused}); vary other tables")
+class Worlds:
+    """The worlds of a study, whose tables `varied` are drawn anew; the same for the same seed."""
 
+    def __init__(self, study: Document, varied: Sequence[str], seed: int) -> None:
+        self.study, self._varied, self._seed = study, varied, seed
+        self._checked = load_study(study, trust=True)
 
-def _drawn(draws: Draws, study: Document, checked: Study, varied: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the tables of a drawn world; each of those varied with probability 1/2."""
-    count = checked.federation().n_agents
-    on = {name: draws.chance(0.5) for name in varied}
-    if on.get("agents"):
-        if type(study["objective"].get("agents")) is int:
-            count = draws.whole(2, 2 * count)
-            yield "objective", {**study["objective"], "agents": count}
-        if draws.chance(0.5):
-            group = draw_group(draws, list(range(count)))
-            group.pop("leaving", None)  # steps that are lost may be repeated without end
-            yield "group", [group]
-    targets = [agent for agent in checked.targets if agent < count]
-    if on.get("timing"):
-        yield "timing", draw_timing(draws, costs=False)
-    if on.get("availability"):
-        yield "availability", draw_availability(draws)
-    if on.get("fault"):
-        yield "fault", [draw_fault(draws, list(range(count)), []) for _ in range(draws.whole(1, 2))]
-    if on.get("exchange"):
-        private = bool(checked.privacy.secure_aggregation) or any("dp_" in table.name for table in checked.algorithm)
-        yield "exchange", draw_exchange(draws, len(targets), private)
+    def draw(self, number: int) -> World:
+        """Draw world `number`; ArgumentError if the study fits hardly any drawn world."""
+        refused = "no table was drawn"
+        for attempt in range(_TRIES):
+            draws = Draws(np.random.default_rng([self._seed, number, attempt]))
+            changes = {name: table for name, table in self._drawn(draws) if table}
+            if not changes:
+                continue
+            try:
+                load_study({**self.study, **changes}, trust=True)
+            except StudyError as error:
+                refused = str(error).splitlines()[0]
+            else:
+                return World(changes)
+        raise wrong("vary", ",".join(self._varied), f"fits no world to this study ({refused}); vary other tables")
+
+    def _drawn(self, draws: Draws) -> Iterator[tuple[str, Any]]:
+        """Yield the tables of a drawn world; each of those varied with probability 1/2."""
+        checked, objective = self._checked, self.study["objective"]
+        count = checked.federation().n_agents
+        on = {name: draws.chance(0.5) for name in self._varied}
+        if on.get("agents"):
+            if type(objective.get("agents")) is int:
+                count = draws.whole(2, 2 * count)
+                yield "objective", {**objective, "agents": count}
+            if draws.chance(0.5):
+                group = draw_group(draws, list(range(count)))
+                group.pop("leaving", None)  # steps that are lost may be repeated without end
+                yield "group", [group]
+        if on.get("timing"):
+            yield "timing", draw_timing(draws, costs=False)
+        if on.get("availability"):
+            yield "availability", draw_availability(draws)
+        if on.get("fault"):
+            yield "fault", [draw_fault(draws, list(range(count)), []) for _ in range(draws.whole(1, 2))]
+        if on.get("exchange"):
+            targets = [agent for agent in checked.targets if agent < count]
+            private = any(isinstance(table.make(), Private) for table in checked.algorithm)
+            yield "exchange", draw_exchange(draws, len(targets), private)
 
 
 def numbers_of(changes: Document) -> Iterator[tuple[Path, float | int]]:

@@ -58,6 +58,13 @@ class Claim:
             return "share of runs that break the claim, above one half"
         return f"excess of {self.end.quantity} over the claim"
 
+    @property
+    def bound(self) -> float | None:
+        """Return by how much a run can stay below what the claim allows at most; None where that is not known."""
+        if self.form in (ENDS, SAME):
+            return 0.5
+        return self.margin if self.form == "bound" and self.sign == "most" and self.end.what != BEST else None
+
     def check(self, labels: Sequence[str], decisions: int) -> None:
         """Check the claim against a study's labels and number of decisions; ArgumentError."""
         for label in self.labels:

@@ -3,11 +3,13 @@
 The test bets against "the mean is at most 0". After n values its wealth is the mean over bets b of the products of
 1 + b v / L, where L bounds the values from below by -L. Under the claim the wealth is a nonnegative supermartingale that starts
 at 1, so it ever reaches 1 / alpha with probability at most alpha (Ville 1939; Waudby-Smith & Ramdas 2023), whenever one looks.
-Nothing is assumed of the values but that they are independent and alike. A value below -L counts as -L.
+Nothing else is assumed of the values but that they are independent and alike. A value below -L shows that L was wrong, and the
+claim then stands.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,7 +23,7 @@ _STEPS = 60  # of the bisection for a bound
 
 def wealth(values: Sequence[float] | Array, limit: float, mean: float = 0.0) -> Array:
     """Return the wealth `(n,)` of a bet that the mean is above `mean`, after each of `values (n,)` of at least -`limit`."""
-    ratio = (np.maximum(np.asarray(values, dtype=np.float64), -limit) - mean) / (limit + mean)
+    ratio = (np.asarray(values, dtype=np.float64) - mean) / (limit + mean)
     product = np.exp(np.cumsum(np.log1p(_BETS * ratio), axis=1))
     found: Array = product.mean(axis=0)
     return found
@@ -29,11 +31,18 @@ def wealth(values: Sequence[float] | Array, limit: float, mean: float = 0.0) -> 
 
 def p_value(values: Sequence[float] | Array, limit: float) -> float:
     """Return the p-value of "the mean is at most 0" that holds at any time; 1 without values."""
-    return min(1.0, 1.0 / float(wealth(values, limit).max())) if len(values) else 1.0
+    if not len(values) or min(values) < -limit:
+        return 1.0
+    return min(1.0, 1.0 / float(wealth(values, limit).max()))
 
 
 def lower_bound(values: Sequence[float] | Array, limit: float, level: float = LEVEL) -> float:
-    """Return the lower end of the one-sided confidence sequence of the mean: the least mean that is not refuted."""
+    """Return the lower end of the one-sided confidence sequence of the mean: the least mean that is not refuted.
+
+    It is minus infinity where a value is below -`limit`.
+    """
+    if len(values) and min(values) < -limit:
+        return -math.inf
     low, high = -limit, float(max(values, default=-limit))
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -13,7 +13,7 @@ from fedbo.execution.progress import Progress, RowInfo
 from fedbo.lab.hunt.claims import Claim, parse_claim
 from fedbo.lab.hunt.evidence import LEVEL, lower_bound, p_value
 from fedbo.lab.hunt.result import FOUND, WORLD, Hunt, TriedRow, VerdictRow
-from fedbo.lab.hunt.search import Search, at_least_typical
+from fedbo.lab.hunt.search import Search, safe_limit
 from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, Document, Trials
 from fedbo.lab.hunt.worlds import Worlds
 from fedbo.settings.errors import ArgumentError
@@ -22,7 +22,7 @@ from fedbo.study.study import load_study
 from fedbo.testing.shrinking import shrink
 
 FINALISTS = 3
-_VERDICT = (10, 60)  # replicates of a verdict, at least and at most
+_VERDICT = (20, 60)  # replicates of a verdict, at least and at most
 _SHRINKING = (4, 30)  # likewise of a world while it shrinks
 _SHRINKING_LEVEL, _CANDIDATES = 0.02, 1000
 _FIXED = ("study", "algorithm")  # the claim is about these methods, with these settings
@@ -85,7 +85,8 @@ class Hunting:
             left_out=search.left_out,
             trials=(0, 0, 0),
             tried=tuple(
-                TriedRow(one.world.how, tuple(one.world.changes), len(one.excesses), one.mean, one.low) for one in search.tried
+                TriedRow(one.world.how, ", ".join(one.world.changes), len(one.excesses), one.mean, one.low)
+                for one in search.tried
             ),
         )
         chosen = self._chosen(verdicts)
@@ -106,8 +107,10 @@ class Hunting:
         """Shrink a world in which the claim fails, and report the smallest one, or that world if its verdict differs."""
         limit = verdicts[chosen].limit
         least = shrink(document, lambda one: self._breaks(one, limit), _CANDIDATES, _FIXED)
-        own = self._trials.excesses(least, SHRINKING, 4) or [limit]
-        last = self._verdict(least, ("shrunk", LAST), at_least_typical(max(limit, -min(own)), own), len(verdicts) + 1)
+        if self._claim.bound is None:
+            own = self._trials.excesses(least, SHRINKING, _SHRINKING[0]) or [limit]
+            limit = max(limit, safe_limit(own, own))
+        last = self._verdict(least, ("shrunk", LAST), limit, len(verdicts) + 1)
         rows = _corrected([*verdicts, last], len(verdicts) + 1)
         place = len(verdicts) if rows[-1].corrected <= LEVEL else chosen
         atomic.write_text(self._place / FOUND, self._toml(document, VERDICT, len(rows[chosen].excesses)))
@@ -130,7 +133,7 @@ class Hunting:
         found = self._until_decided(document, purpose, limit, (LEVEL / tests, *_VERDICT)) or []
         p, low = p_value(found, limit), lower_bound(found, limit)
         lines = len([line for line in self._toml(document, purpose, len(found)).splitlines() if line])
-        varied = tuple(name for name, table in document.items() if table != self._question.study.get(name))
+        varied = ", ".join(name for name, table in document.items() if table != self._question.study.get(name))
         return VerdictRow(how, varied, lines, tuple(found), limit, low, p, p)
 
     def _until_decided(

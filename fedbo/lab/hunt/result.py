@@ -21,7 +21,7 @@ class TriedRow:
     """A world that was tried: how it was found, its tables, and the excess on the seeds of the search."""
 
     how: str
-    tables: tuple[str, ...]
+    tables: str
     replicates: int
     mean: float
     low: float
@@ -37,7 +37,7 @@ class VerdictRow:
     """
 
     how: str
-    tables: tuple[str, ...]
+    tables: str
     lines: int
     excesses: tuple[float, ...]
     limit: float
@@ -101,9 +101,7 @@ class Hunt:
         document: dict[str, Any] = unseal(folder / HUNT)
         document["trials"] = tuple(document["trials"])
         for name, row in (("tried", TriedRow), ("verdicts", VerdictRow)):
-            listed = (
-                {**one, **{key: tuple(one[key]) for key in ("tables", "excesses") if key in one}} for one in document[name]
-            )
+            listed = ({**one, **{key: tuple(one[key]) for key in ("excesses",) if key in one}} for one in document[name])
             document[name] = tuple(row(**one) for one in listed)
         return cls(directory=folder, **{name: document[name] for name in cls.__dataclass_fields__ if name in document})
 

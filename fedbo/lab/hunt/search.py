@@ -69,9 +69,10 @@ class Search:
         return list(best.values())
 
     def limit(self, world: TriedWorld) -> float:
-        """Return the bound of a verdict: the largest excess in favour of the claim in any trial of the search."""
-        favours = max((-value for one in self.tried for value in one.excesses), default=0.0)
-        return at_least_typical(favours, world.excesses)
+        """Return the bound of a verdict: that of the claim, or twice the largest excess in its favour in any trial so far."""
+        if (known := self.trials.claim.bound) is not None:
+            return known
+        return safe_limit([value for one in self.tried for value in one.excesses], world.excesses)
 
     @property
     def _clear(self) -> bool:
@@ -159,9 +160,9 @@ class Search:
             one.low = one.mean - math.sqrt(variance / count)
 
 
-def at_least_typical(limit: float, excesses: Sequence[float]) -> float:
-    """Return a bound that is no smaller than a typical excess, so that a few replicates of the same sign are not enough."""
-    return max(limit, float(np.mean(np.abs(excesses))), 1e-12)
+def safe_limit(favours: Sequence[float], excesses: Sequence[float]) -> float:
+    """Return twice the largest excess in favour of a claim, or twice a typical one if that is larger."""
+    return 2.0 * max(-min(favours), float(np.mean(np.abs(excesses))), 1e-12)
 
 
 def _pooled(groups: Sequence[Sequence[float]]) -> float:

@@ -30,7 +30,7 @@ def hunt_table(hunt: Hunt) -> RenderableType:
     rows = [
         (
             row.how + (" *" if place == hunt.verdict else ""),
-            ", ".join(row.tables) or "as the study",
+            row.tables or "as the study",
             str(row.lines),
             str(len(row.excesses)),
             f"{row.mean:.3g}",

@@ -35,7 +35,7 @@ from tests.random_studies.promises import (
     broken_workers,
     start_ray,
 )
-from tests.random_studies.shrinking import shrink
+from fedbo.testing.shrinking import shrink
 
 ON_RAY = ("hostings", "workers", "real-time")
 TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "liveness", "real-time", "ray-chaos", "power-cuts")

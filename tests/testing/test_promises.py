@@ -24,7 +24,7 @@ from tests.random_studies.carrying_out import Hostings, tables
 from tests.random_studies.chaos.real_time import draw_real_time_study
 from tests.random_studies.chaos.situations import SITUATIONS, reached
 from tests.random_studies.promises import broken_hostings
-from tests.random_studies.shrinking import shrink
+from fedbo.testing.shrinking import shrink
 
 HOUR = 3600.0
 FEWEST = 15  # situations that seven studies reach

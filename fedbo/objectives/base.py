@@ -207,8 +207,8 @@ class Federation(Protocol):
     objective: builds the black box of agent `agent`. `shared_rng` is equal for all agents of a replicate, for a common function
     or a split of the data; `agent_rng` belongs to this agent alone.
 
-    A federation with `Costly` objectives may declare it: see `reports_costs`, and with configurations that fail `may_fail`. One with `MultiFidelity` objectives has an
-    attribute `fidelity`: see `fidelity_of`.
+    A federation with `Costly` objectives may declare it: see `reports_costs`, and with configurations that fail `may_fail`.
+    One with `MultiFidelity` objectives has an attribute `fidelity`: see `fidelity_of`.
     """
 
     @property

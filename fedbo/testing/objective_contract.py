@@ -57,7 +57,7 @@ def points(federation: Federation, n: int) -> Array:
 
 
 def evaluable(federation: Federation, objective: Objective, x: Array) -> Array:
-    """Return the points among `x (n, d)` at which an evaluation does not fail; all, where the federation declares no failures."""
+    """Return the points among `x (n, d)` that can be evaluated; all unless the federation declares failures."""
     if not may_fail(federation):
         return x
     return x[[not _refusal(ConfigurationFailedError, lambda at=at: objective.evaluate(at, noise())) for at in x]]

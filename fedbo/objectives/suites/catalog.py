@@ -109,7 +109,7 @@ def _kernels(kernels: tuple[str, ...], suffix: str, words: str) -> Suite:
     return Suite(f"kernels{suffix}", 1, f"GPU kernels on four or six GPUs, with measured times; {words} kernels", tuple(tasks))
 
 
-# Tables are published of `tuning`, `fedavg` and `kernels`; whoever chooses a setting looks at their `_development` suites alone.
+# Tables are published of `tuning`, `fedavg` and `kernels`; settings are chosen on their `_development` suites alone.
 TUNING = _real("held_out", "")
 TUNING_DEVELOPMENT = _real("development", "_development")
 FEDAVG = _fedavg("held_out", "")

@@ -44,7 +44,8 @@ class Kernel:
     def space(self) -> Space:
         """Return the typed space; every parameter is an ordinal or a category. The default is the first that is allowed."""
         names, sizes = list(self.choices), [len(each) for each in self.choices.values()]
-        default = next(one for one in itertools.product(*self.choices.values()) if self._is_allowed(dict(zip(names, one))))
+        listed = (dict(zip(names, one, strict=True)) for one in itertools.product(*self.choices.values()))
+        default = next(tuple(one.values()) for one in listed if self._is_allowed(one))
         return Space(
             tuple(Parameter(name, 0.0, size - 1.0, whole=True) for name, size in zip(names, sizes, strict=True)),
             tuple(self.choices.values()),
@@ -66,7 +67,7 @@ class Kernel:
         return Rule("in", list(self.choices).index(name), values=tuple(np.arange(1.0, len(self.choices[name])).tolist()))
 
     def _forbidden(self, condition: Condition) -> list[Rule]:
-        """Return a clause for each combination of all parameters of a condition but the last that forbids some of its choices."""
+        """Return the clauses of a condition: one for each combination of its parameters but the last."""
         names, holds = condition
         axes, last, found = [list(self.choices).index(name) for name in names], self.choices[names[-1]], []
         for places in itertools.product(*(range(len(self.choices[name])) for name in names[:-1])):

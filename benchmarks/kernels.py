@@ -25,7 +25,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "gp_ei": {"name": "gp_ei"},
     "random": {"name": "random"},
     "share_best": {"name": "share_best", "every": 1},
+    "share_best_suited": {"name": "share_best", "every": 1, "own": {"surrogate": "suited", "refit": 1}},
     "fed_prior": {"name": "fed_prior", "every": 1},
+    "fed_prior_feasible": {"name": "fed_prior", "every": 1, "feasibility": True},
     "fed_prior_shuffled": {"name": "fed_prior_shuffled", "every": 1},
     "trust_best": {"name": "trust_best"},
     "trust_best_noise": {"name": "trust_best_noise"},
@@ -34,8 +36,8 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def study_of(kernel: str, methods: list[str], replicates: int, iterations: int) -> Study:
-    """Make the study of a kernel: evaluations take their measured time."""
+def study_of(kernel: str, method: str, replicates: int, iterations: int) -> Study:
+    """Make the study of a method on a kernel: evaluations take their measured time."""
     return load_study(
         {
             "study": {"name": f"kernels-{kernel}", "seed": 1, "replicates": replicates},
@@ -43,23 +45,28 @@ def study_of(kernel: str, methods: list[str], replicates: int, iterations: int) 
             "agents": {"initial": 3},
             "budget": {"iterations": iterations},
             "timing": {"evaluation": {"model": "cost"}},
-            "algorithm": [{**METHODS[name], "label": name} for name in methods],
+            "algorithm": [{**METHODS[method], "label": method}],
         }
     )
 
 
-def regrets(study: Study, result: Result) -> dict[str, np.ndarray]:
-    """Return each method's regret `(replicates, agents, evaluations)`; before the first success it is the worst score known."""
+def result_of(study: Study, out: Path) -> Result:
+    """Run a study, or open or resume the run in a folder."""
+    if (out / "observations.parquet").is_file():
+        return fedbo.Result.open(out)
+    return fedbo.resume(out) if unfinished(out) else fedbo.run(study, out=out)
+
+
+def regrets(study: Study, result: Result) -> np.ndarray:
+    """Return the regret `(replicates, agents, evaluations)`; before the first success it is the worst score known."""
     federation = study.federation()
     best = [federation.objective(agent, None, None).best_value for agent in range(federation.n_agents)]
-    found: dict[str, np.ndarray] = {}
     count = study.agents.initial + study.budget.decisions
-    shape = (study.study.replicates, federation.n_agents, count)
+    found = np.full((study.study.replicates, federation.n_agents, count), np.nan)
     for trace in result.traces:
-        rows = found.setdefault(trace.algorithm, np.full(shape, np.nan))
         values = trace.at("evaluations", np.arange(1.0, count + 1.0))
         values = np.where(np.isnan(values), np.nanmin(trace.score) if trace.begun else trace.best[-1], values)
-        rows[trace.replicate, trace.agent] = best[trace.agent] - values
+        found[trace.replicate, trace.agent] = best[trace.agent] - values
     return found
 
 
@@ -97,12 +104,10 @@ def main() -> None:
     parser.add_argument("--after", type=int, nargs="+", default=[3, 5, 8, 10, 15])
     parser.add_argument("--out", type=Path, default=Path("kernels"))
     given = parser.parse_args()
-    study, out = study_of(given.kernel, given.methods, given.replicates, given.iterations), given.out / given.kernel
-    if (out / "observations.parquet").is_file():
-        result = fedbo.Result.open(out)
-    else:
-        result = fedbo.resume(out) if unfinished(out) else fedbo.run(study, out=out)
-    found, names = regrets(study, result), GPUKernels(given.kernel).agent_names
+    found, names = {}, GPUKernels(given.kernel).agent_names
+    for method in given.methods:
+        study = study_of(given.kernel, method, given.replicates, given.iterations)
+        found[method] = regrets(study, result_of(study, given.out / given.kernel / method))
     print("\n".join(rows(found, given.after, names, given.methods[0])))
     for method in given.methods[1:]:
         print("\n".join(["", *site_tests(found, method, given.methods[0], given.after[-2], names)]))

@@ -7,7 +7,7 @@ the agent has evaluated near its points. Values are never sent: scales and level
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, 
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState
 from fedbo.algorithms.components.coordinates import distance, from_coordinates, to_coordinates
-from fedbo.algorithms.components.surrogate import evaluable
+from fedbo.algorithms.components.surrogate import Surrogate, evaluable
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
@@ -48,6 +48,7 @@ class TrustBest(Collaborative):
     horizon_use: ClassVar[str] = ""
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
+    own: Surrogate = field(default_factory=lambda: Surrogate(surrogate="suited", refit=1))
     every: Annotated[int, Ge(0), "0 means once, before the start"] = 1
     turn: Annotated[int, Ge(1)] = 2
     """Interval of decisions that evaluate another agent's incumbent."""

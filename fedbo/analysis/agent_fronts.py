@@ -147,4 +147,3 @@ def _is_published(federation: Federation, known: Goals) -> bool:
         for name in known.names
     }
     return not published or asked == published
-

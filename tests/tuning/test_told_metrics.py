@@ -54,9 +54,7 @@ def test_the_front_is_of_the_told_outcomes_that_no_other_one_dominates(tmp_path:
         expected = [
             one
             for one in seen
-            if not any(
-                other != one and other["error"] <= one["error"] and other["seconds"] <= one["seconds"] for other in seen
-            )
+            if not any(other != one and other["error"] <= one["error"] and other["seconds"] <= one["seconds"] for other in seen)
         ]
         assert sorted((metrics["error"], metrics["seconds"]) for _, metrics in agent.front()) == sorted(
             (one["error"], one["seconds"]) for one in expected

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbo.algorithms.base import Array, Decision, Inbound, Payload
+from fedbo.algorithms.base import Array, Decision, Inbound, Origin, Payload
 from fedbo.algorithms.components.coordinates import distance
 from fedbo.algorithms.components.draw_search import Judge, Room, best_of_draws, make_judge
 from fedbo.algorithms.components.inner_search import projected
@@ -51,7 +51,7 @@ def ask(method: FedPrior, state: Several, inbox: Sequence[Inbound], streams: Str
     judge, dim = _judge(method.scalarise, state, streams), local.u.shape[1]
     room = Room(np.zeros(dim), np.ones(dim), None if local.lattice is None else projected(local, "plain"))
     x = best_of_draws(functions, judge, room, local.taken, streams)
-    origin = "federated" if is_federated else "own"
+    origin: Origin = "federated" if is_federated else "own"
     return PLAIN.unrepeated(x[None, :], distance(local.taken, x), local, streams, origin), _each(state, states)
 
 

@@ -91,18 +91,18 @@ def exact_fronts(result: Result, cell: int, replicate: int) -> dict[int | None, 
     except (ResultError, StudyError, UntrustedError, LibraryMissingError, DataMissingError):
         return {}  # a figure without them is still a figure
     together, signs = np.concatenate(list(found.values())), np.array([goal.sign for goal in known[cell].common.objectives])
-    return {**found, None: together[non_dominated(signs * together)]}
+    return {**found, None: np.unique(together[non_dominated(signs * together)], axis=0)}
 
 
 def exact_front(known: Goals, outcomes: dict[str, Array]) -> Array:
-    """Return the front `(k, m)` of outcomes `(n,)` by name, in native units, among those that keep all limits."""
+    """Return the front `(k, m)` of outcomes `(n,)` by name, each once, in native units, among those that keep all limits."""
     kept = np.ones(len(next(iter(outcomes.values()))), dtype=np.bool_)
     for limit in known.limits:
         kept &= outcomes[limit.name] <= (np.inf if limit.at_most is None else limit.at_most)
         kept &= outcomes[limit.name] >= (-np.inf if limit.at_least is None else limit.at_least)
     values = np.column_stack([outcomes[goal.name] for goal in known.objectives])[kept]
     signs = np.array([goal.sign for goal in known.objectives])
-    return np.asarray(values[non_dominated(signs * values)])
+    return np.unique(values[non_dominated(signs * values)], axis=0)
 
 
 def feasible_traces(result: Result, cell: int) -> list[IncumbentTrace]:

@@ -1,7 +1,7 @@
 """Test problems with constraints or several objectives as federations: agents share a problem and differ in its axes.
 
-An agent's axis is bent: a point u of the unit interval is moved to u + 4 s u (1 - u) with the agent's own s. The middle moves by
-s and the ends stay, so that every agent has the optimum, or the front, of the published problem, at other points.
+An agent's axis is bent: a point u of the unit interval is moved to u + 4 s u (1 - u) with the agent's own s. The middle moves
+by s and the ends stay, so that every agent has the optimum, or the front, of the published problem, at other points.
 """
 
 from __future__ import annotations

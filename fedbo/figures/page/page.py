@@ -18,6 +18,7 @@ from matplotlib import rc_context
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
+from fedbo.analysis.agent_fronts import goals_of
 from fedbo.analysis.compare import target_of
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.public_export import is_private
@@ -25,7 +26,7 @@ from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.overview import overview
 from fedbo.analysis.summary import SummaryRow, main_algorithm
 from fedbo.analysis.timeline_bars import BAR_KINDS
-from fedbo.figures.page.about import Failure, again, as_link, asked, failures, titles
+from fedbo.figures.page.about import Failure, again, as_link, asked, chips, failures, titles
 from fedbo.figures.page.curve_drawing import CurveDrawing, draw_panel
 from fedbo.figures.page.curve_panels import colour_of, curve_panels, feasible_panels
 from fedbo.figures.page.front_panels import EXACT, front_panels
@@ -57,6 +58,7 @@ class CellPart:
 
     key: str
     title: str
+    quantity: str
     verdict: Verdict
     panels: Sequence[tuple[str, CurveDrawing]]
     feasible: Sequence[tuple[str, CurveDrawing]]
@@ -246,7 +248,7 @@ def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
         title=title,
         question=result.study.study.description or "",
         warning="" if status == "complete" else f"This study is not complete ({status}); the results may change.",
-        chips=_chips(result),
+        chips=chips(result),
         replicates=result.study.study.replicates,
         colours=[(label, colour_of(result, label)) for label in result.study.labels],
         summary=html_of(summary),
@@ -277,6 +279,7 @@ def _cell_part(result: Result, rows: Sequence[SummaryRow], place: tuple[int, str
     return CellPart(
         key=key,
         title=result.study.titles()[cell],
+        quantity="Hypervolume" if (goals := goals_of(result, cell)) is not None and goals.several else "Best value",
         verdict=verdict(result, cell, rows),
         panels=_keyed(f"{key}-p", [draw_panel(panel) for panel in curve_panels(result, cell)]),
         feasible=_keyed(f"{key}-q", [draw_panel(panel) for panel in feasible_panels(result, cell)]),
@@ -288,18 +291,3 @@ def _cell_part(result: Result, rows: Sequence[SummaryRow], place: tuple[int, str
 
 def _keyed(prefix: str, drawings: Sequence[T]) -> list[tuple[str, T]]:
     return [(f"{prefix}{number}", drawing) for number, drawing in enumerate(drawings)]
-
-
-def _chips(result: Result) -> list[str]:
-    """List the main facts of a run, a few words each."""
-    study, count = result.study, result.study.study.replicates
-    budget = study.budget
-    facts = [
-        f"{len({trace.agent for trace in result.traces}):,} agents",
-        f"{count} replicate{'s' * (count > 1)}",
-        f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations",
-        f"{study.exchange.mode} exchange",
-        "real time" if study.timing.clock == "wall" else "virtual time",
-        f"seed {study.study.seed}",
-    ]
-    return [*facts, f"{len(study.titles())} cells"] if study.sweep else facts

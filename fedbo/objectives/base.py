@@ -257,11 +257,6 @@ def metrics_of(federation: Federation) -> tuple[str, ...] | None:
     return found
 
 
-def measured(objective: Objective, x: Array, rng: np.random.Generator) -> float | Outcome:
-    """Return one observation with all metrics that the objective knows; its value alone where it knows none."""
-    return objective.measure(x, rng) if isinstance(objective, Measuring) else objective.evaluate(x, rng)
-
-
 def fidelity_of(federation: Federation) -> Fidelity | None:
     """Return the fidelity axis that a federation declares by its attribute `fidelity`; None without one."""
     found: Fidelity | None = getattr(federation, "fidelity", None)

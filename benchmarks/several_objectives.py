@@ -41,6 +41,7 @@ class Task:
         rng = np.random.default_rng(0)
         self.name, self.tables, self.objective = name, federation.metric_tables, federation.objective(0, rng, rng)
         self.dim = len(federation.parameters)
+        self.low, self.high = (np.array([getattr(axis, end) for axis in federation.parameters]) for end in ("low", "high"))
         self.goals = [table for table in self.tables if "mode" in table]
         self.references = np.array([-table["reference"] for table in self.goals]) if len(self.goals) > 1 else np.empty(0)
         self.exact = self.values(self.objective.outcomes())
@@ -53,7 +54,7 @@ class Task:
         return np.array(found + [metrics[table["name"]] - table["at_least"] for table in self.tables if "at_least" in table])
 
     def at(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        metrics = self.objective.measure(u, np.random.default_rng(0)).metrics
+        metrics = self.objective.measure(self.low + (self.high - self.low) * u, np.random.default_rng(0)).metrics
         return self.values(metrics), self.margins(metrics)
 
     def figures(self, values: np.ndarray, margins: np.ndarray) -> np.ndarray:

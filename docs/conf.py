@@ -46,6 +46,7 @@ CONTENTS = {
         "docs/tutorials/cluster",
         "docs/tutorials/own_method",
         "docs/tutorials/results",
+        "docs/tutorials/time_limit",
         "docs/tutorials/why",
     ),
     "Guides": (

@@ -21,7 +21,7 @@ from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.figures.curves import BAND, POINTS, axis_label, band_alpha, in_units, label_panel, line
 from fedbo.figures.layout import FigurePanel, PlotError
-from fedbo.figures.style import INK, PALE, band_entry, entries, styles
+from fedbo.figures.style import FAINT, INK, band_entry, entries, styles
 from fedbo.objectives.base import Metric
 from fedbo.objectives.goals import Goals
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SHOWN = 8  # agents with a panel, unless others are asked for
 SHARE = Metric("share of feasible evaluations")
 EXACT: dict[str, Any] = {"color": INK, "linewidth": 1.2, "linestyle": (0, (1, 1)), "zorder": 2}
+DOMINATED: dict[str, Any] = {"color": FAINT, "alpha": 0.3, "linestyle": "none", "marker": ".", "markeredgewidth": 0}
 _AXES: tuple[Axis, ...] = ("evaluations", "time", "bytes")
 
 
@@ -107,7 +108,13 @@ def _panel(
     ranges = [_range(best[:, axis], goal.sign, goal.reference) for axis, goal in enumerate(goals)]
     names, signs = [goal.name for goal in goals], [goal.sign for goal in goals]
     return FrontPanel(
-        agent, (names[0], names[1]), (signs[0], signs[1]), (ranges[0], ranges[1]), len(known.objectives) == 2, outcomes, line
+        agent=agent,
+        names=(names[0], names[1]),
+        signs=(signs[0], signs[1]),
+        ranges=(ranges[0], ranges[1]),
+        staircase=len(known.objectives) == 2,
+        outcomes=outcomes,
+        exact=line,
     )
 
 
@@ -133,7 +140,7 @@ def front_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Art
         panels.append(FigurePanel(name, partial(_draw_front, figure=figure, known=known), shown=shown))
     algorithms = dict.fromkeys(label for figure in figures for label in figure.outcomes)
     legend = entries({label: {**known[label], "marker": "o"} for label in algorithms})
-    legend.append(Line2D([], [], label="dominated or infeasible", color=PALE, linestyle="none", marker="o", markersize=4))
+    legend.append(Line2D([], [], label="dominated or infeasible", **DOMINATED))
     if any(len(figure.exact) for figure in figures):
         legend.append(Line2D([], [], label="exact front", **EXACT))
     return panels, legend
@@ -141,7 +148,7 @@ def front_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Art
 
 def _draw_front(axes: Axes, figure: FrontPanel, known: Mapping[str, Mapping[str, Any]]) -> Sequence[Artist]:
     for dominated, _ in figure.outcomes.values():
-        axes.plot(dominated[:, 0], dominated[:, 1], ".", color=PALE, markersize=4, zorder=1)
+        axes.plot(dominated[:, 0], dominated[:, 1], zorder=1, **DOMINATED)
     if len(figure.exact):
         _draw_line(axes, figure, figure.exact, **EXACT)
     for label, (_, front) in figure.outcomes.items():

@@ -1,4 +1,4 @@
-"""Compressors on files that differ by agent: real evaluations with a size, a time and a memory, in milliseconds on any machine."""
+"""Compressors on files that differ by agent: real evaluations with a size, a time and a memory, on any machine."""
 
 from __future__ import annotations
 

@@ -230,7 +230,8 @@ class Agent:
 
     def _started(self, start: Any) -> list[Evaluated]:
         is_run = isinstance(start, str | Path) and Path(start).is_dir()
-        return evaluated(start, self._written, mode=self.terms.mode, agent=self.number if is_run else None)
+        agent = self.number if is_run else None
+        return evaluated(start, self._written, mode=self.terms.mode, agent=agent, goals=self._metrics.goals)
 
     def __repr__(self) -> str:
         """Return the agent's number, its number of values, and the best configuration."""

@@ -131,7 +131,10 @@ class ToldMetrics:
         return [token for token, best in zip(tokens, kept, strict=True) if best]
 
     def learned(self, algorithm: Any, state: Any, token: str, value: float | None) -> Any:
-        """Return an algorithm's state after a point; `value` is what it would observe to be maximised, without limits."""
+        """Return an algorithm's state after a point; `value` is what it would observe to be maximised, without limits.
+
+        A method that learns no limits observes the worst value so far of an infeasible point, as in a study by default.
+        """
         assert self.goals is not None
         u = np.array([self.log.points[token]["u"]])
         seen = np.arange(0 if value is None else 1), np.array([] if value is None else [value])

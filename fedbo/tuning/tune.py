@@ -153,7 +153,8 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         stopping = options["stopping"]
         document["stopping"] = {"kind": stopping} if isinstance(stopping, str) else dict(stopping)
     if "start" in options:
-        file = start_file(options["start"], document["objective"]["space"], agents, mode, _beside(options))
+        metrics = options.get("metrics", ())
+        file = start_file(options["start"], document["objective"]["space"], agents, mode, _beside(options), metrics)
         document["agents"]["history"] = {"file": str(file), "warm_start": True}
     more = options.get("study", {})
     for name, table in more.items():

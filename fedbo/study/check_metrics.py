@@ -128,6 +128,14 @@ def metric_methods(study: StudyTables) -> Iterator[SettingError]:
         yield SettingError(("evaluation", "infeasible"), f"has no effect: {why}; remove it")
 
 
+def stopping_note(study: StudyTables) -> str | None:
+    """Return a line that says by what early stopping judges where there is more than one number; None elsewhere."""
+    found = goals(study)
+    if study.stopping is None or found is None or not (found.several or found.constraints):
+        return None
+    return f"[stopping] judges evaluations by '{found.own.name}' alone, not by other objectives or limits"
+
+
 def _uses_policy(study: StudyTables, found: Goals) -> bool:
     return found.constraints > 0 and any(not isinstance(table.make(), Multiple) for table in study.algorithm)
 

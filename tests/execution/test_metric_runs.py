@@ -14,7 +14,9 @@ from fedbo.analysis.result import Result, ResultError
 from fedbo.execution.run_watch import study_state
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.study.study import Study, load_study
+from fedbo.testing.invariants import violations
 
+BARE = {"study": {"name": "own"}, "algorithm": [{"name": "random"}]}
 OBJECTIVE = {
     "name": "python_function",
     "function": "tests.execution.metric_functions:costly",
@@ -169,3 +171,21 @@ def test_histories_carry_metrics(tmp_path: Path, two: Result) -> None:
     (tmp_path / "points.csv").write_text("x1,value\n0.5,0.5\n")
     with pytest.raises(ValueError, match="memory"):
         studied([{"name": "memory", "at_most": 0.6}], agents={"history": {"file": str(tmp_path / "points.csv")}})
+
+
+@pytest.mark.parametrize("name", ["fed_pne", "random"])
+def test_the_own_metric_may_be_limited(name: str, tmp_path: Path) -> None:
+    """Also for a method that evaluates a point several times, and where evaluations stop early."""
+    budget = {"pulls": 60} if name == "fed_pne" else {"iterations": 9}
+    objective = (
+        {"name": "quadratic", "agents": 2, "noise": 0.01} if name == "fed_pne" else {"name": "learning_curves", "agents": 2}
+    )
+    metric = load_study({**BARE, "objective": objective, "budget": {"iterations": 1}}).federation().metric
+    tables: dict[str, Any] = {} if name == "fed_pne" else {"stopping": {"kind": "asha"}}
+    limit = {"name": metric.name, "at_most" if metric.sign < 0 else "at_least": 0.4}
+    study = load_study(
+        {**BARE, "objective": objective, "budget": budget, "algorithm": [{"name": name}], "metric": [limit], **tables}
+    )
+    result = run_study(study, tmp_path / "run")
+    assert violations(study, result.directory) == []
+    assert {row["feasible"] for row in rows_of(result)} == {True, False}

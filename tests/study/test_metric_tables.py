@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fedbo.objectives.goals import Goal, Limit
+from fedbo.study.check_metrics import stopping_note
 from fedbo.study.document import StudyError
 from fedbo.study.goals import goals, own_goals
 from fedbo.study.study import load_study
@@ -147,3 +148,13 @@ def test_metrics_are_swept_and_overridden_by_their_names() -> None:
     """`metric.<name>.<key>` is a key of sweeps and of --set."""
     study = load_study(document([G1], sweep={"metric.g1.at_most": [1.0, 2.0]}), ["metric.g1.at_most=3"])
     assert study.metric[0].at_most == 3.0 or [cell.study.metric[0].at_most for cell in study.cells()] == [1.0, 2.0]
+
+
+def test_early_stopping_says_that_it_judges_the_first_objective_alone() -> None:
+    """Where there are limits or several objectives; else there is nothing to say."""
+    curves = {"objective": {"name": "learning_curves", "agents": 2}, "stopping": {"kind": "asha"}}
+    name = load_study(document((), **curves)).federation().metric.name
+    note = stopping_note(load_study(document([{"name": name, "at_most": 0.5}], **curves)))
+    assert note is not None and f"'{name}' alone" in note
+    assert stopping_note(load_study(document((), **curves))) is None
+    assert stopping_note(load_study(document([G1]))) is None

@@ -139,7 +139,7 @@ class StepEvaluator:
         """
         if natives is None:
             natives = from_unit(self._task.federation.parameters, decision.x)
-        if self._evaluator.at_once and decision.pulls is not None:
+        if self._evaluator.at_once and decision.pulls is not None and self._task.goals is None:
             batch = evaluate_batch(self._objective, decision, natives, self._task.noise, self._streams.at(first))
         if batch is None or request.tries is not None or len(natives) < MIN_BATCH:  # with `tries` some may take too long
             queries = queries_of(self._task, self._agent, request.step, decision, first, natives)

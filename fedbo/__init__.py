@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fedbo.lab.fork.result import Fork
     from fedbo.lab.twins.measurements import MeasurementError
     from fedbo.lab.why.result import Why
-    from fedbo.objectives.base import LibraryMissingError, Objective
+    from fedbo.objectives.base import ConfigurationFailedError, LibraryMissingError, Objective
     from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError
     from fedbo.objectives.tables.table import TableError
     from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, SettingError
@@ -62,6 +62,7 @@ __all__ = [
     "CheckpointError",
     "ClusterError",
     "CodeError",
+    "ConfigurationFailedError",
     "DamagedError",
     "DataDamagedError",
     "DataMissingError",
@@ -122,6 +123,7 @@ _PLACES = {
     "ReplayError": "fedbo.coordinator.errors",
     "ClusterError": "fedbo.execution.cluster",
     "RunError": "fedbo.execution.runner",
+    "ConfigurationFailedError": "fedbo.objectives.base",
     "LibraryMissingError": "fedbo.objectives.base",
     "DataDamagedError": "fedbo.objectives.datasets.data",
     "DataMissingError": "fedbo.objectives.datasets.data",

@@ -20,7 +20,7 @@ from fedbo.actors.evaluation.step import StepEvaluator, StepResult
 from fedbo.actors.storage.history_files import read_history, read_outcomes
 from fedbo.actors.storage.rows import Batch, Row
 from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepRequest, Task, objective_of
-from fedbo.algorithms.base import Array, Decision, LocallyPrivate, Overlapping, Payload, Starting
+from fedbo.algorithms.base import Array, CostAware, Decision, LocallyPrivate, Overlapping, Payload, Starting
 from fedbo.objectives.base import cost_of
 from fedbo.objectives.derived.all_metrics import with_all_metrics
 from fedbo.objectives.space import from_unit
@@ -107,9 +107,12 @@ class HostedAgent:
         pulls = None if decision.pulls is None else tuple(decision.pulls.tolist())
         if not request.priced or self.task.slopes:
             return DecisionSize(len(decision.x), self.task.costs_at(decision.x), pulls)
+        return DecisionSize(len(decision.x), tuple(self._costs(decision.x).tolist()), pulls)
+
+    def _costs(self, u: Array) -> Array:
+        """Return the costs `(n,)` of evaluations at points of the unit cube `(n, d)`."""
         try:
-            natives = from_unit(self.task.federation.parameters, decision.x)
-            return DecisionSize(len(decision.x), tuple(cost_of(self.objective, x) for x in natives), pulls)
+            return np.array([cost_of(self.objective, x) for x in from_unit(self.task.federation.parameters, u)])
         except Exception as error:
             words = f"agent {self.number}: its cost could not be computed: {type(error).__name__}: {error}"
             raise EvaluationError(words) from error
@@ -306,6 +309,8 @@ class HostedAgent:
             overlaps = self.overlapping is not None or (request.ended is not None and self._scheduled.overlaps)
             if overlaps and isinstance(algorithm, Overlapping):
                 own = algorithm.pending(own, np.array([query.u for query in state.pending]).reshape(-1, self._problem.dim))
+            if isinstance(algorithm, CostAware) and algorithm.needs_costs:
+                own = algorithm.costing(own, self._costs)
             decision, own = algorithm.ask(own, request.inbox, self.streams.at(request.step))
         if self._problem.lattice is not None:
             decision = decision._replace(x=self._problem.lattice.project(decision.x))

@@ -12,7 +12,7 @@ Several receivers read a message, so its arrays are read-only.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
@@ -320,6 +320,18 @@ class Multiple(Protocol):
 
     def handles(self, problem: Problem) -> str:
         """Return why the settings do not suit the objectives and constraints of a problem; empty where they do."""
+
+
+@runtime_checkable
+class CostAware(Protocol):
+    """Optional protocol of methods that choose by the costs of evaluations, which the objective reports."""
+
+    @property
+    def needs_costs(self) -> bool:
+        """Return whether these settings use costs; a study whose objectives report none is then refused."""
+
+    def costing(self, state: Any, cost: Callable[[Array], Array]) -> Any:
+        """Record the costs of the evaluated points before a decision; `cost` takes points `(n, d)` and returns `(n,)`."""
 
 
 @runtime_checkable

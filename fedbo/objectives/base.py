@@ -69,6 +69,10 @@ class LibraryMissingError(FedboError, ImportError):
     """A library that some objectives need is not installed."""
 
 
+class ConfigurationFailedError(FedboError, RuntimeError):
+    """A configuration that an objective cannot evaluate: the evaluation fails, as `[evaluation] failure` says."""
+
+
 def is_usable(value: float) -> bool:
     """Return whether methods can compute with a value: it is finite, and at most LARGEST_VALUE in size."""
     return abs(value) <= LARGEST_VALUE
@@ -92,7 +96,8 @@ class Objective(Protocol):
 
     best_value: the largest noise-free value over the box, if known.
     evaluate: takes `x (d,)` in native units and returns one (possibly noisy) value to be maximised, or an `Outcome` with
-      metrics. All its randomness comes from `rng`. A point outside the box raises ValueError.
+      metrics. All its randomness comes from `rng`. A point outside the box raises ValueError. A point that cannot be evaluated
+      raises another error, for example ConfigurationFailedError.
     score: the value by which a point is judged afterwards, if it differs from an observation.
     """
 
@@ -226,8 +231,9 @@ class Federation(Protocol):
     objective: builds the black box of agent `agent`. `shared_rng` is equal for all agents of a replicate, for a common function
     or a split of the data; `agent_rng` belongs to this agent alone.
 
-    A federation with `Costly` objectives may declare it: see `reports_costs`. One with `MultiFidelity` objectives has an
-    attribute `fidelity`: see `fidelity_of`. One with `Measuring` objectives names their metrics: see `metrics_of`.
+    A federation with `Costly` objectives may declare it: see `reports_costs`, and with configurations that fail `may_fail`.
+    One with `MultiFidelity` objectives has an attribute `fidelity`: see `fidelity_of`. One with `Measuring` objectives names
+    their metrics: see `metrics_of`.
     """
 
     @property
@@ -255,6 +261,11 @@ def metrics_of(federation: Federation) -> tuple[str, ...] | None:
     """Return the names of all metrics of an evaluation, from the attribute `metrics`; None where they are not known."""
     found: tuple[str, ...] | None = getattr(federation, "metrics", None)
     return found
+
+
+def may_fail(federation: Federation) -> bool:
+    """Return whether evaluations raise ConfigurationFailedError at some points: the attribute `fails`, by default False."""
+    return bool(getattr(federation, "fails", False))
 
 
 def fidelity_of(federation: Federation) -> Fidelity | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedbo.actors.task import objective_of
-from fedbo.algorithms.base import Overlapping, Private
+from fedbo.algorithms.base import CostAware, Overlapping, Private
 from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import reports_costs
 from fedbo.objectives.derived.differences import DifferingFederation
 from fedbo.objectives.derived.mean import BatchFunction
 from fedbo.settings.errors import SettingError
@@ -33,6 +34,7 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
     yield from _overlapping(study)
     yield from cluster_combinations(study)
     yield from stopping_combinations(study)
+    yield from _costs(study)
     yield from _one_message(study)
     yield from _centralised(study)
     groups = list(group_combinations(study))
@@ -171,6 +173,17 @@ def _centralised(study: StudyTables) -> Iterator[SettingError]:
                 "does not support a history, because agents observed other functions than the mean; remove [agents.history]"
             )
             yield SettingError(("algorithm", number, "centralised"), remedy)
+
+
+def _costs(study: StudyTables) -> Iterator[SettingError]:
+    """Yield errors for algorithms that choose by costs where the objective reports none."""
+    if reports_costs(study.federation()):
+        return
+    for number, table in enumerate(study.algorithm):
+        made = table.make()
+        if isinstance(made, CostAware) and made.needs_costs:
+            words = f"requires an objective that reports costs, and '{study.objective.name}' reports none; set ignored"
+            yield SettingError(("algorithm", number, "cost"), words)
 
 
 def _one_message(study: StudyTables) -> Iterator[SettingError]:

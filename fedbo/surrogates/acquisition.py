@@ -92,10 +92,15 @@ def upper_confidence_bound(at: Prediction, beta: float) -> tuple[Array, Array]:
 
 
 class Criterion(NamedTuple):
-    """The logarithm of expected improvement over `level`, or with `bounding` the mean plus `level` standard deviations."""
+    """The logarithm of expected improvement over `level`, or with `bounding` the mean plus `level` standard deviations.
+
+    guides `(p, 2 d + 1)`: if given, the standard deviation is multiplied by 1 + sum_p w_p exp(-|(x - mu_p) / sigma_p|^2 / 2). A
+      row has w, then mu `(d,)`, then 1 / sigma `(d,)`.
+    """
 
     level: float
     bounding: bool = False
+    guides: Array | None = None
 
 
 def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.random.Generator) -> tuple[Array, float]:
@@ -130,10 +135,21 @@ def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.rando
 def criterion_values(posterior: Posterior, criterion: Criterion, x: Array) -> Array:
     """Return the values `(n,)` of a criterion at `x (n, d)`."""
     mean, variance = predict(posterior, x)
+    if criterion.guides is not None:
+        variance = variance * widening(criterion.guides, x)[0] ** 2
     if criterion.bounding:
         return mean + criterion.level * np.sqrt(np.maximum(variance, TINY))
     none = np.zeros((len(x), 0))
     return log_expected_improvement(Prediction(mean, variance, none, none), criterion.level)[0]
+
+
+def widening(guides: Array, x: Array) -> tuple[Array, Array]:
+    """Return the factor of the standard deviation at `x (n, d)`, `(n,)`, and its gradient `(n, d)`."""
+    dim = x.shape[1]
+    inverse = guides[:, dim + 1 :]
+    apart = (x[:, None] - guides[:, 1 : dim + 1]) * inverse
+    heights = np.exp(-0.5 * (apart**2).sum(axis=2)) * guides[:, 0]
+    return 1.0 + heights.sum(axis=1), -np.einsum("np,npd,pd->nd", heights, apart, inverse)
 
 
 def climbing(
@@ -164,10 +180,12 @@ def process(posterior: Posterior) -> Any:
     return number, centres, inverse, hyper.variance, posterior.alpha, rows, np.ascontiguousarray(rows.T)
 
 
-def _standard(posterior: Posterior, criterion: Criterion) -> tuple[float, bool]:
+def _standard(posterior: Posterior, criterion: Criterion) -> tuple[float, bool, Array]:
+    """Return the criterion in the form of `compiled.search`, in units with mean 0 and scale 1."""
+    guides = _unguided(posterior.x.shape[1]) if criterion.guides is None else np.ascontiguousarray(criterion.guides)
     if criterion.bounding:
-        return criterion.level, True
-    return (criterion.level - posterior.hyper.offset) / posterior.hyper.scale, False
+        return criterion.level, True, guides
+    return (criterion.level - posterior.hyper.offset) / posterior.hyper.scale, False, guides
 
 
 def _native(posterior: Posterior, criterion: Criterion, value: float) -> float:
@@ -182,6 +200,11 @@ def _compiled() -> Any:
     from fedbo.surrogates.compiled import search
 
     return search
+
+
+@lru_cache(maxsize=64)
+def _unguided(dim: int) -> Array:
+    return np.empty((0, 2 * dim + 1))
 
 
 @lru_cache(maxsize=64)

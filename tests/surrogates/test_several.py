@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from fedbo.surrogates.fronts import hypervolume, hypervolumes, non_dominated
 from fedbo.surrogates.acquisition import Prediction, log_expected_improvement
+from fedbo.surrogates.fronts import hypervolume, hypervolumes, non_dominated
 from fedbo.surrogates.gp import Hyperparameters, condition
 from fedbo.surrogates.several import (
     SeveralCriterion,

@@ -47,6 +47,7 @@ class LocalState:
     axes: learned coordinates.
     failed `(f, d)`: points whose evaluation failed.
     supposed: number of last observations that represent failed points (see `cautious`).
+    costs `(n + f,)`: costs of the observed points and then of the failed ones, where a method asks for them.
     """
 
     u: Array
@@ -61,6 +62,7 @@ class LocalState:
     axes: tuple[str, ...] | None = None
     failed: Array | None = None
     supposed: int = 0
+    costs: Array | None = None
 
     def grown(self, factor: Array | None) -> LocalState:
         """Return the state with this factor; building it from its fields needs a third of the time of `_replace`."""

@@ -33,10 +33,10 @@ _COMPARED: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
 }
 COUNTED = ("end", "waiting", "bytes", "evaluations", "epsilon")
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
 _END = re.compile(
-    rf"(?P<what>regret|best|end|waiting|bytes|evaluations|epsilon|time to (?P<level>level|{_NUMBER}))"
-    rf"\s*(?P<sign>>=|<=|>|<)\s*(?P<number>{_NUMBER})(?:\s+at\s+(?P<at>end|mean|t\s*=\s*\d+))?"
+    rf"(?P<what>regret|best|end|waiting|bytes|evaluations|epsilon|time to (?P<level>level|{NUMBER}))"
+    rf"\s*(?P<sign>>=|<=|>|<)\s*(?P<number>{NUMBER})(?:\s+at\s+(?P<at>end|mean|t\s*=\s*\d+))?"
 )
 _LAST = re.compile(r"agent (\d+) last")
 EXAMPLES = '"regret > 0.1", "best < 0.8 at t = 10", "time to level > 40", "end > 30", "epsilon > 2", "agent 3 last" or "stuck"'

@@ -145,12 +145,30 @@ def _pareto(part: Part, suffix: str) -> Suite:
     return Suite(f"pareto{suffix}", 1, words, tuple(tasks))
 
 
-# Tables are published of `tuning`, `fedavg` and `pareto`; whoever chooses a setting looks at their `_development` suites alone.
+def _kernels(kernels: tuple[str, ...], suffix: str, words: str) -> Suite:
+    """Return the suite of GPU kernels; their GPUs are the same in all parts, so the kernels are divided."""
+    tasks = (SuiteTask(name.replace("_", "-"), "gpu_kernels", {"kernel": name}, costly=True, optional=True) for name in kernels)
+    return Suite(f"kernels{suffix}", 1, f"GPU kernels on four or six GPUs, with measured times; {words} kernels", tuple(tasks))
+
+
+# Tables are published of `tuning`, `fedavg`, `pareto` and `kernels`; settings are chosen on their `_development` suites alone.
 TUNING = _real("held_out", "")
 TUNING_DEVELOPMENT = _real("development", "_development")
 FEDAVG = _fedavg("held_out", "")
 FEDAVG_DEVELOPMENT = _fedavg("development", "_development")
 PARETO = _pareto("held_out", "")
 PARETO_DEVELOPMENT = _pareto("development", "_development")
-_ALL = (SYNTHETIC, TUNING, TUNING_DEVELOPMENT, FEDAVG, FEDAVG_DEVELOPMENT, PARETO, PARETO_DEVELOPMENT)
+KERNELS = _kernels(("convolution_milo", "dedispersion_milo"), "", "held-out")
+KERNELS_DEVELOPMENT = _kernels(("convolution", "pnpoly"), "_development", "development")
+_ALL = (
+    SYNTHETIC,
+    TUNING,
+    TUNING_DEVELOPMENT,
+    FEDAVG,
+    FEDAVG_DEVELOPMENT,
+    PARETO,
+    PARETO_DEVELOPMENT,
+    KERNELS,
+    KERNELS_DEVELOPMENT,
+)
 SUITES: dict[str, Suite] = {suite.name: suite for suite in _ALL}

@@ -46,10 +46,12 @@ CONTENTS = {
         "docs/tutorials/cluster",
         "docs/tutorials/own_method",
         "docs/tutorials/results",
+        "docs/tutorials/time_limit",
         "docs/tutorials/why",
     ),
     "Guides": (
         "docs/studies",
+        "docs/metrics",
         "docs/objectives",
         "docs/algorithms/index",
         "docs/results",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Those of `fedbo.figures.plot.KINDS`, which this command does not import before it draws.
 FIGURES = (
-    *("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep"),
+    *("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "fronts", "feasible", "sweep"),
     *("history", "importance", "slices", "parallel"),
 )
 
@@ -59,6 +59,7 @@ def validate(
     from fedbo.execution.requirements import missing
     from fedbo.figures.reports.tables import console, plain, study_facts
     from fedbo.objectives.datasets.data import without_fetching
+    from fedbo.study.check_metrics import stopping_note
     from fedbo.study.check_privacy import revealed
     from fedbo.study.study import load_study
 
@@ -72,17 +73,18 @@ def validate(
         from fedbo.lab.twins.forecasts import forecast, forecast_line
 
     found = forecast(checked, time.process_time()) if timed else None
-    lacking, endless = missing(checked), endless_warning(checked)
+    lacking, endless, judged = missing(checked), endless_warning(checked), stopping_note(checked)
     reveals = revealed(cell.study for cell in checked.cells())
     if printed is Format.json:
         facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private), "reveals": reveals}
         facts["epsilon_together"] = None if total is None else asdict(total)
         facts |= {"missing": lacking, "endless": endless}
+        facts |= {} if judged is None else {"stopping": judged}
         facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
     console().print(study_facts(cost, private, reveals, total))
-    for warning in filter(None, (lacking, endless)):
+    for warning in filter(None, (lacking, endless, judged)):
         print(f"warning: {warning}", file=sys.stderr)
     if timed:
         print(forecast_line(found))

@@ -18,6 +18,7 @@ from matplotlib import rc_context
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
+from fedbo.analysis.agent_fronts import goals_of
 from fedbo.analysis.compare import target_of
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.public_export import is_private
@@ -25,9 +26,10 @@ from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.overview import overview
 from fedbo.analysis.summary import SummaryRow, main_algorithm
 from fedbo.analysis.timeline_bars import BAR_KINDS
-from fedbo.figures.page.about import Failure, again, as_link, asked, failures, titles
+from fedbo.figures.page.about import Failure, again, as_link, asked, chips, failures, titles
 from fedbo.figures.page.curve_drawing import CurveDrawing, draw_panel
-from fedbo.figures.page.curve_panels import colour_of, curve_panels
+from fedbo.figures.page.curve_panels import colour_of, curve_panels, feasible_panels
+from fedbo.figures.page.front_panels import EXACT, front_panels
 from fedbo.figures.page.moments_data import MOST, MomentsPart, Shown, moments_part
 from fedbo.figures.page.rich_html import html_of
 from fedbo.figures.page.timeline_drawing import HATCHES, Layer, TimelineDrawing, draw_timeline
@@ -36,7 +38,7 @@ from fedbo.figures.ranks import draw_overview
 from fedbo.figures.reports.disruptions import disruptions_table, tables_of
 from fedbo.figures.reports.privacy import privacy_table
 from fedbo.figures.reports.statistics import statistics_table
-from fedbo.figures.style import STYLE, dashes_at
+from fedbo.figures.style import INK, STYLE, dashes_at
 from fedbo.settings.errors import FedboError
 from fedbo.settings.registry import registered
 from fedbo.settings.version import fedbo_version
@@ -57,10 +59,18 @@ class CellPart:
     key: str
     run: RunKey
     title: str
+    quantity: str
     verdict: Verdict
     panels: Sequence[tuple[str, CurveDrawing]]
+    feasible: Sequence[tuple[str, CurveDrawing]]
+    fronts: Sequence[tuple[str, CurveDrawing]]
     timelines: Sequence[tuple[str, TimelineDrawing]]
     moments: MomentsPart
+
+    @property
+    def switches(self) -> list[str]:
+        """Return the keys of the groups of panels whose series can be hidden."""
+        return [self.key, *([f"{self.key}-g"] if self.feasible else []), *([f"{self.key}-f"] if self.fronts else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +167,18 @@ def report(
     ]
     panels, timelines, moments = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for cell in (cell for run in runs for cell in run.cells):
-        panels |= {key: drawing.data() for key, drawing in cell.panels}
+        panels |= {key: drawing.data() for key, drawing in (*cell.panels, *cell.feasible, *cell.fronts)}
         timelines |= {key: drawing.data() for key, drawing in cell.timelines}
         if cell.moments.data is not None:
             moments[cell.timelines[0][0]] = cell.moments.data
     parts = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     script = f'"use strict";\n(() => {{\n{parts}}})();\n'
-    labels = list(dict.fromkeys(label for run in runs for label, _ in run.colours))
+    exact = [(EXACT, INK)] if any(cell.fronts for run in runs for cell in run.cells) else []
+    labels = [*dict.fromkeys(label for run in runs for label, _ in run.colours), *(label for label, _ in exact)]
     return _template().render(
         title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,
+        exact=exact,
         series={label: number for number, label in enumerate(labels)},
         statistics=_statistics(results),
         hatches=HATCHES,
@@ -239,7 +251,7 @@ def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
         title=title,
         question=result.study.study.description or "",
         warning="" if status == "complete" else f"This study is not complete ({status}); the results may change.",
-        chips=_chips(result),
+        chips=chips(result),
         replicates=result.study.study.replicates,
         colours=[(label, colour_of(result, label)) for label in result.study.labels],
         summary=html_of(summary),
@@ -272,8 +284,11 @@ def _cell_part(result: Result, rows: Sequence[SummaryRow], place: tuple[int, str
         key=key,
         run=run,
         title=result.study.titles()[cell],
+        quantity="Hypervolume" if (goals := goals_of(result, cell)) is not None and goals.several else "Best value",
         verdict=verdict(result, cell, rows),
         panels=_keyed(f"{key}-p", [draw_panel(panel) for panel in curve_panels(result, cell)]),
+        feasible=_keyed(f"{key}-q", [draw_panel(panel) for panel in feasible_panels(result, cell)]),
+        fronts=_keyed(f"{key}-r", [draw_panel(panel) for panel in front_panels(result, cell)] if told.agents else []),
         timelines=_keyed(f"{key}-t", timelines if told.agents else [one.without_values() for one in timelines]),
         moments=moments_part(result, run, told),
     )
@@ -281,18 +296,3 @@ def _cell_part(result: Result, rows: Sequence[SummaryRow], place: tuple[int, str
 
 def _keyed(prefix: str, drawings: Sequence[T]) -> list[tuple[str, T]]:
     return [(f"{prefix}{number}", drawing) for number, drawing in enumerate(drawings)]
-
-
-def _chips(result: Result) -> list[str]:
-    """List the main facts of a run, a few words each."""
-    study, count = result.study, result.study.study.replicates
-    budget = study.budget
-    facts = [
-        f"{len({trace.agent for trace in result.traces}):,} agents",
-        f"{count} replicate{'s' * (count > 1)}",
-        f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations",
-        f"{study.exchange.mode} exchange",
-        "real time" if study.timing.clock == "wall" else "virtual time",
-        f"seed {study.study.seed}",
-    ]
-    return [*facts, f"{len(study.titles())} cells"] if study.sweep else facts

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.compare import first_place
 from fedbo.analysis.curves import REGRET, IncumbentTrace, replicate_means, traces
 from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.indicators import Indicator
 from fedbo.analysis.summary import regrets
 from fedbo.lab.fork.result import run_costs
 from fedbo.lab.papers.manifest import At
@@ -52,10 +53,11 @@ class EndedRun:
     metric: Metric
     best_values: Mapping[str, Any]
     was_stuck: bool = False
+    indicators: Sequence[Indicator] = ()
 
     def traces(self, regret: bool = False) -> list[IncumbentTrace]:
         """Return the incumbents of all targets; ResultError where the regret is asked for and not known."""
-        found = traces(self.observations, self.events, self.privacy if len(self.privacy) else None)
+        found = traces(self.observations, self.events, self.privacy if len(self.privacy) else None, self.indicators)
         try:
             return regrets(found, self.best_values) if regret else found
         except ValueError as error:

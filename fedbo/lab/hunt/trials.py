@@ -15,12 +15,14 @@ from typing import Any
 
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.storage import atomic
+from fedbo.analysis.indicators import indicator_of
 from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunSummary, WarmupRun
 from fedbo.execution.directory import best_values, joined
 from fedbo.execution.jobs import learnings, runs
 from fedbo.lab.hunt.claims import Claim
 from fedbo.lab.why.ends import EndedRun
+from fedbo.study.goals import agent_goals
 from fedbo.study.study import Study, load_study
 from fedbo.surrogates.neural import Diverged
 
@@ -112,14 +114,17 @@ class Trials:
         with suppress(EndlessError):
             summary = self._coordinator.run(run)
         whole = joined(study, run.folder, [run.key])
+        goals, metric = agent_goals(study), study.federation().metric
+        indicator = None if goals is None else indicator_of(goals.common)
         return EndedRun(
             key=run.key,
             observations=whole["observations"],
             events=whole["events"],
             privacy=whole.get("privacy", ()),
-            metric=study.federation().metric,
+            metric=metric if indicator is None else indicator.metric(metric),
             best_values=best_values([summary] if isinstance(summary, RunSummary) else []),
             was_stuck=summary is None,
+            indicators=() if indicator is None else (indicator,),
         )
 
 

@@ -30,7 +30,7 @@ SMALL: dict[str, Any] = {
     "objective": {"name": "quadratic", "agents": 2},
     "budget": {"iterations": 1},
     "agents": {"initial": 1},
-    "algorithm": [{"name": "random"}, {"name": "ts"}],
+    "algorithm": [{"name": "random"}, {"name": "random", "label": "other"}],
 }
 CLAIM = "end of random is at most 2.5"
 

@@ -117,7 +117,7 @@ class _Problems(ABC):
 
 @dataclass(frozen=True)
 class Gardner(_Problems):
-    """A sum under a product of sines (Gardner et al. 2014, simulation 2), of which 1.5 % is feasible.
+    """A sum under a product of sines (Gardner et al. 2014, simulation 2), of which 1.8 % is feasible.
 
     Minimise `f1` with `g1` at most -0.95. The optimum is 0.253236.
     """

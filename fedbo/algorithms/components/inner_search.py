@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
-from fedbo.algorithms.components.draw_search import NEAR, Room
+from fedbo.algorithms.components.draw_search import NEAR, SearchBox
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.components.typed_coordinates import embedded, movable, restored
 from fedbo.algorithms.streams import Streams
@@ -124,7 +124,7 @@ def maximise_several(
         axes = local.axes or (coordinates if isinstance(coordinates, tuple) else (coordinates,) * local.u.shape[1])
         return maximise_typed_acquisition(lambda u: criterion(u, slopes=False)[0], criterion, local, axes, streams)
     dim, rng = local.u.shape[1], streams.rng("maximiser")
-    room = Room(np.zeros(dim), np.ones(dim))
+    room = SearchBox(np.zeros(dim), np.ones(dim))
     starts = []
     for points in (room.candidates(rng), room.about(centres, NEAR, 1.0, rng)):
         values = criterion(points, slopes=False)[0]

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload
 from fedbo.algorithms.components.coordinates import distance, from_coordinates
-from fedbo.algorithms.components.draw_search import Judge, Room, Values, best_of_draws, make_judge
+from fedbo.algorithms.components.draw_search import Judge, SearchBox, Values, best_of_draws, make_judge
 from fedbo.algorithms.components.inner_search import projected
 from fedbo.algorithms.components.schedules import probability
 from fedbo.algorithms.components.several import Several, scoped
@@ -92,7 +92,7 @@ def _best(
     local, known, judge = about
     first, dim = local.states[0], local.states[0].u.shape[1]
     space = None if first.lattice is None else projected(first, own.coordinates)
-    room = Room(np.zeros(dim), np.ones(dim), space)
+    room = SearchBox(np.zeros(dim), np.ones(dim), space)
     sample = room.candidates(streams.rng("sample"))
     functions = [
         _in_own_units(own, each, fit, surface, sample, metric >= local.objectives)

@@ -22,7 +22,7 @@ from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import load_study
-from fedbo.testing.shrinking import smaller
+from fedbo.testing.shrinking import shrink, smaller
 
 BY_NAME = {planted.name: planted for planted in PLANTED}
 SMALL: dict[str, Any] = {
@@ -30,17 +30,17 @@ SMALL: dict[str, Any] = {
     "objective": {"name": "quadratic", "agents": 2},
     "budget": {"iterations": 1},
     "agents": {"initial": 1},
-    "algorithm": [{"name": "random"}, {"name": "ts"}],
+    "algorithm": [{"name": "random"}, {"name": "random", "label": "other"}],
 }
+FIXED = ("study", "algorithm")  # tables that a hunt does not shrink
 CLAIM = "end of random is at most 2.5"
 
 
 def is_smallest(found: Hunt, planted: PlantedClaim) -> bool:
     """Check that no single change of the reported world keeps breaking the claim by more than the noise hides."""
     document = tomllib.loads(found.world)
-    fixed = ("study", "algorithm")
     left = []
-    for candidate in smaller(document, fixed):
+    for candidate in smaller(document, FIXED):
         try:
             load_study(candidate)
         except StudyError:
@@ -113,6 +113,16 @@ def test_worlds_are_those_of_their_seed_and_vary_no_other_table() -> None:
     same = one.at({str(place): value for place, value in enumerate(one.values)})
     assert same.values == pytest.approx(one.values, rel=0.05) and same.family == one.family
     assert len({each.family for each in drawn}) > 10
+
+
+def test_shrinking_rounds_numbers_and_leaves_fixed_tables_alone() -> None:
+    document = {**SMALL, "timing": {"evaluation": {"model": "constant", "mean": 2.37}}, "fault": [{"kind": "loss"}]}
+    least = shrink(
+        document, lambda one: "timing" in one and one["timing"].get("evaluation", {}).get("mean", 1.0) > 1.5, fixed=FIXED
+    )
+    assert least["timing"] == {"evaluation": {"model": "constant", "mean": 2.0}}
+    assert (least["study"], least["algorithm"]) == (SMALL["study"], SMALL["algorithm"])
+    assert "fault" not in least
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fedbo.lab.fork.result import Fork
     from fedbo.lab.twins.measurements import MeasurementError
     from fedbo.lab.why.result import Why
-    from fedbo.objectives.base import LibraryMissingError, Objective
+    from fedbo.objectives.base import ConfigurationFailedError, LibraryMissingError, Objective
     from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError
     from fedbo.objectives.tables.table import TableError
     from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, SettingError
@@ -62,6 +62,7 @@ __all__ = [
     "CheckpointError",
     "ClusterError",
     "CodeError",
+    "ConfigurationFailedError",
     "DamagedError",
     "DataDamagedError",
     "DataMissingError",
@@ -122,6 +123,7 @@ _PLACES = {
     "ReplayError": "fedbo.coordinator.errors",
     "ClusterError": "fedbo.execution.cluster",
     "RunError": "fedbo.execution.runner",
+    "ConfigurationFailedError": "fedbo.objectives.base",
     "LibraryMissingError": "fedbo.objectives.base",
     "DataDamagedError": "fedbo.objectives.datasets.data",
     "DataMissingError": "fedbo.objectives.datasets.data",
@@ -308,9 +310,9 @@ def tune(
     """Tune a function of a configuration at several sites at once, in real time on Ray, and return the results.
 
     `objective(configuration, agent)` returns a number, or a dictionary of numbers with the key `metric`. This value is
-    maximised, or with `mode="min"` minimised. The function gets `agent`, a generator `rng` and a `report(value, step)` if it
-    has parameters of these names. `space` is a `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or a
-    space of Ray Tune or Optuna.
+    maximised, or with `mode="min"` minimised; `metrics` makes other numbers objectives, or limits them. The function gets
+    `agent`, a generator `rng` and a `report(value, step)` if it has parameters of these names. `space` is a
+    `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or a space of Ray Tune or Optuna.
 
     Every agent makes `initial` and `iterations` evaluations. Up to `parallel` of them run at once, and up to `prefetch` more
     are decided in advance. Each evaluation reserves `resources` (one table, or one for each agent: CPU, GPU, memory in MiB, and

@@ -46,7 +46,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "derived": "base outcome space models",
         "suites": "",
         "tables": "base",
-        "tasks": "base space datasets models typed_spaces",
+        "tasks": "base outcome space datasets models typed_spaces",
         "typed_spaces": "base space",
         ".": "datasets models derived suites tables tasks typed_spaces",
     },

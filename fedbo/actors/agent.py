@@ -13,14 +13,16 @@ from fedbo.actors.agent_state import AgentState, BestObservation, UncommittedSte
 from fedbo.actors.evaluation.batches import BatchEvaluation, cut_to_budget, pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.failed_points import keeps_points, other_than, takes_worst, with_failures
+from fedbo.actors.evaluation.learning import Learner, learned, problem_with_goals
 from fedbo.actors.evaluation.overlap import AsyncEvaluations
 from fedbo.actors.evaluation.scheduled import ScheduledEvaluations
 from fedbo.actors.evaluation.step import StepEvaluator, StepResult
-from fedbo.actors.storage.history_files import read_history
+from fedbo.actors.storage.history_files import read_history, read_outcomes
 from fedbo.actors.storage.rows import Batch, Row
 from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepRequest, Task, objective_of
-from fedbo.algorithms.base import Array, Decision, LocallyPrivate, Overlapping, Payload, Starting
+from fedbo.algorithms.base import Array, CostAware, Decision, LocallyPrivate, Overlapping, Payload, Starting
 from fedbo.objectives.base import cost_of
+from fedbo.objectives.derived.all_metrics import with_all_metrics
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.records import changed, copied
@@ -43,8 +45,11 @@ class HostedAgent:
         self.number, self.task = number, task
         self.streams = task.streams.of(number)
         world = task.streams.within("")  # an agent's objective is the same in all its tasks
+        self.goals = task.goals_of(number)
         self.objective = objective_of(task.federation, number, world)
         evaluator = evaluator or Evaluator(task.policy, real=False)
+        if self.goals is not None:
+            self.objective, evaluator.goals = with_all_metrics(self.objective), task.goals_of
         self._evaluate = StepEvaluator(task, number, self.objective, evaluator, clock or time.monotonic)
         self._scheduled = ScheduledEvaluations(task, number, self._evaluate.single)
         history = task.history
@@ -53,21 +58,41 @@ class HostedAgent:
         self._message_streams = self.streams
         if isinstance(task.algorithm, LocallyPrivate) and task.algorithm.hides:
             self._message_streams = self.streams.within(self.streams.scope + task.noise_scope)
+        aware = task.algorithm
+        self._cost_aware = aware if isinstance(aware, CostAware) and aware.needs_costs else None
         warm = history is not None and number in history.warm and number in task.problem.targets
         history_x, history_y = (None, None) if warm else (x, y)
         self._problem = replace(task.problem, agent=number, history_x=history_x, history_y=history_y)
+        if self.goals is not None:
+            self._problem = problem_with_goals(self._problem, task, self.goals, warm)
         own = task.algorithm.agent_init(self._problem, self.streams.at(0))
         if warm and x is not None and y is not None and len(x):
-            own = task.algorithm.tell(own, x, y)
+            own = self._warmed(own, x, y)
         self.state = AgentState(own)
         self.saved = self.state
         self.uncommitted: UncommittedStep | None = None
+
+    def _warmed(self, own: Any, x: Array, y: Array) -> Any:
+        """Return the algorithm's state after observations of an earlier study of the same task."""
+        task = self.task
+        if self.goals is None or task.history is None:
+            return task.algorithm.tell(own, x, y)
+        outcomes = dict(enumerate(read_outcomes(task.history.folder, self.number)))
+        return learned(
+            Learner(task.algorithm, task.policy), self.goals, own, x, (np.arange(len(y)), y), outcomes, float(y.min())
+        )
 
     def close(self) -> None:
         """Where evaluations overlap, commit the last step, which was reported already, and cancel the running evaluations."""
         if self.overlapping is not None:
             self.commit(())
             self.overlapping.close()
+
+    @property
+    def best_value(self) -> float | None:
+        """Return the largest noise-free value, if it is known; with limits or several objectives it is not the optimum."""
+        asked = self.goals is not None and (self.goals.several or self.goals.constraints > 0)
+        return None if asked else self.objective.best_value
 
     @property
     def committed(self) -> AgentState:
@@ -84,9 +109,12 @@ class HostedAgent:
         pulls = None if decision.pulls is None else tuple(decision.pulls.tolist())
         if not request.priced or self.task.slopes:
             return DecisionSize(len(decision.x), self.task.costs_at(decision.x), pulls)
+        return DecisionSize(len(decision.x), tuple(self._costs(decision.x).tolist()), pulls)
+
+    def _costs(self, u: Array) -> Array:
+        """Return the costs `(n,)` of evaluations at points of the unit cube `(n, d)`."""
         try:
-            natives = from_unit(self.task.federation.parameters, decision.x)
-            return DecisionSize(len(decision.x), tuple(cost_of(self.objective, x) for x in natives), pulls)
+            return np.array([cost_of(self.objective, x) for x in from_unit(self.task.federation.parameters, u)])
         except Exception as error:
             words = f"agent {self.number}: its cost could not be computed: {type(error).__name__}: {error}"
             raise EvaluationError(words) from error
@@ -220,7 +248,7 @@ class HostedAgent:
     def _reached(self, result: StepResult) -> bool:
         """Return whether a value reaches the study's target."""
         end = self.task.early_end
-        return end is not None and end.target is not None and result.reaches(end.target)
+        return end is not None and end.target is not None and result.reaches(end.target, self.goals)
 
     def commit(self, times: Sequence[float]) -> None:
         """Commit the last step, if one is uncommitted; `times` are the start of its evaluations and the end of each."""
@@ -231,6 +259,8 @@ class HostedAgent:
         for row in rows:
             if isinstance(row, Batch):
                 row = row.row(int(np.argmax(row.outcome.value)))  # the first of equals
+            if self.goals is not None and not self.goals.feasible(row.outcome):
+                continue
             if row.error is None and (best is None or row.outcome.value > best.value):
                 best = BestObservation(row.outcome.value, row.outcome.score, row.step)
         # In place: nothing else holds the state of a step that is not committed.
@@ -281,6 +311,8 @@ class HostedAgent:
             overlaps = self.overlapping is not None or (request.ended is not None and self._scheduled.overlaps)
             if overlaps and isinstance(algorithm, Overlapping):
                 own = algorithm.pending(own, np.array([query.u for query in state.pending]).reshape(-1, self._problem.dim))
+            if self._cost_aware is not None:
+                own = self._cost_aware.costing(own, self._costs)
             decision, own = algorithm.ask(own, request.inbox, self.streams.at(request.step))
         if self._problem.lattice is not None:
             decision = decision._replace(x=self._problem.lattice.project(decision.x))
@@ -332,7 +364,10 @@ class HostedAgent:
         if state.cut:
             whole = told < len(decision.x) - 1
             told, values = told[whole], values[whole]
-        if len(told):
+        if self.goals is not None:
+            observed, learner = (told, values), Learner(self.task.algorithm, self.task.policy)
+            algorithm = learned(learner, self.goals, algorithm, decision.x, observed, result.outcomes, worst)
+        elif len(told):
             x = decision.x if len(told) == len(decision.x) else decision.x[told]
             algorithm = self.task.algorithm.tell(algorithm, x, values)
         state.algorithm, state.worst, state.failed, state.decision = algorithm, worst, failed, decision

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from annotated_types import Ge
+import numpy as np
+from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components import surrogate
-from fedbo.algorithms.components.coordinates import LEARNED
+from fedbo.algorithms.components import several, surrogate
+from fedbo.algorithms.components.coordinates import LEARNED, from_coordinates
+from fedbo.algorithms.components.costs import by_index, cost_model, per_cost, priced
 from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_posterior
 from fedbo.algorithms.components.local_only import LocalOnly
+from fedbo.algorithms.components.several import Several
+from fedbo.algorithms.components.several_improvement import improve, unsuitable_for_improvement
 from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, first_point
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
+from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import Criterion, expected_improvement, prediction, upper_confidence_bound
 from fedbo.surrogates.gp import Posterior, predict
 from fedbo.surrogates.maximise import MaximiserSettings
 
 INCUMBENTS = ("mean", "observed")
 SEARCHES = ("climb", "newton")
+COSTS = ("ignored", "per_cost", "pbgi")
+STOP = "stop: no evaluation is worth its cost"
 # An acquisition costs far more than a draw: fewer candidates, fewer climbs.
 SEARCH = MaximiserSettings(spacing=1.6, starts=8, iterations=20)
 
@@ -35,6 +43,13 @@ class GP(Surrogate, LocalOnly):
     posterior "mean" at an evaluated point, as suits noisy values, or the largest "observed" value; or "ucb", mean plus `beta`
     standard deviations (Srinivas et al. 2010). `search` "climb" climbs it by L-BFGS-B, for the improvement its logarithm (Ament
     et al. 2023), from candidates everywhere and near the best points; "newton" by Newton's method from candidates everywhere.
+
+    With bounds on metrics, gp_ei adds the logarithms of the probabilities that they are kept; before the first feasible point
+    it takes the most probable one. With two objectives it maximises the expected improvement of the hypervolume.
+
+    `cost` "pbgi" chooses by the Pandora's box Gittins index (Xie et al. 2024): the value g over which the expected improvement
+    is `price` times the cost. A decision whose index is not above the incumbent has the note "stop: ..." (Xie et al. 2025).
+    "per_cost" divides the expected improvement by the cost. Costs are predicted from those of the evaluated points.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -50,19 +65,54 @@ class GP(Surrogate, LocalOnly):
     """Standard deviations of the upper confidence bound."""
     search: Annotated[str, OneOf(SEARCHES)] = "climb"
     """Maximisation: L-BFGS-B from many starts, or Newton's method."""
+    cost: Annotated[str, OneOf(COSTS)] = "ignored"
+    """Use of the costs that the objective reports: none, improvement per cost, or Gittins index."""
+    price: Annotated[float, Gt(0)] = 1e-3
+    """With pbgi, the improvement that one unit of cost is worth."""
 
-    def agent_init(self, problem: Problem, streams: Streams) -> LocalState:
+    def __post_init__(self) -> None:
+        Surrogate.__post_init__(self)
+        if self.cost != "ignored" and self.acquisition != "ei":
+            raise SettingError("cost", "requires expected improvement; use gp_ei, or set ignored", self.cost)
+
+    @property
+    def needs_costs(self) -> bool:
+        """Return whether costs are used."""
+        return self.cost != "ignored"
+
+    def costing(self, state: LocalState, cost: Callable[[Array], Array]) -> LocalState:
+        """Record the costs of the evaluated points."""
+        return changed(state, costs=priced(state, self.coordinates, cost))
+
+    def agent_init(self, problem: Problem, streams: Streams) -> Any:
         """Start without observations."""
-        return self.begin(problem)
+        return several.begin(problem, self.begin) if several.is_several(problem) else self.begin(problem)
 
-    def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:
+    def ask(self, state: Any, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Any]:
         """Maximise the acquisition; replace an evaluated point by a uniform one."""
+        if isinstance(state, Several):
+            return improve(self, state, streams, self.incumbent)
         if not len(state.u):
             return Decision(first_point(state, streams), "own"), state
         known = self.fit(state.cautious(), streams)
         seen = self.seen(known)
+        if self.needs_costs:
+            return self._by_cost(known, seen, streams), state.fitted_by(known)
         decision = self.chosen(self._maximum(self.posterior(seen), seen, streams), known, streams)
         return decision, state.fitted_by(known)
+
+    def _by_cost(self, known: LocalState, seen: LocalState, streams: Streams) -> Decision:
+        """Choose by costs; `seen` are the observations in the coordinates of the surrogate."""
+        costs = cost_model(seen, from_coordinates(known.u, self.coordinates), streams)
+        posterior = self.posterior(seen)
+        best = incumbent(posterior, self.incumbent, len(seen.u))
+        # A posterior is in standard deviations of the values, a price is not.
+        index = by_index(posterior, costs, self.price / (float(known.y.std()) or 1.0))
+        function = index if self.cost == "pbgi" else per_cost(posterior, costs, best)
+        u = maximise_acquisition(function, seen, seen.axes or self.coordinates, streams, SEARCH)
+        decision = self.chosen(u, known, streams)
+        stops = self.cost == "pbgi" and float(index(np.atleast_2d(u))[0][0]) <= best
+        return decision._replace(note=STOP) if stops else decision
 
     def _maximum(self, posterior: Posterior, state: LocalState, streams: Streams) -> Array:
         """Return the point `(d,)`, in coordinates, where the acquisition is largest."""
@@ -79,17 +129,29 @@ class GP(Surrogate, LocalOnly):
 
         return maximise_acquisition(acquisition, state, coordinates, streams, SEARCH)
 
-    def pending(self, state: LocalState, x: Array) -> LocalState:
+    def pending(self, state: Any, x: Array) -> Any:
         """Record the points that are being evaluated."""
-        return self.noting(state, x)
+        return several.noting(state, x, self.noting) if isinstance(state, Several) else self.noting(state, x)
 
-    def avoiding(self, state: LocalState, x: Array) -> LocalState:
+    def avoiding(self, state: Any, x: Array) -> Any:
         """Record the points whose evaluations failed."""
-        return self.noting_failed(state, x)
+        return several.avoiding(state, x, self.noting_failed) if isinstance(state, Several) else self.noting_failed(state, x)
 
     def tell(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations."""
         return self.observed(state, x, y)
+
+    def tell_outcomes(self, state: Several, x: Array, values: Array, margins: Array) -> Several:
+        """Append the metrics of each evaluation."""
+        return several.told(state, x, np.hstack([values, margins]), self.tell, self.noting_failed)
+
+    def handles(self, problem: Problem) -> str:
+        """Return why the settings do not suit the objectives and bounds of a problem; empty where they do."""
+        if self.acquisition != "ei" or self.search != "climb":
+            return "an upper confidence bound and search = 'newton' are for one objective without bounds; use 'gp_ei' or 'ts'"
+        if self.cost != "ignored":
+            return "costs are weighed for one objective without bounds; set cost = 'ignored'"
+        return unsuitable_for_improvement(problem)
 
 
 def incumbent(posterior: Posterior, kind: str, seen: int) -> float:

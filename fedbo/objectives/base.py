@@ -69,6 +69,10 @@ class LibraryMissingError(FedboError, ImportError):
     """A library that some objectives need is not installed."""
 
 
+class ConfigurationFailedError(FedboError, RuntimeError):
+    """A configuration that an objective cannot evaluate: the evaluation fails, as `[evaluation] failure` says."""
+
+
 def is_usable(value: float) -> bool:
     """Return whether methods can compute with a value: it is finite, and at most LARGEST_VALUE in size."""
     return abs(value) <= LARGEST_VALUE
@@ -92,7 +96,8 @@ class Objective(Protocol):
 
     best_value: the largest noise-free value over the box, if known.
     evaluate: takes `x (d,)` in native units and returns one (possibly noisy) value to be maximised, or an `Outcome` with
-      metrics. All its randomness comes from `rng`. A point outside the box raises ValueError.
+      metrics. All its randomness comes from `rng`. A point outside the box raises ValueError. A point that cannot be evaluated
+      raises another error, for example ConfigurationFailedError.
     score: the value by which a point is judged afterwards, if it differs from an observation.
     """
 
@@ -193,6 +198,30 @@ class MultiFidelity(Protocol):
 
 
 @runtime_checkable
+class Measuring(Protocol):
+    """An objective that knows several metrics of an evaluation, which studies with `[[metric]]` ask for.
+
+    `measure` takes the place of `evaluate`, or of `evaluate_at` where a fidelity is set, with the same draws and value. The
+    outcome has every metric of the federation's attribute `metrics`, in native units.
+    """
+
+    def measure(self, x: Array, rng: np.random.Generator, fidelity: int | None = None) -> Outcome:
+        """Return one observation at x `(d,)` with all its metrics."""
+
+
+@runtime_checkable
+class Enumerable(Protocol):
+    """An objective whose exact front is known: it lists the outcomes of all configurations, or of enough of them.
+
+    `outcomes` returns the noise-free metrics `(n,)` by name, in native units, of points among which are all that are best
+    under any choice of objectives and limits, up to a stated spacing on a line.
+    """
+
+    def outcomes(self) -> dict[str, Array]:
+        """Return the metrics of the points."""
+
+
+@runtime_checkable
 class Federation(Protocol):
     """A named problem: settings as dataclass fields, and one objective for each agent.
 
@@ -202,8 +231,9 @@ class Federation(Protocol):
     objective: builds the black box of agent `agent`. `shared_rng` is equal for all agents of a replicate, for a common function
     or a split of the data; `agent_rng` belongs to this agent alone.
 
-    A federation with `Costly` objectives may declare it: see `reports_costs`. One with `MultiFidelity` objectives has an
-    attribute `fidelity`: see `fidelity_of`.
+    A federation with `Costly` objectives may declare it: see `reports_costs`, and with configurations that fail `may_fail`.
+    One with `MultiFidelity` objectives has an attribute `fidelity`: see `fidelity_of`. One with `Measuring` objectives names
+    their metrics: see `metrics_of`.
     """
 
     @property
@@ -225,6 +255,17 @@ class Federation(Protocol):
 def reports_costs(federation: Federation) -> bool:
     """Return whether a federation's objectives know the cost of an evaluation: its attribute `costly`, by default False."""
     return bool(getattr(federation, "costly", False))
+
+
+def metrics_of(federation: Federation) -> tuple[str, ...] | None:
+    """Return the names of all metrics of an evaluation, from the attribute `metrics`; None where they are not known."""
+    found: tuple[str, ...] | None = getattr(federation, "metrics", None)
+    return found
+
+
+def may_fail(federation: Federation) -> bool:
+    """Return whether evaluations raise ConfigurationFailedError at some points: the attribute `fails`, by default False."""
+    return bool(getattr(federation, "fails", False))
 
 
 def fidelity_of(federation: Federation) -> Fidelity | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedbo.actors.task import objective_of
-from fedbo.algorithms.base import Overlapping, Private
+from fedbo.algorithms.base import CostAware, Overlapping, Private
 from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import reports_costs
 from fedbo.objectives.derived.differences import DifferingFederation
 from fedbo.objectives.derived.mean import BatchFunction
 from fedbo.settings.errors import SettingError
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history, history_sources
+from fedbo.study.check_metrics import metric_combinations, metric_methods
 from fedbo.study.check_privacy import privacy_asked, private_combinations, sends_once
 from fedbo.study.check_sites import sites_combinations
 from fedbo.study.document import StudyError
@@ -32,6 +34,7 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
     yield from _overlapping(study)
     yield from cluster_combinations(study)
     yield from stopping_combinations(study)
+    yield from _costs(study)
     yield from _one_message(study)
     yield from _centralised(study)
     groups = list(group_combinations(study))
@@ -41,11 +44,14 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
     targets = list(_targets(study))
     yield from targets
     if not targets and not groups:
+        metrics = list(metric_combinations(study))
+        yield from metrics
         yield from group_budgets(study)
         histories = list(history_combinations(study))
         yield from histories
         yield from exchange_combinations(study)
-    if not targets and not groups and not histories:
+    if not targets and not groups and not histories and not metrics:
+        yield from metric_methods(study)
         declarations = list(_declarations(study))
         yield from declarations or privacy_asked(study)
         yield from _initial_file(study)
@@ -167,6 +173,17 @@ def _centralised(study: StudyTables) -> Iterator[SettingError]:
                 "does not support a history, because agents observed other functions than the mean; remove [agents.history]"
             )
             yield SettingError(("algorithm", number, "centralised"), remedy)
+
+
+def _costs(study: StudyTables) -> Iterator[SettingError]:
+    """Yield errors for algorithms that choose by costs where the objective reports none."""
+    if reports_costs(study.federation()):
+        return
+    for number, table in enumerate(study.algorithm):
+        made = table.make()
+        if isinstance(made, CostAware) and made.needs_costs:
+            words = f"requires an objective that reports costs, and '{study.objective.name}' reports none; set ignored"
+            yield SettingError(("algorithm", number, "cost"), words)
 
 
 def _one_message(study: StudyTables) -> Iterator[SettingError]:

@@ -55,7 +55,16 @@ def log_expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]
     Its slope does not vanish where the improvement itself underflows.
     """
     sd = np.sqrt(np.maximum(at.variance, TINY))
-    z = np.clip((at.mean - best) / sd, -1e8, 1e8)
+    log_share, below, density = log_improvement_share(np.clip((at.mean - best) / sd, -1e8, 1e8))
+    up, out = below / sd, density / (2.0 * np.maximum(at.variance, TINY))
+    return np.log(sd) + log_share, up[:, None] * at.mean_gradient + out[:, None] * at.variance_gradient
+
+
+def log_improvement_share(z: Array) -> tuple[Array, Array, Array]:
+    """Return log h(z), h(z) = phi(z) + z Phi(z), with Phi(z) / h(z) and phi(z) / h(z), for any array z.
+
+    h(z) is the expected improvement over the standard deviation, where z is the mean less the value to improve on, over it.
+    """
     above, below = np.maximum(z, -1.0), np.minimum(z, -1.0)
     density = np.exp(-0.5 * above**2) / np.sqrt(2.0 * np.pi)
     share = density + above * scipy.special.ndtr(above)  # EI over the standard deviation
@@ -63,9 +72,8 @@ def log_expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]
     left = np.where(below > FAR, 1.0 + below * ratio, below**-2)  # the same over the density there
     lower = z <= -1.0
     log_share = np.where(lower, -0.5 * below**2 - 0.5 * np.log(2.0 * np.pi) + np.log(left), np.log(share))
-    up = np.where(lower, ratio / left, scipy.special.ndtr(above) / share) / sd
-    out = np.where(lower, 1.0 / left, density / share) / (2.0 * np.maximum(at.variance, TINY))
-    return np.log(sd) + log_share, up[:, None] * at.mean_gradient + out[:, None] * at.variance_gradient
+    up = np.where(lower, ratio / left, scipy.special.ndtr(above) / share)
+    return log_share, up, np.where(lower, 1.0 / left, density / share)
 
 
 def probability_of_improvement(at: Prediction, best: float) -> tuple[Array, Array]:
@@ -104,7 +112,7 @@ def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.rando
     Raises ValueError when a value is not finite.
     """
     dim = posterior.x.shape[1]
-    far = (_sobol(dim) + rng.random(dim)) % 1.0
+    far = (sobol(dim) + rng.random(dim)) % 1.0
     means = predict(posterior, posterior.x)[0]
     centres = posterior.x[np.argsort(-means, kind="stable")[:BEST]]
     widths = np.exp(rng.uniform(log(WIDTHS[0]), log(WIDTHS[1]), (len(centres), NEAR, 1)))
@@ -205,7 +213,7 @@ def _cube(dim: int) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _sobol(dim: int) -> Array:
+def sobol(dim: int) -> Array:
     """Return scrambled Sobol points `(EVERYWHERE, d)`, the same in every process."""
     from scipy.stats import qmc  # takes a second, which processes that only evaluate need not spend
 

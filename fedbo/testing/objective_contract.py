@@ -8,7 +8,17 @@ import pickle
 import numpy as np
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Array, Costly, Federation, Objective, Repeated, cost_of, reports_costs
+from fedbo.objectives.base import (
+    Array,
+    ConfigurationFailedError,
+    Costly,
+    Federation,
+    Objective,
+    Repeated,
+    cost_of,
+    may_fail,
+    reports_costs,
+)
 from fedbo.objectives.derived.mean import BatchFunction
 from fedbo.objectives.outcome import Outcome, value_of
 from fedbo.objectives.space import from_unit
@@ -46,6 +56,13 @@ def points(federation: Federation, n: int) -> Array:
     return from_unit(federation.parameters, unit)
 
 
+def evaluable(federation: Federation, objective: Objective, x: Array) -> Array:
+    """Return the points among `x (n, d)` that can be evaluated; all unless the federation declares failures."""
+    if not may_fail(federation):
+        return x
+    return x[[not _refusal(ConfigurationFailedError, lambda at=at: objective.evaluate(at, noise())) for at in x]]
+
+
 def score(objective: Objective, x: Array) -> float:
     """Return the noise-free value."""
     known = objective.score(x)
@@ -72,7 +89,9 @@ def check_values(federation: Federation, objective: Objective) -> None:
     need(isinstance(objective, Objective), "the objective lacks a property or function of the protocol Objective")
     copy = pickle.loads(pickle.dumps(objective))
     need(copy.best_value == objective.best_value, "a pickled objective has another best value")
-    for i, x in enumerate(points(federation, 6)):
+    tried = evaluable(federation, objective, points(federation, 6))
+    need(len(tried) > 0, "all evaluations fail")
+    for i, x in enumerate(tried):
         value, known = objective.evaluate(x, noise(i)), objective.score(x)
         usable = isinstance(value, float | Outcome) and math.isfinite(value_of(value))
         need(usable, f"evaluate must give a finite float, or an Outcome of one, not {value!r}")
@@ -81,7 +100,7 @@ def check_values(federation: Federation, objective: Objective) -> None:
         need(objective.score(x) == known, "score must be the same whenever it is asked for")
         need(known is not None or objective.evaluate(x, noise(99)) == value, "values have noise, but score is None")
     if objective.best_value is not None:
-        best = max(score(objective, x) for x in points(federation, SEARCHED))
+        best = max(score(objective, x) for x in evaluable(federation, objective, points(federation, SEARCHED)))
         need(best <= objective.best_value + 1e-12, f"best_value is {objective.best_value}, but random search found {best}")
     x = points(federation, 2)
     if isinstance(objective, BatchFunction):
@@ -118,16 +137,17 @@ def check_refusals(federation: Federation, objective: Objective) -> None:
 
 def check_agents(federation: Federation, objective: Objective) -> None:
     """Check that agents have different objectives, each of which is independent of those built before."""
-    x = points(federation, 10)
-    number = min(MOST, federation.n_agents)
+    x, number = points(federation, 10), min(MOST, federation.n_agents)
     agents = [objective, *(built(federation, agent) for agent in range(1, number))]
+    for one in agents:
+        x = evaluable(federation, one, x)
     values = [tuple(score(one, at) for at in x) for one in agents]
     need(len({*values}) == number, "two agents have the same objective")
     again = tuple(score(built(federation, 0), at) for at in x)
     need(again == values[0], "an objective depends on which were built before")
     last = built(federation, federation.n_agents - 1)
     if last.best_value is not None:
-        best = max(score(last, at) for at in points(federation, SEARCHED))
+        best = max(score(last, at) for at in evaluable(federation, last, points(federation, SEARCHED)))
         need(best <= last.best_value + 1e-12, f"best_value is {last.best_value}, but random search found {best}")
 
 

@@ -25,6 +25,7 @@ _KERNELS = ("matern32", "matern52", "se")
 WORDS: dict[str, tuple[str, ...]] = {
     "acquisition": ("ei", "epsilon_greedy", "lcb", "pi", "ts", "ucb"),
     "coordinates": ("arcsine", "plain", "stretched"),
+    "cost": ("ignored", "pbgi", "per_cost"),
     "criterion": ("determinant", "diagonal"),
     "cuts": ("equal", "random"),
     "draw": ("pathwise", "weights"),
@@ -41,6 +42,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "query": ("draw", "mean"),
     "relay": ("all", "one"),
     "sampling": ("fixed", "poisson"),
+    "scalarise": ("chebyshev", "hypervolume", "pareto"),
     "search": ("gp", "thompson"),
     "sense": ("at_most", "equal"),
     "split": ("all", "longest", "turns"),
@@ -78,6 +80,7 @@ CHEAP: dict[str, Table] = {
     "rgpe": {"features": 12, "samples": 10, "own": {"refit": 1000}},
     "taf": {"features": 12, "own": {"refit": 1000}},
     "share_best": {"own": {"refit": 1000}},
+    **{name: {"own": {"refit": 1000}} for name in ("trust_best", "trust_best_alone", "trust_best_noise", "trust_best_uniform")},
     "consensus": {"own": {"refit": 1000}},
     "fed_gp": {"features": 12, "own": {"refit": 1000}},
     "quantile_transfer": {"features": 12, "candidates": 50, "own": {"refit": 1000}},

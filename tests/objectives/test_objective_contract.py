@@ -21,7 +21,7 @@ from fedbo.objectives.datasets import data
 from fedbo.objectives.space import inside
 from fedbo.settings.trust import admit, places_in
 from fedbo.testing.contract import ContractBroken
-from fedbo.testing.objective_contract import built, check_federation, noise, points
+from fedbo.testing.objective_contract import built, check_federation, evaluable, noise, points
 from fedbo.tuning.spaces import written_space
 
 NAMES = [name for name in federations() if name != "sites"]  # whose objectives are elsewhere
@@ -50,7 +50,8 @@ def bits(name: str) -> list[str]:
     """Give what one agent in the middle observes, to the last bit."""
     federation = made(name)
     objective = built(federation, federation.n_agents // 2)
-    return [objective.evaluate(x, noise(i)).hex() for i, x in enumerate(points(federation, 4))]
+    tried = evaluable(federation, objective, points(federation, 4))
+    return [objective.evaluate(x, noise(i)).hex() for i, x in enumerate(tried)]
 
 
 def print_bits(names: list[str]) -> None:

@@ -239,12 +239,12 @@ WHOLE: list[tuple[str, str]] = [
     (ENDS + fault("loss", "start = 5"), "[[fault]] 1 start = 5: must be before the study's end; [budget] time = 4"),
     (changed(NAME, 'name = "branin"') + "[timing]\nevaluation = {model = 'cost'}\n",
      "[timing] evaluation.model = 'cost': 'branin' reports no costs; use another model, or an objective that reports them: "
-     "fcnet, fedavg_training, lcbench, learning_curves, mlp_tasks, nas_tasks, python_function with a cost, quadratic, "
-     "tabulated with a cost, xgboost_tasks"),
+     "fcnet, fedavg_training, gpu_kernels, lcbench, learning_curves, mlp_tasks, nas_tasks, python_function with a cost, "
+     "quadratic, tabulated with a cost, xgboost_tasks"),
     (changed(NAME, 'name = "branin"') + group("agents = [1]\nevaluation = {model = 'cost'}"),
      "[[group]] 1 evaluation.model = 'cost': 'branin' reports no costs; use another model, or an objective that reports them: "
-     "fcnet, fedavg_training, lcbench, learning_curves, mlp_tasks, nas_tasks, python_function with a cost, quadratic, "
-     "tabulated with a cost, xgboost_tasks"),
+     "fcnet, fedavg_training, gpu_kernels, lcbench, learning_curves, mlp_tasks, nas_tasks, python_function with a cost, "
+     "quadratic, tabulated with a cost, xgboost_tasks"),
 ]  # fmt: skip
 
 

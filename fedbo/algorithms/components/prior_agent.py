@@ -5,7 +5,7 @@ The methods define the contents of a message and the prior of an answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -33,6 +33,7 @@ from fedbo.surrogates.learned_prior import (
 )
 from fedbo.surrogates.posterior import factorise
 
+Surface = Callable[[Array], tuple[Array, Array]]
 MOST = 10.0  # what one agent's observations may say for or against stretched coordinates, in log units
 
 
@@ -141,14 +142,21 @@ class PriorAgent:
         local = local.cautious()
         state = self._fitted(state._replace(local=local), streams, for_choice=True)._replace(local=state.local)
         space, fitted = self._chosen(state)
+        feasible = self._feasible(state, space) if federated else None
         local = local.turned(space.seen)
         prior = self._prior(state.answer if federated else None, local, space)
-        belief = _belief(prior._replace(lengths=space.lengths(fitted)), local)
+        belief = belief_of(prior._replace(lengths=space.lengths(fitted)), local)
         best = float(prediction(belief, local.u, slopes=False).mean.max()) if len(local.u) else None
 
         def acquisition(u: Array, slopes: bool = True) -> tuple[Array, Array]:
             at = prediction(belief, u, slopes)
-            return (at.mean, at.mean_gradient) if best is None else log_expected_improvement(at, best)
+            if best is None:
+                return at.mean, at.mean_gradient
+            value, gradient = log_expected_improvement(at, best)
+            if feasible is None:
+                return value, gradient
+            chance, rise = feasible(u)
+            return value + np.log(chance), gradient + rise / chance[:, None] if slopes else gradient
 
         return space.decide(acquisition, local, streams, "federated" if federated else "own"), state
 
@@ -165,6 +173,10 @@ class PriorAgent:
             return flat_prior(local.u.shape[1], *level(local))
         design = common_points(self.points, space.dim, local.lattice)
         return self._learned(answer, local, space.seen(design), interpolation_length(len(design), space.dim))
+
+    def _feasible(self, state: PriorState, space: PriorSpace) -> Surface | None:
+        """Return the probability that an evaluation succeeds, in the coordinates of a space; here None."""
+        return None
 
     def _learned(self, answer: Payload, local: LocalState, design: Array, length: float) -> LearnedPrior:
         """Make the prior that an answer describes at the design points `(M, e)`, interpolated with a length scale."""
@@ -225,7 +237,7 @@ def level(local: LocalState) -> tuple[float, float]:
     return (float(local.y.mean()), scaled(local.y)[1]) if len(local.y) else (0.0, 1.0)
 
 
-def _belief(prior: LearnedPrior, local: LocalState) -> Belief:
+def belief_of(prior: LearnedPrior, local: LocalState) -> Belief:
     """Fit the parameters of a prior, and condition on the observations; pending points have their expected values."""
     parameters = fit(prior, local.u, local.y)
     belief = believe(prior, parameters, local.u, local.y)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from fedbo.objectives.base import Array, Federation, Parameter
 from fedbo.objectives.space import from_unit, to_unit
+from fedbo.objectives.typed_spaces.allowed import NearestAllowed, moved_singly, nearest_allowed
 
 Mask = npt.NDArray[np.bool_]
 MAX_COMBINATIONS = 20_000  # combinations that are looked through for the nearest allowed one
@@ -95,6 +96,10 @@ class Space:
     forbidden: tuple[Rule, ...] = ()
     fixed: tuple[Fixed, ...] = ()
     unordered: tuple[int, ...] = ()
+
+    def __hash__(self) -> int:
+        """Return a hash of what tells spaces apart most often; that of many clauses would take a part of each decision."""
+        return hash((self.parameters, self.defaults, len(self.forbidden)))
 
     def __post_init__(self) -> None:
         count, numbers = 1.0, [self.parameters[axis] for axis in _involved(self)]
@@ -207,23 +212,11 @@ class Space:
 
     def _repaired(self, x: Array) -> Array:
         """Replace forbidden points by the nearest allowed ones, in the axes of the forbidden clauses."""
-        wrong = np.flatnonzero(self._wrong(x))
-        if not len(wrong):
-            return x
-        x = x.copy()
         axes, combined = _combinations(self)
+        if not {axis for axis, _ in self.conditions} & set(axes):
+            return _nearest(self).moved(x)
         unit = to_unit(tuple(self.parameters[axis] for axis in axes), combined)
-        for row in wrong:
-            tried = np.repeat(x[row][None, :], len(combined), axis=0)
-            tried[:, axes] = combined
-            allowed = ~self._wrong(tried)
-            if not allowed.any():  # whatever they are, something else forbids it
-                x[row] = self.defaults
-                continue
-            here = unit[np.flatnonzero((combined == x[row, axes]).all(axis=1))[0]]
-            far = ((unit - here) ** 2).sum(axis=1)
-            x[row] = tried[int(np.where(allowed, far, np.inf).argmin())]
-        return x
+        return moved_singly(x, self._wrong, (axes, combined, unit), self.defaults)
 
 
 def lattice_of(federation: Federation) -> Space | None:
@@ -259,6 +252,16 @@ def _combinations(space: Space) -> tuple[list[int], Array]:
     axes = _involved(space)
     ranges = [np.arange(space.parameters[axis].low, space.parameters[axis].high + 1.0) for axis in axes]
     return axes, np.array(list(itertools.product(*ranges)))
+
+
+@lru_cache(maxsize=32)
+def _nearest(space: Space) -> NearestAllowed:
+    """Return the nearest allowed combination of each one, where no condition decides about the axes of forbidden clauses."""
+    axes, combined = _combinations(space)
+    points = np.repeat(np.array([space.defaults]), len(combined), axis=0)
+    points[:, axes] = combined
+    unit = to_unit(tuple(space.parameters[axis] for axis in axes), combined)
+    return nearest_allowed(tuple(axes), combined, unit, space._wrong(points))
 
 
 def _value(parameter: Parameter, choices: tuple[Any, ...] | None, value: float) -> Any:

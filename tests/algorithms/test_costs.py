@@ -1,0 +1,99 @@
+"""Choices by cost: the index solves its equation, gradients are slopes, cheap points come first, and studies need costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy
+
+from fedbo.algorithms.base import Array, Problem
+from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.streams import Streams
+from fedbo.settings.errors import SettingError
+from fedbo.study.document import StudyError
+from fedbo.study.study import load_study
+from fedbo.surrogates.acquisition import Prediction
+from fedbo.surrogates.gittins import gittins_index, improvement_per_cost
+
+CASES = [(0.3, 1.0, 0.1), (-2.0, 0.5, 3.0), (1.0, 1e-3, 1e-6), (0.0, 2.0, 1e-9), (5.0, 0.1, 40.0)]
+
+
+@pytest.mark.parametrize(("mean", "sd", "cost"), CASES)
+def test_the_expected_improvement_over_the_index_is_the_cost(mean: float, sd: float, cost: float) -> None:
+    at = Prediction(np.array([mean]), np.array([sd**2]), np.zeros((1, 0)), np.zeros((1, 0)))
+    index = float(gittins_index(at, np.log([cost]), np.zeros((1, 0)))[0][0])
+
+    def gain(f: float) -> float:
+        return float((f - index) * scipy.stats.norm.pdf(f, mean, sd))
+
+    places = [mean + k * sd for k in range(-8, 9) if mean + k * sd > index]
+    improvement, _ = scipy.integrate.quad(gain, index, max(index, mean) + 12.0 * sd, points=places, limit=500)
+    assert improvement == pytest.approx(cost, rel=1e-5)
+
+
+def test_gradients_are_the_slopes_of_the_values() -> None:
+    rng, step = np.random.default_rng(2), 1e-6
+    slopes = rng.standard_normal((3, 4))
+
+    def at(x: Array) -> tuple[Prediction, Array, Array]:
+        mean, variance, log_cost = slopes @ x
+        n = np.ones(1)
+        rows = [one[None, :] for one in slopes]
+        return Prediction(mean * n, np.exp(variance) * n, rows[0], np.exp(variance) * rows[1]), log_cost * n, rows[2]
+
+    x = rng.random(4)
+    for function in (
+        lambda x: gittins_index(*at(x)),
+        lambda x: improvement_per_cost(at(x)[0], 0.2, *at(x)[1:]),
+    ):
+        found = [(function(x + d)[0][0] - function(x - d)[0][0]) / (2 * step) for d in step * np.eye(4)]
+        np.testing.assert_allclose(function(x)[1][0], found, rtol=1e-5)
+
+
+def cost_of_place(x: Array) -> Array:
+    return np.where(x[:, 0] < 0.5, 0.1, 10.0)
+
+
+@pytest.mark.parametrize("cost", ["pbgi", "per_cost"])
+def test_of_two_hills_the_one_where_evaluations_are_cheap_is_searched(cost: str) -> None:
+    algorithm: Any = entry("gp_ei").make(None, cost=cost, **({"price": 0.05} if cost == "pbgi" else {}))
+    state = algorithm.agent_init(Problem(1, 1, (0,), 3, 10), Streams(1, owner=0))
+    x = np.linspace(0.02, 0.98, 9)[:, None]  # the middle between two hills is bad
+    state = algorithm.tell(state, x, np.abs(x[:, 0] - 0.5) * np.cos(12.0 * np.abs(x[:, 0] - 0.5)))
+    state = algorithm.costing(state, cost_of_place)
+    assert state.costs.tolist() == cost_of_place(x).tolist()
+    decision, _ = algorithm.ask(state, [], Streams(1, owner=0).at(1))
+    assert decision.x[0, 0] < 0.5 and decision.origin == "own"
+
+
+def test_a_decision_that_is_not_worth_its_cost_says_so() -> None:
+    notes = []
+    for price in (1e-6, 1e6):
+        algorithm: Any = entry("gp_ei").make(None, cost="pbgi", price=price)
+        state = algorithm.tell(
+            algorithm.agent_init(Problem(1, 1, (0,), 3, 10), Streams(1, owner=0)),
+            np.array([[0.1], [0.4], [0.8]]),
+            np.arange(3.0),
+        )
+        notes.append(algorithm.ask(algorithm.costing(state, cost_of_place), [], Streams(1, owner=0).at(1))[0].note)
+    assert notes == [None, "stop: no evaluation is worth its cost"]
+
+
+def study(objective: str, **settings: Any) -> dict[str, Any]:
+    return {
+        "study": {"name": "costs"},
+        "objective": {"name": objective, "agents": 2},
+        "budget": {"iterations": 3},
+        "algorithm": [{"name": "gp_ei", **settings}],
+    }
+
+
+def test_costs_are_refused_where_there_are_none_and_for_bounds() -> None:
+    words = "requires an objective that reports costs, and 'branin' reports none; set ignored"
+    with pytest.raises(StudyError, match=words):
+        load_study(study("branin", cost="pbgi"))
+    load_study(study("quadratic", cost="pbgi"))
+    with pytest.raises(SettingError, match="requires expected improvement; use gp_ei, or set ignored"):
+        entry("gp_ucb").make(None, cost="per_cost")

@@ -97,7 +97,7 @@ class FedPrior(PriorAgent):
             return None
         m = self.design_size(problem)
         certainty, stretch = Field((m,), low=0.0, high=1.0), Field((1,), low=-MOST, high=MOST)
-        return {"values": Field((m,)), "certainty": certainty, "stretch": stretch} | self._shared(m)
+        return {"values": Field((m,)), "certainty": certainty, "stretch": stretch, **self._shared(m)}
 
     def _shared(self, m: int) -> Declaration:
         """Declare probabilities of success `(M,)`, if agents share them."""
@@ -111,8 +111,8 @@ class FedPrior(PriorAgent):
         if self.control == "alone":
             return None
         m = self.design_size(problem)
-        moments = {"mean": Field((m,)), "directions": Field((None, m)), "residual": Field((1,)), "stretch": Field((1,))}
-        return moments | self._shared(m)
+        declared = {"mean": Field((m,)), "directions": Field((None, m)), "residual": Field((1,)), "stretch": Field((1,))}
+        return {**declared, **self._shared(m)}
 
     def _learned(self, answer: Payload, local: LocalState, design: Array, length: float) -> LearnedPrior:
         moments = Moments(answer["mean"], answer["directions"], float(answer["residual"][0]))
@@ -128,7 +128,7 @@ class FedPrior(PriorAgent):
         r, apart = known.certainties, known.values - known.level
         values = r * apart if self.control == "noise" else apart
         payload = {"values": values, "certainty": r, "stretch": np.array([known.stretch])}
-        return payload | self._told_feasible(state, streams), state
+        return {**payload, **self._told_feasible(state, streams)}, state
 
     def _told_feasible(self, state: PriorState, streams: Streams) -> Payload:
         """Return the own probabilities of success at the design points, if agents share them; those of a control are noise."""

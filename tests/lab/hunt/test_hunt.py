@@ -16,7 +16,7 @@ import fedbo
 from fedbo.cli import app
 from fedbo.lab.hunt.hunt import hunt_world, question_of, resume_hunt
 from fedbo.lab.hunt.result import Hunt
-from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, Trials
+from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, WorldTrials
 from fedbo.lab.hunt.worlds import Worlds
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError
@@ -100,7 +100,7 @@ def test_at_most_one_of_two_hundred_hunts_refutes_a_true_claim(tmp_path: Path) -
 def test_seeds_of_the_search_the_shrinking_and_the_verdicts_differ(tmp_path: Path) -> None:
     from fedbo.lab.hunt.claims import parse_claim
 
-    trials = Trials(tmp_path, parse_claim(CLAIM), 4)
+    trials = WorldTrials(tmp_path, parse_claim(CLAIM), 4)
     assert len({trials.seed(purpose) for purpose in (SEARCH, VERDICT, SHRINKING, LAST)}) == 4
 
 
@@ -145,15 +145,15 @@ def test_a_broken_claim_has_a_small_world_a_replay_and_a_sentence(hunted: Hunt) 
 
 
 def test_an_interrupted_hunt_goes_on_to_the_same_result(hunted: Hunt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    carried_out, count = Trials._excess, [0]
+    carried_out, count = WorldTrials._excess, [0]
 
-    def interrupted(self: Trials, work: Any, replicate: int) -> float | None:
+    def interrupted(self: WorldTrials, work: Any, replicate: int) -> float | None:
         count[0] += 1
         if count[0] == 30:
             raise KeyboardInterrupt
         return carried_out(self, work, replicate)
 
-    monkeypatch.setattr(Trials, "_excess", interrupted)
+    monkeypatch.setattr(WorldTrials, "_excess", interrupted)
     with pytest.raises(KeyboardInterrupt) as stop:
         hunt_world(question_of(SMALL, CLAIM, ["timing"], 8), tmp_path / "hunt")
     assert stop.value.args == (tmp_path / "hunt",)

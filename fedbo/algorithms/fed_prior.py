@@ -140,7 +140,7 @@ class FedPrior(PriorAgent):
     def ask(self, state: Any, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Any]:
         """Maximise the expected improvement under the prior of the others, or find the best point of several draws."""
         if isinstance(state, Several):
-            return several_prior.ask(self, state, inbox, streams)
+            return several_prior.ask(self, self.scalarise, state, inbox, streams)
         return PriorAgent.ask(self, state, inbox, streams)
 
     def pending(self, state: Any, x: Array) -> Any:

@@ -38,7 +38,7 @@ from fedbo.surrogates.posterior import Posterior
 from fedbo.surrogates.projected import ProjectedSpace, maximise_projected, newton
 from fedbo.surrogates.several import SeveralCriterion
 
-CLIMBS, STEPS, TOLERANCE = 4, 12, 1e-4  # climbs from either kind of candidates, steps of each, and the gain that ends them
+CLIMBS, STEPS, TOLERANCE = 3, 12, 1e-4  # climbs from either kind of candidates, steps of each, and the gain that ends them
 
 
 def maximise_draw(

@@ -121,8 +121,9 @@ def maximise_several(
     In a cube the candidates are points everywhere and about the `centres (r, e)`; Newton's method climbs from the best of each.
     """
     if local.lattice is not None:
-        axes = local.axes or (coordinates if isinstance(coordinates, tuple) else (coordinates,) * local.u.shape[1])
-        return maximise_typed_acquisition(lambda u: criterion(u, slopes=False)[0], criterion, local, axes, streams)
+        space = projected(local, local.axes or coordinates)
+        climb = newton(with_curvature(criterion), space)
+        return maximise_projected(partial(_values, criterion), climb, space, local.u, streams.rng("maximiser"))[0]
     dim, rng = local.u.shape[1], streams.rng("maximiser")
     room = SearchBox(np.zeros(dim), np.ones(dim))
     starts = []
@@ -133,6 +134,10 @@ def maximise_several(
         starts.append(points[np.argsort(-values, kind="stable")[:CLIMBS]])
     surface = with_curvature(criterion)
     return newton_ascent(surface, np.vstack(starts), np.full(dim, 1.0 / ROUGH), TOLERANCE, STEPS)[0]
+
+
+def _values(criterion: SeveralCriterion, u: Array) -> Array:
+    return criterion(u, slopes=False)[0]
 
 
 def maximiser_rng(dim: int, streams: Streams) -> np.random.Generator | None:

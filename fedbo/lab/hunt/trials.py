@@ -47,7 +47,7 @@ class _Work:
         return [] if history is None else [job for job in self.learnings if job.folder == history.folder]
 
 
-class Trials:
+class WorldTrials:
     """The trials of a hunt in a folder. Each purpose has a seed of its own, so that none sees the replicates of another.
 
     Worlds have the same draws in the same replicate of a purpose, which cancels most of the noise of their comparison.

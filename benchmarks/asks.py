@@ -83,6 +83,8 @@ def main() -> None:
         ("quantile_transfer", None, 29),
         ("flora", None, 29),
         ("pooled", None, 29),
+        ("guide", None, 29),
+        ("guide", "faithful", 29),
         ("fts", None, 100),
         ("fts", None, 1000),
         ("rgpe", None, 100),

@@ -234,4 +234,4 @@ def algorithms() -> str:
 
 
 def _is_control(name: str) -> bool:
-    return name.endswith(("_alone", "_noise", "_shuffled", "_uniform"))
+    return name.endswith(("_alone", "_centre", "_noise", "_shuffled", "_uniform"))

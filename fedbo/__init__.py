@@ -310,9 +310,9 @@ def tune(
     """Tune a function of a configuration at several sites at once, in real time on Ray, and return the results.
 
     `objective(configuration, agent)` returns a number, or a dictionary of numbers with the key `metric`. This value is
-    maximised, or with `mode="min"` minimised. The function gets `agent`, a generator `rng` and a `report(value, step)` if it
-    has parameters of these names. `space` is a `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or a
-    space of Ray Tune or Optuna.
+    maximised, or with `mode="min"` minimised; `metrics` makes other numbers objectives, or limits them. The function gets
+    `agent`, a generator `rng` and a `report(value, step)` if it has parameters of these names. `space` is a
+    `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or a space of Ray Tune or Optuna.
 
     Every agent makes `initial` and `iterations` evaluations. Up to `parallel` of them run at once, and up to `prefetch` more
     are decided in advance. Each evaluation reserves `resources` (one table, or one for each agent: CPU, GPU, memory in MiB, and

@@ -22,6 +22,7 @@ from fedbo.commands.export import export
 from fedbo.commands.fit import fit
 from fedbo.commands.fork import fork
 from fedbo.commands.help import GroupedCommands, help_of
+from fedbo.commands.hunt import hunt
 from fedbo.commands.inspect import plot, replay, show, validate
 from fedbo.commands.listing import fetch_data, list_data, list_names, schema
 from fedbo.commands.new import examples, new
@@ -53,6 +54,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": export,
     "fork": fork,
     "why": why,
+    "hunt": hunt,
     "replay": replay,
     "fit": fit,
     "twin": twin,

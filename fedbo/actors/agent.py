@@ -13,14 +13,16 @@ from fedbo.actors.agent_state import AgentState, BestObservation, UncommittedSte
 from fedbo.actors.evaluation.batches import BatchEvaluation, cut_to_budget, pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.failed_points import keeps_points, other_than, takes_worst, with_failures
+from fedbo.actors.evaluation.learning import Learner, learned, problem_with_goals
 from fedbo.actors.evaluation.overlap import AsyncEvaluations
 from fedbo.actors.evaluation.scheduled import ScheduledEvaluations
 from fedbo.actors.evaluation.step import StepEvaluator, StepResult
-from fedbo.actors.storage.history_files import read_history
+from fedbo.actors.storage.history_files import read_history, read_outcomes
 from fedbo.actors.storage.rows import Batch, Row
 from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepRequest, Task, objective_of
 from fedbo.algorithms.base import Array, CostAware, Decision, LocallyPrivate, Overlapping, Payload, Starting
 from fedbo.objectives.base import cost_of
+from fedbo.objectives.derived.all_metrics import with_all_metrics
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.records import changed, copied
@@ -43,8 +45,11 @@ class HostedAgent:
         self.number, self.task = number, task
         self.streams = task.streams.of(number)
         world = task.streams.within("")  # an agent's objective is the same in all its tasks
+        self.goals = task.goals_of(number)
         self.objective = objective_of(task.federation, number, world)
         evaluator = evaluator or Evaluator(task.policy, real=False)
+        if self.goals is not None:
+            self.objective, evaluator.goals = with_all_metrics(self.objective), task.goals_of
         self._evaluate = StepEvaluator(task, number, self.objective, evaluator, clock or time.monotonic)
         self._scheduled = ScheduledEvaluations(task, number, self._evaluate.single)
         history = task.history
@@ -58,18 +63,36 @@ class HostedAgent:
         warm = history is not None and number in history.warm and number in task.problem.targets
         history_x, history_y = (None, None) if warm else (x, y)
         self._problem = replace(task.problem, agent=number, history_x=history_x, history_y=history_y)
+        if self.goals is not None:
+            self._problem = problem_with_goals(self._problem, task, self.goals, warm)
         own = task.algorithm.agent_init(self._problem, self.streams.at(0))
         if warm and x is not None and y is not None and len(x):
-            own = task.algorithm.tell(own, x, y)
+            own = self._warmed(own, x, y)
         self.state = AgentState(own)
         self.saved = self.state
         self.uncommitted: UncommittedStep | None = None
+
+    def _warmed(self, own: Any, x: Array, y: Array) -> Any:
+        """Return the algorithm's state after observations of an earlier study of the same task."""
+        task = self.task
+        if self.goals is None or task.history is None:
+            return task.algorithm.tell(own, x, y)
+        outcomes = dict(enumerate(read_outcomes(task.history.folder, self.number)))
+        return learned(
+            Learner(task.algorithm, task.policy), self.goals, own, x, (np.arange(len(y)), y), outcomes, float(y.min())
+        )
 
     def close(self) -> None:
         """Where evaluations overlap, commit the last step, which was reported already, and cancel the running evaluations."""
         if self.overlapping is not None:
             self.commit(())
             self.overlapping.close()
+
+    @property
+    def best_value(self) -> float | None:
+        """Return the largest noise-free value, if it is known; with limits or several objectives it is not the optimum."""
+        asked = self.goals is not None and (self.goals.several or self.goals.constraints > 0)
+        return None if asked else self.objective.best_value
 
     @property
     def committed(self) -> AgentState:
@@ -225,7 +248,7 @@ class HostedAgent:
     def _reached(self, result: StepResult) -> bool:
         """Return whether a value reaches the study's target."""
         end = self.task.early_end
-        return end is not None and end.target is not None and result.reaches(end.target)
+        return end is not None and end.target is not None and result.reaches(end.target, self.goals)
 
     def commit(self, times: Sequence[float]) -> None:
         """Commit the last step, if one is uncommitted; `times` are the start of its evaluations and the end of each."""
@@ -236,6 +259,8 @@ class HostedAgent:
         for row in rows:
             if isinstance(row, Batch):
                 row = row.row(int(np.argmax(row.outcome.value)))  # the first of equals
+            if self.goals is not None and not self.goals.feasible(row.outcome):
+                continue
             if row.error is None and (best is None or row.outcome.value > best.value):
                 best = BestObservation(row.outcome.value, row.outcome.score, row.step)
         # In place: nothing else holds the state of a step that is not committed.
@@ -339,7 +364,10 @@ class HostedAgent:
         if state.cut:
             whole = told < len(decision.x) - 1
             told, values = told[whole], values[whole]
-        if len(told):
+        if self.goals is not None:
+            observed, learner = (told, values), Learner(self.task.algorithm, self.task.policy)
+            algorithm = learned(learner, self.goals, algorithm, decision.x, observed, result.outcomes, worst)
+        elif len(told):
             x = decision.x if len(told) == len(decision.x) else decision.x[told]
             algorithm = self.task.algorithm.tell(algorithm, x, values)
         state.algorithm, state.worst, state.failed, state.decision = algorithm, worst, failed, decision

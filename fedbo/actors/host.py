@@ -209,7 +209,7 @@ class Host:
 
     def best_values(self) -> dict[int, float | None]:
         """Return the known noise-free optimum over the box of the objective of every agent created so far."""
-        return {agent.number: agent.objective.best_value for agent in self.agents.every()}
+        return {agent.number: agent.best_value for agent in self.agents.every()}
 
     def snapshot(self, commits: Commits, number: int, whole: bool = True) -> dict[str, str]:
         """Write new rows and the committed states of the agents; return the names of the files with their SHA-256.

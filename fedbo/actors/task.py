@@ -15,6 +15,7 @@ from fedbo.algorithms.base import Algorithm, Array, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective
 from fedbo.objectives.derived.centralised import Centralised
+from fedbo.objectives.goals import Goals
 
 
 class EvaluationEnd(NamedTuple):
@@ -138,6 +139,8 @@ class Task:
     - `noise_scope`: the run's name within its study. Private noise is drawn from streams of this scope, so
       that no two runs share it.
     - `code`: places of Python code that its processes may import.
+    - `goals`: objectives and limits of the agents, if the study names metrics; `own_goals`: those of agents with other limits
+      or weights.
     """
 
     federation: Federation
@@ -157,6 +160,12 @@ class Task:
     slopes: tuple[float, ...] = ()
     noise_scope: str = ""
     code: tuple[str, ...] = ()
+    goals: Goals | None = None
+    own_goals: Mapping[int, Goals] = field(default_factory=dict)
+
+    def goals_of(self, agent: int) -> Goals | None:
+        """Return the objectives and limits of an agent; None where the study names no metrics."""
+        return self.own_goals.get(agent, self.goals) if self.own_goals else self.goals
 
     @property
     def calls_user_code(self) -> bool:

@@ -79,6 +79,11 @@ class Problem:
     rounds: whether agents wait for rounds to close, and are then answered together. Without rounds only agents whose decision
       has no points wait.
     lattice: which points can be evaluated, if not all of the cube; others are rounded to them.
+    objectives, constraints: m, the number of objectives, and c, the number of bounds on metrics; see `Multiple`.
+    references: from which hypervolume is measured, as values to be maximised, one for each objective; empty without.
+    weights: the importance of each objective to this agent, or at the coordinator to the study; empty with one objective.
+    history_values `(t_n, m)`, history_margins `(t_n, c)`: the outcomes of history_x as in `Multiple.tell_outcomes`, in a study
+      with more than one objective or with a constraint; else None.
 
     Where agents differ, `initial`, `iterations`, `history` and `pulls` are the largest of all agents; an agent may end sooner.
     """
@@ -95,6 +100,12 @@ class Problem:
     pulls: int = 0
     rounds: bool = True
     lattice: Lattice | None = None
+    objectives: int = 1
+    constraints: int = 0
+    references: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+    history_values: Array | None = None
+    history_margins: Array | None = None
 
 
 def horizon(problem: Problem) -> int:
@@ -291,6 +302,24 @@ class Avoiding(Protocol):
 
     def avoiding(self, state: Any, x: Array) -> Any:
         """Record the points `(f, d)` whose evaluations failed, in place of those of the last call."""
+
+
+@runtime_checkable
+class Multiple(Protocol):
+    """Optional protocol of methods that learn several objectives or constraints.
+
+    In a study with more than one objective or with a constraint, `tell_outcomes` is called in place of `tell`.
+    """
+
+    def tell_outcomes(self, state: Any, x: Array, values: Array, margins: Array) -> Any:
+        """Update the state with the outcomes of the points `x (q, d)`.
+
+        `values (q, m)` of the objectives are to be maximised; `margins (q, c)` are at least 0 where a bound is kept. NaN stands
+        for a metric that is not known: an evaluation that failed may have some metrics.
+        """
+
+    def handles(self, problem: Problem) -> str:
+        """Return why the settings do not suit the objectives and constraints of a problem; empty where they do."""
 
 
 @runtime_checkable

@@ -15,9 +15,11 @@ from fedbo.algorithms import ts
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.draw_search import Values
 from fedbo.algorithms.components.federated import Federated, FederatedState
 from fedbo.algorithms.components.inner_search import maximiser_rng
 from fedbo.algorithms.components.schedules import Schedule, check_probabilities, check_temperature, temperature
+from fedbo.algorithms.components.several import metrics
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
@@ -25,6 +27,7 @@ from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
 from fedbo.settings.records import changed
 from fedbo.surrogates.features import Features
+from fedbo.surrogates.linear import feature_rows
 from fedbo.surrogates.maximise import maximise_pieces
 
 
@@ -62,6 +65,9 @@ class DPFTSDE(Federated):
     clip, noise_multiplier, share: S, z and q of the mechanism; `sampling`, `per_block`, `quantile`, `rate` and `count_noise`
       keep their names.
     control: "noise" turns every message into a random direction of the same length.
+
+    With several objectives or bounds a message has k blocks of M numbers. It is clipped as one vector, so one agent changes a
+    release by as much as with one objective, and the ledger charges the same.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -141,16 +147,19 @@ class DPFTSDE(Federated):
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """Declare one vector omega_n `(M,)`; SettingError when the settings do not suit the problem."""
+        """Declare one vector omega_n `(M,)`, or one block for each metric, `(k M,)`, which are clipped together.
+
+        Raises SettingError when the settings do not suit the problem.
+        """
         self.mechanism(problem)
         check_probabilities(self.p, problem.iterations)
         for release in range(1, problem.iterations + 2):
             temperature(self.temperature, release)
-        return {"omega": Field((self.features,))}
+        return {"omega": Field((self.features * metrics(problem),))}
 
     def download(self, problem: Problem) -> Declaration | None:
         """Declare one vector for each region; all zeros mean that there is nothing to follow."""
-        return {"omega": Field((self.regions, self.features))}
+        return {"omega": Field((self.regions, self.features * metrics(problem)))}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Move uniform points `(q, d)` into the agent's own region (Alg. 2 line 2)."""
@@ -171,6 +180,18 @@ class DPFTSDE(Federated):
         self, states: Sequence[FederatedState], streams: Sequence[Streams]
     ) -> tuple[Array, list[FederatedState]]:
         return np.array([self._summit(*one) for one in zip(states, streams, strict=True)]), list(states)
+
+    def _surfaces(self, states: Sequence[FederatedState], streams: Streams) -> tuple[list[Values], Sequence[FederatedState]]:
+        low, high = _boxes(self.regions, states[0].local.u.shape[1], self.own.coordinates)
+
+        def piecewise(state: FederatedState) -> Values:
+            def values(u: Array) -> Array:
+                region = ((u[:, None] >= low) & (u[:, None] <= high)).all(axis=2).argmax(axis=1)
+                return np.asarray(np.einsum("nm,nm->n", feature_rows(state.features, u), state.omega[region]))
+
+            return values
+
+        return [piecewise(each) for each in states], states
 
     def _summit(self, state: FederatedState, streams: Streams) -> Array:
         """Maximise the piecewise function (Alg. 2 line 8)."""
@@ -197,7 +218,7 @@ class DPFTSDE(Federated):
 
     def server_init(self, problem: Problem) -> DPServer:
         """Start without a release."""
-        return DPServer(np.zeros((self.regions, self.features)))
+        return DPServer(np.zeros((self.regions, self.features * metrics(problem))))
 
     def receive(self, state: DPServer, message: Inbound, now: float) -> DPServer:
         """Raise an error, since single messages must not reach this half."""

@@ -10,20 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from annotated_types import Ge
 
-from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components import several, several_prior
 from fedbo.algorithms.components.centres import Aggregation, bounded_products
+from fedbo.algorithms.components.draw_search import SCALARISATIONS, unsuitable
 from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, Surface
 from fedbo.algorithms.components.prior_space import PriorSpace, common_points
+from fedbo.algorithms.components.several import Several, metrics
 from fedbo.algorithms.components.shared_feasibility import Outcomes, Prior, outcomes_of, success
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.learned_prior import LearnedPrior, Moments, for_own_level, learned_prior, shrunk
 
 LEAST = 1e-9  # certainty below which nobody has looked
@@ -40,6 +44,12 @@ class PriorServer(NamedTuple):
     certainty: Array
     stretch: Array
     feasible: Array | None = None
+
+
+class PriorServers(NamedTuple):
+    """The coordinator's state with several objectives or bounds: one for each."""
+
+    metrics: tuple[PriorServer, ...]
 
 
 class Told(NamedTuple):
@@ -75,10 +85,15 @@ class FedPrior(PriorAgent):
     feasibility: send also the probability that an evaluation succeeds at each design point. Agents multiply the improvement by
       it, with the mean of the others as the prior of their own outcomes.
     aggregation: a robust centre replaces the mean. Directions are about it, of messages no further away than the median.
+
+    With several objectives or bounds there is a prior for each, messages and answers have a block for each, and a decision is
+    the best point of one draw for each, as in `ts`.
     """
 
     horizon_use: ClassVar[str] = ""
 
+    scalarise: Annotated[str, OneOf(SCALARISATIONS)] = "hypervolume"
+    """How draws of several objectives become one decision, as in ts."""
     directions: Annotated[int, Ge(0)] = 30
     """Most principal components in an answer."""
     aggregation: Aggregation = Aggregation()
@@ -95,8 +110,9 @@ class FedPrior(PriorAgent):
         """Declare values and certainties at the design points, both `(M,)`, and the evidence for stretched coordinates."""
         if self.control == "alone":
             return None
-        m = self.design_size(problem)
-        certainty, stretch = Field((m,), low=0.0, high=1.0), Field((1,), low=-MOST, high=MOST)
+        k = metrics(problem)
+        m = k * self.design_size(problem)
+        certainty, stretch = Field((m,), low=0.0, high=1.0), Field((k,), low=-MOST, high=MOST)
         return {"values": Field((m,)), "certainty": certainty, "stretch": stretch, **self._shared(m)}
 
     def _shared(self, m: int) -> Declaration:
@@ -110,17 +126,54 @@ class FedPrior(PriorAgent):
         """
         if self.control == "alone":
             return None
-        m = self.design_size(problem)
-        declared = {"mean": Field((m,)), "directions": Field((None, m)), "residual": Field((1,)), "stretch": Field((1,))}
-        return {**declared, **self._shared(m)}
+        k = metrics(problem)
+        m = k * self.design_size(problem)
+        moments = {"mean": Field((m,)), "directions": Field((None, m)), "residual": Field((k,)), "stretch": Field((k,))}
+        return {**moments, **self._shared(m)}
+
+    def agent_init(self, problem: Problem, streams: Streams) -> Any:
+        """Return the state with the observations of an earlier task."""
+        if several.is_several(problem):
+            return several.begin(problem, lambda alone: self.agent_init(alone, streams))
+        return PriorAgent.agent_init(self, problem, streams)
+
+    def ask(self, state: Any, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Any]:
+        """Maximise the expected improvement under the prior of the others, or find the best point of several draws."""
+        if isinstance(state, Several):
+            return several_prior.ask(self, self.scalarise, state, inbox, streams)
+        return PriorAgent.ask(self, state, inbox, streams)
+
+    def pending(self, state: Any, x: Array) -> Any:
+        """Record the points that are being evaluated."""
+        if isinstance(state, Several):
+            return several.noting(state, x, self.pending)
+        return PriorAgent.pending(self, state, x)
+
+    def avoiding(self, state: Any, x: Array) -> Any:
+        """Record the points whose evaluations failed."""
+        if isinstance(state, Several):
+            return several.avoiding(state, x, self.avoiding)
+        return PriorAgent.avoiding(self, state, x)
+
+    def tell_outcomes(self, state: Several, x: Array, values: Array, margins: Array) -> Several:
+        """Append the metrics of each evaluation."""
+        return several.told(state, x, np.hstack([values, margins]), self.tell, self.avoiding)
+
+    def handles(self, problem: Problem) -> str:
+        """Return why the settings do not suit the objectives and bounds of a problem; empty where they do."""
+        if self.feasibility:
+            return "feasibility is shared for one objective without bounds; remove feasibility"
+        return unsuitable(self.scalarise, problem)
 
     def _learned(self, answer: Payload, local: LocalState, design: Array, length: float) -> LearnedPrior:
         moments = Moments(answer["mean"], answer["directions"], float(answer["residual"][0]))
         prior = learned_prior(design, moments, length)
         return for_own_level(prior, local.u, local.y, LOUDEST) if len(local.y) else prior
 
-    def outbox(self, state: PriorState, streams: Streams) -> tuple[Payload | None, PriorState]:
+    def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
         """Write a message about all observations."""
+        if isinstance(state, Several):
+            return several_prior.outbox(self, state, streams)
         known, state = self._known(state, streams)
         if known is None:
             return None, state
@@ -156,13 +209,20 @@ class FedPrior(PriorAgent):
         told = np.clip(state.answer["feasible"], LEAST, 1.0)
         return partial(success, self._outcomes(local, space), Prior(design, told, float(told.mean())))
 
-    def server_init(self, problem: Problem) -> PriorServer:
+    def server_init(self, problem: Problem) -> Any:
         """Start without messages."""
         n, m = problem.n_agents, self.design_size(problem)
-        return PriorServer(np.zeros((n, m)), np.zeros((n, m)), np.zeros(n), np.zeros((n, m)) if self.feasibility else None)
+        blank = np.zeros((n, m)) if self.feasibility else None
+        servers = [PriorServer(np.zeros((n, m)), np.zeros((n, m)), np.zeros(n), blank) for _ in range(metrics(problem))]
+        return PriorServers(tuple(servers)) if several.is_several(problem) else servers[0]
 
-    def receive(self, state: PriorServer, message: Inbound, now: float) -> PriorServer:
+    def receive(self, state: Any, message: Inbound, now: float) -> Any:
         """Store an agent's newest message."""
+        if isinstance(state, PriorServers):
+            parts = several_prior.split(message.payload, len(state.metrics))
+            for server, part in zip(state.metrics, parts, strict=True):
+                self.receive(server, message._replace(payload=part), now)
+            return state
         state.values[message.sender] = message.payload["values"]
         state.certainty[message.sender] = np.clip(message.payload["certainty"], 0.0, 1.0)
         state.stretch[message.sender] = np.clip(message.payload["stretch"][0], -MOST, MOST)
@@ -171,9 +231,13 @@ class FedPrior(PriorAgent):
         return state
 
     def broadcast(
-        self, state: PriorServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
-    ) -> tuple[dict[int, Payload], PriorServer]:
+        self, state: Any, recipients: Sequence[int], staleness_weight: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], Any]:
         """Answer each agent with mean and covariance of the others, from weighted sums less its own share."""
+        if isinstance(state, PriorServers):
+            answers = [self.broadcast(server, recipients, staleness_weight, streams)[0] for server in state.metrics]
+            complete = [agent for agent in recipients if all(agent in each for each in answers)]
+            return {agent: several_prior.joined([each[agent] for each in answers]) for agent in complete}, state
         weight = staleness_weight * state.certainty.any(axis=1)
         known = weight * state.certainty.sum(axis=1)
         if not known.any():

@@ -12,15 +12,18 @@ import numpy.typing as npt
 from fedbo.algorithms import ts
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components.draw_search import Values
 from fedbo.algorithms.components.federated import Federated, FederatedState
 from fedbo.algorithms.components.inner_search import maximise_draws
 from fedbo.algorithms.components.schedules import check_probabilities
+from fedbo.algorithms.components.several import metrics
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
 from fedbo.settings.records import changed, copied
+from fedbo.surrogates.draws import compiled_surface, message_function
 
 _ONE = np.ones(1)
 _ONE.flags.writeable = False  # the weight of the only message that agents hold, for all of them
@@ -44,7 +47,8 @@ class FTS(Federated):
     """Federated Thompson sampling; `Federated` has the settings that are not named here.
 
     A message is one draw omega_n from the linear model; with `centre` it is multiplied by the standard deviation of the values
-    again. A federated query maximises a function made of the messages that an agent holds.
+    again. A federated query maximises a function made of the messages that an agent holds. With several objectives or bounds a
+    message has one block of M numbers for each, and `own.scalarise` compares points.
 
     query: "draw", phi(x)' omega_n of one agent n drawn from P_N as in the paper. "mean" is the mean of all messages, weighted
       by P_N times independent exponential weights (the Bayesian bootstrap), so that it varies as much as the agents disagree.
@@ -75,19 +79,23 @@ class FTS(Federated):
             raise SettingError("aggregation", needed, self.aggregation.rule, 'or set query = "mean" and relay = "all"')
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """Declare one draw omega_n `(M,)`; ValueError when the settings do not suit the problem."""
+        """Declare one draw omega_n `(M,)`, or one for each metric, `(k M,)`.
+
+        Raises SettingError when the settings do not suit the problem.
+        """
         if self.weights and len(self.weights) != problem.n_agents:
             raise SettingError(
                 "weights", f"must be one number for each of the {problem.n_agents} agents, not {len(self.weights)}"
             )
         check_probabilities(self.p, problem.iterations)
-        return {"omega": Field((self.features,))}
+        return {"omega": Field((self.features * metrics(problem),))}
 
     def download(self, problem: Problem) -> Declaration | None:
         """Declare the newest messages of all agents with P_N, or the message of one agent and its number."""
+        width = self.features * metrics(problem)
         if self.relay == "one":
-            return {"omega": Field((self.features,)), "sender": Field((1,), "int64")}
-        return {"omega": Field((problem.n_agents, self.features)), "weight": Field((problem.n_agents,))}
+            return {"omega": Field((width,)), "sender": Field((1,), "int64")}
+        return {"omega": Field((problem.n_agents, width)), "weight": Field((problem.n_agents,))}
 
     def _capacity(self, problem: Problem) -> int:
         return problem.n_agents if self.relay == "all" else 1
@@ -106,6 +114,11 @@ class FTS(Federated):
         omega, local = np.array([weights for weights, _ in functions]), [state.local for state in states]
         u = maximise_draws(states[0].features, omega, local, self.own.coordinates, streams)
         return u, [state for _, state in functions]
+
+    def _surfaces(self, states: Sequence[FederatedState], streams: Streams) -> tuple[list[Values], Sequence[FederatedState]]:
+        found = [self._function(each, streams) for each in states]  # by one stream: the same agents for all metrics
+        dim, features = states[0].local.u.shape[1], states[0].features
+        return [compiled_surface(message_function(features, omega), dim)[0] for omega, _ in found], [own for _, own in found]
 
     def _function(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         """Choose the weights `(M,)` of the function to follow, and take from P_N what may be used only once."""
@@ -135,7 +148,7 @@ class FTS(Federated):
         """Start without messages."""
         count = problem.n_agents if self.relay == "all" else 0
         row = np.arange(count) if self.relay == "all" else np.full(problem.n_agents, -1)
-        return FTSServer(np.zeros((count, self.features)), np.zeros(problem.n_agents), row)
+        return FTSServer(np.zeros((count, self.features * metrics(problem))), np.zeros(problem.n_agents), row)
 
     def receive(self, state: FTSServer, message: Inbound, now: float) -> FTSServer:
         """Store an agent's newest message."""
@@ -143,7 +156,7 @@ class FTS(Federated):
         if state.row[sender] < 0:
             omega = state.omega
             if state.used == count:
-                omega = np.zeros((max(64, 2 * count), self.features))
+                omega = np.zeros((max(64, 2 * count), state.omega.shape[1]))
                 omega[:count] = state.omega
             state.row[sender] = state.used
             state = state._replace(omega=omega, used=state.used + 1)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components import surrogate
+from fedbo.algorithms.components import several, surrogate
 from fedbo.algorithms.components.coordinates import LEARNED, from_coordinates
 from fedbo.algorithms.components.costs import by_index, cost_model, per_cost, priced
 from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_posterior
 from fedbo.algorithms.components.local_only import LocalOnly
+from fedbo.algorithms.components.several import Several
+from fedbo.algorithms.components.several_improvement import improve, unsuitable_for_improvement
 from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, first_point
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
@@ -41,6 +43,9 @@ class GP(Surrogate, LocalOnly):
     posterior "mean" at an evaluated point, as suits noisy values, or the largest "observed" value; or "ucb", mean plus `beta`
     standard deviations (Srinivas et al. 2010). `search` "climb" climbs it by L-BFGS-B, for the improvement its logarithm (Ament
     et al. 2023), from candidates everywhere and near the best points; "newton" by Newton's method from candidates everywhere.
+
+    With bounds on metrics, gp_ei adds the logarithms of the probabilities that they are kept; before the first feasible point
+    it takes the most probable one. With two objectives it maximises the expected improvement of the hypervolume.
 
     `cost` "pbgi" chooses by the Pandora's box Gittins index (Xie et al. 2024): the value g over which the expected improvement
     is `price` times the cost. A decision whose index is not above the incumbent has the note "stop: ..." (Xie et al. 2025).
@@ -79,12 +84,14 @@ class GP(Surrogate, LocalOnly):
         """Record the costs of the evaluated points."""
         return changed(state, costs=priced(state, self.coordinates, cost))
 
-    def agent_init(self, problem: Problem, streams: Streams) -> LocalState:
+    def agent_init(self, problem: Problem, streams: Streams) -> Any:
         """Start without observations."""
-        return self.begin(problem)
+        return several.begin(problem, self.begin) if several.is_several(problem) else self.begin(problem)
 
-    def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:
+    def ask(self, state: Any, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Any]:
         """Maximise the acquisition; replace an evaluated point by a uniform one."""
+        if isinstance(state, Several):
+            return improve(self, state, streams, self.incumbent)
         if not len(state.u):
             return Decision(first_point(state, streams), "own"), state
         known = self.fit(state.cautious(), streams)
@@ -122,17 +129,29 @@ class GP(Surrogate, LocalOnly):
 
         return maximise_acquisition(acquisition, state, coordinates, streams, SEARCH)
 
-    def pending(self, state: LocalState, x: Array) -> LocalState:
+    def pending(self, state: Any, x: Array) -> Any:
         """Record the points that are being evaluated."""
-        return self.noting(state, x)
+        return several.noting(state, x, self.noting) if isinstance(state, Several) else self.noting(state, x)
 
-    def avoiding(self, state: LocalState, x: Array) -> LocalState:
+    def avoiding(self, state: Any, x: Array) -> Any:
         """Record the points whose evaluations failed."""
-        return self.noting_failed(state, x)
+        return several.avoiding(state, x, self.noting_failed) if isinstance(state, Several) else self.noting_failed(state, x)
 
     def tell(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations."""
         return self.observed(state, x, y)
+
+    def tell_outcomes(self, state: Several, x: Array, values: Array, margins: Array) -> Several:
+        """Append the metrics of each evaluation."""
+        return several.told(state, x, np.hstack([values, margins]), self.tell, self.noting_failed)
+
+    def handles(self, problem: Problem) -> str:
+        """Return why the settings do not suit the objectives and bounds of a problem; empty where they do."""
+        if self.acquisition != "ei" or self.search != "climb":
+            return "an upper confidence bound and search = 'newton' are for one objective without bounds; use 'gp_ei' or 'ts'"
+        if self.cost != "ignored":
+            return "costs are weighed for one objective without bounds; set cost = 'ignored'"
+        return unsuitable_for_improvement(problem)
 
 
 def incumbent(posterior: Posterior, kind: str, seen: int) -> float:

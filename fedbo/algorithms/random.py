@@ -70,5 +70,13 @@ class Random(LocalOnly):
         """Record which points are evaluated, where the space may run out; the values are ignored."""
         return state if state.seen is None else state._replace(seen=np.concatenate([state.seen, x]))
 
+    def tell_outcomes(self, state: RandomState, x: Array, values: Array, margins: Array) -> RandomState:
+        """Record which points are evaluated, as `tell` does."""
+        return self.tell(state, x, values[:, 0])
+
+    def handles(self, problem: Problem) -> str:
+        """Return an empty text: random search serves any objectives and limits."""
+        return ""
+
 
 ALGORITHMS = {"random": Entry(Random, summary="uniform random search, without communication")}

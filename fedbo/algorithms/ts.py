@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components import surrogate
+from fedbo.algorithms.components import several, surrogate
 from fedbo.algorithms.components.coordinates import FEW, LEARNED, distances, from_coordinates
+from fedbo.algorithms.components.draw_search import (
+    SCALARISATIONS,
+    Judge,
+    SearchBox,
+    best_of_draws,
+    make_judge,
+    unsuitable,
+)
 from fedbo.algorithms.components.inner_search import maximise_draw, maximise_draws, maximise_typed_draw, projected
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.same_features import shared_features
+from fedbo.algorithms.components.several import Several, scoped
+from fedbo.algorithms.components.several_models import fitted, standard_units, unclipped, with_fits
 from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, first_point
 from fedbo.algorithms.components.typed_coordinates import region
 from fedbo.algorithms.streams import Streams, normals
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
 from fedbo.settings.records import changed
-from fedbo.surrogates.draws import Draw, WeightSpace, message_function, posterior_draw, weight_space_draw
-from fedbo.surrogates.gp import predict
+from fedbo.surrogates.draws import Draw, WeightSpace, compiled_surface, message_function, posterior_draw, weight_space_draw
+from fedbo.surrogates.gp import POWERS, predict
 from fedbo.surrogates.kernels import LengthScale
 from fedbo.surrogates.linear import (
     Drawn,
@@ -51,11 +61,14 @@ class TS(Surrogate, LocalOnly):
     surrogate: also "features", a Bayesian linear model on `features` random features of the kernel of "fixed". All agents share
       them, and it costs least.
     region: "trust" maximises a draw in a trust region around the best point where there are more than two inputs (Eriksson et
-      al. 2019), except with "features"; "cube" searches everywhere.
+      al. 2019), except with "features" or several objectives; "cube" searches everywhere.
     draw: "pathwise", from the exact posterior, or "weights", with `features` fresh random features as in the papers.
     beta: scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4); "theoretical" is the
       value of their Theorem 1.
     norm, delta: RKHS norm and failure probability of Theorem 1.
+    scalarise: how draws of several objectives are compared. "hypervolume" maximises min_i (f_i - r_i) / w_i over the references
+      r (Golovin and Zhang 2020), "chebyshev" the augmented Chebyshev function of ParEGO, each with weights w drawn for every
+      decision; "pareto" takes the point of the front of the draws that is farthest from evaluated ones (qPOTS).
     """
 
     horizon_use: ClassVar[str] = ""
@@ -74,22 +87,28 @@ class TS(Surrogate, LocalOnly):
     """RKHS norm B of the theoretical beta_t."""
     delta: Annotated[float, Gt(0), Lt(1)] = 0.1
     """Failure probability of the theoretical beta_t."""
+    scalarise: Annotated[str, OneOf(SCALARISATIONS)] = "hypervolume"
+    """How draws of several objectives become one decision."""
 
     def __post_init__(self) -> None:
         check(self)
         if self.beta != "theoretical" and (isinstance(self.beta, str) or not self.beta > 0):
             raise SettingError("beta", 'must be above 0, or "theoretical"', repr(self.beta))
 
-    def agent_init(self, problem: Problem, streams: Streams) -> LocalState:
+    def agent_init(self, problem: Problem, streams: Streams) -> Any:
         """Start without observations."""
+        if several.is_several(problem):
+            return several.begin(problem, lambda alone: self.agent_init(alone, streams))
         state = self.begin(problem)
         if self.surrogate != "features":
             return state
         shared = shared_features(streams, problem.dim, self.features, self.length_scale)
         return changed(state, shared=shared)
 
-    def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:
+    def ask(self, state: Any, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Any]:
         """Maximise a draw from the posterior; replace an evaluated point by a uniform one."""
+        if isinstance(state, Several):
+            return self._ask_of_several(state, streams)
         if not len(state.u):
             return Decision(first_point(state, streams), "own"), state
         if state.shared is not None:
@@ -99,8 +118,10 @@ class TS(Surrogate, LocalOnly):
         decision = self.chosen(self._maximum(self.function(seen, streams), seen, streams), known, streams)
         return decision, state.fitted_by(known)
 
-    def ask_each(self, states: Sequence[LocalState], streams: Sequence[Streams]) -> list[tuple[Decision, LocalState]]:
+    def ask_each(self, states: Sequence[Any], streams: Sequence[Streams]) -> list[tuple[Decision, Any]]:
         """Decide for several agents, for each as `ask` does; those with the surrogate "features" at once."""
+        if any(isinstance(state, Several) for state in states):
+            return [self.ask(state, (), own) for state, own in zip(states, streams, strict=True)]
         alike = [place for place, state in enumerate(states) if state.shared is not None and len(state.u)]
         decided = self._ask_on_features([states[place] for place in alike], [streams[place] for place in alike])
         found = dict(zip(alike, decided, strict=True))
@@ -158,9 +179,11 @@ class TS(Surrogate, LocalOnly):
         observed = state.y[: len(state.y) - state.supposed]  # in the order in which they were made
         return centre, side(observed, state.dim), posterior.hyper.length_scale
 
-    def fit(self, state: LocalState, streams: Streams) -> LocalState:
+    def fit(
+        self, state: LocalState, streams: Streams, along: LocalState | None = None, powers: Sequence[float] = POWERS
+    ) -> LocalState:
         """Refit the hyperparameters when enough observations have arrived."""
-        return state if self.surrogate == "features" else Surrogate.fit(self, state, streams)
+        return state if self.surrogate == "features" else Surrogate.fit(self, state, streams, along, powers)
 
     def function(self, state: LocalState, streams: Streams) -> Draw:
         """Draw a function f_t ~ GP(mu, beta_t^2 sigma^2) in the surrogate's coordinates."""
@@ -203,17 +226,65 @@ class TS(Surrogate, LocalOnly):
         gamma = 0.5 * float(np.linalg.slogdet(gram / noise + np.eye(len(gram)))[1])
         return self.norm + math.sqrt(noise * 2 * (gamma + 1 + math.log(4 / self.delta)))
 
-    def pending(self, state: LocalState, x: Array) -> LocalState:
-        """Record the points that are being evaluated."""
-        return self.noting(state, x)
+    def _ask_of_several(self, state: Several, streams: Streams) -> tuple[Decision, Several]:
+        """Find the best point of one draw from the posterior of each metric."""
+        if not all(len(each.u) for each in state.states):
+            return Decision(first_point(state.states[0], streams), "own"), state
+        own, known = unclipped(self), fitted(unclipped(self), state, streams)
+        seen, units = [own.seen(each) for each in known], standard_units(own, state, known)
+        judge = make_judge(self.scalarise, state, units, streams)
+        draws = [own._standard_draw(each, scoped(streams, metric)) for metric, each in enumerate(seen)]
+        complete = units[0][state.complete]
+        u = best_of_draws(draws, judge, own._room(seen, judge, complete), seen[0].taken, streams)
+        return own.chosen(u, known[0], streams), state._replace(states=with_fits(state.states, known))
 
-    def avoiding(self, state: LocalState, x: Array) -> LocalState:
+    def _standard_draw(self, state: LocalState, streams: Streams) -> Callable[[Array], Array]:
+        """Draw a function of points `(n, e)`, in units of the standardised model."""
+        draw = self.function(state, streams)
+        if state.hyper is not None:
+            draw = draw._replace(
+                offset=(draw.offset - state.hyper.offset) / state.hyper.scale, scale=draw.scale / state.hyper.scale
+            )
+        return compiled_surface(draw, state.u.shape[1])[0]
+
+    def _room(self, seen: Sequence[LocalState], judge: Judge, complete: Array) -> SearchBox:
+        """Return where draws of several metrics are searched: the cube, or a trust region about the best point by the means."""
+        first = seen[0]
+        low, high = np.zeros(first.u.shape[1]), np.ones(first.u.shape[1])
+        space = None if first.lattice is None else projected(first, first.axes or self.coordinates)
+        # About one point of a front, a region would leave the others out.
+        anywhere = self.region == "cube" or first.dim <= FEW or self.surrogate == "features" or len(judge.weights) > 1
+        if anywhere or (space is not None and first.axes is None):
+            return SearchBox(low, high, space)
+        posteriors = [self.posterior(changed(each, waiting=None)) for each in seen]
+        means = np.column_stack([predict(each, first.u)[0] for each in posteriors])
+        centre, length = first.u[int(judge.merits(means).argmax())], side(judge.merits(complete), first.dim)
+        scales = [np.broadcast_to(np.asarray(each.hyper.length_scale), low.shape) for each in posteriors]
+        common = tuple(np.exp(np.log(scales).mean(axis=0)).tolist())
+        if space is not None and first.lattice is not None:
+            low, high = region(centre, length, common, first.lattice)
+            return SearchBox(low, high, space._replace(low=low, high=high))
+        return SearchBox(*box(centre, length, common))
+
+    def pending(self, state: Any, x: Array) -> Any:
+        """Record the points that are being evaluated."""
+        return several.noting(state, x, self.noting) if isinstance(state, Several) else self.noting(state, x)
+
+    def avoiding(self, state: Any, x: Array) -> Any:
         """Record the points whose evaluations failed."""
-        return self.noting_failed(state, x)
+        return several.avoiding(state, x, self.noting_failed) if isinstance(state, Several) else self.noting_failed(state, x)
 
     def tell(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations."""
         return self.observed(state, x, y)
+
+    def tell_outcomes(self, state: Several, x: Array, values: Array, margins: Array) -> Several:
+        """Append the metrics of each evaluation."""
+        return several.told(state, x, np.hstack([values, margins]), self.tell, self.noting_failed)
+
+    def handles(self, problem: Problem) -> str:
+        """Return why the settings do not suit the objectives and bounds of a problem; empty where they do."""
+        return unsuitable(self.scalarise, problem)
 
 
 FAITHFUL = {**surrogate.FAITHFUL, "region": "cube", "draw": "weights", "features": 200, "beta": 1.0}

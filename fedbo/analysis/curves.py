@@ -1,5 +1,7 @@
 """Best-so-far curves: the score of each agent's incumbent against iterations, evaluations, time, bytes, epsilon or cost.
 
+With several objectives, or with limits, a trace follows another indicator (`fedbo.analysis.indicators`).
+
 An agent's incumbent is the point with the largest value that it has *seen*; it is judged by its noise-free *score*, so
 that noise gives no advantage.
 """
@@ -16,6 +18,7 @@ import pyarrow as pa
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.grouping import by_replicate, by_run, column_of, sent_down, sent_up, starts
+from fedbo.analysis.indicators import Incumbent, Indicator, IndicatorSeries, Points
 from fedbo.objectives.base import Metric
 
 Array = npt.NDArray[np.float64]
@@ -31,7 +34,7 @@ _MAX_POINTS = 2000  # places of a curve against evaluations
 
 @dataclass(frozen=True, slots=True)
 class IncumbentTrace:
-    """The incumbent of one target in a run, after each of its `e` points in the order of time.
+    """The incumbent of one target in a run, or another indicator, after each of its `e` points in the order of time.
 
     - `step (e,)`: the iteration of each point.
     - `evaluated (e,)`: the number of evaluations up to and with each point, which may be evaluated many times.
@@ -101,10 +104,13 @@ class Curve:
     regret: bool = False
 
 
-def traces(observations: Any, events: Any = None, privacy: Any = None) -> list[IncumbentTrace]:
+def traces(
+    observations: Any, events: Any = None, privacy: Any = None, indicators: Sequence[Indicator] = ()
+) -> list[IncumbentTrace]:
     """Return the traces of all agents with evaluations in the study itself; the tables are in canonical order.
 
-    Without `events`, no messages are counted; without `privacy`, no releases.
+    Without `events`, no messages are counted; without `privacy`, no releases. `indicators` are those of the cells, by default
+    `Incumbent` in each.
     """
     columns = {
         name: column_of(observations, name)
@@ -113,26 +119,28 @@ def traces(observations: Any, events: Any = None, privacy: Any = None) -> list[I
     rows = np.flatnonzero(column_of(observations, "phase") != "history")
     many = "pulls" in observations.column_names  # runs of earlier versions have none
     columns["pulls"] = column_of(observations, "pulls") if many else np.ones(len(observations), dtype=np.int64)
-    value, score = (column_of(observations, name).astype(np.float64) for name in ("value", "score"))
+    value = column_of(observations, "value").astype(np.float64)
     # An evaluation that failed, or was forgotten, cost time but gave nothing that could be an incumbent.
     failed = ~np.asarray(observations["error"].is_null()) | ~np.isfinite(value)
-    seen = np.where(failed, -np.inf, value)
+    chosen = {indicator: indicator.points(observations, failed) for indicator in {*(indicators or (Incumbent(),))}}
     traffic = {} if events is None else _traffic(events, targets_of(observations))
     released = {} if privacy is None else _released(privacy)
     first = starts(*(columns[name][rows] for name in ("cell", "algorithm", "replicate", "agent")))
     # What a crash made an agent forget is evaluated again: then steps go back, but time does not.
-    found = [
-        _trace(columns, seen, score, group[np.argsort(columns["finished"][group], kind="stable")], (traffic, released))
-        for group in np.split(rows, np.flatnonzero(first))[1:]
-    ]
-    return _without_success(found)
+    found = list[IncumbentTrace]()
+    for group in np.split(rows, np.flatnonzero(first))[1:]:
+        indicator = indicators[int(columns["cell"][group[0]])] if indicators else Incumbent()
+        mine, points = group[np.argsort(columns["finished"][group], kind="stable")], chosen[indicator]
+        series = indicator.series(Points(points.seen[mine], points.score[mine]))
+        found.append(_trace(columns, series, mine, (traffic, released)))
+    return _without_success(found, [indicator.floor for indicator in indicators])
 
 
-def _without_success(found: list[IncumbentTrace]) -> list[IncumbentTrace]:
+def _without_success(found: list[IncumbentTrace], floors: Sequence[float | None]) -> list[IncumbentTrace]:
     """Score targets without any success with the worst score of the same agent, or else of any agent, in the cell.
 
     The worst is taken over all algorithms and replicates. If such a target were left out of the mean of its replicate, the
-    algorithm with the most failures would look best.
+    algorithm with the most failures would look best. Where an indicator has a floor, such a target is there.
     """
     if all(trace.begun for trace in found):
         return found
@@ -142,8 +150,10 @@ def _without_success(found: list[IncumbentTrace]) -> list[IncumbentTrace]:
         for key in ((trace.cell, trace.agent), (trace.cell, None)):
             worst[key] = min(worst.get(key, np.inf), lowest)
     known = [worst.get((one.cell, one.agent), worst.get((one.cell, None), np.nan)) for one in found]
+    kept = [one.begun or (len(floors) > 0 and floors[one.cell] is not None) for one in found]
     return [
-        one if one.begun else replace(one, best=np.full_like(one.best, score)) for one, score in zip(found, known, strict=True)
+        one if keep else replace(one, best=np.full_like(one.best, score))
+        for one, score, keep in zip(found, known, kept, strict=True)
     ]
 
 
@@ -234,16 +244,11 @@ def early_span(found: Sequence[IncumbentTrace], axis: Axis) -> tuple[float, floa
 
 def _trace(
     columns: Mapping[str, Any],
-    seen: Array,
-    score: Array,
+    series: IndicatorSeries,
     rows: npt.NDArray[np.int64],
     totals: tuple[Mapping[RunKey, tuple[Array, Array]], Mapping[RunKey, tuple[Array, Array]]],
 ) -> IncumbentTrace:
-    mine = seen[rows]
-    record = np.maximum.accumulate(mine)
-    new = mine > np.concatenate(([-np.inf], record[:-1]))
-    place = np.maximum.accumulate(np.where(new, np.arange(len(rows)), -1))
-    row = np.where(place >= 0, rows[np.maximum(place, 0)], -1)
+    row = np.where(series.place >= 0, rows[np.maximum(series.place, 0)], -1)
     first = int(rows[0])
     key = RunKey(int(columns["cell"][first]), str(columns["algorithm"][first]), int(columns["replicate"][first]))
     finished = columns["finished"][rows].astype(np.float64)
@@ -254,8 +259,8 @@ def _trace(
         agent=int(columns["agent"][first]),
         step=columns["step"][rows].astype(np.int64),
         finished=finished,
-        score=np.where(np.isfinite(mine), score[rows], np.nan),
-        best=np.where(row >= 0, score[row], np.nan),
+        score=series.score,
+        best=series.best,
         row=row,
         moved=_before(totals[0].get(key), finished),
         evaluated=np.cumsum(columns["pulls"][rows], dtype=np.int64),

@@ -42,9 +42,10 @@ def _rows(result: FinishedRun) -> Iterator[tuple[str, ...]]:
         return
     titles = result.study.titles()
     for found in best[:_MOST]:
-        metric = result.metric(found["cell"])
+        metric = result.own_metric(found["cell"])
         where = f" ({titles[found['cell']]})" if len(titles) > 1 else ""
-        value = f"best {metric.name} {found['value']:.6g}"
+        others = {name: number for name, number in found.get("metrics", {}).items() if name != metric.name}
+        value = f"best {metric.name} {found['value']:.6g}" + "".join(f", {name} {each:.6g}" for name, each in others.items())
         yield f"{found['algorithm']}{where}:", value, f"at agent {found['agent']}:", in_words(found["point"])
     if len(best) > _MOST:
         yield (f"and {len(best) - _MOST} more",)

@@ -40,7 +40,10 @@ class FinishedRun(Protocol):
         """Return the incumbents of every target."""
 
     def metric(self, cell: int = 0) -> Metric:
-        """Return the native quantity that was optimised in a cell."""
+        """Return what curves and summaries of a cell show."""
+
+    def own_metric(self, cell: int = 0) -> Metric:
+        """Return the native quantity of the values in a cell."""
 
     def configurations(self, cell: int = 0) -> Configurations:
         """Return the configurations of a cell's points."""

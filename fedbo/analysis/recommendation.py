@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fedbo.analysis.finished_run import FinishedRun
 from fedbo.analysis.grouping import by_run, grouped
+from fedbo.analysis.indicators import is_plain
 from fedbo.analysis.records.records import ResultTable, column_array
 from fedbo.analysis.trials import COMPLETE, trials
 from fedbo.objectives.typed_spaces.nesting import flattened
@@ -30,7 +31,8 @@ class BestConfiguration:
     """A configuration of one run: the best of an `agent`, or with None the one recommended for all.
 
     `value` is in native units, for all agents their mean. `known` is the source of the value: "evaluated", "estimated" with the
-    standard deviation `error`, or "unknown" for the reason `why`. `evaluated` counts the agents that evaluated it.
+    standard deviation `error`, or "unknown" for the reason `why`. `evaluated` counts the agents that evaluated it. `metrics`
+    are those of the study; with several objectives an agent has a front of such configurations.
     """
 
     cell: int
@@ -43,6 +45,12 @@ class BestConfiguration:
     evaluated: int
     configuration: dict[str, Any]
     why: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields by name, without metrics where the study names none."""
+        found = asdict(self)
+        return found if self.metrics else {name: value for name, value in found.items() if name != "metrics"}
 
 
 def best_configurations(result: FinishedRun, algorithm: str | None = None) -> list[BestConfiguration]:
@@ -66,6 +74,7 @@ def best_configurations(result: FinishedRun, algorithm: str | None = None) -> li
                 known=EVALUATED,
                 evaluated=1,
                 configuration=one["point"],
+                metrics=one.get("metrics", {}),
             )
             for one in mine
         ]
@@ -79,7 +88,7 @@ def best_configurations(result: FinishedRun, algorithm: str | None = None) -> li
 def recommended(result: FinishedRun) -> list[dict[str, Any]]:
     """List the configuration recommended for all agents of each run, in the form of `Result.best`; of one agent its best."""
     last = {(one.cell, one.algorithm, one.replicate): one for one in best_configurations(result)}  # the one for all comes last
-    rows = [asdict(one) for one in last.values()]
+    rows = [one.facts() for one in last.values()]
     return [{("point" if name == "configuration" else name): value for name, value in row.items()} for row in rows]
 
 
@@ -88,6 +97,8 @@ def best_table(result: FinishedRun, algorithm: str | None = None) -> ResultTable
     rows = best_configurations(result, algorithm)
     names = ("cell", "algorithm", "replicate", "agent", "value", "error", "known", "evaluated")
     columns = {name: [getattr(row, name) for row in rows] for name in names}
+    for metric in dict.fromkeys(name for row in rows for name in row.metrics):
+        columns[f"metric_{metric}"] = [row.metrics.get(metric) for row in rows]
     flat = [flattened(row.configuration) for row in rows]
     for parameter in dict.fromkeys(name for one in flat for name in one):
         name = f"param_{parameter}" if parameter in names else parameter
@@ -108,11 +119,13 @@ def _key(row: Row) -> tuple[Any, ...]:
 
 def _recommended(result: FinishedRun, key: Any, agents: Sequence[int], good: Sequence[Row]) -> BestConfiguration:
     """Return the point with the best mean over all agents: among those that all have evaluated, or otherwise by estimates."""
+    if not is_plain(result.manifest, key.cell):
+        return _unknown(key, "with limits or several objectives, agents have no common mean to compare")
     if good and not good[0]["x"]:
         return _unknown(key, "sites keep the points of their evaluations")
     points = grouped(good, lambda row: tuple(row["x"]))
     tried = {x: {row["agent"] for row in rows} for x, rows in points.items()}
-    metric, everywhere = result.metric(key.cell), [x for x, who in tried.items() if len(who) == len(agents)]
+    metric, everywhere = result.own_metric(key.cell), [x for x, who in tried.items() if len(who) == len(agents)]
     configurations = result.configurations(key.cell)
     if everywhere:
         chosen = max(everywhere, key=lambda x: _mean(points[x], "value"))

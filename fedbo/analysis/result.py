@@ -18,7 +18,9 @@ from fedbo.analysis.curves import REGRET, Axis, Curve, IncumbentTrace, curve, gr
 from fedbo.analysis.described import html_of, words_of
 from fedbo.analysis.disruptions import AgentTrouble, Disruptions, disruptions, trouble_by_agent
 from fedbo.analysis.finished_run import ResultError, check_label, scored_traces
+from fedbo.analysis.front_records import front_records, has_fronts, record
 from fedbo.analysis.grouping import by_cell_and_algorithm, by_run, of_algorithm
+from fedbo.analysis.indicators import indicators_in
 from fedbo.analysis.manifest import MANIFEST, STUDY, back, check_tables, read_manifest, remedy_of
 from fedbo.analysis.privacy_summary import PrivacySummary, PrivacyTotal, privacy_summaries, privacy_total
 from fedbo.analysis.queueing import placements
@@ -185,7 +187,7 @@ class Result:
 
         If the study was cut short, only those of the runs that had ended; if none had, all of them.
         """
-        found = traces(self.observations, self.events, self.privacy)
+        found = traces(self.observations, self.events, self.privacy, indicators_in(self.manifest))
         complete = _complete(self.manifest)
         return [t for t in found if complete is None or (t.cell, t.algorithm, t.replicate) in complete]
 
@@ -200,7 +202,12 @@ class Result:
         return observations, events
 
     def metric(self, cell: int = 0) -> Metric:
-        """Return the native quantity that was optimised in a cell."""
+        """Return what curves and summaries of a cell show: the native quantity, or with several objectives the hypervolume."""
+        own, indicators = self.own_metric(cell), indicators_in(self.manifest)
+        return indicators[cell].metric(own) if indicators else own
+
+    def own_metric(self, cell: int = 0) -> Metric:
+        """Return the native quantity of the values in a cell, which is its first objective."""
         metrics = self.manifest["metric"]
         most = len(metrics) - 1 if isinstance(metrics, list) else arguments.MOST
         return Metric(**_of_cell(metrics, arguments.whole("cell", cell, 0, most), dict))
@@ -231,6 +238,8 @@ class Result:
         """Return the best incumbent of each algorithm in each cell, or of each agent and replicate with `each="agent"`.
 
         `value` is its noise-free value in native units, `point` its parameters by name, in a typed space the configuration.
+        In a study with limits it is the best feasible one. With several objectives, return the front of each algorithm in each
+        cell, or of each agent and replicate, from the best first objective on. `metrics` are the study's metrics by name.
         With `each="all"`, return the configuration recommended for all agents of each run: `known` tells whether the mean
         `value` was "evaluated", or "estimated" with the standard deviation `error`, or is "unknown" for the reason `why`.
         """
@@ -240,6 +249,8 @@ class Result:
             return recommended(self)
         if each not in ("algorithm", "agent"):
             raise ResultError(f"each = '{each}': must be 'algorithm', 'agent' or 'all'")
+        if has_fronts(self):
+            return front_records(self, each)
         chosen: dict[tuple[Any, ...], IncumbentTrace] = {}
         for trace in self.traces:
             key: tuple[Any, ...] = (trace.cell, trace.algorithm)
@@ -250,12 +261,7 @@ class Result:
 
     def incumbent(self, trace: IncumbentTrace) -> dict[str, Any]:
         """Return the final incumbent of an agent, in the form of `best`."""
-        row = self.observations.slice(int(trace.row[-1]), 1).to_pylist()[0]
-        return {
-            **{key: row[key] for key in ("cell", "algorithm", "replicate", "agent", "step")},
-            "value": float(self.metric(trace.cell).native(row["score"])),
-            "point": self.configurations(trace.cell).declared(row["x"]),
-        }
+        return record(self, self.observations.slice(int(trace.row[-1]), 1).to_pylist()[0])
 
     def curves(self, by: Axis = "iteration", points: int = 200, regret: bool = False) -> Records[Curve]:
         """Average best-so-far over targets and replicates, against iterations, evaluations, time, bytes, epsilon or cost.

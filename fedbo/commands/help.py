@@ -51,6 +51,9 @@ GROUPS: dict[str, dict[str, CommandHelp]] = {
             "Change something at one moment of a finished run.", "fedbo fork runs/first --at 12.5 --set budget.iterations=30"
         ),
         "why": CommandHelp("Ask when a bad end was decided, and by which luck.", 'fedbo why runs/first --end "regret > 0.1"'),
+        "hunt": CommandHelp(
+            "Find the smallest world in which a claim fails.", 'fedbo hunt first.toml --claim "fts is not worse than random"'
+        ),
         "replay": CommandHelp("Repeat a run and check that its results are the same.", "fedbo replay runs/first --verify"),
         "fit": CommandHelp("Fit durations, delays and losses to a run or a log.", "fedbo fit runs/first"),
         "twin": CommandHelp(

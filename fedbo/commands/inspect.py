@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedbo.commands.answers import answer_in, show_answer
 from fedbo.commands.arguments import (
     FAILED,
     Baseline,
@@ -30,12 +31,10 @@ from fedbo.commands.arguments import (
 if TYPE_CHECKING:
     from fedbo.analysis.result import Choices, Result
     from fedbo.figures.reports.views import ReportView
-    from fedbo.lab.fork.result import Fork
-    from fedbo.lab.why.result import Why
 
 # Those of `fedbo.figures.plot.KINDS`, which this command does not import before it draws.
 FIGURES = (
-    *("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep"),
+    *("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "fronts", "feasible", "sweep"),
     *("history", "importance", "slices", "parallel"),
 )
 
@@ -60,6 +59,7 @@ def validate(
     from fedbo.execution.requirements import missing
     from fedbo.figures.reports.tables import console, plain, study_facts
     from fedbo.objectives.datasets.data import without_fetching
+    from fedbo.study.check_metrics import stopping_note
     from fedbo.study.check_privacy import revealed
     from fedbo.study.study import load_study
 
@@ -73,17 +73,18 @@ def validate(
         from fedbo.lab.twins.forecasts import forecast, forecast_line
 
     found = forecast(checked, time.process_time()) if timed else None
-    lacking, endless = missing(checked), endless_warning(checked)
+    lacking, endless, judged = missing(checked), endless_warning(checked), stopping_note(checked)
     reveals = revealed(cell.study for cell in checked.cells())
     if printed is Format.json:
         facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private), "reveals": reveals}
         facts["epsilon_together"] = None if total is None else asdict(total)
         facts |= {"missing": lacking, "endless": endless}
+        facts |= {} if judged is None else {"stopping": judged}
         facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
     console().print(study_facts(cost, private, reveals, total))
-    for warning in filter(None, (lacking, endless)):
+    for warning in filter(None, (lacking, endless, judged)):
         print(f"warning: {warning}", file=sys.stderr)
     if timed:
         print(forecast_line(found))
@@ -110,14 +111,9 @@ def show(
     from fedbo.analysis.compare import target_of
     from fedbo.analysis.result import Result
     from fedbo.figures.reports.views import ReportView
-    from fedbo.lab.fork.result import Fork, is_fork
-    from fedbo.lab.why.result import Why, is_why
 
-    if is_fork(folder):
-        _show_fork(Fork.open(folder, trust), printed)
-        return
-    if is_why(folder):
-        _show_why(Why.open(folder), printed)
+    if (answer := answer_in(folder, trust)) is not None:
+        show_answer(answer, printed)
         return
     asked = {"trouble": trouble, "privacy": privacy, "regret": regret, "printed": prints, "best": best, "trials": trials}
     chosen = [name for name, wanted in asked.items() if wanted]
@@ -168,44 +164,6 @@ def _show_prints(result: Result) -> None:
         print("no evaluation printed anything; output of built-in objectives is not kept")
 
 
-def _show_fork(fork: Fork, printed: TableFormat) -> None:
-    """Print the effects of a fork."""
-    from fedbo.analysis.records.records import Records
-    from fedbo.figures.reports.tables import console
-    from fedbo.figures.reports.views import written
-    from fedbo.lab.fork.result import ForkEffect
-    from fedbo.lab.fork.tables import fork_facts, fork_table
-
-    if printed is TableFormat.json:
-        print_json({**fork_facts(fork), "figures": []})
-    elif printed is TableFormat.csv:
-        print(Records("effects", ForkEffect, fork.effects()).to_csv(), end="")
-    elif printed is TableFormat.text:
-        console().print(fork_table(fork))
-        print(f"results: {fork.directory}")
-    else:
-        print(written(fork_table(fork), printed), end="")
-
-
-def _show_why(why: Why, printed: TableFormat) -> None:
-    """Print the answer to why a run ended as it did."""
-    from fedbo.analysis.records.records import Records
-    from fedbo.figures.reports.tables import console
-    from fedbo.figures.reports.views import written
-    from fedbo.lab.why.result import SourceRow
-    from fedbo.lab.why.tables import why_facts, why_table
-
-    if printed is TableFormat.json:
-        print_json({**why_facts(why), "figures": []})
-    elif printed is TableFormat.csv:
-        print(Records("sources", SourceRow, [*why.sources, *why.agents]).to_csv(), end="")
-    elif printed is TableFormat.text:
-        console().print(why_table(why))
-        print(f"results: {why.directory}")
-    else:
-        print(written(why_table(why), printed), end="")
-
-
 def plot(
     folder: RunFolderArgument,
     out: Annotated[
@@ -244,26 +202,19 @@ def plot(
 ) -> None:
     """Draw a figure of a run and print its path."""
     from fedbo.analysis.result import Result
-    from fedbo.lab.fork.result import Fork, is_fork
-    from fedbo.lab.why.result import Why, is_why
 
     choices: Choices = {
         **{"regret": regret, "algorithm": algorithm, "level": level, "replicate": replicate},
         **{"algorithms": _listed(algorithms), "panels": _listed(panels)},
     }
     look: Choices = {"width": width, "height": height, "font": font, "font_size": font_size, "title": title}
-    if is_fork(folder) or is_why(folder):
-        from fedbo.lab.fork.figure import draw_fork
-        from fedbo.lab.why.figure import draw_why
-
+    if (answer := answer_in(folder, trust)) is not None:
         idle = [name for name, value in {"kind": kind, **choices}.items() if value not in (None, False)]
         if idle:
-            what = "a fork" if is_fork(folder) else "why"
-            raise typer.BadParameter(f"the figure of {what} does not support --{idle[0]}; remove it, or plot one of its runs")
-        if is_why(folder):
-            print(draw_why(Why.open(folder), out, look))
-            return
-        print(draw_fork(Fork.open(folder, trust), out, cell or 0, look))
+            raise typer.BadParameter(
+                f"the figure of {answer.what} does not support --{idle[0]}; remove it, or plot one of its runs"
+            )
+        print(answer.draw(out, cell or 0, look))
         return
     every: Choices = {**choices, **look}
     print(Result.open(folder, trust).plot(out, kind, cell, **every))

@@ -26,6 +26,7 @@ from fedbo.commands.arguments import (
     stop_interrupted,
 )
 from fedbo.commands.fork import finish_fork
+from fedbo.commands.hunt import finish_hunt
 from fedbo.commands.why import finish_why
 from fedbo.settings.interrupts import ends_at_once
 from fedbo.settings.shown import quoted
@@ -88,19 +89,21 @@ def resume(
     quiet: Quiet = False,
     callbacks: Callbacks = None,
 ) -> None:
-    """Resume a run, a fork or an answer of why that was interrupted, killed or failed, or extend a finished run.
+    """Resume a run, a fork, an answer of why or a hunt that was interrupted, killed or failed, or extend a finished run.
 
     In virtual time the results equal those of an uninterrupted run, or of a run with the larger budget from the start.
     """
     from fedbo.execution.runner import resume_study
     from fedbo.lab.fork.result import has_begun
+    from fedbo.lab.hunt.result import has_begun as has_hunted
     from fedbo.lab.why.result import has_begun as has_asked
     from fedbo.study.document import parse_override
 
-    if has_begun(folder) or has_asked(folder):
-        resume_other = _resume_fork if has_begun(folder) else _resume_why
-        resume_other(folder, bool(sets or algorithm or callbacks), (printed, quiet))
-        return
+    others = ((has_begun, _resume_fork), (has_asked, _resume_why), (has_hunted, _resume_hunt))
+    for is_there, resume_other in others:
+        if is_there(folder):
+            resume_other(folder, bool(sets or algorithm or callbacks), (printed, quiet))
+            return
     changed, told = [*(sets or []), *hosting_sets(workers, address)], _made(callbacks)
     given = [parse_override(f"algorithm={one}")[1] for one in algorithm or []]
     added = [one if isinstance(one, dict) else {"name": one} for one in given]
@@ -128,6 +131,17 @@ def _resume_why(folder: Path, changed: bool, shown: tuple[Format, bool]) -> None
             f"'{folder}' contains an unfinished answer; options cannot be changed; remove --set, --algorithm and --callback"
         )
     finish_why(lambda: resume_why(folder, progress_display(shown[1])), shown[0])
+
+
+def _resume_hunt(folder: Path, changed: bool, shown: tuple[Format, bool]) -> None:
+    """Continue a hunt, with the original question."""
+    from fedbo.lab.hunt.hunt import resume_hunt
+
+    if changed:
+        raise typer.BadParameter(
+            f"'{folder}' contains an unfinished hunt; options cannot be changed; remove --set, --algorithm and --callback"
+        )
+    finish_hunt(lambda: resume_hunt(folder, progress_display(shown[1])), shown[0])
 
 
 def finish(carry_out: Callable[[], Result], printed: Format, again: str = "fedbo resume") -> None:

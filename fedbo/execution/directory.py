@@ -24,6 +24,7 @@ from fedbo.actors.storage.sealed import DamagedError, FormatError, check_file, s
 from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.actors.threads import kernels
 from fedbo.analysis.manifest import STUDY, read_manifest
+from fedbo.analysis.metric_columns import with_metrics
 from fedbo.analysis.schemas import canonical
 from fedbo.coordinator.logged.earlier import converted
 from fedbo.coordinator.logged.table import EVENTS
@@ -34,6 +35,7 @@ from fedbo.objectives.base import described
 from fedbo.settings.shown import quoted
 from fedbo.settings.version import fedbo_version
 from fedbo.study.check_privacy import revealed
+from fedbo.study.goals import agent_goals
 from fedbo.study.paths import PRIVATE, DirectoryError, make_folder, usable
 from fedbo.study.plugins import distributions
 from fedbo.study.study import Study
@@ -92,6 +94,7 @@ def discard_drafts(directory: Path) -> None:
 def new_manifest(study: Study) -> dict[str, Any]:
     """Return the manifest of a new run."""
     cells = [(cell, cell.study.federation()) for cell in study.cells()]
+    asked = [found.document() for cell, _ in cells if (found := agent_goals(cell.study)) is not None]
     return {
         "name": study.study.name,
         "status": "running",
@@ -102,6 +105,7 @@ def new_manifest(study: Study) -> dict[str, Any]:
         "cells": [dict(cell.values) for cell, _ in cells],
         "objective": [described(federation) or cell.study.objective.name for cell, federation in cells],
         "metric": [asdict(federation.metric) for _, federation in cells],
+        **({"goals": asked} if asked else {}),
         "parameters": [[asdict(parameter) for parameter in federation.parameters] for _, federation in cells],
         "versions": versions(),
         "plugins": distributions(study),
@@ -196,6 +200,8 @@ def joined(study: Study, parts: Path, keys: Sequence[RunKey], kept: Collection[R
     whole = {}
     for kind, schema in (("observations", OBSERVATIONS), ("events", EVENTS)):
         whole[kind] = canonical(pa.concat_tables(rows(kind, schema) or [schema.empty_table()]), study.labels)
+    asked = [found for cell in study.cells() if (found := agent_goals(cell.study)) is not None] if study.metric else []
+    whole["observations"] = with_metrics(whole["observations"], asked)
     moments = rows("record", MOMENTS)
     if moments:
         whole["record"] = canonical(pa.concat_tables(moments), study.labels)

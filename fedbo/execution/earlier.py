@@ -22,7 +22,7 @@ from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.engine import EXTENDED, RecordedEvent
 from fedbo.coordinator.runtime.reports import REPORTS, read_reports
 from fedbo.execution.jobs import runs
-from fedbo.objectives.outcome import Outcome
+from fedbo.objectives.outcome import Outcome, read_metrics
 from fedbo.study.study import Study, load_study
 
 
@@ -52,11 +52,12 @@ def _records(observations: pa.Table, run: Run) -> list[EvaluationRecord]:
     mine = pc.and_(pc.equal(observations["cell"], run.key.cell), pc.equal(observations["algorithm"], run.key.algorithm))
     mine = pc.and_(mine, pc.equal(observations["replicate"], run.key.replicate))
     counts, found = dict[int, int](), list[EvaluationRecord]()
-    for row in observations.filter(mine).select(["agent", "x", "value", "score", "error", "pulls"]).to_pylist():
+    for row in observations.filter(mine).select(["agent", "x", "value", "score", "error", "pulls", "metrics"]).to_pylist():
         agent = row["agent"]
         number = counts[agent] = counts.get(agent, -1) + 1
         if row["error"] is None:
-            outcome = Outcome(row["value"], row["score"])
+            metrics, reports = read_metrics(row["metrics"])
+            outcome = Outcome(row["value"], row["score"], metrics, reports)
             found.append(EvaluationRecord(agent, number, row["x"], outcome, pulls=row["pulls"]))
     return found
 

@@ -26,6 +26,7 @@ from fedbo.study.agents.budgets import budgets_of
 from fedbo.study.agents.histories import has_history, history_sources, key_of, observed, warm_agents
 from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.environment.models import centralised, environment_of
+from fedbo.study.goals import agent_goals, goals, own_goals, with_goals
 from fedbo.study.stopping import reported_stopping_of, stopping_of
 from fedbo.study.study import Cell, Study
 from fedbo.study.tables import AlgorithmTable
@@ -101,8 +102,9 @@ def _earlier_task(study: Study, table: HistoryTable, replicate: int, parts: Path
     assert table.algorithm is not None and table.observations is not None and table.initial is not None
     task = history_task(_task(study, table.algorithm, replicate, parts))
     initial = min(table.initial, table.observations)
-    problem = Problem(task.problem.dim, task.problem.n_agents, task.problem.targets, initial, table.observations - initial)
-    return replace(task, problem=replace(problem, lattice=task.problem.lattice), initial={})
+    known = task.problem
+    problem = Problem(known.dim, known.n_agents, known.targets, initial, table.observations - initial)
+    return replace(task, problem=with_goals(study, replace(problem, lattice=known.lattice)), initial={})
 
 
 def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> Task:
@@ -124,6 +126,8 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         reported=reported_stopping_of(study),
         code=admitted(),
         early_end=_early_end(study, federation),
+        goals=goals(study),
+        own_goals=own_goals(study),
     )
     if not table.centralised:
         return task
@@ -153,6 +157,8 @@ def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:
     sources = history_sources(study)
     tables: list[Any] = [study.objective, sources[0].table, study.evaluation]
     made_of = [*(each.model_dump(mode="json", exclude_none=True) for each in tables), study.study.seed]
+    if (asked := agent_goals(study)) is not None:
+        made_of.append(asked.document())
     if sources[0].loc != ("agents", "history") or len(sources) > 1:
         made_of += [[source.table.model_dump(mode="json", exclude_none=True), list(source.agents)] for source in sources]
     name = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]

@@ -17,10 +17,12 @@ from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import EVALUATIONS, Row, RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.snapshot_store import SnapshotStore
+from fedbo.actors.task import Task
 from fedbo.coordinator.logged.earlier import converted
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.execution.notices import NO_RUN, Callback, CallbackCalls, Evaluation, LoggedEvent
 from fedbo.objectives.base import Federation
+from fedbo.objectives.goals import Goals
 from fedbo.objectives.typed_spaces.typed import lattice_of
 from fedbo.study.study import Study
 
@@ -35,7 +37,7 @@ class RunMonitor:
         self._calls, self._budget = CallbackCalls(callbacks), study.budget
         wanted = bool(self._calls) or self._budget.target is not None or self._budget.evaluations is not None
         self._real = study.timing.clock == "wall"
-        folders = [(RunFolder.of(run.folder, run.key), run.task.federation) for run in work]
+        folders = [(RunFolder.of(run.folder, run.key), run.task) for run in work]
         self._logged = folders if wanted and self._real else []
         self._tables = [TableParts(*each, not self._real) for each in folders] if self._calls else []
         self._places: dict[Path, int] = {}
@@ -46,10 +48,10 @@ class RunMonitor:
     def finish(self) -> None:
         """Call the callbacks with the remaining news, which are in tables where a run has ended."""
         self.poll()
-        for folder, federation in self._logged:
+        for folder, task in self._logged:
             for path in SnapshotStore(folder).tables("evaluations"):
                 for values in read_table(path, EVALUATIONS).to_pylist():
-                    self._take(folder, federation, EvaluationRecord.of_columns(values))
+                    self._take(folder, task, EvaluationRecord.of_columns(values))
         self._calls.end()
 
     def poll(self) -> bool:
@@ -57,14 +59,14 @@ class RunMonitor:
 
         A callback may end it by returning True.
         """
-        for folder, federation in self._logged:
+        for folder, task in self._logged:
             for path in sorted(folder.path.glob("log-*.jsonl")):
                 try:
                     records, self._places[path] = read_log(path, self._places.get(path, 0))
                 except FileNotFoundError:  # the run has ended meanwhile
                     continue
                 for record in records:
-                    self._take(folder, federation, record)
+                    self._take(folder, task, record)
         for tables in self._tables:
             for found in tables.new():
                 if isinstance(found, Evaluation):
@@ -73,25 +75,25 @@ class RunMonitor:
                     self._calls.event(found)
         return self._enough
 
-    def _take(self, folder: RunFolder, federation: Federation, record: EvaluationRecord) -> None:
+    def _take(self, folder: RunFolder, task: Task, record: EvaluationRecord) -> None:
         key = (folder.path, record.agent, record.number, record.error is None)
         if key in self._seen:
             return
         self._seen.add(key)
-        found = _evaluation(federation, record, folder.key)
+        found = _evaluation(task.federation, record, task.goals_of(record.agent), folder.key)
         if found.value is not None:
             self._counts[folder.path] = self._counts.get(folder.path, 0) + 1
             self._enough |= self._budget.evaluations is not None and self._counts[folder.path] >= self._budget.evaluations
-            sign, target = federation.metric.sign, self._budget.target
-            self._enough |= target is not None and sign * found.value >= sign * target
+            sign, target = task.federation.metric.sign, self._budget.target
+            self._enough |= target is not None and found.feasible is not False and sign * found.value >= sign * target
         self._enough |= self._calls.evaluation(found)
 
 
 class TableParts:
     """The parts of a run's tables, read as snapshots add them: its events, and with `rows` also its evaluations."""
 
-    def __init__(self, folder: RunFolder, federation: Federation, rows: bool) -> None:
-        self._folder, self._federation, self._rows = folder, federation, rows
+    def __init__(self, folder: RunFolder, task: Task, rows: bool) -> None:
+        self._folder, self._task, self._rows = folder, task, rows
         self._state: tuple[int, int] | None = None
         self._read: set[str] = set()
         self._numbers = Counter[int]()
@@ -126,10 +128,12 @@ class TableParts:
         found = EvaluationRecord(
             row.agent, number, row.x, outcome=row.outcome, started=row.started, finished=row.finished, error=row.error
         )
-        return _evaluation(self._federation, found, self._folder.key)
+        return _evaluation(self._task.federation, found, self._task.goals_of(row.agent), self._folder.key)
 
 
-def _evaluation(federation: Federation, record: EvaluationRecord, run: RunKey = NO_RUN) -> Evaluation:
+def _evaluation(
+    federation: Federation, record: EvaluationRecord, goals: Goals | None = None, run: RunKey = NO_RUN
+) -> Evaluation:
     space = lattice_of(federation)
     if space is None:
         configuration = {parameter.name: each for parameter, each in zip(federation.parameters, record.x, strict=True)}
@@ -147,4 +151,5 @@ def _evaluation(federation: Federation, record: EvaluationRecord, run: RunKey = 
         metrics=dict(record.outcome.metrics),
         reports=tuple(record.outcome.reports),
         run=run,
+        feasible=None if goals is None else record.error is None and goals.feasible(record.outcome),
     )

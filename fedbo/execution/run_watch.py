@@ -17,11 +17,16 @@ from fedbo.actors.storage.rows import RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.storage.snapshot_store import SnapshotStore
+from fedbo.analysis.fronts import hypervolume
+from fedbo.analysis.indicators import indicator_of
 from fedbo.analysis.manifest import MANIFEST, STUDY, read_manifest
+from fedbo.analysis.metric_columns import with_metrics
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, canonical
 from fedbo.coordinator.logged.earlier import read_events
 from fedbo.objectives.base import Metric
+from fedbo.objectives.goals import AgentGoals, Goals, goals_in
+from fedbo.objectives.outcome import Outcome, read_metrics
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, recall_study
 
@@ -62,7 +67,8 @@ def result_so_far(directory: Path) -> Result:
                 )
                 for schema, read in ((OBSERVATIONS, _observed), (EVENTS, _happened))
             ]
-            return ResultSoFar(directory, study, manifest, (tables[0], tables[1]))
+            seen = with_metrics(tables[0], goals_in(manifest))
+            return ResultSoFar(directory, study, manifest, (seen, tables[1]))
         except FileNotFoundError:  # a snapshot was written meanwhile, or the run has ended
             manifest = read_manifest(directory)
             if manifest["status"] == "complete":
@@ -125,11 +131,13 @@ def study_state(directory: Path) -> StudyState:
 def _runs_state(directory: Path, manifest: dict[str, Any], study: Study, which: tuple[int, str]) -> RunsState:
     (cell, label), replicates = which, range(study.study.replicates)
     entry = manifest["metric"]
-    metric = Metric(**(entry[cell] if isinstance(entry, list) else entry))
+    own = Metric(**(entry[cell] if isinstance(entry, list) else entry))
+    goals = goals_in(manifest)[cell] if "goals" in manifest else None
+    metric = indicator_of(None if goals is None else goals.common).metric(own)
     if manifest["status"] == "complete":
         return _ended(directory, which, metric)
     wanted = study.budget.pulls or study.agents.initial + (study.budget.iterations or 0)
-    found = [_agents(RunFolder.of(directory / "parts", RunKey(cell, label, replicate))) for replicate in replicates]
+    found = [_agents(RunFolder.of(directory / "parts", RunKey(cell, label, replicate)), goals) for replicate in replicates]
     seen = max((len(one.counts) for one in found), default=0)
     shares = [1.0 if one.ended else min(1.0, sum(one.counts.values()) / (seen * wanted or 1)) for one in found]
     bests = [np.mean(list(one.bests.values())) for one in found if one.bests]
@@ -161,25 +169,28 @@ def _ended(directory: Path, which: tuple[int, str], metric: Metric) -> RunsState
 
 @dataclass(frozen=True, slots=True)
 class _Agents:
-    """The number of evaluations of each agent of one run, and the largest value that each has observed."""
+    """The number of evaluations of each agent of one run, and the best that each has observed."""
 
     ended: bool
     counts: dict[int, int]
     bests: dict[int, float]
 
 
-def _agents(folder: RunFolder) -> _Agents:
+def _agents(folder: RunFolder, goals: AgentGoals | None) -> _Agents:
     """Read one run's tables of its last snapshot and the later log; files that vanish meanwhile are skipped."""
-    counts, bests = dict[int, int](), dict[int, float]()
+    counts, seen = dict[int, int](), dict[int, list[Outcome]]()
     store = SnapshotStore(folder)
     try:
         ended = store.latest().ended
-        tables = [read_table(path).select(["agent", "phase", "value", "error"]) for path in store.tables("observations")]
+        tables = [
+            read_table(path).select(["agent", "phase", "value", "metrics", "error"]) for path in store.tables("observations")
+        ]
         for row in pa.concat_tables(tables).to_pylist() if tables else ():
             if row["phase"] != "history":
                 counts[row["agent"]] = counts.get(row["agent"], 0) + 1
                 if row["error"] is None and np.isfinite(row["value"]):
-                    bests[row["agent"]] = max(bests.get(row["agent"], -np.inf), row["value"])
+                    outcome = Outcome(row["value"], metrics={} if goals is None else read_metrics(row["metrics"])[0])
+                    seen.setdefault(row["agent"], []).append(outcome)
     except (DamagedError, FileNotFoundError):  # it is being written, or has just been gathered
         ended = False
     for path in sorted(folder.path.glob("log-*.jsonl")):
@@ -191,5 +202,15 @@ def _agents(folder: RunFolder) -> _Agents:
             # The log repeats evaluations of the tables, so the counts are not added up.
             counts[record.agent] = max(counts.get(record.agent, 0), record.number + 1)
             if record.error is None and np.isfinite(record.outcome.value):
-                bests[record.agent] = max(bests.get(record.agent, -np.inf), record.outcome.value)
-    return _Agents(ended, counts, bests)
+                seen.setdefault(record.agent, []).append(record.outcome)
+    bests = {agent: _best(found, None if goals is None else goals.of(agent)) for agent, found in seen.items()}
+    return _Agents(ended, counts, {agent: best for agent, best in bests.items() if best is not None})
+
+
+def _best(seen: Sequence[Outcome], goals: Goals | None) -> float | None:
+    """Return the largest value of outcomes, with limits of feasible ones, or with several objectives their hypervolume."""
+    kept = [outcome for outcome in seen if goals is None or goals.feasible(outcome)]
+    if goals is not None and goals.several:
+        values = np.array([goals.values(one) for one in kept]).reshape(len(kept), len(goals.objectives))
+        return hypervolume(values, np.array(goals.references))
+    return max((outcome.value for outcome in kept), default=None)

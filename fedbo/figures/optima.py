@@ -49,7 +49,7 @@ def optima_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Ar
     for pair in pairs:
         draw = partial(_pair, best=best, seen=seen, pair=pair, parameters=parameters, mean=x)
         panels.append(FigurePanel("-".join(dict.fromkeys(parameters[place].name for place in pair)), draw))
-    names, metric = getattr(federation, "agent_names", None), result.metric(cell)
+    names, metric = getattr(federation, "agent_names", None), result.own_metric(cell)
     ranked = partial(_ranked, best=best, metric=metric, names=names)
     panels.append(FigurePanel("ranking", ranked, rows=min(len(best.agent), MAX_LABELLED)))
     words = f"best point of an agent{f', replicate {replicate}' if federation.random_per_replicate else ''}"
@@ -98,7 +98,7 @@ def _found(result: Result, cell: int, drawn: bool) -> tuple[Best, np.ndarray]:
     if not chosen:
         raise PlotError(f"no figure 'optima' of cell {cell}: no evaluation has a value; see fedbo show --trouble")
     agents = sorted(chosen)
-    score = result.metric(cell).native(np.array([chosen[agent]["score"] for agent in agents]))
+    score = result.own_metric(cell).native(np.array([chosen[agent]["score"] for agent in agents]))
     return Best(agents, np.array([chosen[agent]["x"] for agent in agents]), score), np.array([row["x"] for row in rows])
 
 

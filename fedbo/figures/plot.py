@@ -21,6 +21,7 @@ from fedbo.analysis.regret import plays_bandits
 from fedbo.analysis.result import Choices, Result
 from fedbo.figures.curves import curve_panels
 from fedbo.figures.disruptions import disruption_panels
+from fedbo.figures.fronts import feasible_panels, front_panels
 from fedbo.figures.layout import FigurePanel, Look, PlotError, Sheet, arrange, draw_into
 from fedbo.figures.optima import optima_panels
 from fedbo.figures.privacy import privacy_panels
@@ -33,7 +34,7 @@ from fedbo.settings.errors import unknown
 from fedbo.settings.trust import UntrustedError
 
 _SEARCH = ("history", "importance", "slices", "parallel")
-KINDS = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep", *_SEARCH)
+KINDS = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "fronts", "feasible", "sweep", *_SEARCH)
 ENDINGS = (".png", ".pdf", ".svg")
 _OF_ALL_CELLS = ("sweep", "privacy")
 
@@ -227,6 +228,8 @@ def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]
         "trouble": lambda: (disruption_panels(result, cell, target.algorithm), []),
         "privacy": lambda: privacy_panels(result, cells if view.cell is None else [view.cell]),
         "optima": lambda: optima_panels(result, cell),
+        "fronts": lambda: front_panels(result, cell),
+        "feasible": lambda: feasible_panels(result, cell),
         "sweep": lambda: sweep_panels(result, target),
     }
     if view.kind in _SEARCH:

@@ -93,7 +93,7 @@ def _trials(result: Result, cell: int) -> SearchTrials:
     value = np.array([np.nan if each is None else each for each in table["value"].to_pylist()], dtype=np.float64)
     status = table["status"].to_pylist()
     value[[each in _WITHOUT_VALUE for each in status]] = np.nan
-    metric = result.metric(cell)
+    metric = result.own_metric(cell)
     who = {name: table[name].to_pylist() for name in ("algorithm", "replicate", "agent")}
     # What never changes, such as a constant of a typed space, has nothing to show.
     varied = [one for one in parameters if len(np.unique(one.values[np.isfinite(one.values)])) > 1] or parameters[:1]

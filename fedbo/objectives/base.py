@@ -198,6 +198,30 @@ class MultiFidelity(Protocol):
 
 
 @runtime_checkable
+class Measuring(Protocol):
+    """An objective that knows several metrics of an evaluation, which studies with `[[metric]]` ask for.
+
+    `measure` takes the place of `evaluate`, or of `evaluate_at` where a fidelity is set, with the same draws and value. The
+    outcome has every metric of the federation's attribute `metrics`, in native units.
+    """
+
+    def measure(self, x: Array, rng: np.random.Generator, fidelity: int | None = None) -> Outcome:
+        """Return one observation at x `(d,)` with all its metrics."""
+
+
+@runtime_checkable
+class Enumerable(Protocol):
+    """An objective whose exact front is known: it lists the outcomes of all configurations, or of enough of them.
+
+    `outcomes` returns the noise-free metrics `(n,)` by name, in native units, of points among which are all that are best
+    under any choice of objectives and limits, up to a stated spacing on a line.
+    """
+
+    def outcomes(self) -> dict[str, Array]:
+        """Return the metrics of the points."""
+
+
+@runtime_checkable
 class Federation(Protocol):
     """A named problem: settings as dataclass fields, and one objective for each agent.
 
@@ -208,7 +232,8 @@ class Federation(Protocol):
     or a split of the data; `agent_rng` belongs to this agent alone.
 
     A federation with `Costly` objectives may declare it: see `reports_costs`, and with configurations that fail `may_fail`.
-    One with `MultiFidelity` objectives has an attribute `fidelity`: see `fidelity_of`.
+    One with `MultiFidelity` objectives has an attribute `fidelity`: see `fidelity_of`. One with `Measuring` objectives names
+    their metrics: see `metrics_of`.
     """
 
     @property
@@ -230,6 +255,12 @@ class Federation(Protocol):
 def reports_costs(federation: Federation) -> bool:
     """Return whether a federation's objectives know the cost of an evaluation: its attribute `costly`, by default False."""
     return bool(getattr(federation, "costly", False))
+
+
+def metrics_of(federation: Federation) -> tuple[str, ...] | None:
+    """Return the names of all metrics of an evaluation, from the attribute `metrics`; None where they are not known."""
+    found: tuple[str, ...] | None = getattr(federation, "metrics", None)
+    return found
 
 
 def may_fail(federation: Federation) -> bool:

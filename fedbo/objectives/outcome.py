@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
+import numpy as np
+
 Reports = Sequence[tuple[float, float]]
 
 
@@ -96,3 +98,27 @@ def read_metrics(text: str | None) -> tuple[dict[str, Any], Reports]:
     # A metric of this name is a number; reports are a list.
     reports = metrics.pop("reports") if isinstance(metrics.get("reports"), list) else ()
     return metrics, tuple((step, value) for step, value in reports)
+
+
+def outcome_by_name(returned: Mapping[Any, Any], metric: str, sign: int, reports: Reports = ()) -> Outcome:
+    """Return what a function returned as a dictionary of native numbers, whose value is that of `metric` times `sign`.
+
+    Raises:
+        TypeError: The metric is missing, or an entry is not a number.
+    """
+    if metric not in returned:
+        raise TypeError(f"the objective returned {sorted(map(str, returned))}, without '{metric}'; return it as well")
+    metrics = {str(name): native_number(each) for name, each in returned.items()}
+    if "reports" in metrics and reports:
+        raise TypeError("the objective reported values and returned a metric 'reports'; rename the metric")
+    return Outcome(sign * native_number(returned[metric]), metrics=metrics, reports=reports)
+
+
+def native_number(value: Any) -> float:
+    """Return what a function returned as a number; TypeError for text and booleans, which `float` reads too."""
+    if isinstance(value, str | bytes | bytearray | bool | np.bool_):
+        raise TypeError(f"the objective returned {value!r}; return a number, or a dictionary of numbers")
+    try:
+        return float(value)
+    except (TypeError, ValueError) as failure:
+        raise TypeError(f"the objective returned {value!r}; return a number, or a dictionary of numbers") from failure

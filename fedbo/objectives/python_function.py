@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, SupportsFloat
 
 import numpy as np
 from annotated_types import Ge
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
-from fedbo.objectives.outcome import Outcome
+from fedbo.objectives.outcome import Outcome, outcome_by_name
 from fedbo.objectives.space import inside
 from fedbo.settings.errors import SettingError, invalid
 from fedbo.settings.exits import ends_process, exit_words
@@ -32,13 +32,19 @@ class CalledFunction:
     parameters: tuple[Parameter, ...] = field(repr=False)
     best_value: float | None = None
     costs: Callable[..., float] | None = None
+    metric: str = "value"
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float | Outcome:
-        """Call the function at x `(d,)`; TypeError unless it returns a number, or an outcome with a native value and score."""
+        """Call the function at x `(d,)`.
+
+        TypeError unless it returns a number, a dictionary of numbers with `metric`, or an outcome with native value and score.
+        """
         point = inside(self.parameters, x).copy()  # what the function does to its argument stays with it
         value: Any = self.function(*(point, self.agent, rng)[: _wanted(self.function)])
         if isinstance(value, Outcome):
             return Outcome(self.sign * value.value, self.sign * value.score, value.metrics, value.reports)
+        if isinstance(value, Mapping):
+            return outcome_by_name(value, self.metric, self.sign)
         if isinstance(value, str | bytes | bytearray | bool | np.bool_):  # which float() reads too
             raise TypeError(f"{_named(self.function)} returned {value!r}; return one number")
         try:
@@ -66,7 +72,8 @@ class PythonFunction:
     """A Python function tuned by several agents.
 
     function: a callable, or its place as "package.module:name" or "file.py:name". It takes x `(d,)` in native units, and
-      optionally the agent's index and a `numpy.random.Generator` for all its randomness.
+      optionally the agent's index and a `numpy.random.Generator` for all its randomness. It returns a number, or numbers by
+      name, with `metric_name` among them.
     low, high: bounds of each parameter.
     names, log: optional, one each; `log` makes an axis geometric.
     best: the best native value if known, the same for all agents.
@@ -93,7 +100,7 @@ class PythonFunction:
     best: float | None = None
     """Best native value where it is known."""
     metric_name: str = "value"
-    """Name of the value in results."""
+    """Name of the value in results, and its key in a returned dictionary."""
     cost: str | Callable[..., float] | None = None
     """Place of a function cost(x) or cost(x, agent) above 0."""
 
@@ -141,7 +148,8 @@ class PythonFunction:
         sign = self.metric.sign
         best = None if self.best is None else sign * self.best
         costs = None if self.cost is None else load(self.cost, "cost")
-        return CalledFunction(load(self.function), agent, sign, parameters=self.parameters, best_value=best, costs=costs)
+        found = CalledFunction(load(self.function), agent, sign, parameters=self.parameters, best_value=best, costs=costs)
+        return replace(found, metric=self.metric_name)
 
 
 def load(function: str | Callable[..., float], setting: str = "function") -> Callable[..., float]:

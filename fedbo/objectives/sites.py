@@ -146,7 +146,7 @@ class AtThisSite:
         if isinstance(self.own, Objective):
             return self.own
         if not sites.space:
-            return CalledFunction(self.own, agent, sign, parameters=sites.parameters)
+            return CalledFunction(self.own, agent, sign, parameters=sites.parameters, metric=sites.metric_name)
         carried = PickledFunction(self.own)
         return TypedCall(carried, agent, sign, metric=sites.metric_name, space=read_space(sites.space), written=sites.space)
 

@@ -17,7 +17,7 @@ from annotated_types import Ge, Le
 from fedbo.objectives.base import Fidelity, Metric, Objective, Parameter, require, require_agent
 from fedbo.objectives.tasks.best_known import BEST
 from fedbo.objectives.tasks.collections import FCNET, LCBENCH, MLP, NAS, XGBOOST, Collection, Part
-from fedbo.objectives.tasks.complete_tables import Grid, TableTask
+from fedbo.objectives.tasks.complete_tables import SECONDS, Grid, TableTask
 from fedbo.objectives.tasks.fedavg_training import FedAvgTraining
 from fedbo.objectives.tasks.scenarios import EpochTask, Scenario, SurrogateTask
 from fedbo.objectives.typed_spaces.typed import Space
@@ -84,6 +84,11 @@ class _Tasks(ABC):
 @dataclass(frozen=True)
 class _Surrogates(_Tasks):
     """Surrogate networks."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Name the metrics of an evaluation: all outputs of the network."""
+        return self._scenario.metrics
 
     @property
     def _scenario(self) -> Scenario:
@@ -166,6 +171,11 @@ class _Tables(_Tasks):
 
     noisy: bool = True
     """Whether an evaluation is one seed's result, or the mean of all seeds."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Name the metrics of an evaluation: the quantity and the mean run time."""
+        return self.metric.name, SECONDS
 
     def task(self, data_set: str) -> TableTask:
         """Return the objective of a data set."""

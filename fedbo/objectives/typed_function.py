@@ -12,7 +12,7 @@ import numpy as np
 from annotated_types import Ge
 
 from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, require, require_agent
-from fedbo.objectives.outcome import Outcome
+from fedbo.objectives.outcome import Outcome, native_number, outcome_by_name
 from fedbo.objectives.python_function import load
 from fedbo.objectives.space import inside
 from fedbo.objectives.typed_spaces.declared_space import read_space
@@ -61,15 +61,9 @@ class TypedCall:
         except BaseException as error:
             note_reports(error, report.said)
             raise
-        metrics: dict[str, float] = {}
         if isinstance(value, Mapping):
-            if self.metric not in value:
-                raise TypeError(f"the objective returned {sorted(map(str, value))}, without '{self.metric}'; return it as well")
-            metrics = {str(name): _number(each) for name, each in value.items()}
-            value = value[self.metric]
-        if "reports" in metrics and report.said:
-            raise TypeError("the objective reported values and returned a metric 'reports'; rename the metric")
-        return Outcome(self.sign * _number(value), metrics=metrics, reports=tuple(report.said))
+            return outcome_by_name(value, self.metric, self.sign, tuple(report.said))
+        return Outcome(self.sign * native_number(value), reports=tuple(report.said))
 
     def score(self, x: Array) -> float | None:
         """Return None: there is nothing better than an observation."""
@@ -207,15 +201,6 @@ def _check_signature(function: Callable[..., Any]) -> None:
             raise SettingError(
                 "function", f"has the argument '{one.name}', which is never set; use agent, rng, report, or a default"
             )
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, str | bytes | bytearray | bool | np.bool_):  # which float() reads too
-        raise TypeError(f"the objective returned {value!r}; return a number, or a dictionary of numbers")
-    try:
-        return float(value)
-    except (TypeError, ValueError) as failure:
-        raise TypeError(f"the objective returned {value!r}; return a number, or a dictionary of numbers") from failure
 
 
 FEDERATIONS = {"typed_function": TypedFunction}

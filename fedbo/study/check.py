@@ -13,6 +13,7 @@ from fedbo.objectives.derived.mean import BatchFunction
 from fedbo.settings.errors import SettingError
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history, history_sources
+from fedbo.study.check_metrics import metric_combinations, metric_methods
 from fedbo.study.check_privacy import privacy_asked, private_combinations, sends_once
 from fedbo.study.check_sites import sites_combinations
 from fedbo.study.document import StudyError
@@ -43,11 +44,14 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
     targets = list(_targets(study))
     yield from targets
     if not targets and not groups:
+        metrics = list(metric_combinations(study))
+        yield from metrics
         yield from group_budgets(study)
         histories = list(history_combinations(study))
         yield from histories
         yield from exchange_combinations(study)
-    if not targets and not groups and not histories:
+    if not targets and not groups and not histories and not metrics:
+        yield from metric_methods(study)
         declarations = list(_declarations(study))
         yield from declarations or privacy_asked(study)
         yield from _initial_file(study)

@@ -58,6 +58,8 @@ def _unsupported(study: StudyTables) -> Iterator[SettingError]:
         )
     if study.stopping is not None:
         yield SettingError(("stopping",), "compares evaluations of all agents, which stay at their sites; remove it")
+    if study.metric and study.sites is not None and study.sites.share != "nothing":
+        yield SettingError(("sites", "share"), 'releases no metrics, without which values mislead; set share = "nothing"')
     if study.cluster is not None:
         yield SettingError(("cluster",), "has workers of a simulation, but sites have their own; remove it")
     for key in ("target", "evaluations"):

@@ -129,10 +129,10 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def locate(document: Mapping[str, Any], key: str) -> Loc:
-    """Convert a dotted key to a path; KeyError when it names an unknown algorithm, group or fault.
+    """Convert a dotted key to a path; KeyError when it names an unknown algorithm, group, metric or fault.
 
-    They are found by label or name: `algorithm.<label>.<setting>`, `group.<name>.<setting>`, `fault.<label>.<setting>`,
-    `cluster.worker.<name>.<setting>`.
+    They are found by label or name: `algorithm.<label>.<setting>`, `group.<name>.<setting>`, `metric.<name>.<setting>`,
+    `fault.<label>.<setting>`, `cluster.worker.<name>.<setting>`.
     """
     head, _, rest = key.partition(".")
     if head == "sweep" and rest:
@@ -151,7 +151,7 @@ def _among(titles: list[str], rest: str, key: str, head: str) -> Loc:
     for number, title in enumerate(titles):
         if rest.startswith(f"{title}."):
             return (number, *rest.removeprefix(f"{title}.").split("."))
-    word = "name" if head in ("group", "worker") else "label"
+    word = "name" if head in ("group", "metric", "worker") else "label"
     kind = "an algorithm" if head == "algorithm" else f"a {head}"
     raise KeyError(f"{key}: must start with the {word} of {kind} and a dot; {word}s: {', '.join(titles) or 'none'}")
 
@@ -184,6 +184,7 @@ def fault_labels(tables: Iterable[Mapping[str, Any]]) -> list[str]:
 LISTS: dict[str, Callable[[Iterable[Mapping[str, Any]]], list[str]]] = {
     "algorithm": lambda tables: [default_label(table) for table in tables],
     "group": lambda tables: [str(table.get("name", "")) for table in tables],
+    "metric": lambda tables: [str(table.get("name", "")) for table in tables],
     "fault": fault_labels,
 }
 

@@ -10,6 +10,7 @@ from fedbo.algorithms.base import Problem, Starting
 from fedbo.objectives.typed_spaces.typed import lattice_of
 from fedbo.study.agents.budgets import common_budget, largest_budget
 from fedbo.study.agents.histories import most_observed
+from fedbo.study.goals import with_goals
 from fedbo.study.kept import kept
 from fedbo.study.study_tables import StudyTables
 from fedbo.study.tables import AlgorithmTable
@@ -19,7 +20,7 @@ from fedbo.study.tables import AlgorithmTable
 def problem(study: StudyTables) -> Problem:
     """Return the problem that every algorithm may know before the first evaluation."""
     federation, budget = study.federation(), largest_budget(study)
-    return Problem(
+    known = Problem(
         dim=len(federation.parameters),
         n_agents=federation.n_agents,
         targets=study.targets,
@@ -30,6 +31,7 @@ def problem(study: StudyTables) -> Problem:
         rounds=study.exchange.make().is_synchronous,
         lattice=lattice_of(federation),
     )
+    return with_goals(study, known)
 
 
 def problem_of(study: StudyTables, table: AlgorithmTable) -> Problem:

@@ -44,6 +44,7 @@ from fedbo.study.environment.tables import (
 from fedbo.study.files import hash_files, resolve_paths, source_hashes
 from fedbo.study.invalid import from_pydantic, line_of
 from fedbo.study.kept import kept
+from fedbo.study.metric_table import MetricTable
 from fedbo.study.plugins import code_in, distributions
 from fedbo.study.problems import problem, problem_of
 from fedbo.study.study_tables import StudyTables
@@ -277,6 +278,7 @@ def _known() -> dict[Loc, Sequence[str]]:
 _TABLES: dict[str, type[Table]] = {
     "study": Header,
     "agents": AgentsTable,
+    "metric": MetricTable,
     "budget": BudgetTable,
     "cluster": ClusterTable,
     "timing": TimingTable,

@@ -21,6 +21,7 @@ from fedbo.study.environment.tables import (
     NetworkTable,
     TimingTable,
 )
+from fedbo.study.metric_table import MetricTable
 from fedbo.study.tables import (
     AlgorithmTable,
     BudgetTable,
@@ -43,6 +44,7 @@ class StudyTables(Table):
     objective: ObjectiveTable
     agents: AgentsTable = AgentsTable()
     budget: BudgetTable
+    metric: Annotated[tuple[MetricTable, ...], Field(strict=False)] = ()
     algorithm: Annotated[tuple[AlgorithmTable, ...], Field(strict=False, min_length=1)]
     timing: TimingTable = TimingTable()
     network: NetworkTable = NetworkTable()

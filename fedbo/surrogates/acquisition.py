@@ -55,7 +55,16 @@ def log_expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]
     Its slope does not vanish where the improvement itself underflows.
     """
     sd = np.sqrt(np.maximum(at.variance, TINY))
-    z = np.clip((at.mean - best) / sd, -1e8, 1e8)
+    log_share, below, density = log_improvement_share(np.clip((at.mean - best) / sd, -1e8, 1e8))
+    up, out = below / sd, density / (2.0 * np.maximum(at.variance, TINY))
+    return np.log(sd) + log_share, up[:, None] * at.mean_gradient + out[:, None] * at.variance_gradient
+
+
+def log_improvement_share(z: Array) -> tuple[Array, Array, Array]:
+    """Return log h(z), h(z) = phi(z) + z Phi(z), with Phi(z) / h(z) and phi(z) / h(z), for any array z.
+
+    h(z) is the expected improvement over the standard deviation, where z is the mean less the value to improve on, over it.
+    """
     above, below = np.maximum(z, -1.0), np.minimum(z, -1.0)
     density = np.exp(-0.5 * above**2) / np.sqrt(2.0 * np.pi)
     share = density + above * scipy.special.ndtr(above)  # EI over the standard deviation
@@ -63,9 +72,8 @@ def log_expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]
     left = np.where(below > FAR, 1.0 + below * ratio, below**-2)  # the same over the density there
     lower = z <= -1.0
     log_share = np.where(lower, -0.5 * below**2 - 0.5 * np.log(2.0 * np.pi) + np.log(left), np.log(share))
-    up = np.where(lower, ratio / left, scipy.special.ndtr(above) / share) / sd
-    out = np.where(lower, 1.0 / left, density / share) / (2.0 * np.maximum(at.variance, TINY))
-    return np.log(sd) + log_share, up[:, None] * at.mean_gradient + out[:, None] * at.variance_gradient
+    up = np.where(lower, ratio / left, scipy.special.ndtr(above) / share)
+    return log_share, up, np.where(lower, 1.0 / left, density / share)
 
 
 def probability_of_improvement(at: Prediction, best: float) -> tuple[Array, Array]:
@@ -84,10 +92,15 @@ def upper_confidence_bound(at: Prediction, beta: float) -> tuple[Array, Array]:
 
 
 class Criterion(NamedTuple):
-    """The logarithm of expected improvement over `level`, or with `bounding` the mean plus `level` standard deviations."""
+    """The logarithm of expected improvement over `level`, or with `bounding` the mean plus `level` standard deviations.
+
+    guides `(p, 2 d + 1)`: if given, the standard deviation is multiplied by 1 + sum_p w_p exp(-|(x - mu_p) / sigma_p|^2 / 2). A
+      row has w, then mu `(d,)`, then 1 / sigma `(d,)`.
+    """
 
     level: float
     bounding: bool = False
+    guides: Array | None = None
 
 
 def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.random.Generator) -> tuple[Array, float]:
@@ -99,7 +112,7 @@ def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.rando
     Raises ValueError when a value is not finite.
     """
     dim = posterior.x.shape[1]
-    far = (_sobol(dim) + rng.random(dim)) % 1.0
+    far = (sobol(dim) + rng.random(dim)) % 1.0
     means = predict(posterior, posterior.x)[0]
     centres = posterior.x[np.argsort(-means, kind="stable")[:BEST]]
     widths = np.exp(rng.uniform(log(WIDTHS[0]), log(WIDTHS[1]), (len(centres), NEAR, 1)))
@@ -122,10 +135,21 @@ def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.rando
 def criterion_values(posterior: Posterior, criterion: Criterion, x: Array) -> Array:
     """Return the values `(n,)` of a criterion at `x (n, d)`."""
     mean, variance = predict(posterior, x)
+    if criterion.guides is not None:
+        variance = variance * widening(criterion.guides, x)[0] ** 2
     if criterion.bounding:
         return mean + criterion.level * np.sqrt(np.maximum(variance, TINY))
     none = np.zeros((len(x), 0))
     return log_expected_improvement(Prediction(mean, variance, none, none), criterion.level)[0]
+
+
+def widening(guides: Array, x: Array) -> tuple[Array, Array]:
+    """Return the factor of the standard deviation at `x (n, d)`, `(n,)`, and its gradient `(n, d)`."""
+    dim = x.shape[1]
+    inverse = guides[:, dim + 1 :]
+    apart = (x[:, None] - guides[:, 1 : dim + 1]) * inverse
+    heights = np.exp(-0.5 * (apart**2).sum(axis=2)) * guides[:, 0]
+    return 1.0 + heights.sum(axis=1), -np.einsum("np,npd,pd->nd", heights, apart, inverse)
 
 
 def climbing(
@@ -156,10 +180,12 @@ def process(posterior: Posterior) -> Any:
     return number, centres, inverse, hyper.variance, posterior.alpha, rows, np.ascontiguousarray(rows.T)
 
 
-def _standard(posterior: Posterior, criterion: Criterion) -> tuple[float, bool]:
+def _standard(posterior: Posterior, criterion: Criterion) -> tuple[float, bool, Array]:
+    """Return the criterion in the form of `compiled.search`, in units with mean 0 and scale 1."""
+    guides = _unguided(posterior.x.shape[1]) if criterion.guides is None else np.ascontiguousarray(criterion.guides)
     if criterion.bounding:
-        return criterion.level, True
-    return (criterion.level - posterior.hyper.offset) / posterior.hyper.scale, False
+        return criterion.level, True, guides
+    return (criterion.level - posterior.hyper.offset) / posterior.hyper.scale, False, guides
 
 
 def _native(posterior: Posterior, criterion: Criterion, value: float) -> float:
@@ -177,12 +203,17 @@ def _compiled() -> Any:
 
 
 @lru_cache(maxsize=64)
+def _unguided(dim: int) -> Array:
+    return np.empty((0, 2 * dim + 1))
+
+
+@lru_cache(maxsize=64)
 def _cube(dim: int) -> Array:
     return np.column_stack([np.zeros(dim), np.ones(dim)])
 
 
 @lru_cache(maxsize=64)
-def _sobol(dim: int) -> Array:
+def sobol(dim: int) -> Array:
     """Return scrambled Sobol points `(EVERYWHERE, d)`, the same in every process."""
     from scipy.stats import qmc  # takes a second, which processes that only evaluate need not spend
 

@@ -227,7 +227,7 @@ def density_function(prior: LearnedPrior, x: Array, y: Array) -> Any:
     n, rows, medians = len(x), rows_of(prior, x), np.log(prior.parameters)
     target = (y - prior.centre) / prior.scale - rows[:, 0]
     shared = rows[:, 1:] @ rows[:, 1:].T
-    squares = _residual(prior, PriorParameters(length_scale=1.0)).squared_distance(x, x)
+    squares = residual_kernel(prior, PriorParameters(length_scale=1.0)).squared_distance(x, x)
 
     def density(theta: Array) -> tuple[float, Array]:
         tau, variance, length, noise = np.exp(theta)
@@ -253,7 +253,7 @@ def density_function(prior: LearnedPrior, x: Array, y: Array) -> Any:
 def believe(prior: LearnedPrior, parameters: PriorParameters, x: Array, y: Array) -> Belief:
     """Return the posterior given `y (n,)` at `x (n, d)`, n >= 0."""
     rows = rows_of(prior, x)
-    matrix = parameters.tau * rows[:, 1:] @ rows[:, 1:].T + _residual(prior, parameters)(x, x)
+    matrix = parameters.tau * rows[:, 1:] @ rows[:, 1:].T + residual_kernel(prior, parameters)(x, x)
     matrix.flat[:: len(x) + 1] += parameters.noise_variance
     factor, _ = factorise(matrix) if len(x) else (matrix, 0.0)
     target = (y - prior.centre) / prior.scale - rows[:, 0]
@@ -267,7 +267,7 @@ def believe(prior: LearnedPrior, parameters: PriorParameters, x: Array, y: Array
     )
 
 
-def _residual(prior: LearnedPrior, parameters: PriorParameters) -> Matern:
+def residual_kernel(prior: LearnedPrior, parameters: PriorParameters) -> Matern:
     length = parameters.length_scale
     return Matern(length if prior.lengths is None else tuple(length * each for each in prior.lengths), parameters.variance)
 
@@ -275,7 +275,9 @@ def _residual(prior: LearnedPrior, parameters: PriorParameters) -> Matern:
 def expected(belief: Belief, x: Array) -> Array:
     """Return the posterior mean at `x (n, d)`, in the units of the values."""
     rows = rows_of(belief.prior, x)
-    cross = belief.parameters.tau * rows[:, 1:] @ belief.rows[:, 1:].T + _residual(belief.prior, belief.parameters)(x, belief.x)
+    cross = belief.parameters.tau * rows[:, 1:] @ belief.rows[:, 1:].T + residual_kernel(belief.prior, belief.parameters)(
+        x, belief.x
+    )
     return np.asarray(belief.prior.centre + belief.prior.scale * (rows[:, 0] + cross @ belief.alpha))
 
 
@@ -285,7 +287,7 @@ def prediction(belief: Belief, x: Array, slopes: bool = True) -> Prediction:
     Without `slopes` the gradients are empty, `(n, 0)`, which saves most of the time.
     """
     prior, parameters = belief.prior, belief.parameters
-    residual, rows = _residual(prior, parameters), rows_of(prior, x)
+    residual, rows = residual_kernel(prior, parameters), rows_of(prior, x)
     directions, known = rows[:, 1:], belief.rows[:, 1:]
     cross = parameters.tau * directions @ known.T + residual(x, belief.x)
     solved = scipy.linalg.cho_solve((belief.factor, True), cross.T) if len(belief.x) else cross.T

@@ -123,7 +123,7 @@ def maximise_projected(
         points = np.vstack([points, space.project(extra)])
         if rng is not None:
             centres = extra[np.argsort(-values(extra), kind="stable")[:BEST]]
-            points = np.vstack([points, space.project(_about(centres, space, rng))])
+            points = np.vstack([points, space.project(nearby(centres, space, rng))])
     left = space.untaken(points)
     points = left if len(left) else points
     at = values(points)
@@ -168,10 +168,10 @@ def newton(surface: Surface, space: ProjectedSpace, tolerance: float = 1e-8) -> 
     return lambda starts: newton_ascent(along, starts, np.full(starts.shape[1], 0.1), tolerance, 30)[0][None, :]
 
 
-def _about(centres: Array, space: ProjectedSpace, rng: np.random.Generator) -> Array:
+def nearby(centres: Array, space: ProjectedSpace, rng: np.random.Generator, count: int = NEAR_BEST) -> Array:
     """Return points `(m, e)` near the centres `(c, e)`, with some of their numbers and few of their categories changed."""
     lattice = space.lattice
-    u = np.repeat(space.back(centres), NEAR_BEST, axis=0)
+    u = np.repeat(space.back(centres), count, axis=0)
     widths = np.exp(rng.uniform(log(WIDTHS[0]), log(WIDTHS[1]), (len(u), 1)))
     moved = u + widths * rng.standard_normal(u.shape) * (rng.random(u.shape) < MOVED)
     changed = np.where(rng.random(u.shape) < CHANGED, rng.random(u.shape), u)

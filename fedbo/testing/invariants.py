@@ -16,6 +16,7 @@ from fedbo.coordinator.exchange import Exchange
 from fedbo.study.study import Study
 from fedbo.testing.laws.causes import causes
 from fedbo.testing.laws.ledger import ledger
+from fedbo.testing.laws.metrics import metrics
 from fedbo.testing.laws.placements import placements
 from fedbo.testing.laws.stopping import is_resumed, stopping_early
 from fedbo.testing.run_tables import NEAR, Row, RunTables, runs_of
@@ -282,6 +283,7 @@ LAWS: tuple[Callable[[RunTables], Iterator[str]], ...] = (
     _interruptions,
     _staleness,
     ledger,
+    metrics,
     stopping_early,
     causes,
 )

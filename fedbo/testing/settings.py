@@ -23,7 +23,7 @@ _ELSEWHERE = ("matrices", "changes", "pending_values")  # drawn elsewhere, or as
 _TREES = ("centre", "uniform")
 _KERNELS = ("matern32", "matern52", "se")
 WORDS: dict[str, tuple[str, ...]] = {
-    "acquisition": ("ei", "epsilon_greedy", "lcb", "pi", "ts"),
+    "acquisition": ("ei", "epsilon_greedy", "lcb", "pi", "ts", "ucb"),
     "coordinates": ("arcsine", "plain", "stretched"),
     "cost": ("ignored", "pbgi", "per_cost"),
     "criterion": ("determinant", "diagonal"),
@@ -42,6 +42,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "query": ("draw", "mean"),
     "relay": ("all", "one"),
     "sampling": ("fixed", "poisson"),
+    "scalarise": ("chebyshev", "hypervolume", "pareto"),
     "search": ("gp", "thompson"),
     "sense": ("at_most", "equal"),
     "split": ("all", "longest", "turns"),
@@ -60,6 +61,7 @@ SMALL: dict[str, tuple[int, int]] = {
     "branching": (2, 3),
     "candidates": (5, 60),
     "directions": (0, 4),
+    "draws": (2, 30),
     "every": (0, 3),
     "features": (4, 30),
     "patience": (1, 4),
@@ -90,6 +92,8 @@ CHEAP: dict[str, Table] = {
 }
 _FTS = {"features": 12, "own": {"refit": 1000, "features": 12}}
 CHEAP |= {name: {"points": 9} for name in algorithms() if "fed_prior" in name}
+_GUIDED = {"draws": 20, "features": 12, "candidates": 30, "refit": 1000}
+CHEAP |= {name: _GUIDED for name in algorithms() if name.startswith(("guide", "dp_guide"))}
 CHEAP |= {
     name: _FTS
     for name in (

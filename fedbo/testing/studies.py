@@ -18,6 +18,7 @@ from fedbo.algorithms.components.surrogate import PENDING_VALUES
 from fedbo.objectives.base import Parameter
 from fedbo.study.document import StudyError
 from fedbo.study.environment.measures import MEASURES
+from fedbo.study.goals import goals
 from fedbo.study.study import Study, load_study
 from fedbo.study.tables import ObjectiveTable
 from fedbo.testing.draws import Draws
@@ -29,6 +30,7 @@ from fedbo.testing.files import (
     draw_initial_file,
     draw_trace,
 )
+from fedbo.testing.metrics import add_metrics
 from fedbo.testing.rarities import add_rarities
 from fedbo.testing.settings import KNOWN_FUNCTIONS, draw_algorithm, draw_differences, draw_objective
 from fedbo.testing.surroundings import (
@@ -75,6 +77,7 @@ def draw_study(seed: int, folder: Path | None = None, algorithm: str | None = No
 def features(study: Study) -> list[str]:
     """List the features of a study, to count studies by: algorithms, exchange mode, faults, and optional features."""
     policy = study.evaluation.make()
+    asked = goals(study)
     has = {
         "private messages": any(isinstance(table.make(), Private) for table in study.algorithm),
         "secure aggregation": study.privacy.secure_aggregation is not None,
@@ -85,6 +88,8 @@ def features(study: Study) -> list[str]:
         "cluster": study.cluster is not None,
         "stopping": study.stopping is not None,
         "sweep": bool(study.sweep),
+        "limits": asked is not None and asked.constraints > 0,
+        "several objectives": asked is not None and asked.several,
         "typed space": study.objective.name == "typed_function",
     }
     found = [f"algorithm {table.name}" for table in study.algorithm] + [f"exchange {study.exchange.mode}"]
@@ -99,7 +104,7 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
     count: int = objective.get("agents") or objective.get("nodes") or 2
     listed = list(range(count))
     names, bandits = _names(draws, algorithm)
-    private = any(name.startswith(("dp_fts", "dp_fed_prior")) for name in names)
+    private = any(name.startswith(("dp_fts", "dp_fed_prior", "dp_guide")) for name in names)
     targets = draws.some_of(listed) if draws.chance(0.2) else listed
     document: Document = {
         "study": {"seed": draws.whole(0, 2**31), **draws.keep(0.2, replicates=2)},
@@ -142,6 +147,8 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
         document |= draw_stopping(draws, count)
     _let_agents_differ(draws, document, folder, listed)
     add_rarities(draws, document, folder, listed, _parameters(document))
+    if draws.chance(0.2):
+        add_metrics(draws, document, count)
     return {name: table for name, table in document.items() if table}
 
 

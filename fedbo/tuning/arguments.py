@@ -21,6 +21,7 @@ PLACES: dict[Loc, str] = {
     ("objective", "agents"): "agents",
     ("objective", "metric_name"): "metric",
     ("objective", "steps"): "steps",
+    ("metric",): "metrics",
     ("agents", "initial"): "initial",
     ("agents", "history"): "start",
     ("budget", "iterations"): "iterations",
@@ -160,6 +161,19 @@ def check_metric(metric: Any, mode: Any) -> None:
         arguments.one_of("mode", mode, ("min", "max"))
 
 
+def value_of_metrics(options: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name and the direction of an evaluation's value: those set, or those of the first objective of `metrics`."""
+    first: Mapping[str, Any] = next((table for table in options.get("metrics", ()) if table.get("mode") is not None), {})
+    name = options.get("metric") or first.get("name") or "value"
+    return str(name), str(options.get("mode") or first.get("mode") or "max")
+
+
+def _metrics(name: str, value: Any) -> None:
+    remedy = "must be a list of tables, for example [{'name': 'error', 'mode': 'min'}, {'name': 'memory', 'at_most': 8e9}]"
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(table, Mapping) for table in value):
+        raise arguments.wrong(name, value, remedy)
+
+
 def _address(name: str, value: Any) -> None:
     if value != "auto" and not re.fullmatch(r"(ray://)?[^/]+:\d+", arguments.text(name, value)):
         raise arguments.wrong(name, value, "must be 'auto', 'HOST:PORT' or 'ray://HOST:PORT', for example '10.0.0.1:6379'")
@@ -185,6 +199,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "initial": _at_least(0),
     "metric": arguments.text,
     "mode": lambda name, value: arguments.one_of(name, value, ("min", "max")),
+    "metrics": _metrics,
     "parallel": _at_least(1),
     "prefetch": _at_least(0),
     "resources": _resources,

@@ -28,6 +28,7 @@ class AskLog:
     - `entries`: entries found at opening.
     - `points`: every point by its token: its coordinates, its client, and the end of its lease.
     - `told`: values by token, None for points that failed or were `withdrawn`.
+    - `metrics`: metrics by token, of points that were told with a dictionary.
     - `taken`: messages that the agent has processed, its own included.
     - `queued`: points to be asked next.
 
@@ -54,6 +55,7 @@ class AskLog:
         self.entries = found[1:]
         self.points: dict[str, LogEntry] = {}
         self.told: dict[str, float | None] = {}
+        self.metrics: dict[str, dict[str, float | None]] = {}
         self.withdrawn: set[str] = set()
         self.taken: list[str] = []
         self.queued: list[list[float]] = []
@@ -65,6 +67,8 @@ class AskLog:
 
     def note(self, entry: LogEntry) -> None:
         """Update the points and their values from an entry."""
+        if "metrics" in entry:
+            self.metrics[entry["tell"] if "tell" in entry else entry["add"]] = entry["metrics"]
         if "tell" in entry:
             self.told[entry["tell"]] = entry["value"]
             if entry.get("withdrawn"):

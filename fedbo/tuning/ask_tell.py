@@ -27,8 +27,9 @@ from fedbo.tuning.ask_log import AskLog, LogEntry
 from fedbo.tuning.evaluated import Evaluated, evaluated
 from fedbo.tuning.message_folder import Meeting, answer_to
 from fedbo.tuning.messages import MessageStore, secret_step
+from fedbo.tuning.metrics import ToldMetrics, told_of, with_goals
 from fedbo.tuning.spaces import written_space
-from fedbo.tuning.terms import Terms, check_agent, observed_value
+from fedbo.tuning.terms import Terms, check_agent
 
 
 class Suggestion(NamedTuple):
@@ -88,15 +89,17 @@ class Agent:
         self._algorithm: Any = terms.make()
         targets = tuple(range(terms.agents))
         dim = len(self._space.parameters)
-        self._problem = Problem(
+        problem = Problem(
             dim, terms.agents, targets, initial=terms.initial, iterations=10**6, agent=number, rounds=False, lattice=self._space
         )
+        self._problem = with_goals(problem, terms.goals)
         self._streams = Streams(terms.seed).of(number)
         self._digest = hashlib.sha256(json.dumps([terms.shared(), written], sort_keys=True).encode()).hexdigest()
         self._handed: set[str] = set()
         # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
         self._threads = blas_threads()
         self._log = AskLog(self.folder, {"terms": self._digest, "agent": number})
+        self._metrics = ToldMetrics(terms.goals, self._log)
         declared = self._algorithm.upload(self._problem) or {}
         keys, place = terms.message_keys(self._digest, meeting), (number, terms.agents)
         self._messages = MessageStore(self.folder / "messages", self._digest[:16], place, declared, keys)
@@ -124,10 +127,11 @@ class Agent:
         self._handed.update(found)
         return [self._suggestion(token) for token in found]
 
-    def tell(self, token: str, value: float | None) -> bool:
+    def tell(self, token: str, value: float | Mapping[str, float | None] | None) -> bool:
         """Report the value of a configuration to the agent; return whether it was still open.
 
-        `value` is None or not finite for a failed evaluation. If called twice, the first value stays.
+        `value` is None or not finite for a failed evaluation. With `metrics` in the terms it is a dictionary of numbers by
+        name, in which None stands for one that is not known. If called twice, the first value stays.
         ArgumentError when the token is not of this agent. OSError when the meeting cannot be reached; the value
         is kept, and the message is sent later.
         """
@@ -140,14 +144,15 @@ class Agent:
         """
         return self._closed(token, None, {"withdrawn": True})
 
-    def _closed(self, token: str, value: float | None, more: Mapping[str, Any]) -> bool:
+    def _closed(self, token: str, told: Any, more: Mapping[str, Any]) -> bool:
         """Close an open configuration, and send the message that is due then."""
-        value = observed_value(value)
+        value, metrics = told_of(told, self._metrics.goals)
         self._known(token)
         if token in self._log.told:
             return False
         due = self._meeting is not None and self._due(self._file.told + 1)
-        self._enter({"tell": token, "value": value, "at": time.time(), **more} | ({"sends": True} if due else {}))
+        entry = {"tell": token, "value": value, "at": time.time(), **more} | ({"sends": True} if due else {})
+        self._enter(entry if metrics is None else {**entry, "metrics": metrics})
         with self._threads.limit(limits=1):
             self._file = self._told(token, value, due)
             self._save()
@@ -175,18 +180,21 @@ class Agent:
             self._save()
         return bool(new)
 
-    def add(self, configuration: Mapping[str, Any], value: float | None, name: str | None = None) -> bool:
+    def add(
+        self, configuration: Mapping[str, Any], value: float | Mapping[str, float | None] | None, name: str | None = None
+    ) -> bool:
         """Add the value of a configuration that was not asked for, such as one of an earlier study; return whether it was new.
 
         With a `name` that was added before, nothing happens. Added points replace the random ones at the start. ArgumentError
         when the configuration is not in the space.
         """
-        value, u = observed_value(value), self._encoded(configuration)
+        (known, metrics), u = told_of(value, self._metrics.goals), self._encoded(configuration)
         token = f"{self.number:05d}-added-{len(self._log.told)}" if name is None else f"{self.number:05d}-added:{name}"
         if token in self._log.told:
             return False
-        self._enter({"add": token, "u": u.tolist(), "value": value, "at": time.time()})
-        self._file = self._taken_in(token, value)
+        entry = {"add": token, "u": u.tolist(), "value": known, "at": time.time()}
+        self._enter(entry if metrics is None else {**entry, "metrics": metrics})
+        self._file = self._taken_in(token, known)
         self._save()
         return True
 
@@ -204,16 +212,26 @@ class Agent:
         return self._suggestion(self._known(token))
 
     def best(self) -> tuple[dict[str, Any], float] | None:
-        """Return the best configuration with a value, and the value; None before the first."""
-        values = {token: value for token, value in self._log.told.items() if value is not None}
+        """Return the best configuration with a value, and the value; None before the first.
+
+        With limits it is the best that keeps them. With several objectives it is that of the first objective; see `front`.
+        """
+        values = {
+            token: value for token, value in self._log.told.items() if value is not None and self._metrics.is_feasible(token)
+        }
         if not values:
             return None
         token = max(values, key=lambda each: self._sign * values[each])
         return self._suggestion(token).configuration, values[token]
 
+    def front(self) -> list[tuple[dict[str, Any], dict[str, float | None]]]:
+        """Return the configurations that keep all limits and that no other one dominates, each with its metrics by name."""
+        return [(self._suggestion(token).configuration, dict(self._log.metrics[token])) for token in self._metrics.front()]
+
     def _started(self, start: Any) -> list[Evaluated]:
         is_run = isinstance(start, str | Path) and Path(start).is_dir()
-        return evaluated(start, self._written, mode=self.terms.mode, agent=self.number if is_run else None)
+        agent = self.number if is_run else None
+        return evaluated(start, self._written, mode=self.terms.mode, agent=agent, goals=self._metrics.goals)
 
     def __repr__(self) -> str:
         """Return the agent's number, its number of values, and the best configuration."""
@@ -342,6 +360,9 @@ class Agent:
         if value is None and token not in self._log.withdrawn and takes_worst(self._algorithm):
             told = [self._sign * known for known in self._log.told.values() if known is not None]
             value = self._sign * min(told) if told else None
+        if self._metrics.goals is not None and token not in self._log.withdrawn:
+            signed = None if value is None else self._sign * value
+            return file._replace(algorithm=self._metrics.learned(self._algorithm, file.algorithm, token, signed))
         if value is None:
             return file
         u = np.array([self._log.points[token]["u"]])

@@ -7,114 +7,141 @@ for point in evaluated("old.csv", space, value="accuracy"):
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedbo.actors.storage.rows import read_table
 from fedbo.analysis.records.text_table import spreadsheet_cell
+from fedbo.objectives.goals import Goals
+from fedbo.objectives.outcome import read_metrics
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.errors import ArgumentError
+from fedbo.tuning.metrics import told_of
+from fedbo.tuning.optuna_metrics import check_directions, told_of_trial
 from fedbo.tuning.spaces import written_space
+
+Value = float | dict[str, float | None]
 
 
 class Evaluated(NamedTuple):
-    """A configuration and its value; an agent adds each name only once."""
+    """A configuration and its value, or its metrics by name; an agent adds each name only once."""
 
     configuration: dict[str, Any]
-    value: float
+    value: Value
     name: str
 
 
 def evaluated(
-    source: Any, space: Any, value: str = "value", mode: str | None = None, agent: int | None = None
+    source: Any,
+    space: Any,
+    value: str = "value",
+    mode: str | None = None,
+    agent: int | None = None,
+    goals: Goals | None = None,
 ) -> list[Evaluated]:
     """Return earlier evaluations from pairs of a configuration and its value, or from another `source`.
 
     A source is a path or an `optuna.Study`. A path ends in .csv or .parquet, with a column for each parameter and one for the
     `value`, or is the directory of a run. From a run it returns the observations of its best algorithm, of one `agent` or of
-    all. ArgumentError, in one line, for any other source, or a configuration that is not in the space.
+    all. With `goals` of several metrics a value is a dictionary of their numbers. Files have a column for each further one, and
+    an Optuna study has their objectives in the same order. ArgumentError, in one line, for any other source, or a configuration
+    that is not in the space.
     """
     if hasattr(source, "get_trials"):
-        return evaluated_in_study(source, space, mode)
+        return evaluated_in_study(source, space, mode, goals)
     if isinstance(source, str | Path):
         path = Path(source)
         if path.is_dir():
-            return _in_run(path, space, agent)
+            return _in_run(path, space, agent, goals)
         if path.suffix == ".csv" and path.is_file():
-            return evaluated_in_csv(path, space, value)
+            return evaluated_in_csv(path, space, value, goals)
         if path.suffix == ".parquet" and path.is_file():
-            return _in_parquet(path, space, value)
+            return _in_parquet(path, space, value, goals)
         raise ArgumentError(
             f"start = '{path}': is not an existing .csv file, .parquet file or run directory; pass the path of one"
         )
     read, found = _read(space), list[Evaluated]()
     try:
-        pairs = [(flattened(pair[0]), float(pair[1])) for pair in source]
+        pairs = [(flattened(pair[0]), dict(pair[1]) if goals and _others(goals) else float(pair[1])) for pair in source]
     except (TypeError, ValueError, IndexError, KeyError, AttributeError):
         words = "pass pairs of a configuration and its value, an optuna.Study, a .csv or .parquet file, or a run directory"
         raise ArgumentError(f"start = {source!r:.60}: {words}") from None
     for number, (configuration, worth) in enumerate(pairs, 1):
+        told_of(worth, goals)
         found.append(_checked(read, Evaluated(configuration, worth, f"start/{number}"), f"start, point {number}"))
     return found
 
 
-def _in_parquet(path: Path, space: Any, value: str) -> list[Evaluated]:
+def _others(goals: Goals | None) -> list[str]:
+    """Return the names of the metrics besides the value."""
+    return [] if goals is None else [name for name in goals.names if name != goals.own.name]
+
+
+def _told(value: float, goals: Goals | None, others: Mapping[str, float | None]) -> Value:
+    """Return the value, with further metrics as a dictionary."""
+    return value if goals is None or not others else {goals.own.name: value, **others}
+
+
+def _check_columns(path: Path, there: Sequence[str], value: str, goals: Goals | None) -> None:
+    if missing := next((name for name in (value, *_others(goals)) if name not in there), None):
+        remedy = "pass the name of the value's column" if missing == value else "add it, with empty cells where it is not known"
+        raise ArgumentError(f"'{path}': has no column '{missing}'; available: {', '.join(there)}; {remedy}")
+
+
+def _in_parquet(path: Path, space: Any, value: str, goals: Goals | None) -> list[Evaluated]:
     table, read = read_table(path), _read(space)
-    if value not in table.column_names:
-        there = ", ".join(table.column_names)
-        raise ArgumentError(f"'{path}': has no column '{value}'; available: {there}; pass the name of the value's column")
+    _check_columns(path, table.column_names, value, goals)
     found = []
     for number, row in enumerate(table.to_pylist(), 1):
         configuration = {name: row[name] for name in _names(read) if row.get(name) is not None}
         if row[value] is not None:
-            point = Evaluated(configuration, float(row[value]), f"{path.name}/{number}")
-            found.append(_checked(read, point, f"'{path}', row {number}"))
+            told = _told(float(row[value]), goals, {name: row[name] for name in _others(goals)})
+            found.append(_checked(read, Evaluated(configuration, told, f"{path.name}/{number}"), f"'{path}', row {number}"))
     return found
 
 
-def _in_run(path: Path, space: Any, agent: int | None) -> list[Evaluated]:
+def _in_run(path: Path, space: Any, agent: int | None, goals: Goals | None) -> list[Evaluated]:
     """Return the observations of agents of a run in native units, for the algorithm with the best incumbent."""
     from fedbo.analysis.result import Result
 
     result, read = Result.open(path), _read(space)
-    best = max(result.best(), key=lambda one: result.metric(one["cell"]).sign * one["value"])
-    metric, configurations = result.metric(best["cell"]), result.configurations(best["cell"])
+    best = max(result.best(), key=lambda one: result.own_metric(one["cell"]).sign * one["value"])
+    metric, configurations = result.own_metric(best["cell"]), result.configurations(best["cell"])
     found = []
     for number, row in enumerate(result.observations.to_pylist()):
         same = all(row[key] == best[key] for key in ("cell", "algorithm", "replicate"))
         if row["error"] is None and same and agent in (None, row["agent"]):
-            point = Evaluated(configurations.at(row["x"]), float(metric.native(row["value"])), f"{path.name}/{number}")
+            metrics = read_metrics(row["metrics"])[0]
+            told = _told(float(metric.native(row["value"])), goals, {name: metrics.get(name) for name in _others(goals)})
+            point = Evaluated(configurations.at(row["x"]), told, f"{path.name}/{number}")
             found.append(_checked(read, point, f"'{path}', observation {number}"))
     return found
 
 
-def evaluated_in_study(study: Any, space: Any, mode: str | None = None) -> list[Evaluated]:
+def evaluated_in_study(study: Any, space: Any, mode: str | None = None, goals: Goals | None = None) -> list[Evaluated]:
     """Return the completed trials of an `optuna.Study`; parameters outside the space are skipped.
 
-    ArgumentError when the study has several objectives or another direction than `mode` ("max" or "min"), or a
-    trial is not in the space.
+    ArgumentError when the study has other objectives than `goals`, or without them several, or another direction than `mode`
+    ("max" or "min"), or a trial is not in the space.
     """
     read = _read(space)
-    if len(study.directions) != 1:
-        raise ArgumentError(
-            f"study '{study.study_name}': has {len(study.directions)} objectives; use a study with one objective"
-        )
-    direction = "min" if study.direction.name == "MINIMIZE" else "max"
-    if mode not in (None, direction):
-        raise ArgumentError(f"study '{study.study_name}': has direction {direction!r}, not {mode!r}; set mode = {direction!r}")
+    check_directions(study, mode, goals)
     found = []
     for trial in study.get_trials(deepcopy=False):
         if trial.state.name != "COMPLETE":
             continue
         configuration = {name: value for name, value in trial.params.items() if name in _names(read)}
         name = f"{study.study_name}/{trial.number}"
-        found.append(_checked(read, Evaluated(configuration, float(trial.value), name), f"trial {trial.number}"))
+        told = told_of_trial(trial, trial.values, goals if _others(goals) else None)
+        assert told is not None
+        found.append(_checked(read, Evaluated(configuration, told, name), f"trial {trial.number}"))
     return found
 
 
-def evaluated_in_csv(path: str | Path, space: Any, value: str = "value") -> list[Evaluated]:
+def evaluated_in_csv(path: str | Path, space: Any, value: str = "value", goals: Goals | None = None) -> list[Evaluated]:
     """Return the rows of a CSV file with a column for each parameter and one for the value; other columns are ignored.
 
     An empty cell is an inactive parameter; an empty value is a failed evaluation, whose row is skipped. ArgumentError names
@@ -124,10 +151,7 @@ def evaluated_in_csv(path: str | Path, space: Any, value: str = "value") -> list
     with place.open(newline="", encoding="utf-8-sig") as file:
         rows = csv.DictReader(file)
         columns = list(rows.fieldnames or ())
-        if value not in columns:
-            raise ArgumentError(
-                f"'{place}': has no column '{value}'; available: {', '.join(columns)}; pass the name of the value's column"
-            )
+        _check_columns(place, columns, value, goals)
         found = []
         for number, row in enumerate(rows, start=2):
             if not (row[value] or "").strip():
@@ -135,8 +159,9 @@ def evaluated_in_csv(path: str | Path, space: Any, value: str = "value") -> list
             where = f"'{place}', line {number}"
             cells = {name: cell.strip() for name, cell in row.items() if name in _names(read) and (cell or "").strip()}
             configuration = {name: _cell(read, name, cell, where) for name, cell in cells.items()}
-            worth = _float(row[value], f"{where}: {value}")
-            found.append(_checked(read, Evaluated(configuration, worth, f"{place.name}/{number}"), where))
+            others = {name: _float(row[name], f"{where}: {name}") if row[name] else None for name in _others(goals)}
+            told = _told(_float(row[value], f"{where}: {value}"), goals, others)
+            found.append(_checked(read, Evaluated(configuration, told, f"{place.name}/{number}"), where))
     return found
 
 

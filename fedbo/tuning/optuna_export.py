@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import optuna
 import pyarrow.compute as pc
@@ -20,8 +21,11 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fedbo.analysis.finished_run import ResultError, check_label
 from fedbo.analysis.grouping import by_run, grouped
+from fedbo.analysis.metric_columns import column_name
 from fedbo.analysis.result import Result
+from fedbo.objectives.goals import AgentGoals, Goal, Goals, goals_in
 from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.tuning.optuna_metrics import constraints_of
 from fedbo.tuning.spaces import written_space
 
 
@@ -75,20 +79,33 @@ def _exported(result: Result, runs: Sequence[Any], storage: JournalStorage) -> I
     for key, rows in runs:
         searched = rows.filter(pc.not_equal(rows["phase"], "history")).to_pylist()
         words = [word for word in (result.study.study.name, titles[key.cell], key.algorithm) if word]
-        direction = StudyDirection.MAXIMIZE if result.metric(key.cell).sign > 0 else StudyDirection.MINIMIZE
+        goals = _goals(result, key.cell)
+        directions = [StudyDirection.MAXIMIZE if goal.sign > 0 else StudyDirection.MINIMIZE for goal in goals.common.objectives]
         trials = _Trials(result, key.cell)
         for agent, mine in sorted(grouped(searched, lambda row: row["agent"]).items()):
             name = ", ".join([*words, f"replicate {key.replicate}", f"agent {agent}"])
-            study = optuna.create_study(storage=storage, study_name=name, direction=direction)
-            study.add_trials([trials.trial(row) for row in sorted(mine, key=lambda row: float(row["finished"]))])
+            study = optuna.create_study(storage=storage, study_name=name, directions=directions)
+            if goals.common.several:
+                with catch_warnings():
+                    simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # the dashboard shows the names
+                    study.set_metric_names([goal.name for goal in goals.common.objectives])
+            study.add_trials(
+                [trials.trial(row, goals.of(agent)) for row in sorted(mine, key=lambda row: float(row["finished"]))]
+            )
             yield name
+
+
+def _goals(result: Result, cell: int) -> AgentGoals:
+    """Return the goals of a cell; without [[metric]] the value is the only objective."""
+    own, known = result.own_metric(cell), goals_in(result.manifest)
+    return known[cell] if known else AgentGoals(Goals((Goal(own.name, own.sign),), own=own))
 
 
 class _Trials:
     """Converts the evaluations of one cell to trials."""
 
     def __init__(self, result: Result, cell: int) -> None:
-        self._metric, parameters = result.metric(cell), result.manifest["parameters"]
+        self._metric, parameters = result.own_metric(cell), result.manifest["parameters"]
         own = parameters[cell] if parameters and isinstance(parameters[0], list) else parameters
         self._configurations = result.configurations(cell)
         written = result.study.objective.settings.get("space")
@@ -100,22 +117,34 @@ class _Trials:
             else distributions(written)
         )
 
-    def trial(self, row: Mapping[str, Any]) -> FrozenTrial:
-        """Return the trial of one evaluation, with the times of the run in seconds since its start."""
+    def trial(self, row: Mapping[str, Any], goals: Goals) -> FrozenTrial:
+        """Return the trial of one evaluation, with the times of the run in seconds since its start.
+
+        Limited metrics are attributes by their names, and constraints. Optuna has no values that are not known: without one
+        the trial has failed.
+        """
         point = self._configurations.at(row["x"])
         known = {name: self._inside(name, value) for name, value in point.items() if name in self._distributions}
-        good = row["error"] is None and math.isfinite(row["value"])
+        others = {name: row[column_name(name)] for name in goals.names if name != goals.own.name}
+        seen = {goals.own.name: float(self._metric.native(row["value"])), **others}
+        values = [seen[goal.name] for goal in goals.objectives]
+        good = row["error"] is None and all(map(math.isfinite, values))
+        known_metrics = {limit.name: seen[limit.name] for limit in goals.limits if math.isfinite(seen[limit.name])}
+        limits = replace(goals, limits=tuple(limit for limit in goals.limits if limit.name in known_metrics))
         made = create_trial(
             state=TrialState.COMPLETE if good else TrialState.FAIL,
-            value=float(self._metric.native(row["value"])) if good else None,
+            values=values if good else None,
             params=known,
             distributions={name: self._distributions[name] for name in known},
             user_attrs={
                 "step": row["step"],
                 "origin": row["origin"],
+                **known_metrics,
                 **({} if row["error"] is None else {"error": row["error"].splitlines()[0]}),
             },
         )
+        for name, constraint in constraints_of(limits, known_metrics).items():
+            made.set_constraint(name, constraint)
         made.datetime_start, made.datetime_complete = (self._when(row[name]) for name in ("started", "finished"))
         return made
 

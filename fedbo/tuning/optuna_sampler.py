@@ -22,6 +22,7 @@ from fedbo.settings.errors import ArgumentError, warn_caller
 from fedbo.tuning.ask_tell import Agent
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.optuna_export import distributions
+from fedbo.tuning.optuna_metrics import check_directions, told_of_trial
 from fedbo.tuning.terms import Terms, check_agent
 
 ASKED = "fedbo:asked"  # the attribute of a trial that says which agent's folder gave it, and by which token
@@ -31,7 +32,9 @@ class OptunaSampler(BaseSampler):
     """Suggests the parameters of `space` by an agent, which is stored in `folder` and resumes when it is opened again.
 
     `space` has the forms that `fedbo.tune` accepts: a dictionary of Optuna's distributions, or a ConfigSpace with conditions,
-    whose active parameters are suggested. The study's direction overrides `terms.mode`. From a pruned trial the agent learns
+    whose active parameters are suggested. The study's direction overrides `terms.mode`. With `terms.metrics` the study has
+    their objectives in the same order. A trial states a limited metric by `trial.set_constraint`, or as an attribute of its
+    name (`fedbo.tuning.optuna_metrics`); a trial without it is not feasible. From a pruned trial the agent learns
     the last reported value, from a failed one nothing. It also learns from other finished trials of the study. If
     `terms.agents` is above 1, trials of the other agents are the exception: their observations arrive as messages. Parameters
     outside the space are drawn by `independent`, by default at random. It is thread-safe; one process may use it at a time.
@@ -51,7 +54,7 @@ class OptunaSampler(BaseSampler):
             instance("independent", independent, BaseSampler, "pass one of optuna.samplers")
         self._folder, self._space, self._terms, self._number = Path(folder).resolve(), space, terms, number
         self._meeting, self._independent = meeting, independent or RandomSampler(terms.seed)
-        self._distributions = distributions(space)
+        self._distributions, self._goals = distributions(space), terms.goals
         self._agent: Agent | None = None
         self._seen: set[tuple[str, int]] = set()
         self._alone = threading.RLock()
@@ -93,11 +96,8 @@ class OptunaSampler(BaseSampler):
             self._agent = None
 
     def _opened(self, study: Study) -> Agent:
-        if len(study.directions) != 1:
-            raise ArgumentError(
-                f"study '{study.study_name}': has {len(study.directions)} objectives; use a study with one objective"
-            )
-        mode = "min" if study.direction == StudyDirection.MINIMIZE else "max"
+        check_directions(study, None, self._goals)
+        mode = "min" if study.directions[0] == StudyDirection.MINIMIZE else "max"
         if self._agent is None:
             terms = replace(self._terms, mode=mode, repeats=True)  # Optuna says when a study ends
             self._agent = Agent(self._folder, self._space, terms, self._number, self._meeting)
@@ -108,7 +108,8 @@ class OptunaSampler(BaseSampler):
     def _learn(self, agent: Agent, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         """Report a trial's value by its token if its configuration was asked for; add the value otherwise."""
         self._seen.add((study.study_name, trial.number))
-        value = values[0] if state in (TrialState.COMPLETE, TrialState.PRUNED) and values else None  # its last, if pruned
+        seen = values if state in (TrialState.COMPLETE, TrialState.PRUNED) and values else None  # its last, if pruned
+        value = told_of_trial(trial, seen, self._goals)
         params = {name: each for name, each in trial.params.items() if name in self._distributions}
         folder, token = trial.system_attrs.get(ASKED, (None, ""))
         if folder == str(self._folder):

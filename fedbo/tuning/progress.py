@@ -48,7 +48,11 @@ class TuningProgress:
         self._failed += evaluation.error is not None
         value, reports = evaluation.value, evaluation.reports
         self._stopped += value is not None and self._steps is not None and bool(reports) and reports[-1][0] < self._steps
-        if value is not None and (self._best is None or self._sign * value > self._sign * self._best[0]):
+        if (
+            value is not None
+            and evaluation.feasible is not False
+            and (self._best is None or self._sign * value > self._sign * self._best[0])
+        ):
             self._best = value, evaluation.agent
         self._bar.update(self._task, completed=self._ended, description=self.words)
         if not self._console.is_terminal and (time.monotonic() - self._last >= _EVERY or self._ended == self._total):

@@ -19,6 +19,7 @@ from fedbo.objectives.typed_spaces.nesting import flattened, nested
 from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.arguments import check_metric
 from fedbo.tuning.ask_tell import Agent
+from fedbo.tuning.evaluated import Value
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.spaces import written_space
 from fedbo.tuning.terms import Terms, check_agent
@@ -32,9 +33,10 @@ class RaySearcher(Searcher):
 
     The space is Tune's `param_space`, whose domains are tuned and whose other entries are passed on. It may instead be `space`,
     in any form that `fedbo.tune` accepts, such as a ConfigSpace with conditions. Nested dictionaries are kept. The experiment's
-    mode overrides `terms.mode`. A trial counts with its last reported value of `metric`, also if a scheduler stopped it while
-    running or paused. A failed trial teaches nothing unless Tune's retry succeeds (which Tune's ConcurrencyLimiter does not
-    report). One process may use a folder at a time.
+    mode overrides `terms.mode`. With `terms.metrics` the metric and the mode are those of the first objective, and may be left
+    out; results report the other metrics by their names. A trial counts with its last reported value of `metric`, also if a
+    scheduler stopped it while running or paused. A failed trial teaches nothing unless Tune's retry succeeds (which Tune's
+    ConcurrencyLimiter does not report). One process may use a folder at a time.
 
     All lasting state is in the agent's folder. `save` writes the open trials as JSON; a restored experiment withdraws pending
     points that it does not know.
@@ -58,8 +60,11 @@ class RaySearcher(Searcher):
         self._folder, self._terms, self._number = Path(folder).resolve(), terms, number
         self._meeting = meeting
         self._written = None if space is None else written_space(space)
+        self._goals = terms.goals
+        if self._goals is not None:
+            self._metric, self._mode = self._metric or self._goals.own.name, self._mode or terms.mode
         self._failed: dict[str, str] = {}  # by trial: its token
-        self._reported: dict[str, float] = {}  # by trial that is not over: its last value
+        self._reported: dict[str, Value] = {}  # by trial that is not over: its last value
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
         """Set space, metric and mode of the experiment; return False if the space differs from the present one."""
@@ -81,20 +86,32 @@ class RaySearcher(Searcher):
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Note a trial's value: Tune does not repeat it when a scheduler stops a paused trial."""
-        if (value := result.get(str(self._metric))) is not None:
-            self._reported[trial_id] = float(value)
+        if (value := self._told(result)) is not None:
+            self._reported[trial_id] = value
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Report the value of a trial to the agent, unless the trial is unknown or has a value already."""
         last = self._reported.pop(trial_id, None)
-        value = None if error else (result or {}).get(str(self._metric), last)
+        value = None if error else self._told(result or {})
+        value = last if value is None and not error else value
         for one in self._agent.pending(trial_id):
-            self._agent.tell(one.token, None if value is None else float(value))
+            self._agent.tell(one.token, value)
             if value is None:
                 self._failed[trial_id] = one.token
                 return
         if value is not None and trial_id in self._failed:  # Tune has tried it again
-            self._agent.add(self._agent.given(self._failed[trial_id]).configuration, float(value), f"again/{trial_id}")
+            self._agent.add(self._agent.given(self._failed[trial_id]).configuration, value, f"again/{trial_id}")
+
+    def _told(self, result: Mapping[str, Any]) -> Value | None:
+        """Return the value in a result, with several metrics all of them by name; None without the value."""
+        if (value := result.get(str(self._metric))) is None or self._goals is None:
+            return None if value is None else float(value)
+        return {name: None if (found := result.get(name)) is None else float(found) for name in self._named}
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        """Return the names of the value and of all metrics."""
+        return () if self._goals is None else tuple(dict.fromkeys([self._goals.own.name, *self._goals.names]))
 
     def add_evaluated_point(
         self,
@@ -144,6 +161,10 @@ class RaySearcher(Searcher):
         if self._metric is None or self._mode not in ("min", "max"):
             words = f"metric = {self._metric!r}, mode = {self._mode!r}: RaySearcher requires both"
             raise ArgumentError(f"{words}; pass them to TuneConfig or RaySearcher, with mode 'min' or 'max'")
+        own = None if self._goals is None else (self._goals.own.name, self._terms.mode)
+        if own not in (None, (self._metric, self._mode)):
+            words = f"metric = {self._metric!r}, mode = {self._mode!r}: the first objective of the terms is {own}"
+            raise ArgumentError(f"{words}; use the same, or remove them")
         wanted = self._written, replace(self._terms, mode=self._mode)
         if self._folder in _OPEN and _OPEN[self._folder][1:] != wanted:
             self.close()

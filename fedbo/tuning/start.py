@@ -13,6 +13,7 @@ import numpy as np
 
 from fedbo.actors.storage import atomic
 from fedbo.algorithms.streams import Streams
+from fedbo.objectives.goals import Goals
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import flattened
@@ -20,9 +21,10 @@ from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.arguments import wrong
 from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.evaluated import Evaluated, evaluated
+from fedbo.tuning.metrics import goals_of, told_of
 
 
-def start_file(given: Any, space: str, agents: int, mode: str, folder: Path) -> Path:
+def start_file(given: Any, space: str, agents: int, mode: str, folder: Path, metrics: Sequence[Mapping[str, Any]] = ()) -> Path:
     """Write the start points of each agent into a file named by its content, and return its path.
 
     `given` is a source for all agents (see `fedbo.tuning.evaluated.evaluated`), or a dictionary of sources by agent. From a run
@@ -31,11 +33,14 @@ def start_file(given: Any, space: str, agents: int, mode: str, folder: Path) -> 
     read, text = read_space(space), io.StringIO()
     names = [parameter.name for parameter in read.parameters]
     lines = csv.writer(text, lineterminator="\n")
-    lines.writerow([*names, "value", "agent"])
-    for number, points in _of_agents(given, space, agents, mode).items():
+    goals = goals_of(metrics, mode)
+    others = [] if goals is None else [name for name in goals.names if name != goals.own.name]
+    lines.writerow([*names, "value", "agent", *others])
+    for number, points in _of_agents(given, space, (agents, mode, goals)).items():
         for point in points:
             x = from_unit(read.parameters, read.encode(point.configuration)[None, :])[0]
-            lines.writerow([*x.tolist(), point.value, number])
+            value, told = told_of(point.value, goals)
+            lines.writerow([*x.tolist(), value, number, *((told or {}).get(name) for name in others)])
     content = text.getvalue()
     if content.count("\n") == 1:
         raise ArgumentError("start: has no point with a value; add one, or remove start")
@@ -81,12 +86,13 @@ def _written(name: str, content: str, folder: Path) -> Path:
     return path
 
 
-def _of_agents(given: Any, space: str, agents: int, mode: str) -> dict[int, list[Evaluated]]:
-    """Return the points of each agent."""
+def _of_agents(given: Any, space: str, terms: tuple[int, str, Goals | None]) -> dict[int, list[Evaluated]]:
+    """Return the points of each agent; `terms` are the number of agents, the mode and the goals."""
+    agents, mode, goals = terms
     if isinstance(given, Mapping):
         if wrong := [key for key in given if key not in range(agents)]:
             raise ArgumentError(f"start: has points for agent {wrong[0]!r}; use agents 0 to {agents - 1}")
-        return {number: evaluated(source, space, mode=mode) for number, source in given.items()}
+        return {number: evaluated(source, space, mode=mode, goals=goals) for number, source in given.items()}
     if isinstance(given, str | Path) and Path(given).is_dir():
-        return {number: evaluated(given, space, agent=number) for number in range(agents)}
-    return dict.fromkeys(range(agents), evaluated(given, space, mode=mode))
+        return {number: evaluated(given, space, agent=number, goals=goals) for number in range(agents)}
+    return dict.fromkeys(range(agents), evaluated(given, space, mode=mode, goals=goals))

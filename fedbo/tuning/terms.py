@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from fedbo.algorithms.base import Overlapping, Private
-from fedbo.objectives.base import is_usable
+from fedbo.objectives.goals import Goals
 from fedbo.settings import arguments
 from fedbo.settings.trust import admit, places_in
 from fedbo.sites.errors import SignatureError
@@ -20,6 +19,7 @@ from fedbo.study.invalid import from_pydantic
 from fedbo.study.tables import AlgorithmTable
 from fedbo.tuning.arguments import check_algorithm, in_arguments
 from fedbo.tuning.message_folder import Meeting, MessageKeys
+from fedbo.tuning.metrics import goals_of, why_unsuited
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,13 @@ class Terms:
 
     - `algorithm`: a name, or a table with settings.
     - `agents`: number of agents.
-    - `mode`: "max" or "min".
+    - `mode`: "max" or "min"; with an objective among `metrics`, that of the first one.
     - `initial`: number of an agent's first points, which are random.
     - `seed`: seed of the random draws.
     - `lease`: seconds after which a point without a value goes to the next client. None: only after a restart of the agent.
     - `repeats`: ask for points again, for noisy objectives. By default a space of at most 2,048 configurations runs out, and
       `ask` returns fewer points.
+    - `metrics`: objectives and limits, tables with the keys of [[metric]]; `tell` then takes a dictionary of numbers by name.
     - `keys`: public keys of the agents, each as 64 hexadecimal digits, in the order of their numbers; messages are signed then.
     """
 
@@ -45,9 +46,12 @@ class Terms:
     lease: float | None = None
     repeats: bool = False
     keys: tuple[str, ...] = ()
+    metrics: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
         arguments.one_of("mode", self.mode, ("max", "min"))
+        if (goals := self.goals) is not None:
+            object.__setattr__(self, "mode", "max" if goals.own.sign > 0 else "min")
         for name, least in (("agents", 1), ("initial", 0), ("seed", 0)):
             arguments.whole(name, getattr(self, name), least)
         if self.lease is not None:
@@ -67,9 +71,15 @@ class Terms:
                     "keys", key, f"is no public key ({error}); copy it from the site's request.json"
                 ) from None
 
+    @property
+    def goals(self) -> Goals | None:
+        """Return the objectives and limits; None without `metrics`."""
+        return goals_of(self.metrics, self.mode)
+
     def shared(self) -> dict[str, Any]:
         """Return the settings that decide messages, which all agents must share."""
         without = {"repeats"} if self.keys else {"repeats", "keys"}  # so that agents without keys have the terms of before
+        without |= set() if self.metrics else {"metrics"}
         return {name: value for name, value in asdict(self).items() if name not in without}
 
     def message_keys(self, digest: str, meeting: Meeting | None) -> MessageKeys | None:
@@ -96,6 +106,8 @@ class Terms:
             raise in_arguments(found.under("algorithm", 0), {"algorithm": [table]}, {}) from None
         if algorithm.queries != 1 or not isinstance(algorithm, Overlapping) or isinstance(algorithm, Private):
             raise arguments.wrong("algorithm", table["name"], "does not support ask and tell; use ts, fts, gp_ei or gp_ucb")
+        if (goals := self.goals) is not None and (why := why_unsuited(algorithm, goals, self.agents)):
+            raise arguments.wrong("algorithm", table["name"], why)
         return algorithm
 
 
@@ -108,17 +120,3 @@ def check_agent(folder: Any, terms: Any, number: Any, meeting: Any) -> None:
         arguments.instance("meeting", meeting, Meeting, "write fedbo.Meeting('/shared/meeting')")
         meeting.check(terms.make(), terms.table()["name"])
         meeting.check_key(number, terms.keys)
-
-
-def observed_value(value: Any) -> float | None:
-    """Return an observed value, None where it is not finite; ArgumentError for text and booleans."""
-    if value is None:
-        return None
-    remedy = "must be a number, or None if the evaluation failed"
-    if isinstance(value, str | bytes | bytearray | bool | np.bool_):
-        raise arguments.wrong("value", value, remedy)
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise arguments.wrong("value", value, remedy) from None
-    return number if is_usable(number) else None

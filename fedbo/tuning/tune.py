@@ -21,7 +21,7 @@ from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError, as_document
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, checked_study, recall_study
-from fedbo.tuning.arguments import check_arguments, in_arguments
+from fedbo.tuning.arguments import check_arguments, in_arguments, value_of_metrics
 from fedbo.tuning.progress import TuningProgress
 from fedbo.tuning.spaces import written_space
 from fedbo.tuning.start import enqueued_file, start_file
@@ -43,6 +43,7 @@ class Options(TypedDict):
     initial: NotRequired[int]
     metric: NotRequired[str]
     mode: NotRequired[Literal["min", "max"]]
+    metrics: NotRequired[Sequence[Mapping[str, Any]]]
     parallel: NotRequired[int]
     prefetch: NotRequired[int]
     resources: NotRequired[Resources | Sequence[Resources]]
@@ -113,7 +114,8 @@ def _given_options(options: Options) -> Options:
 def tuning_study(function: Callable[..., Any], space: Any, agents: int, options: Options) -> Study:
     """Return the study of these arguments; ArgumentError when one of them is invalid."""
     check_arguments(function, space, agents, options)
-    mode, asked = options.get("mode", "max"), options.get("resources", {})
+    asked = options.get("resources", {})
+    metric, mode = value_of_metrics(options)
     document: dict[str, Any] = {
         "study": {"name": options.get("name", "tuning"), "seed": options.get("seed", 0)},
         "objective": {
@@ -122,7 +124,7 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
             "space": written_space(space),
             "agents": agents,
             "direction": "maximise" if mode == "max" else "minimise",
-            "metric_name": options.get("metric", "value"),
+            "metric_name": metric,
         }
         | _given(options, steps="steps"),
         "agents": {"initial": options.get("initial", 3)},
@@ -145,11 +147,14 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         file, count = enqueued_file(options["enqueue"], document["objective"]["space"], size, folder)
         document["agents"] = {"initial_file": str(file), "initial": count}
     _end_with_space(document, options)
+    if "metrics" in options:
+        document["metric"] = [dict(table) for table in options["metrics"]]
     if "stopping" in options:
         stopping = options["stopping"]
         document["stopping"] = {"kind": stopping} if isinstance(stopping, str) else dict(stopping)
     if "start" in options:
-        file = start_file(options["start"], document["objective"]["space"], agents, mode, _beside(options))
+        metrics = options.get("metrics", ())
+        file = start_file(options["start"], document["objective"]["space"], agents, mode, _beside(options), metrics)
         document["agents"]["history"] = {"file": str(file), "warm_start": True}
     more = options.get("study", {})
     for name, table in more.items():

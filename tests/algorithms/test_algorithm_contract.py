@@ -27,7 +27,7 @@ FIRST = {type(entry(name).make()): name for name in reversed(list(algorithms()))
 
 def thrifty(name: str, preset: str | None) -> Any:
     """Leave the presets to the long tests, the controls of each method, which are settings of its class, and COSTLY ones."""
-    plain = not name.endswith(("_noise", "_shuffled", "_uniform", "_alone"))
+    plain = not name.endswith(("_noise", "_shuffled", "_uniform", "_alone", "_centre"))
     known = preset is None and (plain or FIRST[type(entry(name).make())] == name)
     return pytest.param(name, preset, marks=[] if known and name not in COSTLY else pytest.mark.long)
 

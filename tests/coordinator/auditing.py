@@ -150,6 +150,12 @@ def sender_counted_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(aggregator, "clip_factors", twice)
 
 
+def blocks_clipped_one_by_one(patch: pytest.MonkeyPatch) -> None:
+    """Shorten the block of each of four metrics alone, to the norm that all of them may have together."""
+    rightly = aggregator.clip_factors
+    patch.setattr(aggregator, "clip_factors", lambda norms, bound: rightly(norms, bound * math.sqrt(4)))
+
+
 def weights_unknown(patch: pytest.MonkeyPatch) -> None:
     """Account and add noise as if all agents counted alike."""
     noise, norms = aggregator.noise_stds, budget.sensitivities
@@ -271,6 +277,7 @@ FAULTY = [
     Case("noise not over q", replace(GAUSS, share=0.4), plant=noise_of_another_convention),
     Case("clipping skipped", GAUSS, plant=clipping_skipped),
     Case("sender counted twice", GAUSS, plant=sender_counted_twice),
+    Case("metrics clipped one by one", GAUSS, plant=blocks_clipped_one_by_one),
     Case("weights not as charged", GAUSS, plant=weights_unknown),
     Case("worth not applied", GAUSS, plant=worth_forgotten, worth=0.3),
     Case("one noise for two blocks", GAUSS, between_blocks, noise_of_blocks_reused),

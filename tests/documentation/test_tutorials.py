@@ -26,7 +26,7 @@ ON_RAY = ("cluster", "several_sites")
 APART = ("three_hospitals",)  # several processes at once: tests/sites/test_tutorial.py
 OPTIONAL = ("duckdb",)  # which no extra has: the blocks from its import on are left out where it is missing
 TUTORIALS = sorted({block.page for block in pages.blocks() if block.page.startswith("docs/tutorials/")})
-LONG = ("private", "stragglers", "why")  # figures and accountants take some seconds, and have tests of their own
+LONG = ("private", "stragglers", "time_limit", "why")  # figures and accountants take some seconds, and have tests of their own
 HERE = [
     pytest.param(page, marks=[pytest.mark.long] if Path(page).stem in LONG else [])
     for page in TUTORIALS
@@ -123,4 +123,4 @@ def test_a_tutorial_that_needs_ray_can_be_followed(name: str, folder: Path, ray_
 
 def test_each_tutorial_is_followed() -> None:
     assert {Path(page).stem for page in TUTORIALS} >= {*ON_RAY, *APART}
-    assert len(TUTORIALS) == 9
+    assert len(TUTORIALS) == 10

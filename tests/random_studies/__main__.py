@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from fedbo.algorithms.catalog import algorithms
 from fedbo.study.study import Study, load_study
+from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_study, features
 from tests.random_studies.carrying_out import Hostings, Untried, import_for_runs
 from tests.random_studies.chaos.knobs import draw_knobs
@@ -35,7 +36,6 @@ from tests.random_studies.promises import (
     broken_workers,
     start_ray,
 )
-from tests.random_studies.shrinking import shrink
 
 ON_RAY = ("hostings", "workers", "real-time")
 TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "liveness", "real-time", "ray-chaos", "power-cuts")

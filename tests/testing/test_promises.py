@@ -19,12 +19,12 @@ from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.exchange import MODES
 from fedbo.study.study import load_study
 from fedbo.testing.invariants import violations
+from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_document, draw_study, features
 from tests.random_studies.carrying_out import Hostings, tables
 from tests.random_studies.chaos.real_time import draw_real_time_study
 from tests.random_studies.chaos.situations import SITUATIONS, reached
 from tests.random_studies.promises import broken_hostings
-from tests.random_studies.shrinking import shrink
 
 HOUR = 3600.0
 FEWEST = 15  # situations that seven studies reach

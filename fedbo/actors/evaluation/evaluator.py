@@ -17,6 +17,7 @@ from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import NAN, EvaluationRecord, Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import LARGEST_VALUE, Objective, is_usable
+from fedbo.objectives.goals import Goals
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.typed_spaces.reports import answered_by, reports_of
 from fedbo.settings.exits import ends_process
@@ -33,6 +34,7 @@ class Evaluator:
 
     - `delay`: called after each evaluation in real time with the agent and its duration in seconds.
     - `stopping`: judges what evaluations report, if set.
+    - `goals`: returns the objectives and limits of an agent, whose metrics every evaluation must return, if the study has any.
     - `printed`: called with the text that an evaluation printed, where objectives may run user code.
     """
 
@@ -45,6 +47,7 @@ class Evaluator:
         recorded: bool = False,
     ) -> None:
         self.stopping: ReportedStopping | None = None
+        self.goals: Callable[[int], Goals | None] | None = None
         self.printed: Callable[[Query, str], None] | None = None
         self._policy, self._real, self._log, self._delay, self._recorded = policy, real, log, delay, recorded
         self._again = policy.failure == "stop" and not recorded  # what stopped the run may have been mended
@@ -111,9 +114,21 @@ class Evaluator:
             what = f"a number larger than {LARGEST_VALUE:g} in magnitude" if isfinite(value) else "not a finite number"
             return query.failed(f"the objective returned {value}, {what}", outcome)
         record = query.evaluated(outcome)
-        return record if judge is None else judge.judged(record)
+        if judge is not None:
+            record = judge.judged(record)
+        goals = None if self.goals is None else self.goals(query.agent)
+        return record if goals is None else with_metrics(goals, query, record)
 
     def _evaluated(self, objective: Objective, query: Query, streams: Streams) -> Outcome:
         if self._isolated is not None:
             return self._isolated.evaluate(query.agent, objective, query.x, streams, query.pulls, query.fidelity)
         return evaluate(objective, query.x, streams, query.pulls, query.fidelity)
+
+
+def with_metrics(goals: Goals, query: Query, record: EvaluationRecord) -> EvaluationRecord:
+    """Return the record of an evaluation, as a failed one where it returned no number for a metric of the study at all."""
+    if record.error is not None or record.stopped is not None or not (missing := goals.missing(record.outcome)):
+        return record
+    there = ", ".join(record.outcome.metrics) or "none"
+    why = f"the objective returned no metric '{missing[0]}' of the study's [[metric]] tables; its other metrics: {there}"
+    return query.failed(why, Outcome(record.outcome.value, metrics=record.outcome.metrics, reports=record.outcome.reports))

@@ -23,7 +23,12 @@ def learns_failures(algorithm: Algorithm) -> bool:
 
 def takes_worst(algorithm: Algorithm) -> bool:
     """Return whether an algorithm observes the worst value in place of a failed one."""
-    return not (isinstance(algorithm, Avoiding) or (isinstance(algorithm, LocallyPrivate) and algorithm.hides))
+    return not (isinstance(algorithm, Avoiding) or hides(algorithm))
+
+
+def hides(algorithm: Algorithm) -> bool:
+    """Return whether an algorithm hides single evaluations in its messages."""
+    return isinstance(algorithm, LocallyPrivate) and algorithm.hides
 
 
 def keeps_points(algorithm: Algorithm) -> bool:

@@ -14,13 +14,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedbo.actors.agent_state import AgentState
-from fedbo.actors.evaluation.evaluator import EvaluationError
+from fedbo.actors.evaluation.evaluator import EvaluationError, with_metrics
+from fedbo.actors.evaluation.learning import learns_outcomes
 from fedbo.actors.evaluation.scheduled import tell_one
 from fedbo.actors.evaluation.step import StepResult, queries_of
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.task import StepRequest, Task
-from fedbo.algorithms.base import Decision, Overlapping
+from fedbo.algorithms.base import Array, Decision, Overlapping
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.records import changed, copied
 
@@ -116,11 +117,13 @@ class AsyncEvaluations:
             if record is None:
                 return None
             if record.number in by_number:  # else it belongs to a step that was taken back
-                return by_number[record.number], self._logged_now(record)
+                return by_number[record.number], self._logged_now(by_number[record.number], record)
 
-    def _logged_now(self, record: EvaluationRecord) -> EvaluationRecord:
+    def _logged_now(self, query: Query, record: EvaluationRecord) -> EvaluationRecord:
         """Log a finished evaluation with times of the study. No time is in the future, whatever its machine's clock says."""
         ago = max(time.time() - record.finished, 0.0) if record.finished else 0.0
+        if (goals := self._task.goals_of(record.agent)) is not None:
+            record = with_metrics(goals, query, record)
         finished = self._last = max(self._clock() - ago, self._last + _TICK)
         record.started, record.finished = finished - (record.finished - record.started), finished
         if self._log is not None:
@@ -152,7 +155,16 @@ def rehearse(task: Task, agent: int, algorithm_state: Any) -> None:
     if not isinstance(algorithm, Overlapping):
         return
     x = np.linspace(0.2, 0.8, 4 * task.problem.dim).reshape(4, -1)
-    own = algorithm.tell(algorithm_state, x[1:], np.array([0.0, 1.0, 0.5]))
+    own = _told(task, agent, algorithm_state, x[1:], np.array([0.0, 1.0, 0.5]))
     _, own = algorithm.ask(algorithm.pending(own, x[:1]), (), streams.at(1))
     if algorithm.sends(0) or algorithm.sends(1):
-        algorithm.outbox(algorithm.tell(own, x[:1], np.ones(1)), streams.at(1))
+        algorithm.outbox(_told(task, agent, own, x[:1], np.ones(1)), streams.at(1))
+
+
+def _told(task: Task, agent: int, own: Any, x: Array, y: Array) -> Any:
+    """Return the algorithm's state after made-up values, which are also those of further objectives and margins."""
+    goals = task.goals_of(agent)
+    if goals is None or not learns_outcomes(task.algorithm, goals):
+        return task.algorithm.tell(own, x, y)
+    values, margins = (np.repeat(y[:, None], count, axis=1) for count in (len(goals.objectives), goals.constraints))
+    return task.algorithm.tell_outcomes(own, x, values, margins)  # type: ignore[attr-defined]

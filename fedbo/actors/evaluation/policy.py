@@ -25,6 +25,9 @@ class Policy:
     Ray cluster. It reserves the resources of one evaluation: "CPU" (default 1), "GPU", "memory" in MiB, and custom resources of
     the machines. There is one such table for all agents, or one for each.
 
+    An infeasible point, which breaks a limit of a [[metric]], is no failure. A method that learns no limits observes the worst
+    value of its agent in its place, or with `infeasible` = "drop" nothing.
+
     With `wait` = "any" an agent decides again when one of its evaluations has ended and there is room (asynchronous). With
     "all" it decides when all of them have ended (synchronous batches).
     """
@@ -45,6 +48,8 @@ class Policy:
     """Needs of one evaluation ("CPU", "GPU", "memory", …): one table, or one per agent."""
     wait: Annotated[str, OneOf(("any", "all"))] = "any"
     """Decide again after any evaluation (asynchronous), or after all (batches)."""
+    infeasible: Annotated[str, OneOf(("worst", "drop"))] | None = None
+    """What methods without limits observe at infeasible points: the worst value (default), or nothing."""
 
     def __post_init__(self) -> None:
         check(self)

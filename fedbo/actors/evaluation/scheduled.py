@@ -16,6 +16,7 @@ from fedbo.actors.agent_state import AgentState
 from fedbo.actors.evaluation.batches import pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.failed_points import keeps_points, takes_worst, with_failures
+from fedbo.actors.evaluation.learning import Learner, learned
 from fedbo.actors.evaluation.step import StepResult, queries_of
 from fedbo.actors.stopping.rungs import RungState
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
@@ -171,5 +172,9 @@ def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationReco
         if keeps_points(task.algorithm):
             state.algorithm, state.failed = with_failures(task.algorithm, state.algorithm, state.failed, x)
         told = state.worst if takes_worst(task.algorithm) else None
-    if told is not None:
+    if (goals := task.goals_of(query.agent)) is not None:
+        seen = np.arange(told is not None, dtype=np.int64), np.array([] if told is None else [told])
+        one = {0: record.outcome}
+        state.algorithm = learned(Learner(task.algorithm, task.policy), goals, state.algorithm, x, seen, one, state.worst)
+    elif told is not None:
         state.algorithm = task.algorithm.tell(state.algorithm, x, np.array([told]))

@@ -15,6 +15,7 @@ from fedbo.actors.storage.rows import Batch, Row, checked
 from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Array, Decision
 from fedbo.objectives.base import Objective
+from fedbo.objectives.goals import Goals
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import from_unit
 from fedbo.settings.records import changed
@@ -47,9 +48,18 @@ class StepResult(NamedTuple):
         points = sorted(values)
         return np.array(points, dtype=np.int64), np.array([values[point] for point in points])
 
-    def reaches(self, target: float) -> bool:
-        """Return whether some value is at least `target`."""
-        values = (record.outcome.value for record in self.records if record.error is None)
+    @property
+    def outcomes(self) -> dict[int, Outcome]:
+        """Return the outcome of each point, by its index; of one that failed, what is known after its last try."""
+        found = dict[int, Outcome]()
+        for query, record in zip(self.queries, self.records, strict=True):
+            found[query.point] = record.outcome
+        return found
+
+    def reaches(self, target: float, goals: Goals | None = None) -> bool:
+        """Return whether some value is at least `target`, of a feasible point where there are limits."""
+        good = [record.outcome for record in self.records if record.error is None]
+        values = (outcome.value for outcome in good if goals is None or goals.feasible(outcome))
         return any(bool((np.asarray(value) >= target).any()) for value in values)
 
     @property
@@ -112,8 +122,8 @@ class StepEvaluator:
 
     @property
     def at_once(self) -> bool:
-        """Return whether points may be evaluated together, in this process and without early stopping."""
-        return self._evaluator.at_once and self._evaluator.stopping is None
+        """Return whether points may be evaluated together: in this process, for their values alone, without early stopping."""
+        return self._evaluator.at_once and self._evaluator.stopping is None and self._task.goals is None
 
     def __call__(
         self,
@@ -129,7 +139,7 @@ class StepEvaluator:
         """
         if natives is None:
             natives = from_unit(self._task.federation.parameters, decision.x)
-        if self._evaluator.at_once and decision.pulls is not None:
+        if self._evaluator.at_once and decision.pulls is not None and self._task.goals is None:
             batch = evaluate_batch(self._objective, decision, natives, self._task.noise, self._streams.at(first))
         if batch is None or request.tries is not None or len(natives) < MIN_BATCH:  # with `tries` some may take too long
             queries = queries_of(self._task, self._agent, request.step, decision, first, natives)

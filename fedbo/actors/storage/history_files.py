@@ -11,6 +11,7 @@ import pyarrow as pa
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import DamagedError, check_file
 from fedbo.algorithms.base import Array
+from fedbo.objectives.outcome import Outcome, read_metrics
 
 
 def history_file(folder: Path, agent: int) -> Path:
@@ -49,3 +50,10 @@ def read_history(folder: Path, number: int, dim: int) -> tuple[Array, Array]:
     table = table.filter(table["error"].is_null())
     x = np.array(table["u"].to_pylist(), dtype=np.float64).reshape(len(table), dim)
     return x, table["value"].to_numpy()
+
+
+def read_outcomes(folder: Path, number: int) -> list[Outcome]:
+    """Return the outcomes of an agent's observations of an earlier task, in the order of `read_history`."""
+    table = read_history_table(history_file(folder, number)).select(["value", "score", "metrics", "error"])
+    rows = table.filter(table["error"].is_null()).to_pylist()
+    return [Outcome(row["value"], row["score"], read_metrics(row["metrics"])[0]) for row in rows]

@@ -11,16 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import sqrt
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
+from fedbo.algorithms.components import several, several_federated
 from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.components.coordinates import FEW, distances, from_coordinates, to_coordinates
+from fedbo.algorithms.components.draw_search import Values, unsuitable
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
+from fedbo.algorithms.components.several import Several
 from fedbo.algorithms.components.surrogate import LocalState, evaluable
 from fedbo.algorithms.streams import Streams, normals, uniforms
 from fedbo.algorithms.ts import TS
@@ -130,8 +133,14 @@ class Federated(ABC):
         """Return True before the start, and after every `every`-th iteration."""
         return step == 0 if not self.every else step % self.every == 0
 
-    def agent_init(self, problem: Problem, streams: Streams) -> FederatedState:
+    @abstractmethod
+    def _surfaces(self, states: Sequence[FederatedState], streams: Streams) -> tuple[list[Values], Sequence[FederatedState]]:
+        """Return the function to follow for each metric of an agent, of points `(n, d)` in coordinates."""
+
+    def agent_init(self, problem: Problem, streams: Streams) -> Any:
         """Draw the shared features and load the earlier task."""
+        if several.is_several(problem):
+            return several.begin(problem, lambda alone: self.agent_init(alone, streams))
         features = shared_features(streams, problem.dim, self.features, self._scale(problem.dim), self.kernel)
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
         values = problem.history_y if problem.history_y is not None else np.empty(0)
@@ -141,12 +150,14 @@ class Federated(ABC):
         omega, weight = _nothing(holds, self.features)
         return FederatedState(local=own, features=features, history_u=points, history_y=values, omega=omega, weight=weight)
 
-    def ask(self, state: FederatedState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FederatedState]:
+    def ask(self, state: Any, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Any]:
         """Follow the agent's surrogate or the messages of others (Dai et al. 2020, Alg. 1 lines 2 to 7; 2021, Alg. 2)."""
         return self.ask_each([(state, inbox, streams)])[0]
 
-    def ask_each(self, asked: Sequence[Asked]) -> list[tuple[Decision, FederatedState]]:
+    def ask_each(self, asked: Sequence[Any]) -> list[tuple[Decision, Any]]:
         """Decide for several agents, for each as `ask` does."""
+        if any(isinstance(state, Several) for state, _, _ in asked):
+            return [several_federated.ask(self, *one) for one in asked]
         streams = [one for _, _, one in asked]
         states = [self._begun(*one) for one in asked]
         found: dict[int, tuple[Decision, FederatedState]] = {}
@@ -190,12 +201,16 @@ class Federated(ABC):
             return Decision(evaluable(state.local, streams.rng("uniform instead").random(x.shape)), "uniform")
         return self.own.unrepeated(x, away, state.local, streams, "federated")
 
-    def pending(self, state: FederatedState, x: Array) -> FederatedState:
+    def pending(self, state: Any, x: Array) -> Any:
         """Record the points that are being evaluated."""
+        if isinstance(state, Several):
+            return several.noting(state, x, self.pending)
         return changed(state, local=self.own.noting(state.local, x))
 
-    def avoiding(self, state: FederatedState, x: Array) -> FederatedState:
+    def avoiding(self, state: Any, x: Array) -> Any:
         """Record the points whose evaluations failed."""
+        if isinstance(state, Several):
+            return several.avoiding(state, x, self.avoiding)
         return changed(state, local=self.own.noting_failed(state.local, x))
 
     def tell(self, state: FederatedState, x: Array, y: Array) -> FederatedState:
@@ -203,6 +218,14 @@ class Federated(ABC):
         after = copied(state)
         after.local = self.own.tell(state.local, x, y)
         return after
+
+    def tell_outcomes(self, state: Several, x: Array, values: Array, margins: Array) -> Several:
+        """Append the metrics of each evaluation."""
+        return several.told(state, x, np.hstack([values, margins]), self.tell, self.avoiding)
+
+    def handles(self, problem: Problem) -> str:
+        """Return why the settings do not suit the objectives and bounds of a problem; empty where they do."""
+        return unsuitable(self.own.scalarise, problem)
 
     def _scale(self, dim: int) -> float:
         """Return the length scale of the shared features."""
@@ -215,15 +238,17 @@ class Federated(ABC):
         mine = (self.features, self._scale(dim), self.noise)
         return self.kernel == "se" and mine == (self.own.features, self.own.length_scale, self.own.noise)
 
-    def outbox(self, state: FederatedState, streams: Streams) -> tuple[Payload | None, FederatedState]:
+    def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
         """Write a message about all observations (Dai et al. 2020, section 3.1).
 
         Before the first iteration a message describes the earlier task alone, if there was one.
         """
         return self.outbox_each([(state, streams)])[0]
 
-    def outbox_each(self, sending: Sequence[tuple[FederatedState, Streams]]) -> list[tuple[Payload | None, FederatedState]]:
+    def outbox_each(self, sending: Sequence[tuple[Any, Streams]]) -> list[tuple[Payload | None, Any]]:
         """Write the messages of several agents, each as `outbox` does."""
+        if any(isinstance(state, Several) for state, _ in sending):
+            return [several_federated.outbox(self, *one) for one in sending]
         known = [self._known(state) for state, _ in sending]
         found: list[tuple[Payload | None, FederatedState]] = [(None, state) for state, _ in sending]
         speaking = [place for place, one in enumerate(known) if len(one.y)]  # who knows nothing has nothing to say

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
+from fedbo.algorithms.components.draw_search import NEAR, SearchBox
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.components.typed_coordinates import embedded, movable, restored
 from fedbo.algorithms.streams import Streams
@@ -24,9 +25,20 @@ from fedbo.surrogates.acquisition import (
 )
 from fedbo.surrogates.draws import Draw, compiled_surface, message_function
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_each, maximise_function, with_curvature
+from fedbo.surrogates.maximise import (
+    ROUGH,
+    MaximiserSettings,
+    maximise,
+    maximise_each,
+    maximise_function,
+    with_curvature,
+)
+from fedbo.surrogates.newton_ascent import newton_ascent
 from fedbo.surrogates.posterior import Posterior
 from fedbo.surrogates.projected import ProjectedSpace, maximise_projected, newton
+from fedbo.surrogates.several import SeveralCriterion
+
+CLIMBS, STEPS, TOLERANCE = 3, 12, 1e-4  # climbs from either kind of candidates, steps of each, and the gain that ends them
 
 
 def maximise_draw(
@@ -99,6 +111,33 @@ def maximise_posterior(
     space = projected(local, coordinates)
     values, climb = partial(criterion_values, posterior, criterion), climbing(posterior, criterion, space.free)
     return maximise_projected(values, climb, space, local.u, streams.rng("maximiser"))[0]
+
+
+def maximise_several(
+    criterion: SeveralCriterion, local: LocalState, centres: Array, coordinates: str | tuple[str, ...], streams: Streams
+) -> Array:
+    """Return the point `(e,)`, in coordinates, where a criterion of several metrics is largest.
+
+    In a cube the candidates are points everywhere and about the `centres (r, e)`; Newton's method climbs from the best of each.
+    """
+    if local.lattice is not None:
+        space = projected(local, local.axes or coordinates)
+        climb = newton(with_curvature(criterion), space)
+        return maximise_projected(partial(_values, criterion), climb, space, local.u, streams.rng("maximiser"))[0]
+    dim, rng = local.u.shape[1], streams.rng("maximiser")
+    room = SearchBox(np.zeros(dim), np.ones(dim))
+    starts = []
+    for points in (room.candidates(rng), room.about(centres, NEAR, 1.0, rng)):
+        values = criterion(points, slopes=False)[0]
+        if not np.isfinite(values).all():
+            raise ValueError("the acquisition has values that are not finite")
+        starts.append(points[np.argsort(-values, kind="stable")[:CLIMBS]])
+    surface = with_curvature(criterion)
+    return newton_ascent(surface, np.vstack(starts), np.full(dim, 1.0 / ROUGH), TOLERANCE, STEPS)[0]
+
+
+def _values(criterion: SeveralCriterion, u: Array) -> Array:
+    return criterion(u, slopes=False)[0]
 
 
 def maximiser_rng(dim: int, streams: Streams) -> np.random.Generator | None:

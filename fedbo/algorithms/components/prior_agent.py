@@ -145,7 +145,7 @@ class PriorAgent:
         feasible = self._feasible(state, space) if federated else None
         local = local.turned(space.seen)
         prior = self._prior(state.answer if federated else None, local, space)
-        belief = _belief(prior._replace(lengths=space.lengths(fitted)), local)
+        belief = belief_of(prior._replace(lengths=space.lengths(fitted)), local)
         best = float(prediction(belief, local.u, slopes=False).mean.max()) if len(local.u) else None
 
         def acquisition(u: Array, slopes: bool = True) -> tuple[Array, Array]:
@@ -237,7 +237,7 @@ def level(local: LocalState) -> tuple[float, float]:
     return (float(local.y.mean()), scaled(local.y)[1]) if len(local.y) else (0.0, 1.0)
 
 
-def _belief(prior: LearnedPrior, local: LocalState) -> Belief:
+def belief_of(prior: LearnedPrior, local: LocalState) -> Belief:
     """Fit the parameters of a prior, and condition on the observations; pending points have their expected values."""
     parameters = fit(prior, local.u, local.y)
     belief = believe(prior, parameters, local.u, local.y)

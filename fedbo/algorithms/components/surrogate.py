@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
@@ -19,7 +19,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.settings.records import changed, copied
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.gp import Hyperparameters, Posterior, condition, fit_gp, fit_warped, predict, warp
+from fedbo.surrogates.gp import POWERS, Hyperparameters, Posterior, condition, fit_gp, fit_warped, predict, warp
 from fedbo.surrogates.gp_settings import FINE, ROBUST, SCALED, SMOOTH, GPSettings
 from fedbo.surrogates.projected import COMBINATIONS, SAME_POINT, Lattice, ProjectedSpace
 
@@ -202,8 +202,13 @@ class Surrogate:
         """Return the kind of surrogate: "suited" is "fine" in up to two inputs and "warped" in more."""
         return self.surrogate if self.surrogate != "suited" else "fine" if dim <= FEW else "warped"
 
-    def fit(self, state: LocalState, streams: Streams) -> LocalState:
-        """Refit the hyperparameters when enough observations have arrived."""
+    def fit(
+        self, state: LocalState, streams: Streams, along: LocalState | None = None, powers: Sequence[float] = POWERS
+    ) -> LocalState:
+        """Refit the hyperparameters when enough observations have arrived.
+
+        With `along` the coordinates are those of another state's fit and not learned; `powers` are the transforms to try.
+        """
         if not len(state.u):
             return state
         kind = self.kind(state.dim)
@@ -213,9 +218,12 @@ class Surrogate:
             return changed(
                 state, hyper=Hyperparameters(self.length_scale, 1.0, self.noise, family="se", offset=offset, scale=scale)
             )
-        if state.hyper is not None and len(state.u) - state.fitted < self.refit:
+        is_moved = along is not None and along.axes != state.axes
+        if state.hyper is not None and len(state.u) - state.fitted < self.refit and not is_moved:
             return state
         rng, n = streams.rng("restarts"), len(state.u)
+        if kind in WARPED and along is not None:
+            return changed(self._warped_along(state, along.axes, powers, WARPED[kind], rng), fitted=n)
         if kind in WARPED:
             return changed(self._warped(state, WARPED[kind], rng), fitted=n)
         hyper = fit_gp(state.u, self.clipped(state.y), FITTED[kind], rng, state.hyper)
@@ -243,6 +251,24 @@ class Surrogate:
                 found = fit_warped(modelled_points(x, other, state.lattice), y, quick, (rng, fit.hyper), (fit.power,))
                 if found.density - fit.density > COST * (_apart(other, first) - _apart(axes, first)):
                     axes, fit = other, found
+        return changed(state, hyper=fit.hyper, power=fit.power, axes=axes)
+
+    def _warped_along(
+        self,
+        state: LocalState,
+        axes: tuple[str, ...] | None,
+        powers: Sequence[float],
+        settings: GPSettings,
+        rng: np.random.Generator,
+    ) -> LocalState:
+        """Fit hyperparameters and the power of the values in given coordinates."""
+        u = state.u
+        if axes is not None:
+            x = from_coordinates(u, self.coordinates)
+            settings = settings if state.lattice is None else settings_of_typed(settings, x, state.lattice)
+            u = modelled_points(x, axes, state.lattice)
+        start = state.hyper if state.axes == axes else None
+        fit = fit_warped(u, self._resolved(state), settings, (rng, start), powers)
         return changed(state, hyper=fit.hyper, power=fit.power, axes=axes)
 
     def seen(self, state: LocalState) -> LocalState:

@@ -50,7 +50,7 @@ def answers(result: Result) -> Records[AnswerRow]:
         method, count = _method(result, cell, label), counts[cell, label]
         facts = [_facts(table.to_pylist(), method, count) for _, table in runs]
         costs, *rest = (np.array(column) for column in zip(*facts, strict=True))
-        mean, error = mean_and_error(np.asarray(result.metric(cell).native(costs))[:, None])
+        mean, error = mean_and_error(np.asarray(result.own_metric(cell).native(costs))[:, None])
         cost = Estimate(float(mean[0]), float(error[0]) if len(runs) > 1 else None)
         agents, violation, primal, dual, time = (float(column.mean()) for column in rest)
         rows.append(

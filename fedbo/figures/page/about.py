@@ -110,3 +110,18 @@ def titles(results: Sequence[Result]) -> list[str]:
         f"{name} ({result.directory.resolve().name})" if name in doubled else name
         for name, result in zip(names, results, strict=True)
     ]
+
+
+def chips(result: Result) -> list[str]:
+    """List the main facts of a run, a few words each."""
+    study, count = result.study, result.study.study.replicates
+    budget = study.budget
+    facts = [
+        f"{len({trace.agent for trace in result.traces}):,} agents",
+        f"{count} replicate{'s' * (count > 1)}",
+        f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations",
+        f"{study.exchange.mode} exchange",
+        "real time" if study.timing.clock == "wall" else "virtual time",
+        f"seed {study.study.seed}",
+    ]
+    return [*facts, f"{len(study.titles())} cells"] if study.sweep else facts

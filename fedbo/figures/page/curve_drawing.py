@@ -27,7 +27,10 @@ class Stroke:
 
 @dataclass(frozen=True, slots=True)
 class CurveDrawing:
-    """A drawn panel: ticks as pairs of a place and a label, strokes, and the two axes."""
+    """A drawn panel: ticks as pairs of a place and a label, strokes, the two axes, and dots.
+
+    Dots are a path for each series that has some, and whether they are pale; pale ones come first.
+    """
 
     panel: Panel
     x: LinearAxis
@@ -35,6 +38,7 @@ class CurveDrawing:
     x_ticks: Sequence[tuple[float, str]]
     y_ticks: Sequence[tuple[float, str]]
     strokes: Sequence[Stroke]
+    dots: Sequence[tuple[Series, str, bool]]
 
     def data(self) -> dict[str, Any]:
         """Return the data for the script that shows the values under the pointer."""
@@ -61,7 +65,12 @@ def draw_panel(panel: Panel) -> CurveDrawing:
     (least, most), (lowest, highest) = panel.x_range, panel.y_range
     x, y = LinearAxis(least, most, LEFT, RIGHT), LinearAxis(lowest, highest, BOTTOM, TOP)
     strokes = [_stroke(one, x, y) for one in panel.series if len(one.x)]
-    return CurveDrawing(panel, x, y, x_ticks=ticks_of(x, 5), y_ticks=ticks_of(y, 8), strokes=strokes)
+    drawn = [
+        (one, points, pale) for pale in (True, False) for one in panel.series if (points := one.pale if pale else one.dots)
+    ]
+    # A line of no length with round ends is a dot.
+    dots = [(one, "".join(f"M{x.at(a):g} {y.at(b):g}h0" for a, b in points), pale) for one, points, pale in drawn]
+    return CurveDrawing(panel, x, y, x_ticks=ticks_of(x, 5), y_ticks=ticks_of(y, 8), strokes=strokes, dots=dots)
 
 
 def ticks_of(axis: LinearAxis, count: int) -> list[tuple[float, str]]:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedbo.analysis.agent_fronts import feasible_traces, goals_of
 from fedbo.analysis.curves import Axis, Curve, curve, grid
 from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import horizon
 from fedbo.figures.curves import value_label
+from fedbo.figures.fronts import SHARE
 from fedbo.figures.page.axes import spanned
 from fedbo.figures.style import colour_at, time_label
 
@@ -23,7 +25,8 @@ POINTS = 160  # places of a curve
 class Series:
     """One algorithm's curve: its colour, and at each place `x` the mean and its standard error, NaN without one.
 
-    With `steps` it is constant between two places. A series with a single place is drawn as a level.
+    With `steps` it is constant between two places. A series with a single place is drawn as a level. `dots` are points beside
+    the curve, and `pale` ones that matter less.
     """
 
     label: str
@@ -32,11 +35,13 @@ class Series:
     mean: Sequence[float]
     error: Sequence[float]
     steps: bool
+    dots: Sequence[tuple[float, float]] = ()
+    pale: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A drawing of curves: its title, the names of its axes, the ends of both, and the series."""
+    """A drawing of curves: its title, the names of its axes, the ends of both, the series, and its own caption, if any."""
 
     title: str
     x_name: str
@@ -44,6 +49,7 @@ class Panel:
     x_range: tuple[float, float]
     y_range: tuple[float, float]
     series: Sequence[Series]
+    caption: str = ""
 
 
 def colour_of(result: Result, label: str) -> str:
@@ -81,6 +87,22 @@ def curve_panels(result: Result, cell: int) -> list[Panel]:
         delta = next(row.deltas[0] for row in result.spending() if row.cell == cell)
         name = f"epsilon spent at delta = {delta:.3g}"
         panels.append(Panel("epsilon", name, y_name, x_range=(0.0, _place_range(spent)[1]), y_range=y_range, series=spent))
+    return panels
+
+
+def feasible_panels(result: Result, cell: int) -> list[Panel]:
+    """Return the share of feasible evaluations so far against evaluations and time; empty without limits."""
+    known = goals_of(result, cell)
+    if known is None or not known.limits:
+        return []
+    groups = by_cell_and_algorithm(feasible_traces(result, cell)).values()
+    panels = []
+    axes: tuple[tuple[Axis, str], ...] = (("evaluations", "evaluations of each agent"), ("time", time_label(result)))
+    for axis, name in axes:
+        series = [_thinned(result, curve(mine, axis, grid(mine, axis, POINTS), SHARE)) for mine in groups]
+        x_range = _place_range(series) if axis == "evaluations" else (0.0, _place_range(series)[1])
+        words = f"{SHARE.name} so far, mean over agents"
+        panels.append(Panel(title=axis, x_name=name, y_name=words, x_range=x_range, y_range=(0.0, 1.02), series=series))
     return panels
 
 

@@ -18,6 +18,7 @@ from matplotlib import rc_context
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
+from fedbo.analysis.agent_fronts import goals_of
 from fedbo.analysis.compare import target_of
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.public_export import is_private
@@ -25,9 +26,10 @@ from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.overview import overview
 from fedbo.analysis.summary import SummaryRow, main_algorithm
 from fedbo.analysis.timeline_bars import BAR_KINDS
-from fedbo.figures.page.about import Failure, again, as_link, asked, failures, titles
+from fedbo.figures.page.about import Failure, again, as_link, asked, chips, failures, titles
 from fedbo.figures.page.curve_drawing import CurveDrawing, draw_panel
-from fedbo.figures.page.curve_panels import colour_of, curve_panels
+from fedbo.figures.page.curve_panels import colour_of, curve_panels, feasible_panels
+from fedbo.figures.page.front_panels import EXACT, front_panels
 from fedbo.figures.page.moments_data import MOST, MomentsPart, Shown, moments_part
 from fedbo.figures.page.rich_html import html_of
 from fedbo.figures.page.timeline_drawing import HATCHES, Layer, TimelineDrawing, draw_timeline
@@ -36,7 +38,7 @@ from fedbo.figures.ranks import draw_overview
 from fedbo.figures.reports.disruptions import disruptions_table, tables_of
 from fedbo.figures.reports.privacy import privacy_table
 from fedbo.figures.reports.statistics import statistics_table
-from fedbo.figures.style import STYLE, dashes_at
+from fedbo.figures.style import INK, STYLE, dashes_at
 from fedbo.settings.errors import FedboError
 from fedbo.settings.registry import registered
 from fedbo.settings.version import fedbo_version
@@ -52,14 +54,23 @@ _BARS = 12_000  # bars of all timelines: where there are more, only the main alg
 
 @dataclass(frozen=True, slots=True)
 class CellPart:
-    """The part of the report about one cell; figures have keys that the script uses to find their numbers."""
+    """The part of the report about one cell, which moves through a `run`; the script finds numbers by the keys of figures."""
 
     key: str
+    run: RunKey
     title: str
+    quantity: str
     verdict: Verdict
     panels: Sequence[tuple[str, CurveDrawing]]
+    feasible: Sequence[tuple[str, CurveDrawing]]
+    fronts: Sequence[tuple[str, CurveDrawing]]
     timelines: Sequence[tuple[str, TimelineDrawing]]
     moments: MomentsPart
+
+    @property
+    def switches(self) -> list[str]:
+        """Return the keys of the groups of panels whose series can be hidden."""
+        return [self.key, *([f"{self.key}-g"] if self.feasible else []), *([f"{self.key}-f"] if self.fronts else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +167,18 @@ def report(
     ]
     panels, timelines, moments = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for cell in (cell for run in runs for cell in run.cells):
-        panels |= {key: drawing.data() for key, drawing in cell.panels}
+        panels |= {key: drawing.data() for key, drawing in (*cell.panels, *cell.feasible, *cell.fronts)}
         timelines |= {key: drawing.data() for key, drawing in cell.timelines}
         if cell.moments.data is not None:
             moments[cell.timelines[0][0]] = cell.moments.data
     parts = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     script = f'"use strict";\n(() => {{\n{parts}}})();\n'
-    labels = list(dict.fromkeys(label for run in runs for label, _ in run.colours))
+    exact = [(EXACT, INK)] if any(cell.fronts for run in runs for cell in run.cells) else []
+    labels = [*dict.fromkeys(label for run in runs for label, _ in run.colours), *(label for label, _ in exact)]
     return _template().render(
         title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,
+        exact=exact,
         series={label: number for number, label in enumerate(labels)},
         statistics=_statistics(results),
         hatches=HATCHES,
@@ -231,19 +244,21 @@ def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
     main = main_algorithm(rows, result.study.labels)
     summary = tables_of(result, None, target_of(result, main)) if there else "No evaluation has finished."
     status = result.manifest["status"]
+    cells = [_cell_part(result, rows, (cell, f"{key}-c{cell}"), told) for cell in shown]
+    moving = {cell.run: cell.timelines[0][0] for cell in cells if cell.moments.data}
     return RunPart(
         key=key,
         title=title,
         question=result.study.study.description or "",
         warning="" if status == "complete" else f"This study is not complete ({status}); the results may change.",
-        chips=_chips(result),
+        chips=chips(result),
         replicates=result.study.study.replicates,
         colours=[(label, colour_of(result, label)) for label in result.study.labels],
         summary=html_of(summary),
-        cells=[_cell_part(result, rows, (cell, f"{key}-c{cell}"), told) for cell in shown],
+        cells=cells,
         left_out=len(there) - len(shown),
         trouble=html_of(disruptions_table(result), full=False),
-        why=registered("why_section")(result),
+        why=registered("why_section")(result, moving),
         failures=failures(result) if told.agents else [],
         failed=failed,
         observed=len(result.observations),
@@ -264,30 +279,20 @@ def _cell_part(result: Result, rows: Sequence[SummaryRow], place: tuple[int, str
     timelines = [draw_timeline(result, cell, main)]
     if len(here) == len(rows) and timelines[0].size * len(here) <= _BARS:
         timelines += [draw_timeline(result, cell, row.algorithm) for row in here if row.algorithm != main]
+    run = RunKey(cell, main, timelines[0].replicate)
     return CellPart(
         key=key,
+        run=run,
         title=result.study.titles()[cell],
+        quantity="Hypervolume" if (goals := goals_of(result, cell)) is not None and goals.several else "Best value",
         verdict=verdict(result, cell, rows),
         panels=_keyed(f"{key}-p", [draw_panel(panel) for panel in curve_panels(result, cell)]),
+        feasible=_keyed(f"{key}-q", [draw_panel(panel) for panel in feasible_panels(result, cell)]),
+        fronts=_keyed(f"{key}-r", [draw_panel(panel) for panel in front_panels(result, cell)] if told.agents else []),
         timelines=_keyed(f"{key}-t", timelines if told.agents else [one.without_values() for one in timelines]),
-        moments=moments_part(result, RunKey(cell, main, timelines[0].replicate), told),
+        moments=moments_part(result, run, told),
     )
 
 
 def _keyed(prefix: str, drawings: Sequence[T]) -> list[tuple[str, T]]:
     return [(f"{prefix}{number}", drawing) for number, drawing in enumerate(drawings)]
-
-
-def _chips(result: Result) -> list[str]:
-    """List the main facts of a run, a few words each."""
-    study, count = result.study, result.study.study.replicates
-    budget = study.budget
-    facts = [
-        f"{len({trace.agent for trace in result.traces}):,} agents",
-        f"{count} replicate{'s' * (count > 1)}",
-        f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations",
-        f"{study.exchange.mode} exchange",
-        "real time" if study.timing.clock == "wall" else "virtual time",
-        f"seed {study.study.seed}",
-    ]
-    return [*facts, f"{len(study.titles())} cells"] if study.sweep else facts

@@ -67,8 +67,8 @@ def answers_table(result: Result, found: list[AnswerRow]) -> RenderableType:
         name = ", ".join(filter(None, (title, "the common point")))
         tables += [table_of(name, ("algorithm", *_HEADINGS), lines, "answers")] if lines else []
     said = (
-        f"cost: {result.metric().name} of the common points, mean over agents; violation: distance of these points from the "
-        "constraint; residuals: the last that agents knew; time: of the last answer"
+        f"cost: {result.own_metric().name} of the common points, mean over agents; violation: distance of these points from "
+        "the constraint; residuals: the last that agents knew; time: of the last answer"
     )
     return Group(*tables, Text(said, style="dim"))
 

@@ -24,7 +24,8 @@ def configurations_table(result: Result, found: Sequence[BestConfiguration]) -> 
         words = [titles[cell], f"best configurations of {label}"]
         words += [f"replicate {replicate}"] if result.study.study.replicates > 1 else []
         lines = [(_who(one), _value(one), _written(one)) for one in mine]
-        headings = ("agent", result.metric(cell).name, "configuration")
+        names = [result.own_metric(cell).name, *(name for name in mine[0].metrics if name != result.own_metric(cell).name)]
+        headings = ("agent", ", ".join(names), "configuration")
         tables.append(replace(table_of(", ".join(filter(None, words)), headings, lines, "best"), numbers=False))
     return Group(*tables, Text(_legend(found), style="dim"))
 
@@ -41,6 +42,8 @@ def _who(one: BestConfiguration) -> str:
 def _value(one: BestConfiguration) -> str:
     if one.value is None:
         return "–"
+    if len(one.metrics) > 1:
+        return ", ".join(f"{each:.4g}" for each in one.metrics.values())
     return f"{one.value:.4g}" if one.error is None else f"{one.value:.4g} ± {one.error:.2g}"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.segment import Segment
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.objectives.base import Metric
+from fedbo.objectives.goals import goals_in
 from fedbo.settings.shown import ShownStream, shown, written
 
 if TYPE_CHECKING:  # the lists of names need not wait for what reads a run
@@ -82,7 +84,20 @@ def _legend(result: Result) -> str:
     )
     twins = [words for words in dict.fromkeys(result.manifest.get("objective", ())) if words.startswith("tabulated ")]
     on = f" On {' and '.join(twins)}, a twin." if twins else ""
-    return f"{_cut_short(result)}{spread}. time: {unit}; {_name(result)} is {result.metric().direction}d.{on}"
+    return f"{_cut_short(result)}{spread}. time: {unit}; {_name(result)} is {result.metric().direction}d.{_asked(result)}{on}"
+
+
+def _asked(result: Result) -> str:
+    """Return what the metrics of a study ask for, in sentences that begin with a blank; empty where it names none."""
+    goals = goals_in(result.manifest)
+    if not goals:
+        return ""
+    common, seen = goals[0].common, result.shown[0]
+    words = [f"{goal.name} = {goal.reference:g}" for goal in common.objectives if goal.reference is not None]
+    found = f" hypervolume is measured from {', '.join(words)}." if common.several else ""
+    if common.constraints and len(seen):
+        found += f" {pc.mean(seen['feasible']).as_py():.0%} of the evaluations are feasible."
+    return found
 
 
 def _cut_short(result: Result) -> str:

@@ -73,7 +73,7 @@ class ReportView:
                 "privacy_together": plain([] if total is None else [total]),
             },
             "regret": lambda: {"regret": plain(result.regret_summary())},
-            "best": lambda: {"configurations": plain(best_configurations(result, self.algorithm))},
+            "best": lambda: {"configurations": plain([one.facts() for one in best_configurations(result, self.algorithm)])},
             "trials": lambda: {"trials": plain(result.trials().to_arrow().to_pylist())},
         }
         return {**facts_of(result, self.baseline, self.target), **makers[self.name]()}

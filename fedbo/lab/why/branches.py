@@ -19,6 +19,7 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.analysis.grouping import column_of
+from fedbo.analysis.indicators import indicators_in
 from fedbo.analysis.schemas import PRIVACY
 from fedbo.coordinator.errors import EndlessError, ForkError
 from fedbo.coordinator.events import BACKGROUND
@@ -82,6 +83,9 @@ class Branches:
         self.directory, self.place, self.study, self.cell, self.label = directory, place, study, cell, label
         self._best_values = manifest.get("best_values") or {}
         self._metric = Metric(**(manifest["metric"][cell] if isinstance(manifest["metric"], list) else manifest["metric"]))
+        self._indicators = indicators_in(manifest)
+        if self._indicators:
+            self._metric = self._indicators[cell].metric(self._metric)
         self._parts = place / "parts"
         atomic.make_folder(self._parts)
         Coordinator()  # which limits the threads of linear algebra, on which bits depend
@@ -169,6 +173,7 @@ class Branches:
             metric=self._metric,
             best_values=self._best_values,
             was_stuck=was_stuck,
+            indicators=self._indicators,
         )
 
     def discard_trunks(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.compare import first_place
 from fedbo.analysis.curves import REGRET, IncumbentTrace, replicate_means, traces
 from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.indicators import Indicator
 from fedbo.analysis.summary import regrets
 from fedbo.lab.fork.result import run_costs
 from fedbo.lab.papers.manifest import At
@@ -32,10 +33,10 @@ _COMPARED: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
 }
 COUNTED = ("end", "waiting", "bytes", "evaluations", "epsilon")
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
 _END = re.compile(
-    rf"(?P<what>regret|best|end|waiting|bytes|evaluations|epsilon|time to (?P<level>level|{_NUMBER}))"
-    rf"\s*(?P<sign>>=|<=|>|<)\s*(?P<number>{_NUMBER})(?:\s+at\s+(?P<at>end|mean|t\s*=\s*\d+))?"
+    rf"(?P<what>regret|best|end|waiting|bytes|evaluations|epsilon|time to (?P<level>level|{NUMBER}))"
+    rf"\s*(?P<sign>>=|<=|>|<)\s*(?P<number>{NUMBER})(?:\s+at\s+(?P<at>end|mean|t\s*=\s*\d+))?"
 )
 _LAST = re.compile(r"agent (\d+) last")
 EXAMPLES = '"regret > 0.1", "best < 0.8 at t = 10", "time to level > 40", "end > 30", "epsilon > 2", "agent 3 last" or "stuck"'
@@ -52,10 +53,11 @@ class EndedRun:
     metric: Metric
     best_values: Mapping[str, Any]
     was_stuck: bool = False
+    indicators: Sequence[Indicator] = ()
 
     def traces(self, regret: bool = False) -> list[IncumbentTrace]:
         """Return the incumbents of all targets; ResultError where the regret is asked for and not known."""
-        found = traces(self.observations, self.events, self.privacy if len(self.privacy) else None)
+        found = traces(self.observations, self.events, self.privacy if len(self.privacy) else None, self.indicators)
         try:
             return regrets(found, self.best_values) if regret else found
         except ValueError as error:

@@ -22,6 +22,7 @@ class SuiteTask:
     fidelity: the parameter that controls an evaluation's cost and precision, for example `epoch`; None without one.
     costly: whether the task reports the cost of an evaluation, in seconds, which is then its duration.
     optional: whether the task needs data or a library that may be missing.
+    metrics: its `[[metric]]` tables: objectives with their references, and limits.
     """
 
     name: str
@@ -33,13 +34,16 @@ class SuiteTask:
     fidelity: str | None = None
     costly: bool = False
     optional: bool = False
+    metrics: tuple[Mapping[str, Any], ...] = ()
 
-    def tables(self) -> dict[str, dict[str, Any]]:
-        """Return the tables of a study that the task determines: [objective], [agents], [budget] and [timing]."""
+    def tables(self) -> dict[str, Any]:
+        """Return the tables of a study that the task determines: [objective], [agents], [budget], [timing] and [[metric]]."""
         part = {} if self.agents == "all" else {"part": self.agents}
         timing = {"timing": {"evaluation": {"model": "cost"}}} if self.costly else {}
+        metrics = {"metric": [dict(metric) for metric in self.metrics]} if self.metrics else {}
         objective = {"name": self.objective, **self.options, **part}
-        return {"objective": objective, "agents": {"initial": self.initial}, "budget": {"iterations": self.iterations}} | timing
+        tables = {"objective": objective, "agents": {"initial": self.initial}, "budget": {"iterations": self.iterations}}
+        return tables | timing | metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +107,68 @@ def _fedavg(part: Part, suffix: str) -> Suite:
     return Suite(f"fedavg{suffix}", 1, summary, tuple(tasks))
 
 
+def _objective(name: str, mode: str, reference: float | None = None) -> dict[str, Any]:
+    """Return the [[metric]] table of an objective."""
+    return {"name": name, "mode": mode} | ({} if reference is None else {"reference": reference})
+
+
+def _limit(name: str, **limits: float) -> dict[str, Any]:
+    """Return the [[metric]] table of a limit: `at_most` or `at_least`."""
+    return {"name": name, **limits}
+
+
+def _pareto(part: Part, suffix: str) -> Suite:
+    """Return the suite of tasks with limits or several objectives; real tasks have the agents of one part."""
+    f1, sphere = _objective("f1", "min"), tuple(_objective(f"f{number}", "min", 2.5) for number in (1, 2))
+    circles = (_limit("g1", at_most=25.0), _limit("g2", at_least=7.7))
+    bowls = (_objective("f1", "min", 140.0), _objective("f2", "min", 50.0), *circles)
+    mlp = _objective("val_acc", "max", 0.4), _objective("seconds", "min", 100.0)
+    fcnet = _objective("log10 val_loss", "min", 0.0), _objective("seconds", "min", 500.0)
+    nas = _objective("val_acc", "max", 20.0), _objective("seconds", "min", 20_000.0)
+    lcbench = _objective("val_balanced_accuracy", "max"), _limit("seconds", at_most=200.0)
+    live = _objective("size", "min", 1.0), _objective("seconds", "min", 0.2), _limit("memory", at_most=1.5e6)
+    tasks = [
+        SuiteTask("gardner", "gardner", metrics=(f1, _limit("g1", at_most=-0.95))),
+        SuiteTask("hernandez-lobato", "hernandez_lobato", metrics=(f1, *(_limit(name, at_most=0.0) for name in ("g1", "g2")))),
+        SuiteTask("mystery", "mystery", metrics=(f1, _limit("g1", at_most=0.0))),
+        SuiteTask("bnh", "bnh", metrics=bowls),
+        SuiteTask("dtlz2", "dtlz2", metrics=sphere),
+        SuiteTask("lcbench", "lcbench", agents=part, costly=True, optional=True, metrics=lcbench),
+        SuiteTask("mlp", "mlp_tasks", agents=part, costly=True, optional=True, metrics=mlp),
+        SuiteTask("fcnet", "fcnet", agents=part, costly=True, optional=True, metrics=fcnet),
+        SuiteTask("compressors", "compressors", agents=part, metrics=live),
+        SuiteTask("nas", "nas_tasks", agents=part, costly=True, optional=True, metrics=nas),
+    ]
+    if part == "development":
+        tasks = tasks[:-1]  # of three image sets none is for development
+    words = f"limits and several objectives, known optima and real run times; {part.replace('_', '-')} agents"
+    return Suite(f"pareto{suffix}", 1, words, tuple(tasks))
+
+
 def _kernels(kernels: tuple[str, ...], suffix: str, words: str) -> Suite:
     """Return the suite of GPU kernels; their GPUs are the same in all parts, so the kernels are divided."""
     tasks = (SuiteTask(name.replace("_", "-"), "gpu_kernels", {"kernel": name}, costly=True, optional=True) for name in kernels)
     return Suite(f"kernels{suffix}", 1, f"GPU kernels on four or six GPUs, with measured times; {words} kernels", tuple(tasks))
 
 
-# Tables are published of `tuning`, `fedavg` and `kernels`; settings are chosen on their `_development` suites alone.
+# Tables are published of `tuning`, `fedavg`, `pareto` and `kernels`; settings are chosen on their `_development` suites alone.
 TUNING = _real("held_out", "")
 TUNING_DEVELOPMENT = _real("development", "_development")
 FEDAVG = _fedavg("held_out", "")
 FEDAVG_DEVELOPMENT = _fedavg("development", "_development")
+PARETO = _pareto("held_out", "")
+PARETO_DEVELOPMENT = _pareto("development", "_development")
 KERNELS = _kernels(("convolution_milo", "dedispersion_milo"), "", "held-out")
 KERNELS_DEVELOPMENT = _kernels(("convolution", "pnpoly"), "_development", "development")
-_ALL = (SYNTHETIC, TUNING, TUNING_DEVELOPMENT, FEDAVG, FEDAVG_DEVELOPMENT, KERNELS, KERNELS_DEVELOPMENT)
+_ALL = (
+    SYNTHETIC,
+    TUNING,
+    TUNING_DEVELOPMENT,
+    FEDAVG,
+    FEDAVG_DEVELOPMENT,
+    PARETO,
+    PARETO_DEVELOPMENT,
+    KERNELS,
+    KERNELS_DEVELOPMENT,
+)
 SUITES: dict[str, Suite] = {suite.name: suite for suite in _ALL}

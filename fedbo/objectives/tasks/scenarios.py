@@ -16,6 +16,7 @@ import numpy as np
 
 from fedbo.objectives.base import Array
 from fedbo.objectives.datasets.data import locate
+from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import inside
 from fedbo.objectives.tasks.surrogate_layers import Codes
 from fedbo.objectives.tasks.surrogate_network import SurrogateNetwork, read_network
@@ -43,6 +44,11 @@ class Scenario:
     def __hash__(self) -> int:
         """Return the hash of the name, since that of all fields is a tenth of an evaluation."""
         return hash(self.name)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Name the outputs as metrics: the run time is `seconds`, and the others have the publisher's names."""
+        return tuple("seconds" if output == self.seconds else output for output in self.outputs)
 
     @property
     def space(self) -> Space:
@@ -143,6 +149,12 @@ class SurrogateTask:
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Return the predicted quantity at x `(d,)`; nothing is drawn."""
         return self.sign * float(self._at(x)[self._place(self.quantity)])
+
+    def measure(self, x: Array, rng: np.random.Generator, fidelity: int | None = None) -> Outcome:
+        """Return the quantity at x `(d,)` with all outputs of the network; nothing is drawn."""
+        outputs = (self._at(x) if fidelity is None else self.outputs_at(x, (float(fidelity),))).tolist()
+        metrics = dict(zip(self.scenario.metrics, outputs, strict=True))
+        return Outcome(self.sign * metrics[self.quantity], metrics=metrics)
 
     def outputs_at(self, x: Array, fidelity: Sequence[float]) -> Array:
         """Return all outputs `(o,)` of the network at one point `(d,)` and a fidelity `(f,)`: `outputs` except for rounding."""

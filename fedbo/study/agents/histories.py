@@ -6,7 +6,7 @@ are optional. Rows without a value are failed evaluations and are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -87,10 +87,23 @@ def observed(study: StudyTables, source: HistorySource, replicate: int) -> dict[
     most = table.observations
     if table.run is not None:
         found = _of_run(Path(table.run), federation, table, replicate)
+        _check_metrics(found, _metrics(study))
     else:
         assert table.file is not None
-        found = _of_file(Path(table.file), federation, source, replicate)
+        found = _of_file(Path(table.file), federation, source, (replicate, _metrics(study)))
     return {agent: rows if most is None else rows[:most] for agent, rows in found.items()}
+
+
+def _metrics(study: StudyTables) -> tuple[str, ...]:
+    """Return the names of the metrics that every observation needs besides its value."""
+    return tuple(table.name for table in study.metric if table.name != study.federation().metric.name)
+
+
+def _check_metrics(found: Mapping[int, Sequence[Row]], metrics: Sequence[str]) -> None:
+    """Raise SettingError for a metric that no observation of an earlier run has."""
+    for name in metrics:
+        if found and not any(name in row.outcome.metrics for rows in found.values() for row in rows):
+            raise SettingError("run", f"has no metric '{name}' in its observations; use a run whose evaluations returned it")
 
 
 def key_of(source: HistorySource, cell: int, replicate: int) -> RunKey:
@@ -100,8 +113,12 @@ def key_of(source: HistorySource, cell: int, replicate: int) -> RunKey:
     return RunKey(cell, title, replicate)
 
 
-def _of_file(path: Path, federation: Federation, source: HistorySource, replicate: int) -> dict[int, list[Row]]:
-    columns = _columns(path, tuple(parameter.name for parameter in federation.parameters), _modified(path))
+def _of_file(
+    path: Path, federation: Federation, source: HistorySource, asked: tuple[int, tuple[str, ...]]
+) -> dict[int, list[Row]]:
+    """Return the observations in a file; `asked` are the replicate, and the names of the metrics besides the value."""
+    replicate, metrics = asked
+    columns = _columns(path, tuple(parameter.name for parameter in federation.parameters), metrics, _modified(path))
     agent, own, value = columns.get("agent"), columns.get("replicate"), columns["value"]
     x = np.stack([columns[parameter.name] for parameter in federation.parameters], axis=1)
     _check_rows(federation, agent, x, value)
@@ -116,14 +133,20 @@ def _of_file(path: Path, federation: Federation, source: HistorySource, replicat
         mine = np.flatnonzero(kept if agent is None else kept & (agent == number))
         if len(mine):
             found[number] = [
-                _row(number, place, x[row].tolist(), units[row].tolist(), float(values[row])) for place, row in enumerate(mine)
+                _row(
+                    number,
+                    place,
+                    (x[row].tolist(), units[row].tolist()),
+                    Outcome(float(values[row]), metrics={name: float(columns[name][row]) for name in metrics}),
+                )
+                for place, row in enumerate(mine)
             ]
     if not found:
         raise SettingError("file", f"has no value for agents {_few(source.agents)} in replicate {replicate}; add some")
     return found
 
 
-def _row(agent: int, place: int, x: list[float], u: list[float], value: float) -> Row:
+def _row(agent: int, place: int, at: tuple[list[float], list[float]], outcome: Outcome) -> Row:
     """Return the row of one observation. Its noise-free value is unknown, so the observed value is used."""
     return Row(
         agent=agent,
@@ -131,9 +154,9 @@ def _row(agent: int, place: int, x: list[float], u: list[float], value: float) -
         step=0,
         query=place,
         origin="initial",
-        x=x,
-        u=u,
-        outcome=Outcome(value),
+        x=at[0],
+        u=at[1],
+        outcome=outcome,
         started=0.0,
         finished=0.0,
         t_n=place + 1,
@@ -141,9 +164,10 @@ def _row(agent: int, place: int, x: list[float], u: list[float], value: float) -
 
 
 @lru_cache(maxsize=8)
-def _columns(path: Path, parameters: tuple[str, ...], modified: int) -> dict[str, Any]:
+def _columns(path: Path, parameters: tuple[str, ...], metrics: tuple[str, ...], modified: int) -> dict[str, Any]:
     indices = [NumberColumn("agent", whole=True, optional=True), NumberColumn("replicate", whole=True, optional=True)]
-    return read_columns(path, [*map(NumberColumn, parameters), NumberColumn("value", gaps=True), *indices])
+    numbers = [NumberColumn(name, gaps=True) for name in ("value", *metrics)]
+    return read_columns(path, [*map(NumberColumn, parameters), *numbers, *indices])
 
 
 def _modified(path: Path) -> int:

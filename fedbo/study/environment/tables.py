@@ -21,6 +21,7 @@ from fedbo.settings.plugins import Catalogue, settings_of
 from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.document import StudyError
 from fedbo.study.kept import kept
+from fedbo.study.metric_table import Numbers
 from fedbo.study.names import Name
 from fedbo.study.settings import names_of
 from fedbo.study.tables import Count, Declared, Named, Positive, Table, is_agents
@@ -136,7 +137,7 @@ class GroupTable(Table):
     """[[group]]: a named group of agents, and the settings that differ for them from the study's.
 
     They take part from time `from` until time `until`. A `share` may consist of the agents with the largest values of a measure
-    `by`. It may then differ between replicates, so such a group has no budget and no history.
+    `by`. It may then differ between replicates, so such a group has no budget, no history and no limits.
     """
 
     model_config = ConfigDict(**{**Table.model_config, "serialize_by_alias": True})
@@ -174,6 +175,12 @@ class GroupTable(Table):
     """As in [agents]."""
     history: HistoryTable | None = None
     """As in [agents.history]."""
+    at_most: Numbers | None = None
+    """Upper limits by metric, in place of those in [[metric]]."""
+    at_least: Numbers | None = None
+    """Lower limits by metric, in place of those in [[metric]]."""
+    weights: dict[str, Annotated[float, Field(gt=0)]] | None = None
+    """Weights by objective, in place of those in [[metric]]."""
 
     @field_validator("agents", mode="plain", json_schema_input_type=list[int] | None)
     @classmethod
@@ -193,8 +200,8 @@ class GroupTable(Table):
             yield SettingError(("by",), "orders agents to take a share of them, but agents are listed; remove it")
         elif self.share is None:
             yield SettingError(("by",), "orders agents to take a share of them; set a share, for example share = 0.2")
-        # Members of such a group may differ between replicates, but budgets and histories are set once for the study.
-        for key in ("iterations", "pulls", "initial", "history"):
+        # Members of such a group may differ between replicates, but budgets, histories and limits are set once for the study.
+        for key in ("iterations", "pulls", "initial", "history", "at_most", "at_least", "weights"):
             if getattr(self, key) is not None:
                 remedy = "must be the same in every replicate, but the agents of a group `by` a measure differ; remove it"
                 yield SettingError((key,), remedy)

@@ -13,14 +13,15 @@ from fedbo.surrogates.compiled.minimise import descend
 
 Array = Any
 PROCESS = Tuple((INT, MATRIX, VECTOR, FLOAT, VECTOR, MATRIX, MATRIX))
-CRITERION = Tuple((FLOAT, BOOL))
+CRITERION = Tuple((FLOAT, BOOL, MATRIX))
 
 
 @compiled()
 def _model(process: Any, criterion: Any, bounds: Array) -> Acquisition:
     family, centres, inverse, variance, alpha, root, turned = process
     room = np.empty((6, len(alpha)))
-    return Acquisition(family, centres, inverse, variance, alpha, root, turned, criterion[0], criterion[1], bounds, room)
+    level, bounding, guides = criterion
+    return Acquisition(family, centres, inverse, variance, alpha, root, turned, level, bounding, bounds, room, guides)
 
 
 @compiled(FLOAT(PROCESS, CRITERION, MATRIX, VECTOR, FLOAT[::1]))

@@ -20,6 +20,7 @@ SHARE = {
     "noise not over q": 0.3,
     "clipping skipped": 0.3,
     "sender counted twice": 0.3,
+    "metrics clipped one by one": 0.3,
     "noise halved": 1.0,
     "worth not applied": 0.3,
     "one noise for two blocks": 0.2,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,13 @@ from typer.testing import CliRunner
 
 import fedbo
 from fedbo.actors.evaluation.step import StepEvaluator
+from fedbo.actors.storage.rows import RunKey
 from fedbo.cli import app
 from fedbo.lab.why.branches import Branch, Branches, event_times
+from fedbo.lab.why.page import why_section
 from fedbo.lab.why.question import Question
 from fedbo.lab.why.redraw import EVERY
-from fedbo.lab.why.result import Why
+from fedbo.lab.why.result import JumpRow, Why
 from fedbo.lab.why.why import repeat_branch, resume_why, why_run
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.paths import DirectoryError
@@ -204,6 +208,18 @@ def test_the_command_prints_plots_and_reports_an_answer(run: Path, answer: Why, 
     page = Path(printed("report", str(run), "--out", str(tmp_path / "report.html")).split()[-1]).read_text()
     assert "<h2>Why it ended so</h2>" in page
     assert "When was it decided?" in page
+
+
+def test_jumps_link_to_their_moments_in_the_slider_of_their_run(
+    run: Path, answer: Why, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jumps = (JumpRow(43.419, 50.0, 0.1, 0.9, True, ("43.42: agent 4 crashed",), 2), JumpRow(1.5, 2.0, 0.9, 0.5, False, (), 0))
+    monkeypatch.setattr("fedbo.lab.why.page.answers_beside", lambda _: [replace(answer, run=(0, "random", 2), jumps=jumps)])
+    result = fedbo.Result.open(run)
+    shown = why_section(result, {RunKey(0, "random", 2): "r0-c0-t0"})
+    followed = re.findall(r'href="#(.+?)@([-+.\de]+)(?:&amp;agent=(\d+))?"', shown)  # as the script of the page reads it
+    assert followed == [("r0-c0-t0", "43.419", "4"), ("r0-c0-t0", "1.5", "")]
+    assert "href" not in why_section(result, {RunKey(0, "random", 1): "r0-c0-t0"})
 
 
 def test_the_spread_of_a_study_counts_its_world(run: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedbo.analysis.fronts import non_dominated
 from fedbo.objectives.base import LibraryMissingError
 from fedbo.objectives.datasets import data
 from fedbo.objectives.tasks import complete_tables
@@ -49,6 +50,16 @@ def test_a_table_says_what_seeds_came_to_and_their_mean(grid: Grid) -> None:
     exact = TableTask(grid, "one", -1, noisy=False)
     assert exact.evaluate(np.array([2.0, 1.0]), rng) == pytest.approx(-2.2) and exact.score(np.zeros(2)) is None
     assert exact.best_value == 0.0 and [grid.rows(grid.point(row)[None])[0] for row in range(6)] == list(range(6))
+
+
+def test_an_evaluation_measures_its_run_time_too_and_all_outcomes_are_those_of_the_rows(grid: Grid) -> None:
+    task, x = TableTask(grid, "one", -1), np.array([2.0, 1.0])
+    outcome = task.measure(x, np.random.default_rng(3))
+    assert outcome.value == task.evaluate(x, np.random.default_rng(3)) and outcome.score == task.score(x)
+    assert outcome.metrics == {"score": -outcome.value, "seconds": 22.0}
+    outcomes = task.outcomes()
+    assert outcomes["seconds"].tolist() == [task.cost(grid.point(row)) for row in range(6)]
+    assert outcomes["score"].tolist() == (-task.scores(np.array([grid.point(row) for row in range(6)]))).tolist()
 
 
 def test_a_table_is_kept_and_made_again_when_it_is_damaged(grid: Grid, tmp_path: Path) -> None:
@@ -127,3 +138,19 @@ def test_the_optimum_of_the_mean_is_that_of_all_rows(federation: MLPTasks | FCNe
     mean = np.mean([federation.task(data_set).scores(every) for data_set in federation.data_sets], axis=0)
     own = np.mean([federation.task(data_set).scores(np.array([x]))[0] for data_set in federation.data_sets])
     assert off == 0.0 and own == pytest.approx(value) and mean.max() <= value + 1e-12
+
+
+@pytest.mark.parametrize("federation", [MLPTasks(), FCNet(), NASTasks()])
+def test_the_exact_front_of_quality_and_time_is_that_of_brute_force(federation: MLPTasks | FCNet | NASTasks) -> None:
+    try:
+        outcomes = federation.task(federation.data_sets[-1]).outcomes()
+    except LibraryMissingError as missing:
+        pytest.skip(str(missing))
+    assert tuple(outcomes) == federation.metrics
+    values = np.column_stack([federation.metric.sign * outcomes[federation.metric.name], -outcomes["seconds"]])
+    front = values[non_dominated(values)]
+    # A row is of the front if and only if no row is as good in both and better in one.
+    for row in (*values[::997], *front):
+        better = (values >= row).all(axis=1) & (values > row).any(axis=1)
+        assert better.any() != (front == row).all(axis=1).any()
+    assert 5 < len(front) < 200

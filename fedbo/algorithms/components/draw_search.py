@@ -1,0 +1,176 @@
+"""The search for the best point of one draw for each metric: by weights of the objectives, or on the front of the draws.
+
+A point is feasible where the draws of all margins are at least their thresholds. Feasible points come first; of others, those
+with the least sum of violations (SCBO: Eriksson and Poloczek 2021). Draws are in units of their models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from fedbo.algorithms.base import Array, Problem
+from fedbo.algorithms.components.several import Several
+from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.acquisition import sobol
+from fedbo.surrogates.fronts import non_dominated
+from fedbo.surrogates.projected import ProjectedSpace, nearby
+
+SCALARISATIONS = ("hypervolume", "chebyshev", "pareto")
+ROUNDS = 4  # of points scattered about the best ones
+PARENTS, CHILDREN = 4, 32  # about how many points, and how many about each
+FRONT = 16  # points of a front that are kept from round to round
+EVERYWHERE = 512  # candidates everywhere
+CENTRES, NEAR = 4, 64  # known points about which there are candidates, and how many
+WIDTHS = (1e-3, 0.3)  # least and largest standard deviation of those about a centre, over the side of the box
+AUGMENTED = 0.05  # weight of the sum in the augmented Chebyshev function (Knowles 2006)
+LEAST = 1e-6  # of a weight
+Index = npt.NDArray[np.intp]
+Values = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What makes one point better than another: metrics `(n, k)` in units of the models, objectives first.
+
+    scalarise: how several objectives are compared; not used for one.
+    thresholds `(c,)`: least values of the margins.
+    weights `(m,)`: of the objectives, on the positive sphere times those of the agent.
+    references `(m,)`: of "hypervolume".
+    ideal `(m,)`: the largest known values, of "chebyshev".
+    """
+
+    scalarise: str
+    thresholds: Array
+    weights: Array
+    references: Array
+    ideal: Array
+
+    @property
+    def by_front(self) -> bool:
+        """Return whether points are chosen on the front of the draws."""
+        return len(self.weights) > 1 and self.scalarise == "pareto"
+
+    def violations(self, metrics: Array) -> Array:
+        """Return the sums `(n,)` of what margins lack; 0 where a point is feasible."""
+        return np.asarray(np.maximum(self.thresholds - metrics[:, len(self.weights) :], 0.0).sum(axis=1))
+
+    def scores(self, metrics: Array) -> Array:
+        """Return one number `(n,)` for the objectives of each point.
+
+        "hypervolume": min_i (y_i - r_i) / w_i, whose positive m-th power has the hypervolume as its expectation over weights
+        (Golovin and Zhang 2020). "chebyshev": the augmented Chebyshev function of ParEGO.
+        """
+        values = metrics[:, : len(self.weights)]
+        if len(self.weights) == 1:
+            return values[:, 0]
+        if self.scalarise == "hypervolume":
+            return np.asarray(((values - self.references) / self.weights).min(axis=1))
+        weighted = (values - self.ideal) * self.weights
+        return np.asarray(weighted.min(axis=1) + AUGMENTED * weighted.sum(axis=1))
+
+    def order(self, metrics: Array) -> Index:
+        """Return the places of the points, the best first; on a front those of the feasible front alone."""
+        violations = self.violations(metrics)
+        feasible = np.flatnonzero(violations == 0.0)
+        if self.by_front and len(feasible):
+            return feasible[non_dominated(metrics[feasible, : len(self.weights)])]
+        scores = metrics[:, : len(self.weights)].mean(axis=1) if self.by_front else self.scores(metrics)
+        return np.lexsort((-scores, violations))
+
+    def merits(self, metrics: Array) -> Array:
+        """Return one number `(n,)` for each point that orders them as `order` does."""
+        scores, violations = self.scores(metrics), self.violations(metrics)
+        least = float(scores.min(initial=0.0))
+        return np.where(violations > 0.0, least - violations, scores)
+
+
+def make_judge(scalarise: str, several: Several, units: tuple[Array, Array, Array], streams: Streams) -> Judge:
+    """Return a judge with weights drawn for this decision; `units` are those of `standard_units`."""
+    known, references, thresholds = units
+    m = several.objectives
+    weights = np.ones(m)
+    if m > 1 and scalarise != "pareto":
+        drawn = np.abs(streams.rng("weights of the objectives").standard_normal(m))
+        drawn = drawn * np.asarray(several.weights or 1.0)
+        weights = np.maximum(drawn / np.linalg.norm(drawn), LEAST)
+    values = known[:, :m]
+    ideal = np.where(np.isnan(values), -np.inf, values).max(axis=0, initial=-np.inf)
+    return Judge(scalarise, thresholds, weights, references, np.where(np.isfinite(ideal), ideal, 0.0))
+
+
+def unsuitable(scalarise: str, problem: Problem) -> str:
+    """Return why draws cannot be compared so in a problem; empty where they can."""
+    if problem.objectives > 1 and len(problem.references) != problem.objectives and scalarise == "hypervolume":
+        return "scalarise = 'hypervolume' needs a reference for each objective"
+    if problem.objectives > 1 and scalarise == "pareto" and len(set(problem.weights)) > 1:
+        return "scalarise = 'pareto' has no weights of objectives; set 'hypervolume' or 'chebyshev', or equal weights"
+    return ""
+
+
+class SearchBox(NamedTuple):
+    """Where points are searched: a box with corners `low` and `high`, `(e,)`, or the points of a typed space."""
+
+    low: Array
+    high: Array
+    space: ProjectedSpace | None = None
+
+    def candidates(self, rng: np.random.Generator) -> Array:
+        """Return points `(n, e)` everywhere."""
+        if self.space is not None:
+            return self.space.candidates()
+        shifted = (sobol(len(self.low))[:EVERYWHERE] + rng.random(len(self.low))) % 1.0
+        return np.asarray(self.low + (self.high - self.low) * shifted)
+
+    def about(self, centres: Array, count: int, widest: float, rng: np.random.Generator) -> Array:
+        """Return `count` points about each of the centres `(r, e)`, at scales of several orders of magnitude."""
+        if not len(centres):
+            return centres
+        if self.space is not None:
+            return self.space.project(nearby(centres, self.space, rng, count))
+        widths = np.exp(rng.uniform(log(WIDTHS[0] * widest), log(WIDTHS[1] * widest), (len(centres), count, 1)))
+        points = centres[:, None] + widths * (self.high - self.low) * rng.standard_normal((len(centres), count, len(self.low)))
+        return np.clip(points.reshape(-1, len(self.low)), self.low, self.high)
+
+    def left(self, points: Array) -> Array:
+        """Return the points that were not evaluated, or all where none is left."""
+        left = points if self.space is None else self.space.untaken(points)
+        return left if len(left) else points
+
+
+def best_of_draws(draws: Sequence[Values], judge: Judge, room: SearchBox, known: Array, streams: Streams) -> Array:
+    """Return the point `(e,)` that is best by one draw for each metric, functions of points `(n, e)`.
+
+    The candidates are points everywhere and about the best of the `known (n, e)` ones; then points about the best candidates,
+    ever nearer. On a front the point farthest from the known ones is taken (qPOTS: Renganathan and Carlson 2025).
+    """
+    rng = streams.rng("maximiser")
+
+    def values(points: Array) -> Array:
+        found = np.column_stack([draw(points) for draw in draws])
+        if not np.isfinite(found).all():
+            raise ValueError("a draw has values that are not finite")
+        return found
+
+    centres = known[judge.order(values(known))[:CENTRES]] if len(known) else known
+    points = room.left(np.vstack([room.candidates(rng), room.about(centres, NEAR, 1.0, rng)]))
+    found, kept = values(points), FRONT if judge.by_front else PARENTS
+    for number in range(ROUNDS):
+        best = judge.order(found)[:kept] if not judge.by_front else _spread(judge.order(found), kept)
+        more = room.left(room.about(points[best], CHILDREN, 0.5**number, rng))
+        points, found = np.vstack([points[best], more]), np.vstack([found[best], values(more)])
+    best = judge.order(found)
+    if judge.by_front and len(known) and not judge.violations(found[best[:1]]).any():
+        return np.asarray(points[best[scipy.spatial.distance.cdist(points[best], known).min(axis=1).argmax()]])
+    return np.asarray(points[best[0]])
+
+
+def _spread(front: Index, count: int) -> Index:
+    """Return at most `count` of the points of a front, evenly."""
+    return front[:: -(-len(front) // count)]

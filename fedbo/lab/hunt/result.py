@@ -1,0 +1,116 @@
+"""The result of a hunt, as plain data that a file keeps."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.sealed import seal, unseal
+from fedbo.analysis.finished_run import ResultError
+from fedbo.settings.shown import quoted
+
+HUNT, ASKED, FOUND, WORLD, REPLAY = "hunt.json", "hunted.json", "found.toml", "world.toml", "replay"
+
+
+@dataclass(frozen=True, slots=True)
+class TriedRow:
+    """A world that was tried: how it was found, its tables, and the excess on the seeds of the search."""
+
+    how: str
+    tables: str
+    replicates: int
+    mean: float
+    low: float
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRow:
+    """The verdict on a world, on seeds of its own.
+
+    - `how`: "drawn", "guided" or "shrunk"; `lines`: those of its study file.
+    - `excesses`: by how much each replicate went beyond the claim; `low`: the end of the 95 % confidence sequence of the mean.
+    - `p_value`: of the sequential test; `corrected`: for all worlds with a verdict (Holm). `limit`: the bound of the test.
+    """
+
+    how: str
+    tables: str
+    lines: int
+    excesses: tuple[float, ...]
+    limit: float
+    low: float
+    p_value: float
+    corrected: float
+
+    @property
+    def mean(self) -> float:
+        """Return the mean excess; NaN where a run of the world said nothing."""
+        return sum(self.excesses) / len(self.excesses) if self.excesses else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """The result of a hunt for a world in which a claim fails.
+
+    - `broken`: whether a verdict refuted the claim in some world; `verdict` is the place of the reported one in `verdicts`.
+    - `worlds`: how many were tried, of which `left_out` say nothing, since a run of theirs failed or could not end.
+    - `trials`: replicates of a world that the search, the verdicts and the shrinking carried out.
+    - `world`: the reported study; `command`: what runs it again.
+    """
+
+    directory: Path
+    claim: str
+    quantity: str
+    search: str
+    level: float
+    worlds: int
+    left_out: int
+    trials: tuple[int, int, int]
+    tried: tuple[TriedRow, ...] = ()
+    verdicts: tuple[VerdictRow, ...] = ()
+    verdict: int | None = None
+    world: str = ""
+
+    @property
+    def broken(self) -> bool:
+        """Check whether the claim fails in a world."""
+        return self.verdict is not None
+
+    @property
+    def reported(self) -> VerdictRow | None:
+        """Return the verdict on the reported world."""
+        return None if self.verdict is None else self.verdicts[self.verdict]
+
+    def save(self) -> Hunt:
+        """Write the result into its directory, and return it."""
+        document = asdict(self)
+        del document["directory"]
+        atomic.write_text(self.directory / HUNT, seal(document, indent=2))
+        return self
+
+    @classmethod
+    def open(cls, directory: str | Path) -> Hunt:
+        """Read a result; ResultError where the hunt has not ended."""
+        folder = Path(directory)
+        if not is_hunt(folder):
+            remedy = f"continue with: fedbo resume {quoted(folder)}" if has_begun(folder) else "pass the directory of a hunt"
+            raise ResultError(f"'{directory}': contains no result of fedbo hunt; {remedy}")
+        document: dict[str, Any] = unseal(folder / HUNT)
+        document["trials"] = tuple(document["trials"])
+        for name, row in (("tried", TriedRow), ("verdicts", VerdictRow)):
+            listed = ({**one, **{key: tuple(one[key]) for key in ("excesses",) if key in one}} for one in document[name])
+            document[name] = tuple(row(**one) for one in listed)
+        return cls(directory=folder, **{name: document[name] for name in cls.__dataclass_fields__ if name in document})
+
+
+def is_hunt(directory: Path) -> bool:
+    """Check whether a directory holds the result of a hunt."""
+    return os.path.isfile(directory / HUNT)
+
+
+def has_begun(directory: Path) -> bool:
+    """Check whether a directory holds a hunt that has not ended."""
+    return os.path.isfile(directory / ASKED) and not is_hunt(directory)

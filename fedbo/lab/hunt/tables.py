@@ -1,0 +1,60 @@
+"""The result of a hunt as a sentence, as a table and as plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fedbo.figures.reports.tables import plain, table_of
+from fedbo.lab.hunt.result import FOUND, REPLAY, WORLD, Hunt
+from fedbo.settings.shown import quoted
+
+
+def sentence(hunt: Hunt) -> str:
+    """Return one sentence on whether the claim fails, and where."""
+    tried = f"{hunt.worlds} worlds were tried" + (f", {hunt.left_out} of which say nothing" if hunt.left_out else "")
+    if (row := hunt.reported) is None:
+        return f'No world breaks the claim "{hunt.claim}" beyond doubt: {tried}.'
+    where = f"a world of {row.lines} lines" + (", the smallest found" if row.how == "shrunk" else "")
+    return (
+        f'The claim "{hunt.claim}" fails in {where}: mean excess {row.mean:.3g} over {len(row.excesses)} fresh replicates, '
+        f"at least {row.low:.3g} (95 %), p = {row.corrected:.2g} corrected for {len(hunt.verdicts)} worlds; {tried}."
+    )
+
+
+def hunt_table(hunt: Hunt) -> RenderableType:
+    """Format the sentence, the verdicts, and the reported world."""
+    parts = list[RenderableType]([Text(sentence(hunt))])
+    rows = [
+        (
+            row.how + (" *" if place == hunt.verdict else ""),
+            row.tables or "as the study",
+            str(row.lines),
+            str(len(row.excesses)),
+            f"{row.mean:.3g}",
+            f"{row.low:.3g}",
+            f"{row.corrected:.2g}",
+        )
+        for place, row in enumerate(hunt.verdicts)
+    ]
+    columns = ("world", "its tables", "lines", "replicates", "mean excess", "at least (95 %)", "p, corrected")
+    if rows:
+        parts.append(table_of(f"Verdicts on fresh seeds: {hunt.quantity}", columns, rows, "verdicts"))
+    if hunt.broken:
+        last = hunt.verdicts[-1]
+        if last.how == "shrunk" and hunt.reported is not last:
+            parts.append(Text("the shrunk world does not break the claim on fresh seeds, so the world before it is reported"))
+        world = quoted(hunt.directory / WORLD)
+        parts.append(Text(hunt.world.rstrip()))
+        parts.append(Text(f"run it again: fedbo run {world}; before shrinking: {hunt.directory / FOUND}", style="dim"))
+        parts.append(Text(f"replay: {hunt.directory / REPLAY}", style="dim"))
+    search, verdicts, shrinking = hunt.trials
+    parts.append(Text(f"trials: {search} of the search, {verdicts} of verdicts, {shrinking} of the shrinking", style="dim"))
+    return Group(*parts)
+
+
+def hunt_facts(hunt: Hunt) -> dict[str, Any]:
+    """Return the result as plain data."""
+    return {**plain(hunt), "directory": str(hunt.directory), "broken": hunt.broken, "sentence": sentence(hunt)}

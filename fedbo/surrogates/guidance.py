@@ -1,0 +1,138 @@
+"""Where an agent's optimum may be, as one Gaussian, and the Gaussians of many agents as few (Wei, Li and Wang 2026).
+
+Places are points of the unit cube. A Gaussian has a diagonal covariance, so a message of it has 2 d + 2 numbers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from fedbo.surrogates.features import DEGREES_OF_FREEDOM, Features, phi
+from fedbo.surrogates.posterior import Posterior
+
+Array = npt.NDArray[np.float64]
+COMPONENTS, STEPS = 10, 100  # of the mixture: the most components, and steps of its fit
+CLOSE = 0.05  # root mean square distance of two means, over the inputs, up to which agents mean the same place
+COOLING, COOLEST = 0.1, 0.01  # the temperature over the range of values, and its least
+
+
+class Gaussians(NamedTuple):
+    """Weighted Gaussians in the unit cube.
+
+    share `(k,)`: how much of the evidence each has; at least 0.
+    mean, variance `(k, d)`: means and variances.
+    value `(k,)`: a pessimistic value at the mean, in standard deviations of the sender's values.
+    """
+
+    share: Array
+    mean: Array
+    variance: Array
+    value: Array
+
+
+def orthogonal_features(
+    rng: np.random.Generator,
+    dim: int,
+    count: int,
+    length_scale: Array | tuple[float, ...] | float,
+    kernel: str,
+    variance: float,
+) -> Features:
+    """Draw `count` random features whose frequencies are orthogonal in blocks of `dim` (Yu et al. 2016).
+
+    A frequency has the direction of a row of a random rotation and the length of an independent normal vector, so each one has
+    the spectral density of the kernel.
+    """
+    blocks = -(-count // dim)
+    turned = np.linalg.qr(rng.standard_normal((blocks, dim, dim)))[0].reshape(-1, dim)[:count]
+    unit = turned * np.sqrt(rng.chisquare(dim, (count, 1)))
+    phases = rng.uniform(0.0, 2.0 * np.pi, count)
+    if kernel != "se":
+        freedom = DEGREES_OF_FREEDOM[kernel]
+        unit *= np.sqrt(freedom / rng.chisquare(freedom, (count, 1)))
+    return Features(unit / np.asarray(length_scale), phases, variance, normalise=False)
+
+
+def places_of_maxima(
+    posterior: Posterior, candidates: Array, rng: np.random.Generator, draws: int, count: int
+) -> npt.NDArray[np.int64]:
+    """Return the candidate `(draws,)` of `(c, d)` at which each of many posterior draws is largest.
+
+    Draws are pathwise: a function of `count` orthogonal features, plus the exact correction by the observations.
+    """
+    hyper, x = posterior.hyper, posterior.x
+    features = orthogonal_features(rng, candidates.shape[1], count, hyper.length_scale, hyper.family, hyper.variance)
+    weights = rng.standard_normal((count, draws))
+    values = phi(features, candidates) @ weights
+    if len(x):
+        noise = np.sqrt(hyper.noise_variance) * rng.standard_normal((len(x), draws))
+        shift = scipy.linalg.lapack.dpotrs(posterior.factor, phi(features, x) @ weights + noise, lower=1)[0]
+        values += hyper.kernel(candidates, x) @ (posterior.alpha[:, None] - shift)
+    return np.asarray(values.argmax(axis=0))
+
+
+def heaviest(places: Array, seed: int) -> tuple[float, Array, Array]:
+    """Return share, mean `(d,)` and variance `(d,)` of the heaviest component of a mixture fitted to places `(n, d)`.
+
+    The mixture is scikit-learn's variational Dirichlet process with diagonal covariances.
+    """
+    from sklearn.exceptions import ConvergenceWarning  # not imported where nothing is sent: it takes half a second
+    from sklearn.mixture import BayesianGaussianMixture
+
+    if (np.ptp(places, axis=0) == 0.0).all():
+        return 1.0, places[0].copy(), np.zeros(places.shape[1])
+    mixture = BayesianGaussianMixture(
+        n_components=min(COMPONENTS, len(places)),
+        covariance_type="diag",
+        init_params="k-means++",  # k-means itself runs in threads, and costs more than the fit
+        max_iter=STEPS,
+        random_state=seed,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the heaviest component settles first
+        mixture.fit(places)
+    k = int(mixture.weights_.argmax())
+    return float(mixture.weights_[k]), mixture.means_[k], mixture.covariances_[k]
+
+
+def prototypes(sent: Gaussians) -> tuple[Gaussians, npt.NDArray[np.int64]]:
+    """Merge the Gaussians of many agents; also return which of the merged ones each went into, `(k,)`.
+
+    Means are clustered by complete linkage up to an RMS distance of `CLOSE`. A cluster becomes the Gaussian with its moments,
+    weighted by the shares; its share is their sum, and its value their mean.
+    """
+    if len(sent.share) == 1:
+        return sent, np.zeros(1, dtype=np.int64)
+    reach = CLOSE * np.sqrt(sent.mean.shape[1])
+    tree = scipy.cluster.hierarchy.linkage(sent.mean, "complete")
+    labels = scipy.cluster.hierarchy.fcluster(tree, reach, "distance").astype(np.int64) - 1
+    member = (labels == np.arange(labels.max() + 1)[:, None]) * sent.share
+    total = member.sum(axis=1)
+    weight = member / total[:, None]
+    mean = weight @ sent.mean
+    variance = weight @ (sent.variance + sent.mean**2) - mean**2
+    return Gaussians(total, mean, np.maximum(variance, 0.0), weight @ sent.value), labels
+
+
+def log_weights(gaussians: Gaussians) -> Array:
+    """Return the logarithms of omega_l, proportional to share_l exp(value_l / tau), `(k,)`.
+
+    The temperature tau is the larger of `COOLEST` and `COOLING` times the range of the values.
+    """
+    tau = max(COOLING * float(np.ptp(gaussians.value)), COOLEST)
+    heights = np.log(np.maximum(gaussians.share, 1e-300)) + gaussians.value / tau
+    return np.asarray(heights - scipy.special.logsumexp(heights))
+
+
+def draw_without_replacement(log_weight: Array, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Draw up to `count` numbers without replacement, with probabilities proportional to weights `(k,)`.
+
+    The largest of logarithms with Gumbel noise are such a draw (Yellott 1977), also where weights underflow.
+    """
+    keys = log_weight + rng.gumbel(size=len(log_weight))
+    return np.argsort(-keys, kind="stable")[:count]

@@ -144,6 +144,7 @@ def test_a_broken_claim_has_a_small_world_a_replay_and_a_sentence(hunted: Hunt) 
     assert not (hunted.directory / "parts").exists()
 
 
+@pytest.mark.long
 def test_an_interrupted_hunt_goes_on_to_the_same_result(hunted: Hunt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     carried_out, count = WorldTrials._excess, [0]
 

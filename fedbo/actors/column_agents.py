@@ -75,7 +75,7 @@ class ColumnAgents:
             better = ~(made.value[row] <= of.best[slot])
             slot, row = slot[better], row[better]
             of.best[slot], of.best_score[slot], of.best_step[slot] = made.value[row], made.score[row], made.step[row]
-        of.uncommitted[slots] = False
+        of.uncommitted[slots], of.touched[slots] = False, True
 
     def commit_one(self, slot: int, times: Sequence[float]) -> None:
         """Commit the step of one agent; `times` are the start of its evaluations and the end of each, if given."""

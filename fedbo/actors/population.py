@@ -180,6 +180,7 @@ class HostedAgents:
 
     def changed(self) -> Ints:
         """Return the slots of the agents that have changed, in the order of their numbers."""
+        self._settle()
         slots = self._slots
         return slots[self.columns.of.touched[slots]] if len(slots) else slots
 

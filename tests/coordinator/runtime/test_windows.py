@@ -13,7 +13,6 @@ from small_runs import Setting, fts
 from fedbo.actors.columns import Ints, StepReports
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.checkpoint import pack, unpack
-from fedbo.actors.storage.rows import single_rows
 from fedbo.actors.task import StepReport
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.fts import FTS
@@ -61,9 +60,7 @@ def carried_out(setting: Setting, hosts: type[InlineHosts], every: int = 0) -> t
             assert repr(stored[0].heap) == repr(queue.heap)
 
     run_virtual(core, agents, RunHooks(lines.extend, keep=keep, every=every), queue, setting.until)
-    rows = [
-        row for one in sorted(agents.host.agents.every(), key=lambda one: one.number) for row in single_rows(one.state.rows)
-    ]
+    rows = agents.host.agents.all_rows()
     left = sorted(queue.heap, key=lambda happens: happens[:2])
     core.state.agents.unsettle()
     state = replace(core.state, agents=dict(sorted(core.state.agents.items())))

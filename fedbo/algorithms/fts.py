@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 
@@ -14,16 +14,17 @@ from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, P
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.draw_search import Values
 from fedbo.algorithms.components.federated import Federated, FederatedState
-from fedbo.algorithms.components.inner_search import maximise_draws
+from fedbo.algorithms.components.inner_search import maximise_draw, maximise_in_cube
 from fedbo.algorithms.components.schedules import check_probabilities
 from fedbo.algorithms.components.several import metrics
 from fedbo.algorithms.reveals import Reveals
-from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.streams import Numbers, StreamBlock, Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
-from fedbo.settings.records import changed, copied
+from fedbo.settings.records import changed
 from fedbo.surrogates.draws import compiled_surface, message_function
+from fedbo.surrogates.features import Features
 
 _ONE = np.ones(1)
 _ONE.flags.writeable = False  # the weight of the only message that agents hold, for all of them
@@ -100,49 +101,51 @@ class FTS(Federated):
     def _capacity(self, problem: Problem) -> int:
         return problem.n_agents if self.relay == "all" else 1
 
-    def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
+    def held(self, payload: Payload) -> tuple[Array, Array]:
         if self.relay == "one":
-            after = copied(state)
-            after.omega, after.weight = payload["omega"][None, :], _ONE
-            return after
-        return changed(state, omega=payload["omega"], weight=payload["weight"])
+            return payload["omega"][None, :], _ONE
+        return payload["omega"], payload["weight"]
 
-    def _federated_queries(
-        self, states: Sequence[FederatedState], streams: Sequence[Streams]
-    ) -> tuple[Array, list[FederatedState]]:
-        functions = [self._function(*one) for one in zip(states, streams, strict=True)]
-        omega, local = np.array([weights for weights, _ in functions]), [state.local for state in states]
-        u = maximise_draws(states[0].features, omega, local, self.own.coordinates, streams)
-        return u, [state for _, state in functions]
+    def federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+        omega, weight = self._function(state.omega, state.weight, streams)
+        function = message_function(state.features, omega)
+        u = maximise_draw(function, state.local, self.own.coordinates, streams)
+        return u, state if weight is state.weight else changed(state, weight=weight)
+
+    def federated_queries(self, features: Features, held: Sequence[tuple[Array, Array]], streams: StreamBlock) -> Array:
+        omega = np.array([self._function(*vectors, own)[0] for vectors, own in zip(held, streams, strict=True)])
+        return maximise_in_cube(features, omega, streams)
 
     def _surfaces(self, states: Sequence[FederatedState], streams: Streams) -> tuple[list[Values], Sequence[FederatedState]]:
-        found = [self._function(each, streams) for each in states]  # by one stream: the same agents for all metrics
+        found = [self._function(each.omega, each.weight, streams) for each in states]  # by one stream: the same agents for all
         dim, features = states[0].local.u.shape[1], states[0].features
-        return [compiled_surface(message_function(features, omega), dim)[0] for omega, _ in found], [own for _, own in found]
+        after = [changed(each, weight=weight) for each, (_, weight) in zip(states, found, strict=True)]
+        return [compiled_surface(message_function(features, omega), dim)[0] for omega, _ in found], after
 
-    def _function(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+    def _function(self, omega: Array, weight: Array, streams: Streams) -> tuple[Array, Array]:
         """Choose the weights `(M,)` of the function to follow, and take from P_N what may be used only once."""
         if self.query == "mean":
             if not self.aggregation.is_mean:  # a bootstrap may give half of the weight to a few who lie
-                return self.aggregation.of(state.omega, state.weight), state
-            bootstrap = state.weight * streams.rng("P_N").standard_exponential(len(state.weight))
-            return bootstrap @ state.omega / bootstrap.sum(), state
+                return self.aggregation.of(omega, weight), weight
+            bootstrap = weight * streams.rng("P_N").standard_exponential(len(weight))
+            return bootstrap @ omega / bootstrap.sum(), weight
         chosen = 0
-        if len(state.weight) > 1:
-            chosen = int(streams.rng("P_N").choice(len(state.weight), p=state.weight / state.weight.sum()))
-        if self.every:
-            return state.omega[chosen], state
-        weight = state.weight.copy()
-        weight[chosen] = 0.0
-        return state.omega[chosen], changed(state, weight=weight)
+        if len(weight) > 1:
+            chosen = int(streams.rng("P_N").choice(len(weight), p=weight / weight.sum()))
+        if not self.every:
+            weight = weight.copy()
+            weight[chosen] = 0.0
+        return omega[chosen], weight
 
     @property
-    def _width(self) -> float:
+    def width(self) -> float:
         """Messages are draws omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (section 3.1)."""
         return 1.0
 
-    def _message(self, omega: Array, spread: float, used: int, streams: Streams) -> Array:
-        return streams.rng("message").standard_normal(self.features) if self.control == "noise" else spread * omega
+    def messages(self, omega: Array, spread: Array, used: Numbers, streams: Iterable[Streams]) -> Array:
+        if self.control == "noise":
+            return np.array([own.rng("message").standard_normal(self.features) for own in streams])
+        return spread[:, None] * omega
 
     def server_init(self, problem: Problem) -> FTSServer:
         """Start without messages."""
@@ -187,7 +190,7 @@ class FTS(Federated):
         reach, asked = np.cumsum(preference), np.array(recipients, dtype=np.int64)
         asked = asked[reach[-1] - preference[asked] > 0]  # the others know nobody but themselves
         own = preference[asked]
-        place = streams.uniforms(asked, "P_N at the coordinator") * (reach[-1] - own)
+        place = streams.each(asked, np.full(len(asked), streams.step)).uniforms("P_N at the coordinator") * (reach[-1] - own)
         place += np.where(place >= reach[asked] - own, own, 0.0)
         chosen = reach.searchsorted(place, side="right")
         sent = zip(asked.tolist(), state.row[chosen].tolist(), chosen[:, None], strict=True)

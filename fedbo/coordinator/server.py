@@ -229,15 +229,19 @@ class Server:
         elif aggregator is not None:
             chosen = aggregator.sample(state.privacy, agents)
         else:
-            lasted = {agent: state.agents[agent].last_duration for agent in agents}
-            known = {agent: duration for agent, duration in lasted.items() if duration is not None}
-            chosen = exchange.selection.of_round(agents, known, self._rules.streams.at(rounds.number))
-        for agent in agents:
-            state.agents[agent].asked = agent in chosen
+            selection, known = exchange.selection, dict[int, float]()
+            for agent in agents if selection.who == "speed" else ():
+                if (lasted := state.agents[agent].last_duration) is not None:
+                    known[agent] = lasted
+            chosen = selection.of_round(agents, known, self._rules.streams.at(rounds.number))
+        records = state.agents.outside(agents)  # all others have been asked, and are there
+        for record in records:
+            record.asked = record.number in chosen
         # With nobody to wait for, the first who is done would close the round: it waits for all then. It also does so where
         # messages are private, since its length would give away who was asked.
         expected = agents if not chosen or aggregator is not None else chosen
-        rounds.missing.update(agent for agent in expected if not state.agents[agent].known_offline)
+        rounds.missing.update(expected)
+        rounds.missing.difference_update([record.number for record in records if record.known_offline])
         rounds.deadline_passed = False
         return [] if exchange.deadline is None else [After(exchange.deadline + rounds.unmasking, RoundDeadline(rounds.number))]
 

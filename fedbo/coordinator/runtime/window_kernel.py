@@ -17,22 +17,38 @@ def _dtype(integers: str, numbers: str) -> np.dtype[Any]:
     return np.dtype([(name, np.int64) for name in integers.split()] + [(name, np.float64) for name in numbers.split()])
 
 
-# An agent: `inside` the columns or not, `working` on a step or waiting, with the fields of `AgentRecord` and `AgentStep`. Its
-# steps before the `final` one take place here; `accepted` and `received` are the newest of its messages and answers.
+# An agent: `inside` the columns or not, `working` on a step or waiting for the answer that it `awaits`, with the fields of
+# `AgentRecord` and `AgentStep`. Its steps before the `final` one take place here. `accepted` and `received` are the newest of
+# its messages and answers, `heard` and `told` those since it is inside, as places in `past`. Slots of the mailboxes: the
+# `newest` of its `flights` messages on their way, the last of `letters` answers in its `inbox`, and that of `reads` answers
+# that came with its step, `reading`.
 AGENT = _dtype(
-    "inside working step lease final base newest_base next_evaluation accepted received", "begun length last_duration"
+    "inside working step lease final base newest_base next_evaluation t_n pulled saved_t_n accepted received heard told"
+    " awaits flights newest letters inbox reads reading",
+    "begun length last_duration",
 )
 END = _dtype("number agent lease", "time")  # the end of a step: `number` is that of its scheduling
-SENT = _dtype("number agent is_answer step base", "time")  # the arrival of a message, or of answer number `step`
-EMPTY = 2  # `is_answer` of an answer that only ends the agent's wait
-REFUSED = 3  # of a message that does not take effect
-EVENT = _dtype("kind agent lease number lines scheduled noted", "time noted_at")  # of a window, with the counters before it
+SENT = _dtype("number agent kind slot", "time")  # the arrival of what is in a slot of a mailbox
+MESSAGE, ANSWER, EMPTY, REFUSED = range(4)  # an empty answer only ends a wait, a refused message takes no effect
+# What is in a slot: the step of a message, or the number of an answer, and the slot of the one before it of its agent.
+SLOT = _dtype("before number base", "sent")
+# An event of a window: `step` is the number of the message or answer in its `slot`, `answer` the slot of an answer to it, and
+# `starts` whether a step starts (2 if no duration is left for the next one); then the counters before it.
+EVENT = _dtype(
+    "kind agent lease number step slot answer starts new_lease scheduled tail past up down lines letters answers noted",
+    "time begun noted_at",
+)
 LINE = _dtype("kind agent step bytes staleness", "time")  # of the event log
-FINISHED, ARRIVED, DELIVERED, STARTED, MESSAGE = range(5)  # kinds of lines, the first three of which are kinds of events
-_AGENTS, _ENDS, _SENT, _EVENTS, _LINES = (
-    numba.types.Array(numba.from_dtype(kind), 1, "C") for kind in (AGENT, END, SENT, EVENT, LINE)
+FINISHED, ARRIVED, DELIVERED, STARTED, SPOKEN = range(5)  # kinds of lines, the first three of which are kinds of events
+# Counters: entries of the heap of ends, what is on its way from HEAD to TAIL, entries of `past`, and free slots of mailboxes.
+COUNTERS = SIZE, HEAD, TAIL, SCHEDULED, PAST, UP, DOWN = range(7)
+# Rules of a run, and what a window begins with.
+RULES = IN_ROUNDS, AT_ONCE, DROPS_LATE, PER_ROUND, BYTES_UP, BYTES_DOWN, NUMBER, AGE, ARRIVALS, MOST = range(10)
+_AGENTS, _ENDS, _SENT, _SLOTS, _EVENTS, _LINES = (
+    numba.types.Array(numba.from_dtype(kind), 1, "C") for kind in (AGENT, END, SENT, SLOT, EVENT, LINE)
 )
 _INT, _FLOAT, _BOOL = numba.int64, numba.float64, numba.boolean
+_INTS, _PAIRS = _INT[::1], _INT[:, ::1]
 
 
 @compiled(_INT(_ENDS, _INT, _FLOAT, _INT, _INT, _INT))
@@ -70,9 +86,63 @@ def pop(ends: Any, size: int) -> int:
     return size
 
 
-@compiled()
-def _send(entry: Any, time: float, number: int, agent: int, is_answer: int, step: int, base: int) -> None:
-    entry.time, entry.number, entry.agent, entry.is_answer, entry.step, entry.base = time, number, agent, is_answer, step, base
+@compiled(_INT(_AGENTS, _SENT, _SLOTS, _INTS, _INTS, _INT, _FLOAT, _INT, _INT, _INT, _INT, _FLOAT))
+def send(
+    agents: Any,
+    sent: Any,
+    slots: Any,
+    free: Any,
+    counters: Any,
+    kind: int,
+    time: float,
+    number: int,
+    who: int,
+    step: int,
+    base: int,
+    now: float,
+) -> int:
+    """Put a message or an answer number `step` on its way, to arrive at `time`; return its slot."""
+    way = UP if kind in (MESSAGE, REFUSED) else DOWN
+    counters[way] -= 1
+    slot = free[counters[way]]
+    into, entry = slots[slot], sent[counters[TAIL]]
+    into.number, into.base, into.sent = step, base, now
+    if way == UP:
+        into.before = agents[who].newest
+        agents[who].newest = slot
+        agents[who].flights += 1
+    entry.number, entry.agent, entry.kind, entry.slot, entry.time = number, who, kind, slot, time
+    counters[TAIL] += 1
+    return slot
+
+
+@compiled(_INTS(_AGENTS, _SENT, _SLOTS, _INTS, _INTS, _INTS, _BOOL[::1], _BOOL, _INT, _FLOAT, _FLOAT))
+def answer_each(
+    agents: Any,
+    sent: Any,
+    slots: Any,
+    free: Any,
+    counters: Any,
+    recipients: Any,
+    answered: Any,
+    all_wait: bool,
+    number: int,
+    now: float,
+    latency: float,
+) -> Any:
+    """Put answer `number` to each recipient on its way, an empty one to others if they wait; return the slots of the former."""
+    found, count = np.empty(len(recipients), np.int64), 0
+    for place in range(len(recipients)):
+        who = recipients[place]
+        agents[who].awaits = number
+        if answered[place] or all_wait:
+            counters[SCHEDULED] += 1
+            kind, order = ANSWER if answered[place] else EMPTY, counters[SCHEDULED]
+            slot = send(agents, sent, slots, free, counters, kind, now + latency, order, who, number, 0, now)
+            if answered[place]:
+                found[count] = slot
+                count += 1
+    return found[:count].copy()
 
 
 @compiled()
@@ -82,139 +152,178 @@ def _line(entry: Any, kind: int, agent: int, step: int, time: float, bytes_: int
 
 @compiled(
     Tuple((_INT, _INT))(
-        *(_AGENTS, _AGENTS, _ENDS, _INT, _SENT, _INT, _INT, _EVENTS, _LINES, _INT[:, ::1], _FLOAT[:, ::1]),
-        *(_FLOAT[:, ::1], _BOOL[::1]),
-        *(_FLOAT, _FLOAT, _INT, _FLOAT, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _BOOL, _BOOL, _BOOL),
+        *(_AGENTS, _AGENTS, _ENDS, _SENT, _EVENTS, _LINES, _PAIRS, _PAIRS, _SLOTS, _SLOTS, _INTS, _INTS),
+        *(_FLOAT[:, ::1], _BOOL[::1], _INTS, _INTS, _FLOAT, _FLOAT, _INT, _FLOAT),
     )
 )
 def plan(
     agents: Any,
     before: Any,
     ends: Any,
-    size: int,
     sent: Any,
-    head: int,
-    tail: int,
     events: Any,
     lines: Any,
-    told: Any,
-    times: Any,
+    letters: Any,
+    past: Any,
+    slots_up: Any,
+    slots_down: Any,
+    free_up: Any,
+    free_down: Any,
     lengths: Any,
     sends: Any,
+    counters: Any,
+    rules: Any,
     until: float,
     limit_time: float,
     limit_number: int,
     latency: float,
-    most: int,
-    scheduled: int,
-    number: int,
-    age: int,
-    per_round: int,
-    arrivals: int,
-    bytes_up: int,
-    bytes_down: int,
-    in_rounds: bool,
-    at_once: bool,
-    drops_late: bool,
 ) -> tuple[int, int]:
-    """Process events in order until one is not for a window; return their number and the new size of the heap of ends.
+    """Process events in order until one is not for a window; return their number, and that of the arrivals left.
 
     No event happens at or after the first end of a step that starts in the window, the entry (`limit_time`, `limit_number`) of
-    other events, or `until`, and at most `arrivals` messages arrive. `before` gets each agent as it was before the event,
-    `told (most, 7)` kind, agent, step, base, lease, whether a step starts (2 if no duration is left for the next one), and the
-    number of the last message that was sent, and `times (most, 2)` those of the event and of the start of the agent's step.
+    other events, or `until`. `before` gets each agent as it was before the event, and `letters` (slot, place among the steps
+    that start) of each answer that comes with a step.
     """
-    count = line = answers = noted = 0
-    first_end, noted_at = np.inf, 0.0
+    in_rounds, at_once, arrivals = rules[IN_ROUNDS] > 0, rules[AT_ONCE] > 0, rules[ARRIVALS]
+    count = line = letter = answers = begun = noted = 0
+    first_end, noted_at, age = np.inf, 0.0, rules[AGE]
     while True:
         happens = events[count]
-        happens.lines, happens.scheduled, happens.noted, happens.noted_at = line, scheduled, noted, noted_at
-        if count == most:
+        happens.scheduled, happens.tail, happens.past = counters[SCHEDULED], counters[TAIL], counters[PAST]
+        happens.up, happens.down, happens.lines, happens.letters = counters[UP], counters[DOWN], line, letter
+        happens.answers, happens.noted, happens.noted_at = answers, noted, noted_at
+        if count == rules[MOST] or not arrivals:
             break
-        kind, time, order = -1, np.inf, 0
-        if size:
+        kind, time, order, head = -1, np.inf, 0, counters[HEAD]
+        if counters[SIZE]:
             kind, time, order = FINISHED, ends[0].time, ends[0].number
-        if head < tail and (sent[head].time < time or (sent[head].time == time and sent[head].number < order)):
-            kind, time, order = DELIVERED if sent[head].is_answer in (1, EMPTY) else ARRIVED, sent[head].time, sent[head].number
+        if head < counters[TAIL] and (sent[head].time < time or (sent[head].time == time and sent[head].number < order)):
+            kind, time, order = DELIVERED if sent[head].kind in (ANSWER, EMPTY) else ARRIVED, sent[head].time, sent[head].number
         if kind < 0 or time > until or time >= first_end or (time, order) >= (limit_time, limit_number):
             break
         who = ends[0].agent if kind == FINISHED else sent[head].agent
         agent = agents[who]
         if not agent.inside:
             break
-        starts, step, base = 0, agent.step, agent.base
+        starts, step, base, slot, answer = 0, agent.step, agent.base, -1, -1
         if kind == FINISHED:
             if not agent.working or agent.lease != ends[0].lease or not 0 < step < agent.final:
                 break
             starts = 0 if in_rounds and sends[step] else 1
+        elif kind == DELIVERED:
+            slot = sent[head].slot
+            step = slots_down[slot].number
+            waits = agent.working == 0 and agent.awaits == step
+            if step <= agent.received or (in_rounds and not waits) or (not in_rounds and sent[head].kind == EMPTY):
+                break
+            starts = 1 if in_rounds else 0
         else:
-            step, base = sent[head].step, sent[head].base
-            if kind == DELIVERED:
-                if step <= agent.received or (in_rounds and agent.working):
-                    break
-                starts, base = 1 if in_rounds else 0, agent.step
-            elif sent[head].is_answer == REFUSED or step <= agent.accepted or not arrivals or (drops_late and base < age):
+            slot = sent[head].slot
+            step, base = slots_up[slot].number, slots_up[slot].base
+            if sent[head].kind == REFUSED or step <= agent.accepted or (rules[DROPS_LATE] and base < age):
                 break
         before[count] = agent
         happens.kind, happens.agent, happens.lease, happens.number, happens.time = kind, who, agent.lease, order, time
-        told[count, 0], told[count, 1], told[count, 2], told[count, 3], told[count, 4] = kind, who, step, base, agent.lease
-        times[count, 0], times[count, 1] = time, agent.begun
-        if kind != DELIVERED or sent[head].is_answer != EMPTY:
-            _line(lines[line], kind, who, step, time, bytes_down if kind == DELIVERED else 0)
+        happens.step, happens.begun = step, agent.begun
+        if kind != DELIVERED or sent[head].kind != EMPTY:
+            _line(lines[line], kind, who, step, time, rules[BYTES_DOWN] if kind == DELIVERED else 0)
             line += 1
         if kind == FINISHED:
-            size = pop(ends, size)
-            agent.last_duration, agent.working = time - agent.begun, 0
+            counters[SIZE] = pop(ends, counters[SIZE])
+            agent.last_duration, agent.working, agent.awaits = time - agent.begun, 0, -1
             if sends[step]:
-                _line(lines[line], MESSAGE, who, step, time, bytes_up)
+                _line(lines[line], SPOKEN, who, step, time, rules[BYTES_UP])
                 line += 1
-                scheduled += 1
-                _send(sent[tail], time + latency, scheduled, who, 0, step, base)
-                tail += 1
+                counters[SCHEDULED] += 1
+                order = counters[SCHEDULED]
+                slot = send(agents, sent, slots_up, free_up, counters, MESSAGE, time + latency, order, who, step, base, time)
         else:
-            head += 1
+            counters[HEAD] += 1
+            past[counters[PAST], 0] = step
+            past[counters[PAST], 1] = agent.heard if kind == ARRIVED else agent.told
         if kind == ARRIVED:
-            lines[line - 1].staleness, lines[line - 1].bytes = (age - base) // per_round, bytes_up
-            agent.accepted, agent.newest_base = step, base
+            lines[line - 1].staleness, lines[line - 1].bytes = (age - base) // rules[PER_ROUND], rules[BYTES_UP]
+            agent.accepted, agent.newest_base, agent.heard = step, base, counters[PAST]
+            agent.flights -= 1
             arrivals -= 1
             if at_once:
-                scheduled += 1
-                _send(sent[tail], time + latency, scheduled, who, 1, number + answers, 0)
-                tail += 1
+                counters[SCHEDULED] += 1
+                order, number = counters[SCHEDULED], rules[NUMBER] + answers
+                answer = send(
+                    agents, sent, slots_down, free_down, counters, ANSWER, time + latency, order, who, number, 0, time
+                )
                 answers += 1
                 age += 1
         elif kind == DELIVERED:
-            agent.received = step
+            agent.received, agent.told = step, counters[PAST]
+            if sent[head].kind == ANSWER:
+                slots_down[slot].before = agent.inbox
+                agent.inbox = slot
+                agent.letters += 1
+        counters[PAST] += kind != FINISHED
+        happens.slot, happens.answer = slot, answer
         if starts:
             agent.working, agent.step, agent.lease = 1, agent.step + 1, agent.lease + 1
             agent.base, agent.begun = age, time
             agent.length = lengths[who, agent.next_evaluation % lengths.shape[1]]
             agent.next_evaluation += 1
             starts = 1 + (agent.next_evaluation % lengths.shape[1] == 0)
+            slot = agent.inbox
+            for place in range(letter + agent.letters - 1, letter - 1, -1):
+                letters[place, 0], letters[place, 1] = slot, begun
+                slot = slots_down[slot].before
+            letter += agent.letters
+            agent.reading, agent.reads, agent.letters = agent.inbox, agent.letters, 0
+            begun += 1
             _line(lines[line], STARTED, who, agent.step, time, 0)
             line += 1
-            scheduled += 1
+            counters[SCHEDULED] += 1
             first_end = min(first_end, time + agent.length)
-            size = push(ends, size, time + agent.length, scheduled, who, agent.lease)
-        told[count, 5], told[count, 6] = starts, sent[tail - 1].number if tail else 0
+            counters[SIZE] = push(ends, counters[SIZE], time + agent.length, counters[SCHEDULED], who, agent.lease)
+        happens.starts, happens.new_lease = starts, agent.lease
         count += 1
         if kind != DELIVERED or in_rounds:
             noted, noted_at = count, time
-    return count, size
+    return count, arrivals
 
 
-@compiled(_INT(_AGENTS, _AGENTS, _ENDS, _INT, _EVENTS, _INT, _INT))
-def undo(agents: Any, before: Any, ends: Any, size: int, events: Any, kept: int, count: int) -> int:
-    """Take back the planned events from number `kept` on; return the size of the heap of ends."""
-    entries, size_before = ends[:size].copy(), size
-    size = 0
-    for place in range(size_before):  # without those that were scheduled since
+@compiled(numba.void(_AGENTS, _AGENTS, _ENDS, _EVENTS, _INTS, _INT, _INT))
+def undo(agents: Any, before: Any, ends: Any, events: Any, counters: Any, kept: int, count: int) -> None:
+    """Take back the planned events from number `kept` on."""
+    last, size = events[kept], 0
+    entries = ends[: counters[SIZE]].copy()
+    for place in range(len(entries)):  # without those that were scheduled since
         entry = entries[place]
-        if entry.number <= events[kept].scheduled:
+        if entry.number <= last.scheduled:
             size = push(ends, size, entry.time, entry.number, entry.agent, entry.lease)
     for place in range(count - 1, kept - 1, -1):
         happens = events[place]
         agents[happens.agent] = before[place]
         if happens.kind == FINISHED:
             size = push(ends, size, happens.time, happens.number, happens.agent, happens.lease)
-    return size
+        else:
+            counters[HEAD] -= 1
+    counters[SIZE], counters[SCHEDULED], counters[TAIL] = size, last.scheduled, last.tail
+    counters[PAST], counters[UP], counters[DOWN] = last.past, last.up, last.down
+
+
+@compiled(numba.void(_AGENTS, _EVENTS, _SENT, _SLOTS, _INTS, _INTS, _INTS, _INT))
+def release(before: Any, events: Any, sent: Any, slots: Any, free_up: Any, free_down: Any, counters: Any, kept: int) -> None:
+    """Free the slots of messages that have arrived, of empty answers, and of answers that came with an earlier step."""
+    head = counters[HEAD]
+    for place in range(kept - 1, -1, -1):
+        happens = events[place]
+        if happens.kind == ARRIVED:
+            free_up[counters[UP]] = happens.slot
+            counters[UP] += 1
+        if happens.kind != FINISHED:
+            head -= 1
+            if sent[head].kind == EMPTY:
+                free_down[counters[DOWN]] = happens.slot
+                counters[DOWN] += 1
+        if happens.starts:
+            slot = before[place].reading
+            for _ in range(before[place].reads):
+                free_down[counters[DOWN]] = slot
+                counters[DOWN] += 1
+                slot = slots[slot].before

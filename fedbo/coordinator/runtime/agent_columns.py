@@ -124,8 +124,10 @@ class AgentColumns:
         )
         record.last_duration = None if math.isnan(row.last_duration) else row.last_duration
         record.unheard = record.unheard and row.heard < 0
-        record.steps_accepted += self._since(row.heard)
-        record.received_answers += self._since(row.told)
+        if row.heard >= 0:
+            record.steps_accepted += kernel.since(self.past, row.heard).tolist()
+        if row.told >= 0:
+            record.received_answers += kernel.since(self.past, row.told).tolist()
         record.inbox = self._take_answers(row.inbox, row.letters)
         reads = tuple(self._take_answers(row.reading, row.reads))
         messages = [self._message(number, slot) for slot in self.up.chain(row.newest, row.flights)]
@@ -149,14 +151,6 @@ class AgentColumns:
             self.hand_over(at_once=False)
         self.counters[kernel.HEAD] = self.counters[kernel.TAIL] = self.counters[kernel.PAST] = 0
         self.left = True
-
-    def _since(self, last: int) -> list[int]:
-        """Return the numbers of messages or answers that arrived since an agent is inside."""
-        found = []
-        while last >= 0:
-            number, last = self.past[last].tolist()
-            found.append(number)
-        return found[::-1]
 
     def _take_answers(self, last: int, count: int) -> list[Inbound]:
         slots = self.down.chain(last, count)

@@ -32,14 +32,20 @@ SENT = _dtype("number agent kind slot", "time")  # the arrival of what is in a s
 MESSAGE, ANSWER, EMPTY, REFUSED = range(4)  # an empty answer only ends a wait, a refused message takes no effect
 # What is in a slot: the step of a message, or the number of an answer, and the slot of the one before it of its agent.
 SLOT = _dtype("before number base", "sent")
-# An event of a window: `step` is the number of the message or answer in its `slot`, `answer` the slot of an answer to it, and
-# `starts` whether a step starts (2 if no duration is left for the next one); then the counters before it.
-EVENT = _dtype(
-    "kind agent lease number step slot answer starts new_lease scheduled tail past up down lines letters answers noted",
-    "time begun noted_at",
-)
+# An event of a window; `starts` says whether a step starts.
+EVENT = _dtype("kind agent lease number slot starts", "time")
 LINE = _dtype("kind agent step bytes staleness", "time")  # of the event log
 FINISHED, ARRIVED, DELIVERED, STARTED, SPOKEN = range(5)  # kinds of lines, the first three of which are kinds of events
+# What a window found, in rows: the steps that ended, the slots of their messages, the messages that were heard with the slots
+# of answers to them, the answers that were met, the steps that begun, the agents without durations for the next one, and the
+# answers that come with a step by its place.
+ENDED_WHO, ENDED_STEP, ENDED_PLACE, SPOKEN_SLOT, HEARD_WHO, HEARD_STEP, HEARD_SLOT, HEARD_PLACE, ANSWER_SLOT = range(9)
+MET_WHO, MET_SLOT, BEGUN_WHO, BEGUN_STEP, BEGUN_LEASE, DRAWN_WHO = range(9, 15)
+ENDED_BEGUN, ENDED_AT, HEARD_SENT, HEARD_AT = range(4)
+LETTER_SLOT, LETTER_PLACE, LETTER_NUMBER = range(3)
+# The numbers of each, with other counters, before each event.
+N_LINES, N_ENDED, N_SPOKEN, N_HEARD, N_MET, N_BEGUN, N_DRAWN, N_LETTERS, NOTED = range(9)
+SCHEDULED_BY, TAIL_AT, PAST_BY, UP_AT, DOWN_AT = range(9, 14)
 # Counters: entries of the heap of ends, what is on its way from HEAD to TAIL, entries of `past`, and free slots of mailboxes.
 COUNTERS = SIZE, HEAD, TAIL, SCHEDULED, PAST, UP, DOWN = range(7)
 # Rules of a run, and what a window begins with.
@@ -48,7 +54,8 @@ _AGENTS, _ENDS, _SENT, _SLOTS, _EVENTS, _LINES = (
     numba.types.Array(numba.from_dtype(kind), 1, "C") for kind in (AGENT, END, SENT, SLOT, EVENT, LINE)
 )
 _INT, _FLOAT, _BOOL = numba.int64, numba.float64, numba.boolean
-_INTS, _PAIRS = _INT[::1], _INT[:, ::1]
+_INTS, _PAIRS, _FLOATS = _INT[::1], _INT[:, ::1], _FLOAT[:, ::1]
+_READ_ONLY = numba.types.Array(_INT, 1, "C", readonly=True)
 
 
 @compiled(_INT(_ENDS, _INT, _FLOAT, _INT, _INT, _INT))
@@ -152,8 +159,23 @@ def _line(entry: Any, kind: int, agent: int, step: int, time: float, bytes_: int
 
 @compiled(
     Tuple((_INT, _INT))(
-        *(_AGENTS, _AGENTS, _ENDS, _SENT, _EVENTS, _LINES, _PAIRS, _PAIRS, _SLOTS, _SLOTS, _INTS, _INTS),
-        *(_FLOAT[:, ::1], _BOOL[::1], _INTS, _INTS, _FLOAT, _FLOAT, _INT, _FLOAT),
+        *(
+            _AGENTS,
+            _AGENTS,
+            _ENDS,
+            _SENT,
+            _EVENTS,
+            _LINES,
+            _PAIRS,
+            _PAIRS,
+            _FLOATS,
+            _PAIRS,
+            _FLOAT[::1],
+            _PAIRS,
+            _SLOTS,
+            _SLOTS,
+        ),
+        *(_INTS, _INTS, _FLOATS, _BOOL[::1], _INTS, _INTS, _FLOAT, _FLOAT, _INT, _FLOAT),
     )
 )
 def plan(
@@ -163,7 +185,11 @@ def plan(
     sent: Any,
     events: Any,
     lines: Any,
+    marks: Any,
+    found: Any,
+    times: Any,
     letters: Any,
+    written: Any,
     past: Any,
     slots_up: Any,
     slots_down: Any,
@@ -181,17 +207,18 @@ def plan(
     """Process events in order until one is not for a window; return their number, and that of the arrivals left.
 
     No event happens at or after the first end of a step that starts in the window, the entry (`limit_time`, `limit_number`) of
-    other events, or `until`. `before` gets each agent as it was before the event, and `letters` (slot, place among the steps
-    that start) of each answer that comes with a step.
+    other events, or `until`. `before` gets each agent as it was before the event, `found` and `times` what happened, `marks`
+    how much of it before each event, and `letters` with their times, `written`, the answers that come with steps.
     """
     in_rounds, at_once, arrivals = rules[IN_ROUNDS] > 0, rules[AT_ONCE] > 0, rules[ARRIVALS]
-    count = line = letter = answers = begun = noted = 0
-    first_end, noted_at, age = np.inf, 0.0, rules[AGE]
+    count = line = ended = spoken = heard = met = begun = drawn = letter = noted = 0
+    first_end, age = np.inf, rules[AGE]
     while True:
-        happens = events[count]
-        happens.scheduled, happens.tail, happens.past = counters[SCHEDULED], counters[TAIL], counters[PAST]
-        happens.up, happens.down, happens.lines, happens.letters = counters[UP], counters[DOWN], line, letter
-        happens.answers, happens.noted, happens.noted_at = answers, noted, noted_at
+        mark = marks[count]
+        mark[N_LINES], mark[N_ENDED], mark[N_SPOKEN], mark[N_HEARD], mark[N_MET] = line, ended, spoken, heard, met
+        mark[N_BEGUN], mark[N_DRAWN], mark[N_LETTERS], mark[NOTED] = begun, drawn, letter, noted
+        mark[SCHEDULED_BY], mark[TAIL_AT], mark[PAST_BY] = counters[SCHEDULED], counters[TAIL], counters[PAST]
+        mark[UP_AT], mark[DOWN_AT] = counters[UP], counters[DOWN]
         if count == rules[MOST] or not arrivals:
             break
         kind, time, order, head = -1, np.inf, 0, counters[HEAD]
@@ -205,7 +232,7 @@ def plan(
         agent = agents[who]
         if not agent.inside:
             break
-        starts, step, base, slot, answer = 0, agent.step, agent.base, -1, -1
+        starts, step, base, slot = 0, agent.step, agent.base, -1
         if kind == FINISHED:
             if not agent.working or agent.lease != ends[0].lease or not 0 < step < agent.final:
                 break
@@ -223,13 +250,17 @@ def plan(
             if sent[head].kind == REFUSED or step <= agent.accepted or (rules[DROPS_LATE] and base < age):
                 break
         before[count] = agent
+        happens = events[count]
         happens.kind, happens.agent, happens.lease, happens.number, happens.time = kind, who, agent.lease, order, time
-        happens.step, happens.begun = step, agent.begun
+        happens.slot, happens.starts = slot, starts
         if kind != DELIVERED or sent[head].kind != EMPTY:
             _line(lines[line], kind, who, step, time, rules[BYTES_DOWN] if kind == DELIVERED else 0)
             line += 1
         if kind == FINISHED:
             counters[SIZE] = pop(ends, counters[SIZE])
+            found[ENDED_WHO, ended], found[ENDED_STEP, ended], found[ENDED_PLACE, ended] = who, step, count
+            times[ENDED_BEGUN, ended], times[ENDED_AT, ended] = agent.begun, time
+            ended += 1
             agent.last_duration, agent.working, agent.awaits = time - agent.begun, 0, -1
             if sends[step]:
                 _line(lines[line], SPOKEN, who, step, time, rules[BYTES_UP])
@@ -237,6 +268,8 @@ def plan(
                 counters[SCHEDULED] += 1
                 order = counters[SCHEDULED]
                 slot = send(agents, sent, slots_up, free_up, counters, MESSAGE, time + latency, order, who, step, base, time)
+                found[SPOKEN_SLOT, spoken] = slot
+                spoken += 1
         else:
             counters[HEAD] += 1
             past[counters[PAST], 0] = step
@@ -246,55 +279,61 @@ def plan(
             agent.accepted, agent.newest_base, agent.heard = step, base, counters[PAST]
             agent.flights -= 1
             arrivals -= 1
+            found[HEARD_WHO, heard], found[HEARD_STEP, heard], found[HEARD_SLOT, heard] = who, step, slot
+            found[HEARD_PLACE, heard], times[HEARD_SENT, heard], times[HEARD_AT, heard] = count, slots_up[slot].sent, time
             if at_once:
                 counters[SCHEDULED] += 1
-                order, number = counters[SCHEDULED], rules[NUMBER] + answers
-                answer = send(
+                order, number = counters[SCHEDULED], rules[NUMBER] + heard
+                found[ANSWER_SLOT, heard] = send(
                     agents, sent, slots_down, free_down, counters, ANSWER, time + latency, order, who, number, 0, time
                 )
-                answers += 1
                 age += 1
+            heard += 1
         elif kind == DELIVERED:
             agent.received, agent.told = step, counters[PAST]
+            found[MET_WHO, met], found[MET_SLOT, met] = who, slot
+            met += 1
             if sent[head].kind == ANSWER:
                 slots_down[slot].before = agent.inbox
                 agent.inbox = slot
                 agent.letters += 1
         counters[PAST] += kind != FINISHED
-        happens.slot, happens.answer = slot, answer
         if starts:
             agent.working, agent.step, agent.lease = 1, agent.step + 1, agent.lease + 1
             agent.base, agent.begun = age, time
             agent.length = lengths[who, agent.next_evaluation % lengths.shape[1]]
             agent.next_evaluation += 1
-            starts = 1 + (agent.next_evaluation % lengths.shape[1] == 0)
+            if agent.next_evaluation % lengths.shape[1] == 0:
+                found[DRAWN_WHO, drawn] = who
+                drawn += 1
             slot = agent.inbox
             for place in range(letter + agent.letters - 1, letter - 1, -1):
-                letters[place, 0], letters[place, 1] = slot, begun
+                letters[LETTER_SLOT, place], letters[LETTER_PLACE, place] = slot, begun
+                letters[LETTER_NUMBER, place], written[place] = slots_down[slot].number, slots_down[slot].sent
                 slot = slots_down[slot].before
             letter += agent.letters
             agent.reading, agent.reads, agent.letters = agent.inbox, agent.letters, 0
+            found[BEGUN_WHO, begun], found[BEGUN_STEP, begun], found[BEGUN_LEASE, begun] = who, agent.step, agent.lease
             begun += 1
             _line(lines[line], STARTED, who, agent.step, time, 0)
             line += 1
             counters[SCHEDULED] += 1
             first_end = min(first_end, time + agent.length)
             counters[SIZE] = push(ends, counters[SIZE], time + agent.length, counters[SCHEDULED], who, agent.lease)
-        happens.starts, happens.new_lease = starts, agent.lease
         count += 1
         if kind != DELIVERED or in_rounds:
-            noted, noted_at = count, time
+            noted = count
     return count, arrivals
 
 
-@compiled(numba.void(_AGENTS, _AGENTS, _ENDS, _EVENTS, _INTS, _INT, _INT))
-def undo(agents: Any, before: Any, ends: Any, events: Any, counters: Any, kept: int, count: int) -> None:
+@compiled(numba.void(_AGENTS, _AGENTS, _ENDS, _EVENTS, _INTS, _PAIRS, _INT, _INT))
+def undo(agents: Any, before: Any, ends: Any, events: Any, counters: Any, marks: Any, kept: int, count: int) -> None:
     """Take back the planned events from number `kept` on."""
-    last, size = events[kept], 0
+    mark, size = marks[kept], 0
     entries = ends[: counters[SIZE]].copy()
     for place in range(len(entries)):  # without those that were scheduled since
         entry = entries[place]
-        if entry.number <= last.scheduled:
+        if entry.number <= mark[SCHEDULED_BY]:
             size = push(ends, size, entry.time, entry.number, entry.agent, entry.lease)
     for place in range(count - 1, kept - 1, -1):
         happens = events[place]
@@ -303,13 +342,40 @@ def undo(agents: Any, before: Any, ends: Any, events: Any, counters: Any, kept: 
             size = push(ends, size, happens.time, happens.number, happens.agent, happens.lease)
         else:
             counters[HEAD] -= 1
-    counters[SIZE], counters[SCHEDULED], counters[TAIL] = size, last.scheduled, last.tail
-    counters[PAST], counters[UP], counters[DOWN] = last.past, last.up, last.down
+    counters[SIZE], counters[SCHEDULED], counters[TAIL] = size, mark[SCHEDULED_BY], mark[TAIL_AT]
+    counters[PAST], counters[UP], counters[DOWN] = mark[PAST_BY], mark[UP_AT], mark[DOWN_AT]
 
 
-@compiled(numba.void(_AGENTS, _EVENTS, _SENT, _SLOTS, _INTS, _INTS, _INTS, _INT))
-def release(before: Any, events: Any, sent: Any, slots: Any, free_up: Any, free_down: Any, counters: Any, kept: int) -> None:
-    """Free the slots of messages that have arrived, of empty answers, and of answers that came with an earlier step."""
+@compiled(
+    numba.void(
+        *(_AGENTS, _AGENTS, _EVENTS, _SENT, _SLOTS, _INTS, _INTS, _INTS, _PAIRS, _READ_ONLY, _READ_ONLY, _INT, _INT, _INT),
+    )
+)
+def settle(
+    agents: Any,
+    before: Any,
+    events: Any,
+    sent: Any,
+    slots: Any,
+    free_up: Any,
+    free_down: Any,
+    counters: Any,
+    found: Any,
+    t_n: Any,
+    pulled: Any,
+    checkpoint: int,
+    ended: int,
+    kept: int,
+) -> None:
+    """Enter the counts of evaluations after the steps that have ended, and free the slots of what was read.
+
+    These are messages that have arrived, empty answers, and answers that came with an earlier step.
+    """
+    for place in range(ended):
+        agent = agents[found[ENDED_WHO, place]]
+        agent.t_n, agent.pulled = t_n[place], pulled[place]
+        if found[ENDED_STEP, place] % checkpoint == 0:
+            agent.saved_t_n = agent.t_n
     head = counters[HEAD]
     for place in range(kept - 1, -1, -1):
         happens = events[place]
@@ -327,3 +393,16 @@ def release(before: Any, events: Any, sent: Any, slots: Any, free_up: Any, free_
                 free_down[counters[DOWN]] = slot
                 counters[DOWN] += 1
                 slot = slots[slot].before
+
+
+@compiled(_INTS(_PAIRS, _INT))
+def since(past: Any, last: int) -> Any:
+    """Return the numbers of entry `last` of `past` and of those before it, in ascending order."""
+    count, place = 0, last
+    while place >= 0:
+        count, place = count + 1, past[place, 1]
+    numbers = np.empty(count, np.int64)
+    while last >= 0:
+        count -= 1
+        numbers[count], last = past[last, 0], past[last, 1]
+    return numbers

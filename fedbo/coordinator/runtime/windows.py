@@ -8,7 +8,7 @@ or buffer that closes ends its window. All else is left to the core: first and l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,10 +40,14 @@ class Ended(NamedTuple):
     """
 
     plain: int
-    t_n: Sequence[int] | Ints
-    pulled: Sequence[int] | Ints
+    t_n: Ints
+    pulled: Ints
     payload: Columns | list[Payload]
     reports: StepReports | list[StepReport]
+
+
+_NOTHING = np.zeros(0, np.int64)
+_NONE = Ended(0, _NOTHING, _NOTHING, [], [])
 
 
 class Windows:
@@ -62,8 +66,10 @@ class Windows:
         bytes_ = (declared_size(rules.upload), declared_size(rules.download))
         per_round = 1 if self._synchronous else len(rules.targets)
         self._rules = np.array([self._synchronous, self._at_once, drops_late, per_round, *bytes_, 0, 0, 0, 0])
-        self._before, self._events = np.zeros(_MOST, kernel.AGENT), np.zeros(_MOST + 1, kernel.EVENT)
-        self._lines, self._letters = np.zeros(3 * _MOST, kernel.LINE), np.zeros((0, 2), np.int64)
+        self._before, self._events = np.zeros(_MOST, kernel.AGENT), np.zeros(_MOST, kernel.EVENT)
+        self._lines, self._marks = np.zeros(3 * _MOST, kernel.LINE), np.zeros((_MOST + 1, 14), np.int64)
+        self._found, self._times = np.zeros((15, _MOST), np.int64), np.zeros((4, _MOST))
+        self._letters, self._written = np.zeros((3, 0), np.int64), np.zeros(0)
         self._reports = dict[int, StepReport]()  # of ends that were taken back
 
     def result(self, agent: int) -> StepReport:
@@ -94,16 +100,17 @@ class Windows:
         columns.make_room(_MOST)
         columns.up.reserve(_MOST)
         columns.down.reserve(_MOST if self._at_once else 0)
-        if len(self._letters) < len(columns.down.slots):
-            self._letters = np.zeros((len(columns.down.slots), 2), np.int64)
+        if len(self._written) < len(columns.down.slots):
+            self._letters, self._written = np.zeros((3, len(columns.down.slots)), np.int64), np.zeros(len(columns.down.slots))
         limit = heap[0][:2] if heap else (np.inf, 0)
         arrivals = self._until_closing()
         rules[kernel.NUMBER :] = rounds.number, rounds.age, arrivals, most
         columns.counters[kernel.SCHEDULED] = self._queue.scheduled
+        up, down = columns.up, columns.down
         count, left = kernel.plan(
-            *(columns.agents, self._before, columns.ends, columns.sent, self._events, self._lines, self._letters, columns.past),
-            *(columns.up.slots, columns.down.slots, columns.up.free, columns.down.free, columns.lengths, columns.sends),
-            *(columns.counters, rules, until, *limit, columns.latency),
+            *(columns.agents, self._before, columns.ends, columns.sent, self._events, self._lines, self._marks, self._found),
+            *(self._times, self._letters, self._written, columns.past, up.slots, down.slots, up.free, down.free),
+            *(columns.lengths, columns.sends, columns.counters, rules, until, *limit, columns.latency),
         )
         self._closes = not left
         return int(count)
@@ -120,53 +127,59 @@ class Windows:
 
     def _carry_out(self, count: int) -> int:
         """Carry out the planned events up to the first that is not for a window; take the others back. Return their number."""
-        columns, events = self._columns, self._events[:count]
-        kinds, slots = events["kind"], events["slot"]
-        places = np.flatnonzero(kinds == kernel.FINISHED)
+        columns, found, kept = self._columns, self._found, count
+        mark = self._marks[count].tolist()
+        steps = mark[kernel.N_ENDED]
         try:
-            ended = self._ended(events["agent"][places], columns.sends[events["step"][places]])
+            ended = self._ended(steps, mark[kernel.N_SPOKEN]) if steps else _NONE
         except BaseException:
             self._undo(0, count)
             raise
-        kept = count if ended.plain == len(places) else int(places[ended.plain])
-        sending = places[: ended.plain][columns.sends[events["step"][places[: ended.plain]]]]
-        if len(sending):
-            columns.up.put(slots[sending], ended.payload)
-        arrived = np.flatnonzero(kinds[:kept] == kernel.ARRIVED)
-        heard = self._hear(events[arrived]) if len(arrived) else Outcome(self._core.state.server, 0)
-        if heard.taken < len(arrived) or heard.unusual is not None:
-            kept = int(arrived[heard.taken - 1]) + 1 if heard.unusual is not None else int(arrived[heard.taken])
-        answered = len(heard.answers) if isinstance(heard.answers, list) else heard.taken - (heard.unusual is not None)
-        if self._at_once and answered:
-            columns.down.put(events["answer"][arrived[:answered]], heard.answers)
+        if ended.plain < steps:
+            kept = found.item(kernel.ENDED_PLACE, ended.plain)
+            mark = self._marks[kept].tolist()
+        if mark[kernel.N_SPOKEN]:
+            columns.up.put(found[kernel.SPOKEN_SLOT, : mark[kernel.N_SPOKEN]], ended.payload)
+        arrived = mark[kernel.N_HEARD]
+        heard = self._hear(arrived) if arrived else Outcome(self._core.state.server, 0)
+        if heard.taken < arrived or heard.unusual is not None:
+            last = heard.unusual is not None
+            kept = found.item(kernel.HEARD_PLACE, heard.taken - last) + last
+            mark = self._marks[kept].tolist()
+        answered = heard.taken - (heard.unusual is not None) if self._at_once else 0
+        if answered:
+            columns.down.put(found[kernel.ANSWER_SLOT, :answered], heard.answers)
         if kept < count:
             self._undo(kept, count)
             self._closes = False
-        self._keep_reports(ended, int(np.searchsorted(places, kept)), len(places))
-        self._note(kept, heard, answered)
-        self._note_steps(events[:kept], ended)
-        self._begin(events[:kept])
-        self._release(kept)
+            self._keep_reports(ended, mark[kernel.N_ENDED], steps)
+        self._note(kept, mark, heard, answered)
+        self._commit(mark, ended)
+        if mark[kernel.N_BEGUN]:
+            self._begin(mark)
+        self._settle(kept, mark, ended)
         if heard.unusual is not None or self._closes:
-            self._close(heard.unusual, events["agent"].item(kept - 1))
+            self._close(heard.unusual, self._events["agent"].item(kept - 1))
         return kept
 
-    def _ended(self, numbers: Ints, speaks: npt.NDArray[np.bool_]) -> Ended:
+    def _ended(self, count: int, spoken: int) -> Ended:
         """Wait for the reports of steps, and find those that are plain, with a message as declared where one is due."""
-        known, hosts, count = self._reports, self._hosts, len(numbers)
-        found: Any = []
-        if count and self._joint and not known:
+        known, hosts, reports = self._reports, self._hosts, list[StepReport]()
+        numbers = self._found[kernel.ENDED_WHO, :count].copy()
+        if self._joint and not known:
             found = hosts.results(numbers)
-        elif count:
-            found = [known.pop(number) if number in known else hosts.report(number) for number in numbers.tolist()]
-        if isinstance(found, StepReports):
-            if self._half.is_joint and bool((found.queries == 1).all()) and self._are_sound(found.payload, speaks):
-                payload = {} if found.payload is None else found.payload
-                return Ended(count, found.t_n, found.pulled, payload, found)
-            found = single_reports(found)
-        plain = next((place for place, one in enumerate(found) if not self._is_plain(one, bool(speaks[place]))), count)
-        payloads = [one.payload for one in found[:plain] if one.payload]
-        return Ended(plain, [one.t_n for one in found[:plain]], [one.pulled for one in found[:plain]], payloads, found)
+            if isinstance(found, StepReports):
+                if self._half.is_joint and (found.queries == 1).all() and self._are_sound(found.payload, count, spoken):
+                    return Ended(count, found.t_n, found.pulled, found.payload or {}, found)
+                found = single_reports(found)
+            reports = found
+        else:
+            reports = [known.pop(number) if number in known else hosts.report(number) for number in numbers.tolist()]
+        speaks = self._columns.sends[self._found[kernel.ENDED_STEP, :count]].tolist()
+        plain = next((place for place, one in enumerate(reports) if not self._is_plain(one, speaks[place])), count)
+        payloads = [one.payload for one in reports[:plain] if one.payload]
+        t_n, pulled = (np.array([getattr(one, name) for one in reports[:plain]], np.int64) for name in ("t_n", "pulled"))
+        return Ended(plain, t_n, pulled, payloads, reports)
 
     def _is_plain(self, report: StepReport, speaks: bool) -> bool:
         """Check whether a report is that of one evaluation, with a message as declared if one is due."""
@@ -174,120 +187,105 @@ class Windows:
             return False
         return speaks and not self._columns.wrong(report.payload) if report.payload else not speaks and report.payload is None
 
-    def _are_sound(self, payload: Mapping[str, npt.NDArray[Any]] | None, speaks: npt.NDArray[np.bool_]) -> bool:
+    def _are_sound(self, payload: Mapping[str, npt.NDArray[Any]] | None, count: int, spoken: int) -> bool:
         """Check whether messages `(k, ...)` are as declared, where that is easily seen, and are those that are due."""
         if payload is None:
-            return not speaks.any()
-        return (
-            bool(speaks.all())
-            and payload.keys() == self._upload.keys()
-            and all(
-                array.dtype == field.dtype
-                and array.shape[1:] == field.shape
-                and not field.positive
-                and bool(np.abs(array).max(initial=0.0) <= LARGEST)
-                for field, array in ((self._upload[name], array) for name, array in payload.items())
-            )
-        )
+            return not spoken
+        if spoken < count or payload.keys() != self._upload.keys():
+            return False
+        for name, field in self._upload.items():
+            array = payload[name]
+            if array.dtype != field.dtype or array.shape[1:] != field.shape or field.positive:
+                return False
+            if not np.vdot(array, array) <= LARGEST * LARGEST:
+                return False
+        return True
 
-    def _keep_reports(self, ended: Ended, done: int, count: int) -> None:
+    def _keep_reports(self, ended: Ended, first: int, count: int) -> None:
         """Keep the reports of ends that were taken back."""
-        if done < count:
-            reports = ended.reports
-            rest = (
-                single_reports(rows_of(reports, np.arange(done, count))) if isinstance(reports, StepReports) else reports[done:]
-            )
-            self._reports.update((report.agent, report) for report in rest)
+        rest = ended.reports[first:] if isinstance(ended.reports, list) else rows_of(ended.reports, np.arange(first, count))
+        singles = rest if isinstance(rest, list) else single_reports(rest)
+        self._reports.update((report.agent, report) for report in singles)
 
-    def _hear(self, events: npt.NDArray[Any]) -> Outcome:
+    def _hear(self, count: int) -> Outcome:
         """Pass messages to the coordinator half, which answers each of them where that happens at once."""
-        up, slots = self._columns.up, events["slot"]
-        senders, steps, times = (events[name].copy() for name in ("agent", "step", "time"))
-        arrivals = Arrivals(senders, steps, up.slots["sent"][slots], times, up.take(slots))
+        state, found, times = self._core.state, self._found, self._times
+        senders, steps = found[kernel.HEARD_WHO, :count], found[kernel.HEARD_STEP, :count]
+        payload = self._columns.up.take(found[kernel.HEARD_SLOT, :count])
+        arrivals = Arrivals(senders, steps, times[kernel.HEARD_SENT, :count], times[kernel.HEARD_AT, :count], payload)
         if self._at_once:
-            return self._half.answer(self._core.state.server, arrivals, self._core.state.rounds.number)
-        return self._half.receive(self._core.state.server, arrivals)
+            return self._half.answer(state.server, arrivals, state.rounds.number)
+        return self._half.receive(state.server, arrivals)
 
     def _undo(self, kept: int, count: int) -> None:
         """Take back the planned events from number `kept` on."""
         columns = self._columns
-        kernel.undo(columns.agents, self._before, columns.ends, self._events, columns.counters, kept, count)
+        kernel.undo(columns.agents, self._before, columns.ends, self._events, columns.counters, self._marks, kept, count)
 
-    def _note(self, kept: int, heard: Outcome, answered: int) -> None:
+    def _note(self, kept: int, mark: list[int], heard: Outcome, answered: int) -> None:
         """Note in the state of the run that so many of the planned events have happened."""
-        state, queue, columns, events = self._core.state, self._queue, self._columns, self._events
+        state, queue, columns, times = self._core.state, self._queue, self._columns, self._events["time"]
         state.server = heard.server
-        last = events[kept]
-        if heard.unusual is not None and self._at_once:  # the answer that was planned for the last message
+        if heard.unusual is not None:  # the answer that was planned for the last message
             columns.counters[[kernel.SCHEDULED, kernel.TAIL]] -= 1
             columns.counters[kernel.DOWN] += 1
-        queue.scheduled, queue.events = int(columns.counters[kernel.SCHEDULED]), queue.events + kept
+        queue.scheduled, queue.events = columns.counters.item(kernel.SCHEDULED), queue.events + kept
         if kept:
-            queue.time = events["time"].item(kept - 1)
-        state.progress.note_each(kept, int(last["noted"]), float(last["noted_at"]))
-        arrived = np.flatnonzero(events["kind"][:kept] == kernel.ARRIVED)
-        if self._at_once and answered:
-            state.rounds.close_each(events["time"].item(int(arrived[answered - 1])), answered)
-        elif len(arrived) and not self._at_once:
-            state.rounds.hear(events["agent"][arrived].tolist(), self._synchronous)
-        lines = self._lines[: int(last["lines"])].copy()
+            queue.time = times.item(kept - 1)
+        noted, arrived = mark[kernel.NOTED], mark[kernel.N_HEARD]
+        state.progress.note_each(kept, noted, times.item(noted - 1) if noted else 0.0)
+        if answered:
+            state.rounds.close_each(self._times.item(kernel.HEARD_AT, answered - 1), answered)
+        elif arrived and not self._at_once:
+            state.rounds.hear(self._found[kernel.HEARD_WHO, :arrived].tolist(), self._synchronous)
+        lines = self._lines[: mark[kernel.N_LINES]].copy()
         if self._varies:
-            self._weigh(events[:kept], lines)
+            self._weigh(mark, lines)
         self._core.rules.log.append(EventColumns(lines))
 
-    def _weigh(self, events: npt.NDArray[Any], lines: npt.NDArray[Any]) -> None:
+    def _weigh(self, mark: list[int], lines: npt.NDArray[Any]) -> None:
         """Enter the sizes of messages and answers into the lines about them."""
-        up, down = self._columns.up, self._columns.down
-        speaks = (events["kind"] == kernel.FINISHED) & (events["slot"] >= 0)
-        for kind, box, chosen in (
-            (kernel.SPOKEN, up, speaks),
-            (kernel.ARRIVED, up, events["kind"] == kernel.ARRIVED),
-            (kernel.DELIVERED, down, events["kind"] == kernel.DELIVERED),
+        for kind, box, row, count in (
+            (kernel.SPOKEN, self._columns.up, kernel.SPOKEN_SLOT, mark[kernel.N_SPOKEN]),
+            (kernel.ARRIVED, self._columns.up, kernel.HEARD_SLOT, mark[kernel.N_HEARD]),
+            (kernel.DELIVERED, self._columns.down, kernel.MET_SLOT, mark[kernel.N_MET]),
         ):
-            payloads = box.columns[OBJECTS][events["slot"][chosen]].tolist()
+            payloads = box.columns[OBJECTS][self._found[row, :count]].tolist()
             lines["bytes"][lines["kind"] == kind] = [size(one) for one in payloads if one is not None]
 
-    def _note_steps(self, events: npt.NDArray[Any], ended: Ended) -> None:
+    def _commit(self, mark: list[int], ended: Ended) -> None:
         """Commit the steps that have ended; note who waits for a round, and who waits no longer."""
-        columns, waiting = self._columns, self._core.state.rounds.waiting
-        over = events["kind"] == kernel.FINISHED
-        who, count = events["agent"][over], int(over.sum())
+        found, times, waiting = self._found, self._times, self._core.state.rounds.waiting
+        count, met = mark[kernel.N_ENDED], mark[kernel.N_MET]
         if count:
-            agents, saved = columns.agents, events["step"][over] % self._checkpoint == 0
-            agents["t_n"][who], agents["pulled"][who] = ended.t_n[:count], ended.pulled[:count]
-            agents["saved_t_n"][who[saved]] = agents["t_n"][who[saved]]
-            self._hosts.commit_each(who, events["begun"][over], events["time"][over])
+            who = found[kernel.ENDED_WHO, :count].copy()
+            self._hosts.commit_each(who, times[kernel.ENDED_BEGUN, :count].copy(), times[kernel.ENDED_AT, :count].copy())
+            if self._synchronous:
+                speak = self._columns.sends[found[kernel.ENDED_STEP, :count]]
+                waiting.update(dict.fromkeys(who[speak].tolist()))
         if self._synchronous:
-            waiting.update(dict.fromkeys(events["agent"][over & (events["starts"] == 0)].tolist()))
-            for agent in events["agent"][events["kind"] == kernel.DELIVERED].tolist():
+            for agent in found[kernel.MET_WHO, :met].tolist():
                 del waiting[agent]
 
-    def _begin(self, events: npt.NDArray[Any]) -> None:
+    def _begin(self, mark: list[int]) -> None:
         """Request the steps that begin, with the answers that their agents have got."""
-        columns, hosts = self._columns, self._hosts
-        begun = events[events["starts"] > 0]
-        if not len(begun):
-            return
-        agents, leases = begun["agent"].copy(), begun["new_lease"].copy()
-        for agent in agents[begun["starts"] > 1].tolist():
+        columns, hosts, found, letters = self._columns, self._hosts, self._found, mark[kernel.N_LETTERS]
+        for agent in found[kernel.DRAWN_WHO, : mark[kernel.N_DRAWN]].tolist():
             columns.draw(agent, columns.agents["next_evaluation"].item(agent))
-        steps = columns.agents["step"][agents]
-        speaks, letters = columns.sends[steps], self._letters[: int(self._events["letters"][len(events)])]
-        slots, places = np.ascontiguousarray(letters[:, 0]), letters[:, 1]
-        about, payload = columns.down.slots[slots], columns.down.take(slots)
+        agents, steps, leases = found[kernel.BEGUN_WHO : kernel.BEGUN_LEASE + 1, : mark[kernel.N_BEGUN]].copy()
+        slots, places, numbers = self._letters[:, :letters].copy()
+        sent, speaks = self._written[:letters].copy(), columns.sends[steps]
+        payload = columns.down.take(slots)
         if self._joint and self._half.is_joint:
-            own = None if len(places) == len(begun) and (places[1:] > places[:-1]).all() else places.copy()
-            senders = np.full(len(slots), COORDINATOR)
-            found = Letters(senders, about["number"].copy(), about["sent"].copy(), payload, own) if len(slots) else None
-            hosts.submit_each(StepRequests(agents, steps, leases, speaks, found))
+            own = None if letters == len(agents) and (places[1:] > places[:-1]).all() else places
+            inboxes = Letters(np.full(letters, COORDINATOR), numbers, sent, payload, own) if letters else None
+            hosts.submit_each(StepRequests(agents, steps, leases, speaks, inboxes))
             return
         singles = payload[OBJECTS].tolist() if OBJECTS in payload else _rows(payload)
-        inboxes = [tuple[Inbound, ...]()] * len(begun)
-        for place, number, sent, one in zip(
-            places.tolist(), about["number"].tolist(), about["sent"].tolist(), singles, strict=True
-        ):
-            inboxes[place] += (Inbound(COORDINATOR, number, sent, one),)
-        requests = list(map(StepRequest, agents.tolist(), steps.tolist(), leases.tolist(), inboxes, speaks.tolist()))
+        own_inbox = [tuple[Inbound, ...]()] * len(agents)
+        for place, *more, one in zip(places.tolist(), numbers.tolist(), sent.tolist(), singles, strict=True):
+            own_inbox[place] += (Inbound(COORDINATOR, *more, one),)
+        requests = list(map(StepRequest, agents.tolist(), steps.tolist(), leases.tolist(), own_inbox, speaks.tolist()))
         joint = joint_requests(requests) if self._joint else None
         if joint is not None:
             hosts.submit_each(joint)
@@ -295,14 +293,16 @@ class Windows:
         for request in requests:
             hosts.submit(request)
 
-    def _release(self, kept: int) -> None:
-        """Free the slots of what was read."""
-        columns = self._columns
-        up, down, counters = columns.up, columns.down, columns.counters
-        first_up, first_down = int(counters[kernel.UP]), int(counters[kernel.DOWN])
-        kernel.release(self._before, self._events, columns.sent, down.slots, up.free, down.free, counters, kept)
-        up.forget(first_up)
-        down.forget(first_down)
+    def _settle(self, kept: int, mark: list[int], ended: Ended) -> None:
+        """Enter what the steps that have ended leave, and free the slots of what was read."""
+        columns, up, down = self._columns, self._columns.up, self._columns.down
+        free = columns.counters.tolist()
+        kernel.settle(
+            *(columns.agents, self._before, self._events, columns.sent, down.slots, up.free, down.free, columns.counters),
+            *(self._found, ended.t_n, ended.pulled, self._checkpoint, mark[kernel.N_ENDED], kept),
+        )
+        up.forget(free[kernel.UP])
+        down.forget(free[kernel.DOWN])
 
     def _close(self, unusual: dict[int, Payload] | Exception | None, sender: int) -> None:
         """Close the round or the buffer, or answer the last message as the core does, if what it should get is `unusual`."""

@@ -11,6 +11,7 @@ from heapq import heapify, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Inbound
@@ -189,7 +190,7 @@ class AgentColumns:
         if self.left:
             return False
         if type(event) is Finished and event.report is None:
-            self.make_room(1)
+            self.make_room(1, answers=False)
             counters = self.counters
             counters[kernel.SIZE] = kernel.push(self.ends, counters[kernel.SIZE], time, number, event.agent, event.lease)
         elif type(event) is MessageReceived:
@@ -210,13 +211,12 @@ class AgentColumns:
 
     def _send(self, kind: int, time: float, number: int, sent: Message | Answer) -> int:
         """Put a message or an answer on its way; return its slot."""
-        self.make_room(1)
+        self.make_room(1, answers=True)
         if isinstance(sent, Message):
             who, step, base, now, box = sent.sender, sent.step, sent.base, sent.sent, self.up
         else:
             now = 0.0 if sent.inbound is None else sent.inbound.sent
             who, step, base, box = sent.agent, sent.number, 0, self.down
-        box.reserve(1)
         counters = self.counters
         return kernel.send(self.agents, self.sent, box.slots, box.free, counters, kind, time, number, who, step, base, now)
 
@@ -267,20 +267,30 @@ class AgentColumns:
         ends = self.ends[: self.counters[kernel.SIZE]]
         return dict(zip(ends["agent"].tolist(), ends["time"].tolist(), strict=True))
 
-    def make_room(self, count: int) -> None:
-        """Make room for so many events, and forget what has arrived."""
-        size, head, tail, _, past, *_ = self.counters.tolist()
+    def make_room(self, count: int, answers: bool) -> None:
+        """Make room for so many events, with answers if they have any, and forget what has arrived."""
+        size, head, tail, _, past, up, down = self.counters.tolist()
         if head >= _ARRIVED or (head and head == tail):
             self.sent[: tail - head] = self.sent[head:tail]
             self.counters[kernel.HEAD], self.counters[kernel.TAIL], tail = 0, tail - head, tail - head
-        for name, length in (("ends", size), ("sent", tail), ("past", past)):
-            column = getattr(self, name)
-            if length + count > len(column):
-                more = np.zeros((max(count, len(column)), *column.shape[1:]), column.dtype)
-                setattr(self, name, np.concatenate([column, more]))
+        if size + count > len(self.ends):
+            self.ends = _longer(self.ends, count)
+        if tail + count > len(self.sent):
+            self.sent = _longer(self.sent, count)
+        if past + count > len(self.past):
+            self.past = _longer(self.past, count)
+        if up < count:
+            self.up.reserve(count)
+        if answers and down < count:
+            self.down.reserve(count)
 
     def draw(self, number: int, place: int) -> None:
         """Draw an agent's durations from number `place` on, as many as are held."""
         width = self.lengths.shape[1]
         first = place // width * width
         self.lengths[number] = self._block(number, first // 64)[first % 64 : first % 64 + width]
+
+
+def _longer(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """Return a column with room for at least so many more entries."""
+    return np.concatenate([column, np.zeros((max(count, len(column)), *column.shape[1:]), column.dtype)])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.base import Inbound, Joint, Payload
-from fedbo.coordinator.messages import checker, varies
+from fedbo.algorithms.base import Declaration, Inbound, Joint, Payload
+from fedbo.coordinator.messages import checker, varies, vdot
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.mailbox import OBJECTS, Columns, Ints
 
 Floats = npt.NDArray[np.float64]
+PlainFields = dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]] | None
 
 
 class Arrivals(NamedTuple):
@@ -62,8 +65,7 @@ class CoordinatorHalf:
     def __init__(self, rules: Rules) -> None:
         self._method, self._streams, self._ones = rules.algorithm, rules.streams, np.ones(rules.problem.n_agents)
         self.is_joint = is_joint(rules)
-        self._download = rules.download or {}
-        self._wrong = checker(self._download)
+        self._wrong, self._plain_download = checker(rules.download or {}), plain_fields(rules.download or {})
 
     def receive(self, server: Any, arrivals: Arrivals) -> Outcome:
         """Receive messages that nothing answers yet."""
@@ -117,16 +119,29 @@ class CoordinatorHalf:
     def sound(self, answers: Columns) -> int:
         """Return the number of answers before the first that is not as declared."""
         count = _length(answers)
-        plain = answers.keys() == self._download.keys() and all(
-            array.dtype == field.dtype
-            and array.shape[1:] == field.shape
-            and not field.positive
-            and (not field.finite or bool(np.isfinite(array).all()))
-            for field, array in ((field, answers[name]) for name, field in self._download.items())
-        )
-        if plain:
+        if are_sound(answers, self._plain_download):
             return count
         return next((place for place in range(count) if self._wrong(_row(answers, place))), count)
+
+
+def plain_fields(declared: Declaration) -> PlainFields:
+    """Return type and shape of each declared field, of which none is a matrix that must be positive."""
+    if any(field.positive for field in declared.values()):
+        return None
+    return {name: (np.dtype(field.dtype), field.shape) for name, field in declared.items()}
+
+
+def are_sound(payload: Columns, fields: PlainFields, most: float = math.inf) -> bool:
+    """Check whether payloads `(k, ...)` are as declared, where that is easily seen, and no number is larger than `most`."""
+    if fields is None or payload.keys() != fields.keys():
+        return False
+    for name, (dtype, shape) in fields.items():
+        array = payload[name]
+        if array.dtype != dtype or array.shape[1:] != shape:
+            return False
+        if dtype.kind == "f" and not (isfinite(total := vdot(array, array)) and total <= most * most):
+            return False
+    return True
 
 
 def _each(arrivals: Arrivals) -> Any:

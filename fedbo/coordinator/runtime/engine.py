@@ -117,9 +117,8 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
                 queue.stopped = True
                 break
             if windows.take(until, hooks.every - queue.events % hooks.every if keep is not None and hooks.every else _IDLE):
-                flushed = queue.is_due(queue.time)
-                if not flushed:
-                    hosts.flush(ends)
+                hosts.flush(ends)
+                flushed = True
                 if keep is not None:
                     keep(queue.events)
                 continue

@@ -46,11 +46,12 @@ class Mailbox:
             self.columns[name] = np.concatenate([column, np.zeros((more, *column.shape[1:]), column.dtype)])
         self._counters[self._way] += more
 
-    def put(self, slots: Ints, payloads: Columns | Sequence[Payload]) -> None:
+    def put(self, slots: Ints, payloads: Columns | list[Payload]) -> None:
         """Store payloads, as columns or one by one."""
         if self.is_joint:
+            singly = isinstance(payloads, list)
             for name, column in self.columns.items():
-                column[slots] = payloads[name] if isinstance(payloads, Mapping) else [one[name] for one in payloads]
+                column[slots] = [one[name] for one in payloads] if singly else payloads[name]  # type: ignore[call-overload,index,union-attr]
             return
         for slot, payload in zip(slots.tolist(), payloads, strict=True):
             self.columns[OBJECTS][slot] = payload

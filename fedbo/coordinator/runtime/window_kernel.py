@@ -43,9 +43,9 @@ ENDED_WHO, ENDED_STEP, ENDED_PLACE, SPOKEN_SLOT, HEARD_WHO, HEARD_STEP, HEARD_SL
 MET_WHO, MET_SLOT, BEGUN_WHO, BEGUN_STEP, BEGUN_LEASE, DRAWN_WHO = range(9, 15)
 ENDED_BEGUN, ENDED_AT, HEARD_SENT, HEARD_AT = range(4)
 LETTER_SLOT, LETTER_PLACE, LETTER_NUMBER = range(3)
-# The numbers of each, with other counters, before each event.
+# The numbers of each, with other counters, before each event; N_UNEVEN is that of steps with more or less than one answer.
 N_LINES, N_ENDED, N_SPOKEN, N_HEARD, N_MET, N_BEGUN, N_DRAWN, N_LETTERS, NOTED = range(9)
-SCHEDULED_BY, TAIL_AT, PAST_BY, UP_AT, DOWN_AT = range(9, 14)
+SCHEDULED_BY, TAIL_AT, PAST_BY, UP_AT, DOWN_AT, N_UNEVEN = range(9, 15)
 # Counters: entries of the heap of ends, what is on its way from HEAD to TAIL, entries of `past`, and free slots of mailboxes.
 COUNTERS = SIZE, HEAD, TAIL, SCHEDULED, PAST, UP, DOWN = range(7)
 # Rules of a run, and what a window begins with.
@@ -211,14 +211,14 @@ def plan(
     how much of it before each event, and `letters` with their times, `written`, the answers that come with steps.
     """
     in_rounds, at_once, arrivals = rules[IN_ROUNDS] > 0, rules[AT_ONCE] > 0, rules[ARRIVALS]
-    count = line = ended = spoken = heard = met = begun = drawn = letter = noted = 0
+    count = line = ended = spoken = heard = met = begun = drawn = letter = uneven = noted = 0
     first_end, age = np.inf, rules[AGE]
     while True:
         mark = marks[count]
         mark[N_LINES], mark[N_ENDED], mark[N_SPOKEN], mark[N_HEARD], mark[N_MET] = line, ended, spoken, heard, met
         mark[N_BEGUN], mark[N_DRAWN], mark[N_LETTERS], mark[NOTED] = begun, drawn, letter, noted
         mark[SCHEDULED_BY], mark[TAIL_AT], mark[PAST_BY] = counters[SCHEDULED], counters[TAIL], counters[PAST]
-        mark[UP_AT], mark[DOWN_AT] = counters[UP], counters[DOWN]
+        mark[UP_AT], mark[DOWN_AT], mark[N_UNEVEN] = counters[UP], counters[DOWN], uneven
         if count == rules[MOST] or not arrivals:
             break
         kind, time, order, head = -1, np.inf, 0, counters[HEAD]
@@ -312,6 +312,7 @@ def plan(
                 letters[LETTER_NUMBER, place], written[place] = slots_down[slot].number, slots_down[slot].sent
                 slot = slots_down[slot].before
             letter += agent.letters
+            uneven += agent.letters != 1
             agent.reading, agent.reads, agent.letters = agent.inbox, agent.letters, 0
             found[BEGUN_WHO, begun], found[BEGUN_STEP, begun], found[BEGUN_LEASE, begun] = who, agent.step, agent.lease
             begun += 1

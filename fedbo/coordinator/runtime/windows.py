@@ -25,7 +25,7 @@ from fedbo.coordinator.logged.columns import EventColumns
 from fedbo.coordinator.messages import LARGEST, declared_size, size, varies
 from fedbo.coordinator.runtime import window_kernel as kernel
 from fedbo.coordinator.runtime.agent_columns import AgentColumns
-from fedbo.coordinator.runtime.coordinator_half import Arrivals, CoordinatorHalf, Outcome
+from fedbo.coordinator.runtime.coordinator_half import Arrivals, CoordinatorHalf, Outcome, are_sound, plain_fields
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.mailbox import OBJECTS, Columns, Ints
 from fedbo.coordinator.server import recipients_of
@@ -60,14 +60,14 @@ class Windows:
         self._synchronous, self._k = rules.is_synchronous, getattr(rules.exchange, "k", None)
         self._at_once = not self._synchronous and self._k is None
         self._joint = type(hosts).results is not Hosts.results  # whether columns are the hosts' own way
-        self._upload, self._checkpoint = rules.upload or {}, rules.task.checkpoint
+        self._plain_upload, self._checkpoint = plain_fields(rules.upload or {}), rules.task.checkpoint
         self._varies = varies(rules.upload) or varies(rules.download)
         drops_late = self._synchronous and not rules.exchange.accepts_late
         bytes_ = (declared_size(rules.upload), declared_size(rules.download))
         per_round = 1 if self._synchronous else len(rules.targets)
         self._rules = np.array([self._synchronous, self._at_once, drops_late, per_round, *bytes_, 0, 0, 0, 0])
         self._before, self._events = np.zeros(_MOST, kernel.AGENT), np.zeros(_MOST, kernel.EVENT)
-        self._lines, self._marks = np.zeros(3 * _MOST, kernel.LINE), np.zeros((_MOST + 1, 14), np.int64)
+        self._lines, self._marks = np.zeros(3 * _MOST, kernel.LINE), np.zeros((_MOST + 1, 15), np.int64)
         self._found, self._times = np.zeros((15, _MOST), np.int64), np.zeros((4, _MOST))
         self._letters, self._written = np.zeros((3, 0), np.int64), np.zeros(0)
         self._reports = dict[int, StepReport]()  # of ends that were taken back
@@ -97,9 +97,7 @@ class Windows:
     def _plan(self, until: float, most: int) -> int:
         """Find the events of a window; return their number."""
         columns, rounds, heap, rules = self._columns, self._core.state.rounds, self._queue.heap, self._rules
-        columns.make_room(_MOST)
-        columns.up.reserve(_MOST)
-        columns.down.reserve(_MOST if self._at_once else 0)
+        columns.make_room(_MOST, self._at_once)
         if len(self._written) < len(columns.down.slots):
             self._letters, self._written = np.zeros((3, len(columns.down.slots)), np.int64), np.zeros(len(columns.down.slots))
         limit = heap[0][:2] if heap else (np.inf, 0)
@@ -191,15 +189,7 @@ class Windows:
         """Check whether messages `(k, ...)` are as declared, where that is easily seen, and are those that are due."""
         if payload is None:
             return not spoken
-        if spoken < count or payload.keys() != self._upload.keys():
-            return False
-        for name, field in self._upload.items():
-            array = payload[name]
-            if array.dtype != field.dtype or array.shape[1:] != field.shape or field.positive:
-                return False
-            if not np.vdot(array, array) <= LARGEST * LARGEST:
-                return False
-        return True
+        return spoken == count and are_sound(payload, self._plain_upload, LARGEST)
 
     def _keep_reports(self, ended: Ended, first: int, count: int) -> None:
         """Keep the reports of ends that were taken back."""
@@ -277,7 +267,7 @@ class Windows:
         sent, speaks = self._written[:letters].copy(), columns.sends[steps]
         payload = columns.down.take(slots)
         if self._joint and self._half.is_joint:
-            own = None if letters == len(agents) and (places[1:] > places[:-1]).all() else places
+            own = places if mark[kernel.N_UNEVEN] else None
             inboxes = Letters(np.full(letters, COORDINATOR), numbers, sent, payload, own) if letters else None
             hosts.submit_each(StepRequests(agents, steps, leases, speaks, inboxes))
             return
@@ -333,8 +323,7 @@ class Windows:
         if self._half.sound(answers) < len(places):  # which ends the run
             return server.reply(state, recipients, dict(zip(numbers[places].tolist(), _rows(answers), strict=True)), now)
         server.close(state, len(recipients), len(places) * int(self._rules[kernel.BYTES_DOWN]), now)
-        columns.make_room(len(recipients))
-        columns.down.reserve(len(recipients))
+        columns.make_room(len(recipients), True)
         answered = np.zeros(len(recipients), bool)
         answered[places] = True
         columns.counters[kernel.SCHEDULED] = queue.scheduled

@@ -17,7 +17,7 @@ from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Inbound
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.events import Answer, AnswerReceived, Event, Finished, Message, MessageReceived
+from fedbo.coordinator.events import Answer, AnswerReceived, Event, Finished, Message, MessageReceived, StudyStarted
 from fedbo.coordinator.messages import LARGEST, checker
 from fedbo.coordinator.runtime import window_kernel as kernel
 from fedbo.coordinator.runtime.coordinator_half import is_joint
@@ -52,6 +52,7 @@ class AgentColumns:
         self.down = Mailbox(rules.download if joint else None, self.counters, kernel.DOWN)
         self._refused = dict[int, Message]()  # by slot
         self._records = dict[int, AgentRecord]()
+        self.first_steps = dict[int, AgentStep]()  # step 0 of agents, with any number of evaluations
 
     def __contains__(self, number: int) -> bool:
         """Check whether an agent is inside the columns."""
@@ -76,6 +77,9 @@ class AgentColumns:
             self.enter(event.message.sender)
         elif type(event) is AnswerReceived:
             self.enter(event.answer.agent)
+        elif type(event) is StudyStarted:
+            for number in list(self._core.state.agents):
+                self.enter(number)
 
     def enter(self, number: int) -> None:
         """Take an agent into the columns, if nothing about it is unusual."""
@@ -88,13 +92,16 @@ class AgentColumns:
             return
         plain = step is None or (
             (step.timed and not step.void and step.report is None and step.pace_history is None)
-            and (len(step.segments) == 2 and step.speaks == self.sends[record.step] and record.step > 0)
+            and (len(step.segments) == 2 or not record.step)
+            and step.speaks == self.sends[record.step]
         )
         if not plain or (step is None and not self._synchronous) or row["flights"] != len(record.unacknowledged):
             return
         del known[number]
         self._records[number] = record
         self.draw(number, record.next_evaluation)
+        if step is not None and not record.step:
+            self.first_steps[number] = step
         inbox, reads = (
             [(one.step, one.sent, one.payload) for one in some] for some in (record.inbox, step.inbox if step else ())
         )
@@ -104,7 +111,7 @@ class AgentColumns:
             *(record.t_n, record.pulled, record.saved_t_n, accepted[-1] if accepted else -1, received[-1] if received else -1),
             *(-1, -1, -1 if awaits is None else awaits, row["flights"], row["newest"]),
             *(len(inbox), self.down.enter(inbox), len(reads), self.down.enter(reads)),
-            *((0.0, 0.0) if step is None else (step.begun, step.segments[1])),
+            *((0.0, 0.0) if step is None else (step.begun, step.segments[-1])),
             math.nan if record.last_duration is None else record.last_duration,
         )
         record.current, record.inbox, record.unacknowledged = None, [], {}
@@ -133,7 +140,10 @@ class AgentColumns:
         reads = tuple(self._take_answers(row.reading, row.reads))
         messages = [self._message(number, slot) for slot in self.up.chain(row.newest, row.flights)]
         record.unacknowledged = {message.step: message for message in messages}
-        if row.working:
+        first = self.first_steps.pop(number, None)
+        if first is not None:
+            record.current = first
+        elif row.working:
             speaks, segments = bool(self.sends[row.step]), (0.0, row.length)
             order = StepRequest(number, row.step, row.lease, reads, speaks)
             step = AgentStep(

@@ -18,7 +18,7 @@ def _dtype(integers: str, numbers: str) -> np.dtype[Any]:
 
 
 # An agent: `inside` the columns or not, `working` on a step or waiting for the answer that it `awaits`, with the fields of
-# `AgentRecord` and `AgentStep`. Its steps before the `final` one take place here. `accepted` and `received` are the newest of
+# `AgentRecord` and `AgentStep`. Its steps before the `final` one end here. `accepted` and `received` are the newest of
 # its messages and answers, `heard` and `told` those since it is inside, as places in `past`. Slots of the mailboxes: the
 # `newest` of its `flights` messages on their way, the last of `letters` answers in its `inbox`, and that of `reads` answers
 # that came with its step, `reading`.
@@ -234,7 +234,7 @@ def plan(
             break
         starts, step, base, slot = 0, agent.step, agent.base, -1
         if kind == FINISHED:
-            if not agent.working or agent.lease != ends[0].lease or not 0 < step < agent.final:
+            if not agent.working or agent.lease != ends[0].lease or step >= agent.final:
                 break
             starts = 0 if in_rounds and sends[step] else 1
         elif kind == DELIVERED:

@@ -29,6 +29,7 @@ from fedbo.coordinator.runtime.coordinator_half import Arrivals, CoordinatorHalf
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.mailbox import OBJECTS, Columns, Ints
 from fedbo.coordinator.server import recipients_of
+from fedbo.coordinator.state import AgentStep
 
 _MOST = 768  # events of a window, so that hosts work on other steps meanwhile
 
@@ -167,21 +168,28 @@ class Windows:
         if self._joint and not known:
             found = hosts.results(numbers)
             if isinstance(found, StepReports):
-                if self._half.is_joint and (found.queries == 1).all() and self._are_sound(found.payload, count, spoken):
+                expected = self._expected(numbers.tolist()) if self._columns.first_steps else 1
+                if self._half.is_joint and (found.queries == expected).all() and self._are_sound(found.payload, count, spoken):
                     return Ended(count, found.t_n, found.pulled, found.payload or {}, found)
                 found = single_reports(found)
             reports = found
         else:
             reports = [known.pop(number) if number in known else hosts.report(number) for number in numbers.tolist()]
         speaks = self._columns.sends[self._found[kernel.ENDED_STEP, :count]].tolist()
-        plain = next((place for place, one in enumerate(reports) if not self._is_plain(one, speaks[place])), count)
+        expected = self._expected(numbers.tolist())
+        plain = next((n for n, one in enumerate(reports) if not self._is_plain(one, speaks[n], expected[n])), count)
         payloads = [one.payload for one in reports[:plain] if one.payload]
         t_n, pulled = (np.array([getattr(one, name) for one in reports[:plain]], np.int64) for name in ("t_n", "pulled"))
         return Ended(plain, t_n, pulled, payloads, reports)
 
-    def _is_plain(self, report: StepReport, speaks: bool) -> bool:
-        """Check whether a report is that of one evaluation, with a message as declared if one is due."""
-        if report.queries != 1 or report.retried or report.failed or report.failure is not None:
+    def _expected(self, agents: list[int]) -> list[int]:
+        """Return the number of evaluations of each agent's step."""
+        first = self._columns.first_steps
+        return [len(first[agent].segments) - 1 if agent in first else 1 for agent in agents]
+
+    def _is_plain(self, report: StepReport, speaks: bool, queries: int) -> bool:
+        """Check whether a report is that of so many evaluations, with a message as declared if one is due."""
+        if report.queries != queries or report.retried or report.failed or report.failure is not None:
             return False
         return speaks and not self._columns.wrong(report.payload) if report.payload else not speaks and report.payload is None
 
@@ -248,14 +256,26 @@ class Windows:
         found, times, waiting = self._found, self._times, self._core.state.rounds.waiting
         count, met = mark[kernel.N_ENDED], mark[kernel.N_MET]
         if count:
-            who = found[kernel.ENDED_WHO, :count].copy()
-            self._hosts.commit_each(who, times[kernel.ENDED_BEGUN, :count].copy(), times[kernel.ENDED_AT, :count].copy())
+            who, begun = found[kernel.ENDED_WHO, :count].copy(), times[kernel.ENDED_BEGUN, :count].copy()
+            now, first = times[kernel.ENDED_AT, :count].copy(), self._columns.first_steps
+            if first:
+                self._commit_first(first, who.tolist(), now.tolist())
+                later = found[kernel.ENDED_STEP, :count] > 0
+                self._hosts.commit_each(who[later], begun[later], now[later])
+            else:
+                self._hosts.commit_each(who, begun, now)
             if self._synchronous:
                 speak = self._columns.sends[found[kernel.ENDED_STEP, :count]]
                 waiting.update(dict.fromkeys(who[speak].tolist()))
         if self._synchronous:
             for agent in found[kernel.MET_WHO, :met].tolist():
                 del waiting[agent]
+
+    def _commit_first(self, first: dict[int, AgentStep], agents: list[int], times: list[float]) -> None:
+        """Commit steps 0, of several evaluations."""
+        for agent, now in zip(agents, times, strict=True):
+            if agent in first:
+                self._hosts.commit(agent, first.pop(agent).times(now))
 
     def _begin(self, mark: list[int]) -> None:
         """Request the steps that begin, with the answers that their agents have got."""

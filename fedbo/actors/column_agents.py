@@ -17,7 +17,7 @@ from fedbo.actors.slots import KEPT, SavedColumns, Slots
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.row_columns import RowColumns, RowLog
 from fedbo.actors.task import StepReport, Task, objective_of
-from fedbo.algorithms.base import ORIGINS_IN_ORDER, AgentColumns, AnswerColumns, Array
+from fedbo.algorithms.base import ORIGINS_IN_ORDER, AnswerColumns, Array, StateColumns
 from fedbo.algorithms.components.feature_columns import offsets
 from fedbo.objectives.space import from_unit
 
@@ -25,7 +25,7 @@ from fedbo.objectives.space import from_unit
 class ColumnAgents:
     """Agents in columns: the numbers `of` each slot, the `states` of the algorithm, and the `rows` not written yet."""
 
-    def __init__(self, task: Task, states: AgentColumns, evaluator: JointEvaluator) -> None:
+    def __init__(self, task: Task, states: StateColumns, evaluator: JointEvaluator) -> None:
         self._task, self.states, self._evaluator = task, states, evaluator
         self.of, self.rows = Slots(), RowLog(task.problem.dim)
         self._objectives: list[Any] = []
@@ -75,7 +75,7 @@ class ColumnAgents:
             better = ~(made.value[row] <= of.best[slot])
             slot, row = slot[better], row[better]
             of.best[slot], of.best_score[slot], of.best_step[slot] = made.value[row], made.score[row], made.step[row]
-        of.uncommitted[slots] = False
+        of.uncommitted[slots], of.touched[slots] = False, True
 
     def commit_one(self, slot: int, times: Sequence[float]) -> None:
         """Commit the step of one agent; `times` are the start of its evaluations and the end of each, if given."""

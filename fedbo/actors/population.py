@@ -22,7 +22,7 @@ from fedbo.actors.slots import SavedColumns
 from fedbo.actors.storage.row_columns import RowColumns
 from fedbo.actors.storage.rows import Row, single_rows, table_of_rows
 from fedbo.actors.task import StepReport, StepRequest, Task
-from fedbo.algorithms.base import AgentColumns, Array, Columnar
+from fedbo.algorithms.base import Array, Columnar, StateColumns
 
 _MOST = 512  # steps whose arrays are worked on together
 Unusual = Callable[[StepRequest], StepReport | None]
@@ -180,6 +180,7 @@ class HostedAgents:
 
     def changed(self) -> Ints:
         """Return the slots of the agents that have changed, in the order of their numbers."""
+        self._settle()
         slots = self._slots
         return slots[self.columns.of.touched[slots]] if len(slots) else slots
 
@@ -227,7 +228,7 @@ class HostedAgents:
         return sorted([*rows, *kept], key=lambda row: (row.agent, row.step) if kept else (row.agent,))
 
 
-def _states_of(task: Task) -> AgentColumns | None:
+def _states_of(task: Task) -> StateColumns | None:
     algorithm, kind = task.algorithm, type(task.algorithm)
     if not isinstance(algorithm, Columnar) or algorithm.queries is None or not _has_own_columns(kind):
         return None

@@ -304,7 +304,7 @@ class AnswerColumns(NamedTuple):
     payload: Mapping[str, npt.NDArray[Any]]
 
 
-class AgentColumns(Protocol):
+class StateColumns(Protocol):
     """The states of many agents of a method in common arrays; `slots (k,)` are the rows of the agents that are meant.
 
     Each function does for every agent what the method's function of this name does, with the same bits in any company.
@@ -375,7 +375,7 @@ class StatelessColumns:
 class Columnar(Protocol):
     """Optional protocol of methods that serve many agents at once, in a fraction of the time."""
 
-    def columns(self, problem: Problem, streams: Streams) -> AgentColumns | None:
+    def columns(self, problem: Problem, streams: Streams) -> StateColumns | None:
         """Return empty columns for the agents of a run; None where these settings have none."""
 
 

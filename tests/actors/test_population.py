@@ -175,7 +175,10 @@ def test_a_method_with_its_own_rule_for_one_agent_is_not_asked_for_many() -> Non
     assert all(report.payload is None for report in reports[0].values())
 
 
-def test_in_one_process_steps_that_take_little_are_computed_together_unless_the_run_may_end_before() -> None:
+def test_in_one_process_steps_that_take_little_are_computed_together_unless_the_run_may_end_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedbo.actors.hosts._ENOUGH", float("inf"))  # on a busy machine even little takes long
     for target, together in ((None, True), (0.5, False)):
         hosts = InlineHosts(replace(task_of(*SETTINGS["one model"]), early_end=target and EarlyEnd(target)), range(AGENTS))
         sizes = _sizes(hosts.host)
@@ -298,3 +301,14 @@ def test_a_checkpoint_in_the_middle_of_a_round_is_of_what_is_committed(case: str
         host.work((), [StepRequest(n, 3, restore="before") for n in range(1, AGENTS)])
     for n in range(1, AGENTS):
         assert plain(one[n].state) == plain(other[n].state)
+
+
+def test_a_step_that_is_committed_after_a_snapshot_is_in_the_next_one() -> None:
+    host = Host()
+    host.load(task_of(*SETTINGS["one model"]), range(AGENTS))
+    host.work((), [StepRequest(n, 0) for n in range(AGENTS)])
+    assert host.agents.save(host.agents.changed()).step.tolist() == [-1] * AGENTS
+    host.agents.settle()
+    host.commit([(1, (0.0, 1.0, 2.0)), (3, ())])
+    saved = host.agents.save(host.agents.changed())
+    assert saved.number.tolist() == [1, 3] and saved.step.tolist() == [0, 0]

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import simpy
 
+from fedbo.actors.columns import StepReports, StepRequests
 from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
-from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.base import AnswerColumns, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
-from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.streams import Numbers, Streams
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.environment import AgentModels, Environment
@@ -54,20 +55,43 @@ class Talkative(Random):
     def receive(self, state: Any, message: Inbound, now: float) -> Any:
         return state
 
+    is_joint = True
+
+    def receive_each(self, state: Any, senders: Numbers, payload: Any) -> Any:
+        return state
+
+    def broadcast_each(self, state: Any, recipients: Numbers, worth: Any, streams: Streams) -> tuple[AnswerColumns, Any]:
+        return AnswerColumns(np.arange(len(recipients)), _messages(len(recipients))), state
+
+    def answer_each(self, state: Any, senders: Numbers, payload: Any, worth: Any, numbers: Any, streams: Streams) -> Any:
+        return _messages(len(senders)), state
+
+
+def _messages(count: int) -> dict[str, Any]:
+    return {name: np.zeros((count, *array.shape)) for name, array in MESSAGE.items()}
+
 
 class FreeHosts(Hosts):
     """Agents whose work costs nothing."""
 
-    def __init__(self) -> None:
-        self._orders: dict[int, StepRequest] = {}
+    def __init__(self, agents: int) -> None:
+        self._steps, self._leases = np.zeros(agents, np.int64), np.zeros(agents, np.int64)
 
     def submit(self, order: StepRequest) -> None:
-        self._orders[order.agent] = order
+        self._steps[order.agent], self._leases[order.agent] = order.step, order.lease
+
+    def submit_each(self, requests: StepRequests) -> None:
+        self._steps[requests.agent], self._leases[requests.agent] = requests.step, requests.lease
 
     def report(self, agent: int) -> StepReport:
-        order = self._orders[agent]
-        step, lease = order.step, order.lease
+        step, lease = int(self._steps[agent]), int(self._leases[agent])
         return StepReport(agent, step, 1 if step else 0, MESSAGE if step else None, lease)
+
+    def results(self, agents: Numbers) -> StepReports | list[StepReport]:
+        none = np.zeros(len(agents), np.int64)
+        return StepReports(agents, self._steps[agents], self._leases[agents], none + 1, none, none, _messages(len(agents)))
+
+    def commit_each(self, agents: Numbers, begun: Any, ended: Any) -> None: ...
 
     def decide(self, order: StepRequest) -> DecisionSize:
         return DecisionSize(1)
@@ -98,7 +122,7 @@ def with_fedbo(agents: int, iterations: int) -> tuple[float, int, float]:
     core = Core(Task(Quadratic(agents=agents), Talkative(), problem, Streams(1)), Immediate(), world)
     records, agenda = [], EventQueue()
     begun = time.process_time()
-    run_virtual(core, FreeHosts(), RunHooks(records.extend, in_columns=True), agenda)
+    run_virtual(core, FreeHosts(agents), RunHooks(records.extend, in_columns=True), agenda)
     return time.process_time() - begun, agenda.events, agenda.time
 
 

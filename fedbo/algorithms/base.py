@@ -421,6 +421,42 @@ class Columnar(Protocol):
 
 
 @runtime_checkable
+class Joint(Protocol):
+    """Optional protocol of methods whose coordinator half processes many messages at once, in a fraction of the time.
+
+    Messages and answers have fixed shapes. The functions leave the state and return the answers that `receive` and `broadcast`
+    do for one message after another, to the bit. They refuse no message that is as declared, and keep no reference to arrays
+    `payload`, which are `(k, ...)`. A subclass that overrides `receive` or `broadcast` is called one by one.
+    """
+
+    @property
+    def is_joint(self) -> bool:
+        """Return whether these settings can be processed so."""
+
+    def receive_each(self, state: Any, senders: Numbers, payload: Mapping[str, npt.NDArray[Any]]) -> Any:
+        """Update the state with the messages of `senders (k,)`, in their order."""
+
+    def broadcast_each(
+        self, state: Any, recipients: Numbers, staleness_weight: Array, streams: Streams
+    ) -> tuple[AnswerColumns, Any]:
+        """Return the answers to those of the `recipients (k,)` that are answered, when the exchange mode closes a round."""
+
+    def answer_each(
+        self,
+        state: Any,
+        senders: Numbers,
+        payload: Mapping[str, npt.NDArray[Any]],
+        staleness_weight: Array,
+        numbers: Numbers,
+        streams: Streams,
+    ) -> tuple[Mapping[str, npt.NDArray[Any]], Any]:
+        """Receive each message and answer its sender before the next one; answer n of `numbers (k,)` has `streams.at(n)`.
+
+        It ends with the first sender that is not answered, whose message is received. Return the answers before it.
+        """
+
+
+@runtime_checkable
 class Phased(Protocol):
     """Optional protocol of methods that work in phases; every agent decides and sends once in each phase."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms import ts
-from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.base import AnswerColumns, Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.draw_search import Values
 from fedbo.algorithms.components.federated import Federated, FederatedState
@@ -26,6 +26,7 @@ from fedbo.settings.records import changed
 from fedbo.surrogates.draws import compiled_surface, message_function
 from fedbo.surrogates.features import Features
 
+Columns = Mapping[str, npt.NDArray[Any]]
 _ONE = np.ones(1)
 _ONE.flags.writeable = False  # the weight of the only message that agents hold, for all of them
 
@@ -155,17 +156,23 @@ class FTS(Federated):
 
     def receive(self, state: FTSServer, message: Inbound, now: float) -> FTSServer:
         """Store an agent's newest message."""
-        sender, count = message.sender, len(state.omega)
+        sender = message.sender
         if state.row[sender] < 0:
-            omega = state.omega
-            if state.used == count:
-                omega = np.zeros((max(64, 2 * count), state.omega.shape[1]))
-                omega[:count] = state.omega
-            state.row[sender] = state.used
-            state = state._replace(omega=omega, used=state.used + 1)
+            state = self._with_rows(state, [sender])
         state.omega[state.row[sender]] = message.payload["omega"]
         state.held[sender] = 1.0
         return state
+
+    def _with_rows(self, state: FTSServer, senders: Sequence[int]) -> FTSServer:
+        """Give rows to agents that have none."""
+        omega, count = state.omega, len(state.omega)
+        while state.used + len(senders) > count:
+            count = max(64, 2 * count)
+        if count > len(omega):
+            omega = np.zeros((count, self.features))
+            omega[: len(state.omega)] = state.omega
+        state.row[senders] = np.arange(state.used, state.used + len(senders))
+        return state._replace(omega=omega, used=state.used + len(senders))
 
     def broadcast(
         self, state: FTSServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
@@ -186,15 +193,83 @@ class FTS(Federated):
         return payloads, state
 
     def _relayed(self, state: FTSServer, preference: Array, recipients: Sequence[int], streams: Streams) -> dict[int, Payload]:
-        """Draw one sender for each recipient from P_N without the recipient itself, by inversion."""
-        reach, asked = np.cumsum(preference), np.array(recipients, dtype=np.int64)
-        asked = asked[reach[-1] - preference[asked] > 0]  # the others know nobody but themselves
-        own = preference[asked]
-        place = streams.each(asked, np.full(len(asked), streams.step)).uniforms("P_N at the coordinator") * (reach[-1] - own)
-        place += np.where(place >= reach[asked] - own, own, 0.0)
-        chosen = reach.searchsorted(place, side="right")
-        sent = zip(asked.tolist(), state.row[chosen].tolist(), chosen[:, None], strict=True)
+        """Draw one sender for each recipient."""
+        asked = np.array(recipients, dtype=np.int64)
+        places, chosen = _drawn(preference, asked, np.full(len(asked), streams.step), streams)
+        sent = zip(asked[places].tolist(), state.row[chosen].tolist(), chosen[:, None], strict=True)
         return {agent: {"omega": state.omega[row].copy(), "sender": sender} for agent, row, sender in sent}
+
+    @property
+    def is_joint(self) -> bool:
+        """Return whether an answer is one message."""
+        return self.relay == "one"
+
+    def receive_each(self, state: FTSServer, senders: Numbers, payload: Columns) -> FTSServer:
+        """Store the newest messages of agents."""
+        first = dict.fromkeys(senders[state.row[senders] < 0].tolist())
+        state = self._with_rows(state, list(first)) if first else state
+        state.omega[state.row[senders]] = payload["omega"]  # of equal rows NumPy keeps the last
+        state.held[senders] = 1.0
+        return state
+
+    def broadcast_each(
+        self, state: FTSServer, recipients: Numbers, staleness_weight: Array, streams: Streams
+    ) -> tuple[AnswerColumns, FTSServer]:
+        """Relay one message to each recipient."""
+        preference = state.held * staleness_weight * np.asarray(self.weights or 1.0)
+        places, chosen = _drawn(preference, recipients, np.full(len(recipients), streams.step), streams)
+        return AnswerColumns(places, {"omega": state.omega[state.row[chosen]], "sender": chosen[:, None]}), state
+
+    def answer_each(
+        self,
+        state: FTSServer,
+        senders: Numbers,
+        payload: Columns,
+        staleness_weight: Array,
+        numbers: Numbers,
+        streams: Streams,
+    ) -> tuple[Columns, FTSServer]:
+        """Relay one message to each sender, of those that were there by then; P_N changes with first messages alone."""
+        omega, chosen, start, count = np.empty_like(payload["omega"]), np.empty(len(senders), np.int64), 0, len(senders)
+        while start < count:
+            new = start + np.flatnonzero(state.row[senders[start:]] < 0)
+            end = start + 1 if len(new) and new[0] == start else int(new[0]) if len(new) else count
+            part = slice(start, end)
+            before = state
+            if state.row[senders[start]] < 0:
+                before = state = self.receive_each(state, senders[part], {"omega": payload["omega"][part]})
+            preference = state.held * staleness_weight * np.asarray(self.weights or 1.0)
+            places, found = _drawn(preference, senders[part], numbers[part], streams)
+            if len(places) < end - start:  # the first that is not answered
+                end = start + 1 + int((np.append(places, -1) != np.arange(len(places) + 1)).argmax())
+                part, found = slice(start, end), found[: end - start - 1]
+            answered = start + len(found)
+            chosen[start:answered] = found
+            omega[start:answered] = before.omega[before.row[found]]
+            newest = dict[int, int]()
+            for place, (sender, of) in enumerate(zip(senders[start:answered].tolist(), found.tolist(), strict=True), start):
+                if of in newest:
+                    omega[place] = payload["omega"][newest[of]]
+                newest[sender] = place
+            state = self.receive_each(state, senders[part], {"omega": payload["omega"][part]})
+            if answered < end:
+                break
+            start = end
+        return {"omega": omega[:answered], "sender": chosen[:answered, None]}, state
+
+
+def _drawn(preference: Array, asked: Numbers, steps: Numbers, streams: Streams) -> tuple[Numbers, Numbers]:
+    """Draw a sender from P_N without the agent itself, by inversion, for each of the `asked` agents; each has its own step.
+
+    Return the places of those that have a sender, and the senders. The others know nobody but themselves.
+    """
+    reach = np.cumsum(preference)
+    places = np.flatnonzero(reach[-1] - preference[asked] > 0)
+    asked, steps = asked[places], steps[places]
+    own = preference[asked]
+    place = streams.each(asked, steps).uniforms("P_N at the coordinator") * (reach[-1] - own)
+    place += np.where(place >= reach[asked] - own, own, 0.0)
+    return places, reach.searchsorted(place, side="right")
 
 
 FAITHFUL = {

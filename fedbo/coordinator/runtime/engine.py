@@ -9,7 +9,6 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedbo.actors.hosts import Hosts, InlineHosts
@@ -19,19 +18,15 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.endless import require_progress
 from fedbo.coordinator.environment.availability import leaves, never_before_steps
 from fedbo.coordinator.events import (
-    BACKGROUND,
     After,
-    Answer,
     Ask,
     Commit,
     DecisionMade,
     Effect,
-    Event,
     Finished,
-    Message,
 )
 from fedbo.coordinator.exchange import MODES
-from fedbo.coordinator.runtime.event_queue import EventQueue, arrival
+from fedbo.coordinator.runtime.event_queue import EventQueue
 
 if TYPE_CHECKING:
     from fedbo.coordinator.runtime.windows import Windows
@@ -111,26 +106,23 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
 
 def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:
     """Process windows of events, or one event after the other."""
-    heap, under_way, progress, active = queue.heap, queue.under_way, core.state.progress, core.state.rounds.active
+    heap, pop, ends, keep = queue.heap, queue.pop, queue.ends, hooks.keep
+    progress, active = core.state.progress, core.state.rounds.active
     windows = _windows(core, hosts, queue)
     result = hosts.result if windows is None else windows.result
-    watch, flushed, pop, keep, ends = _Watch(core, hooks, until), True, heappop, hooks.keep, queue.ends
-    while queue.waiting or (heap and core.will_recover()):
+    watch, flushed = _Watch(core, hooks, until), True
+    while queue.waits or (heap and core.will_recover()):
         if windows is not None:
             if watch.stops(queue.time, True):
                 queue.stopped = True
                 break
             if windows.take(until, hooks.every - queue.events % hooks.every if keep is not None and hooks.every else _IDLE):
-                flushed = queue.is_due(queue.time)
-                if not flushed:
-                    hosts.flush(ends)
+                hosts.flush(ends)
+                flushed = True
                 if keep is not None:
                     keep(queue.events)
                 continue
-        arrives = queue.arrives_first()
-        first = under_way[queue.arrived] if arrives else heap[0]
-        now: float = first[0]
-        event: Event | Message | Answer = first[2]
+        now, _, event = heap[0]
         if now > until or (not active and core.is_over and queue.quiet):
             break
         ended = event if type(event) is Finished else None
@@ -139,18 +131,13 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
             break
         if ended is not None:
             if not core.is_current(ended.agent, ended.lease):  # its agent was interrupted, and this end with it
-                queue.pop()
+                pop()
                 continue
             if ended.report is None:  # an error here leaves the event where it is
                 event, flushed = Finished(ended.agent, ended.lease, result(ended.agent)), False
-        if arrives:
-            queue.arrive()
-        else:
-            pop(heap)
-            queue.waiting -= type(event) not in BACKGROUND
+        pop()
         queue.time = now
-        happens = arrival(event) if isinstance(event, Message | Answer) else event
-        flushed = not apply_effects(core.handle(happens, now), now, hosts, queue) and flushed
+        flushed = not apply_effects(core.handle(event, now), now, hosts, queue) and flushed
         if windows is not None:
             windows.readmit(event)
         queue.events += 1

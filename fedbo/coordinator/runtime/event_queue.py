@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -26,12 +26,18 @@ _LAST = 2**60  # above the number of any scheduling: of events that come last at
 class Scheduled(Protocol):
     """Columns that hold some of the scheduled events."""
 
-    @property
-    def first_end(self) -> tuple[float, int] | None:
-        """Return the time and number of the first end of a step in the columns, None without one."""
+    def __len__(self) -> int: ...
 
-    def ends(self) -> dict[int, float]:
-        """Return the end time of each agent's step in the columns."""
+    @property
+    def first(self) -> tuple[float, int, int, bool] | None:
+        """Return time, number and agent of the first event, and whether it is the end of a step; None without one."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Check whether no message is on its way."""
+
+    def ends_by_agent(self) -> dict[int, float]:
+        """Return the end time of each agent's step."""
 
     def schedule(self, time: float, number: int, event: Event) -> bool:
         """Schedule an event in the columns; return False if it does not belong there."""
@@ -44,8 +50,8 @@ class Scheduled(Protocol):
 class EventQueue:
     """The event queue, with (time, number of its scheduling, event) of all future events, and the progress of the run.
 
-    A run with `windows` has ends of steps there. Its messages and answers arrive in the order of sending, and are `under_way`,
-    in place of the events of their arrival, from place `arrived` on. All other events are in the `heap`.
+    A run with windows has ends of steps, messages and answers in `columns`; all other events are in the `heap`. `waiting` is
+    the number of those of the heap that do not happen by themselves.
     """
 
     heap: list[Entry] = field(default_factory=lambda: [(0.0, 0, StudyStarted())])
@@ -54,59 +60,47 @@ class EventQueue:
     events: int = 0
     stopped: bool = False
     waiting: int = 1
-    under_way: list[Entry] = field(default_factory=list)
-    arrived: int = 0
-    windows: Scheduled | None = None
+    columns: Scheduled | None = None
 
     def become(self, other: EventQueue) -> None:
         """Adopt the state of another queue."""
         self.heap, self.scheduled, self.time = other.heap, other.scheduled, other.time
         self.events, self.waiting, self.stopped = other.events, other.waiting, False
-        self.under_way, self.arrived = other.under_way, other.arrived
+
+    @property
+    def waits(self) -> bool:
+        """Check whether an event is scheduled that does not happen by itself."""
+        return self.waiting > 0 or (self.columns is not None and len(self.columns) > 0)
 
     @property
     def quiet(self) -> bool:
         """Check whether no message is on its way."""
-        return self.arrived == len(self.under_way) and not any(type(event) in MESSAGES for _, _, event in self.heap)
+        quiet = self.columns is None or self.columns.is_quiet
+        return quiet and not any(type(event) in MESSAGES for _, _, event in self.heap)
 
     def ends(self) -> dict[int, float]:
         """Return the end time of each agent's step; an interrupted agent may have an earlier end there too."""
         others = {event.agent: time for time, _, event in self.heap if type(event) is Finished}
-        return others if self.windows is None else others | self.windows.ends()
+        return others if self.columns is None else others | self.columns.ends_by_agent()
 
     def push(self, time: float, event: Event) -> None:
         """Schedule an event; at one time they happen in the order of scheduling, and placements on workers last."""
         self.scheduled += 1
-        self.waiting += type(event) not in BACKGROUND
-        if self.windows is None or not self.windows.schedule(time, self.scheduled, event):
+        if self.columns is None or not self.columns.schedule(time, self.scheduled, event):
             number = self.scheduled + _LAST if type(event) is PlacementDue else self.scheduled
+            self.waiting += type(event) not in BACKGROUND
             heappush(self.heap, (time, number, event))
-
-    @property
-    def first_arrival(self) -> Entry | None:
-        """Return the entry of the message or answer that arrives next, None without one."""
-        return self.under_way[self.arrived] if self.arrived < len(self.under_way) else None
-
-    def arrives_first(self) -> bool:
-        """Check whether the next event is the arrival of a message in `under_way`, where no end of a step is before it."""
-        first = self.first_arrival
-        return first is not None and not (self.heap and self.heap[0] < first)
 
     def next_time(self) -> float | None:
         """Return the time of the next event, None without one."""
-        end = None if self.windows is None else self.windows.first_end
-        times = [entry[0] for entry in (self.heap[0] if self.heap else None, self.first_arrival, end) if entry is not None]
+        first = None if self.columns is None else self.columns.first
+        times = [entry[0] for entry in (self.heap[0] if self.heap else None, first) if entry is not None]
         return float(min(times)) if times else None
 
     def is_due(self, now: float) -> bool:
         """Check whether another event is due now."""
         time = self.next_time()
         return time is not None and time <= now
-
-    def arrive(self) -> None:
-        """Remove the message that arrives next."""
-        self.waiting -= 1
-        self.arrived += 1
 
     def pop(self) -> Entry:
         """Remove and return the next event of the heap."""
@@ -116,29 +110,28 @@ class EventQueue:
 
     def gather(self) -> None:
         """Move all events into the heap."""
-        if self.windows is not None:
-            self.windows.leave_all()
-        for time, number, sent in self.under_way[self.arrived :]:
-            heappush(self.heap, (time, number, arrival(sent)))
-        self.under_way.clear()
-        self.arrived = 0
+        if self.columns is not None:
+            self.columns.leave_all()
 
     def stored(self) -> EventQueue:
         """Move all events into the heap, and return the queue as it is stored."""
         self.gather()
-        return replace(self, windows=None)
+        return replace(self, columns=None)
 
     @classmethod
     def earlier_fields(cls) -> tuple[str, ...]:
         """List its fields in snapshots of earlier versions."""
-        return tuple(one.name for one in fields(cls) if one.name != "windows")
+        return ("heap", "scheduled", "time", "events", "stopped", "waiting", "under_way", "arrived")
 
     @classmethod
     def of_earlier(cls, values: dict[str, Any]) -> EventQueue:
         """Make a queue of the fields of earlier versions."""
-        return cls(**values)
+        under_way, arrived = values.pop("under_way"), values.pop("arrived")
+        queue = cls(**values)
+        for time, number, sent in under_way[arrived:]:
+            heappush(queue.heap, (time, number, sent if type(sent) in MESSAGES else _arrival(sent)))
+        return queue
 
 
-def arrival(sent: Message | Answer) -> MessageReceived | AnswerReceived:
-    """Return the event of an arrival."""
+def _arrival(sent: Message | Answer) -> MessageReceived | AnswerReceived:
     return MessageReceived(sent) if isinstance(sent, Message) else AnswerReceived(sent)

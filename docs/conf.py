@@ -51,6 +51,7 @@ CONTENTS = {
     ),
     "Guides": (
         "docs/studies",
+        "docs/metrics",
         "docs/objectives",
         "docs/algorithms/index",
         "docs/results",

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.grouping import by_replicate, by_run, column_of, sent_down, sent_up, starts
-from fedbo.analysis.indicators import Incumbent, Indicator, Points, Series
+from fedbo.analysis.indicators import Incumbent, Indicator, IndicatorSeries, Points
 from fedbo.objectives.base import Metric
 
 Array = npt.NDArray[np.float64]
@@ -244,7 +244,7 @@ def early_span(found: Sequence[IncumbentTrace], axis: Axis) -> tuple[float, floa
 
 def _trace(
     columns: Mapping[str, Any],
-    series: Series,
+    series: IndicatorSeries,
     rows: npt.NDArray[np.int64],
     totals: tuple[Mapping[RunKey, tuple[Array, Array]], Mapping[RunKey, tuple[Array, Array]]],
 ) -> IncumbentTrace:

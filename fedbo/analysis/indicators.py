@@ -31,7 +31,7 @@ class Points(NamedTuple):
     score: Array
 
 
-class Series(NamedTuple):
+class IndicatorSeries(NamedTuple):
     """An indicator after each of `e` points: each point's own `score (e,)`, NaN where it does not count, and the `best (e,)`.
 
     `place (e,)` is the place of the point that made it, -1 before the first one that counts.
@@ -56,7 +56,7 @@ class Indicator(Protocol):
     def points(self, observations: Any, failed: Bools) -> Points:
         """Return the points of a table of observations, of which some have `failed (n,)`."""
 
-    def series(self, points: Points) -> Series:
+    def series(self, points: Points) -> IndicatorSeries:
         """Return the indicator after each point of one agent, in order."""
 
 
@@ -75,14 +75,14 @@ class Incumbent:
         value, score = (column_of(observations, name).astype(np.float64) for name in ("value", "score"))
         return Points(np.where(failed, -np.inf, value), score[:, None])
 
-    def series(self, points: Points) -> Series:
+    def series(self, points: Points) -> IndicatorSeries:
         """Return the scores of the incumbents; ties are won by the first point."""
         seen, score = points.seen, points.score[:, 0]
         record = np.maximum.accumulate(seen)
         new = seen > np.concatenate(([-np.inf], record[:-1]))
         place = np.maximum.accumulate(np.where(new, np.arange(len(seen)), -1))
         best = np.where(place >= 0, score[place], np.nan)
-        return Series(np.where(np.isfinite(seen), score, np.nan), best, place)
+        return IndicatorSeries(np.where(np.isfinite(seen), score, np.nan), best, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +122,14 @@ class Hypervolume:
         values[bad] = np.nan
         return Points(np.where(bad, -np.inf, values[:, 0]), values)
 
-    def series(self, points: Points) -> Series:
+    def series(self, points: Points) -> IndicatorSeries:
         """Return the hypervolume after each point."""
         best = hypervolumes(points.score, np.array(self.reference))
         counts = np.isfinite(points.seen)
         new = np.diff(best, prepend=0.0) > 0.0
         new |= counts & (np.cumsum(counts) == 1)
         place = np.maximum.accumulate(np.where(new, np.arange(len(best)), -1))
-        return Series(np.where(counts, best, np.nan), best, place)
+        return IndicatorSeries(np.where(counts, best, np.nan), best, place)
 
 
 def indicator_of(goals: Goals | None) -> Indicator:

@@ -56,7 +56,8 @@ def _records(observations: pa.Table, run: Run) -> list[EvaluationRecord]:
         agent = row["agent"]
         number = counts[agent] = counts.get(agent, -1) + 1
         if row["error"] is None:
-            outcome = Outcome(row["value"], row["score"], *read_metrics(row["metrics"]))
+            metrics, reports = read_metrics(row["metrics"])
+            outcome = Outcome(row["value"], row["score"], metrics, reports)
             found.append(EvaluationRecord(agent, number, row["x"], outcome, pulls=row["pulls"]))
     return found
 

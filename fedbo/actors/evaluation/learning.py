@@ -18,7 +18,7 @@ from fedbo.objectives.goals import Goals
 from fedbo.objectives.outcome import Outcome
 
 
-class Told(NamedTuple):
+class ToldOutcomes(NamedTuple):
     """Outcomes as an algorithm with `Multiple` learns them: points `(q, d)`, values `(q, m)` and margins `(q, c)`."""
 
     x: Array
@@ -38,7 +38,7 @@ def learns_outcomes(algorithm: Algorithm, goals: Goals | None) -> bool:
     return goals is not None and (goals.several or goals.constraints > 0) and isinstance(algorithm, Multiple)
 
 
-def told_outcomes(goals: Goals, x: Array, outcomes: Mapping[int, Outcome]) -> Told:
+def told_outcomes(goals: Goals, x: Array, outcomes: Mapping[int, Outcome]) -> ToldOutcomes:
     """Return the outcomes, by place in `x (q, d)`, of which anything is known."""
     places, values, margins = list[int](), list[Array](), list[Array]()
     for place, outcome in sorted(outcomes.items()):
@@ -48,7 +48,7 @@ def told_outcomes(goals: Goals, x: Array, outcomes: Mapping[int, Outcome]) -> To
             values.append(one)
             margins.append(other)
     shapes = (len(places), len(goals.objectives)), (len(places), goals.constraints)
-    return Told(x[places], np.array(values).reshape(shapes[0]), np.array(margins).reshape(shapes[1]))
+    return ToldOutcomes(x[places], np.array(values).reshape(shapes[0]), np.array(margins).reshape(shapes[1]))
 
 
 def told_numbers(

@@ -176,11 +176,11 @@ class GroupTable(Table):
     history: HistoryTable | None = None
     """As in [agents.history]."""
     at_most: Numbers | None = None
-    """Upper limits of metrics in place of those in [[metric]]: `at_most = { memory = 4e9 }`."""
+    """Upper limits by metric, in place of those in [[metric]]."""
     at_least: Numbers | None = None
-    """Lower limits of metrics in place of those in [[metric]]."""
+    """Lower limits by metric, in place of those in [[metric]]."""
     weights: dict[str, Annotated[float, Field(gt=0)]] | None = None
-    """Weights of objectives in place of those in [[metric]]."""
+    """Weights by objective, in place of those in [[metric]]."""
 
     @field_validator("agents", mode="plain", json_schema_input_type=list[int] | None)
     @classmethod

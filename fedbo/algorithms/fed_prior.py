@@ -236,8 +236,8 @@ class FedPrior(PriorAgent):
         """Answer each agent with mean and covariance of the others, from weighted sums less its own share."""
         if isinstance(state, PriorServers):
             answers = [self.broadcast(server, recipients, staleness_weight, streams)[0] for server in state.metrics]
-            told = [agent for agent in recipients if all(agent in each for each in answers)]
-            return {agent: several_prior.joined([each[agent] for each in answers]) for agent in told}, state
+            complete = [agent for agent in recipients if all(agent in each for each in answers)]
+            return {agent: several_prior.joined([each[agent] for each in answers]) for agent in complete}, state
         weight = staleness_weight * state.certainty.any(axis=1)
         known = weight * state.certainty.sum(axis=1)
         if not known.any():

@@ -61,7 +61,7 @@ class TS(Surrogate, LocalOnly):
     surrogate: also "features", a Bayesian linear model on `features` random features of the kernel of "fixed". All agents share
       them, and it costs least.
     region: "trust" maximises a draw in a trust region around the best point where there are more than two inputs (Eriksson et
-      al. 2019), except with "features"; "cube" searches everywhere.
+      al. 2019), except with "features" or several objectives; "cube" searches everywhere.
     draw: "pathwise", from the exact posterior, or "weights", with `features` fresh random features as in the papers.
     beta: scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4); "theoretical" is the
       value of their Theorem 1.
@@ -242,7 +242,8 @@ class TS(Surrogate, LocalOnly):
         first = seen[0]
         low, high = np.zeros(first.u.shape[1]), np.ones(first.u.shape[1])
         space = None if first.lattice is None else projected(first, first.axes or self.coordinates)
-        anywhere = self.region == "cube" or first.dim <= FEW or self.surrogate == "features" or judge.by_front
+        # About one point of a front, a region would leave the others out.
+        anywhere = self.region == "cube" or first.dim <= FEW or self.surrogate == "features" or len(judge.weights) > 1
         if anywhere or (space is not None and first.axes is None):
             return Room(low, high, space)
         posteriors = [self.posterior(changed(each, waiting=None)) for each in seen]

@@ -72,6 +72,8 @@ def no_belief(run: FinishedRun, key: RunKey) -> str:
         return "only a Gaussian process of a single agent is drawn"
     if study.agents.history is not None or any(group.history is not None for group in study.group):
         return "agents began with an earlier task"
+    if study.metric:
+        return "agents model several metrics"
     if study.evaluation.make().overlaps or study.stopping is not None or study.budget.pulls:
         return "evaluations overlap, stop early or are repeated"
     return ""

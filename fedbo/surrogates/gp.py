@@ -38,6 +38,7 @@ __all__ = [
     "WarpedFit",
     "condition",
     "covariance",
+    "distances_below",
     "fit_gp",
     "fit_shared_gp",
     "fit_warped",
@@ -82,7 +83,7 @@ def fit_warped(x: Array, y: Array, settings: GPSettings, begin: Beginning, power
 
     The densities include the derivative of each transform, so they compare on the original values.
     """
-    q, middle = _distances(y)
+    q, middle = distances_below(y)
     hypers, densities = _fits(x, [_warped(q, power) for power in powers], settings, begin, True)
     logarithms, found = float(np.log(q).sum()), []
     for power, hyper, density in zip(powers, hypers, densities, strict=True):
@@ -117,7 +118,7 @@ def warp(y: Array, power: float) -> Array:
     A value y becomes -(q^p - 1) / p, for p = 0 -log q, with q = 1 + (max y - y) / a and the median distance a. Power 1 changes
     only the units; a smaller power resolves good values more finely.
     """
-    return _warped(_distances(y)[0], power)
+    return _warped(distances_below(y)[0], power)
 
 
 def warp_like(values: Array, y: Array, power: float) -> Array:
@@ -125,7 +126,7 @@ def warp_like(values: Array, y: Array, power: float) -> Array:
 
     Above the largest of y, where the transform may have no value, it goes on along its tangent, so it increases everywhere.
     """
-    q = 1.0 + (y.max() - values) / _distances(y)[1]
+    q = 1.0 + (y.max() - values) / distances_below(y)[1]
     return np.where(q < 1.0, 1.0 - q, _warped(np.maximum(q, 1.0), power))
 
 
@@ -133,7 +134,7 @@ def _warped(q: Array, power: float) -> Array:
     return -np.log(q) if power == 0.0 else (1.0 - q**power) / power
 
 
-def _distances(y: Array) -> tuple[Array, float]:
+def distances_below(y: Array) -> tuple[Array, float]:
     """Return 1 + (max y - y) / a, `(n,)`, and the median a, which is 1 where more than half of the values are the largest."""
     below, half = y.max() - y, len(y) // 2
     ordered = np.sort(below)  # a tenth of the time of `np.median`

@@ -42,6 +42,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "query": ("draw", "mean"),
     "relay": ("all", "one"),
     "sampling": ("fixed", "poisson"),
+    "scalarise": ("chebyshev", "hypervolume", "pareto"),
     "search": ("gp", "thompson"),
     "sense": ("at_most", "equal"),
     "split": ("all", "longest", "turns"),

@@ -179,8 +179,8 @@ class ShareBest(Collaborative):
                 x, values = np.concatenate([state.history_x, x]), np.concatenate([state.history_values, values])
             else:
                 x, values = state.history_x, state.history_values
-            best = best_points(values, state.objectives, np.array(state.references), self.front)
-            return ({"x": x[best]} if len(best) else None), state
+            chosen = best_points(values, state.objectives, np.array(state.references), self.front)
+            return ({"x": x[chosen]} if len(chosen) else None), state
         u, y = self._known(state)
         if not len(y):
             return None, state

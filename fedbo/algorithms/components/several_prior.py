@@ -1,18 +1,18 @@
 """The agent half of a federated prior with several metrics: one prior and one draw for each; messages have a block for each.
 
-Draws are compared after a transform to normal scores by the ranks of the agent's observations, so that no metric rules by its
-units. Margins are compared as in `several_models`.
+Draws are compared after a power transform and the standardisation of the agent's observations of each metric, so that no metric
+rules by its units. Margins are compared as in `several_models`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf, log
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy
 
-from fedbo.algorithms.base import Array, Decision, Inbound, Payload
+from fedbo.algorithms.base import Array, Decision, Inbound, Origin, Payload
 from fedbo.algorithms.components.coordinates import distance
 from fedbo.algorithms.components.draw_search import Judge, Room, best_of_draws, make_judge
 from fedbo.algorithms.components.inner_search import projected
@@ -21,6 +21,7 @@ from fedbo.algorithms.components.several import Several, scoped
 from fedbo.algorithms.components.several_models import resolved_margins
 from fedbo.algorithms.components.surrogate import Surrogate, evaluable, first_point
 from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.gp import POWERS, distances_below, warp, warp_like
 from fedbo.surrogates.learned_draws import drawn_function
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def ask(method: FedPrior, state: Several, inbox: Sequence[Inbound], streams: Str
     judge, dim = _judge(method.scalarise, state, streams), local.u.shape[1]
     room = Room(np.zeros(dim), np.ones(dim), None if local.lattice is None else projected(local, "plain"))
     x = best_of_draws(functions, judge, room, local.taken, streams)
-    origin = "federated" if is_federated else "own"
+    origin: Origin = "federated" if is_federated else "own"
     return PLAIN.unrepeated(x[None, :], distance(local.taken, x), local, streams, origin), _each(state, states)
 
 
@@ -86,16 +87,22 @@ def split(payload: Payload, count: int) -> list[Payload]:
     return [{name: np.ascontiguousarray(parts[metric]) for name, parts in blocks.items()} for metric in range(count)]
 
 
-def normal_scores(values: Array, y: Array) -> Array:
-    """Transform values `(k,)` to the normal scores of their ranks among `y (n,)`, n > 0, an increasing function.
+def likely_power(y: Array) -> float:
+    """Return the power of the transform after which values `(n,)` are likeliest as normal ones (Box and Cox 1964)."""
+    q, _ = distances_below(y)
+    logarithms = float(np.log(q).sum())
 
-    Between two observations it is linear; beyond them it has the slope of a standardisation.
-    """
-    places, counts = np.unique(y, return_counts=True)
-    middle = (np.cumsum(counts) - 0.5 * counts) / len(y)
-    scores, slope = scipy.special.ndtri(middle), 1.0 / (float(y.std()) or 1.0)
-    beyond = np.minimum(values - places[0], 0.0) + np.maximum(values - places[-1], 0.0)
-    return np.asarray(np.interp(values, places, scores) + slope * beyond)
+    def likelihood(power: float) -> float:
+        spread = float(warp(y, power).std())
+        return (power - 1.0) * logarithms - len(y) * log(spread) if spread > 0.0 else -inf
+
+    return max(POWERS, key=likelihood)
+
+
+def in_scores(values: Array, y: Array, power: float) -> Array:
+    """Transform values `(k,)` by the power and the standardisation of `y (n,)`, n > 0, an increasing function."""
+    known = warp(y, power)
+    return np.asarray((warp_like(values, y, power) - known.mean()) / (known.std() or 1.0))
 
 
 def _each(state: Several, states: Sequence[PriorState]) -> Several:
@@ -118,14 +125,15 @@ def _in_own_units(state: Several, metric: int, function: Function) -> Function:
     """Return a drawn function in units in which metrics compare."""
     known = state.states[metric].local.y
     if metric < state.objectives:
-        return lambda x: normal_scores(function(x), known)
+        power = likely_power(known)
+        return lambda x: in_scores(function(x), known, power)
     return lambda x: resolved_margins(function(x), known)
 
 
 def _judge(scalarise: str, state: Several, streams: Streams) -> Judge:
-    m, bounds = state.objectives, len(state.states) - state.objectives
-    ideal = [[normal_scores(own.local.y, own.local.y).max() for own in state.states[:m]]]
-    references = [
-        float(normal_scores(np.array([r]), own.local.y)[0]) for own, r in zip(state.states[:m], state.references, strict=False)
-    ]
-    return make_judge(scalarise, state, (np.array(ideal), np.array(references), np.zeros(bounds)), streams)
+    m, bounds, ideal, references = state.objectives, len(state.states) - state.objectives, [], []
+    for metric, own in enumerate(state.states[:m]):
+        y, power = own.local.y, likely_power(own.local.y)
+        ideal.append(float(in_scores(y, y, power).max()))
+        references += in_scores(np.array(state.references[metric : metric + 1]), y, power).tolist()
+    return make_judge(scalarise, state, (np.array([ideal]), np.array(references), np.zeros(bounds)), streams)

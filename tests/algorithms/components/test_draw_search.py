@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedbo.algorithms.components.draw_search import Judge, Room, Values, best_of_draws, make_judge
 from fedbo.algorithms.components.several import Several, scoped
 from fedbo.algorithms.components.several_models import resolved_margins
-from fedbo.algorithms.components.several_prior import joined, normal_scores, split
+from fedbo.algorithms.components.several_prior import in_scores, joined, likely_power, split
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.draws import Draw, value
 from fedbo.surrogates.features import draw_features
@@ -126,12 +126,20 @@ def test_merits_order_points_as_the_order_does(seed: int, m: int, c: int) -> Non
 def test_transforms_increase_everywhere_and_keep_what_they_must(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     y, at = np.round(rng.standard_normal(n), 1) * 1e3, np.sort(rng.uniform(-5e3, 5e3, 40))
-    for transform in (lambda v: normal_scores(v, y), lambda v: resolved_margins(v, y)):
+    power = likely_power(y)
+    for transform in (lambda v: in_scores(v, y, power), lambda v: resolved_margins(v, y)):
         assert (np.diff(transform(at)) >= 0).all()
     np.testing.assert_array_equal(np.sign(resolved_margins(at, y)), np.sign(at))
     for power in POWERS:
         np.testing.assert_allclose(warp_like(y, y, power), warp(y, power), atol=1e-12)
         assert (np.diff(warp_like(at, y, power)) > 0).all()
+
+
+def test_the_likely_power_makes_values_normal() -> None:
+    """Distances below the best that are log-normal need a logarithm or more, and normal values no more than a root; seed 5."""
+    normal = np.random.default_rng(5).standard_normal(400)
+    assert likely_power(-np.exp(2.0 * normal)) <= 0.0
+    assert likely_power(normal) >= 0.5
 
 
 def test_messages_about_metrics_are_joined_and_split_again() -> None:

@@ -169,7 +169,7 @@ class FTS(Federated):
         while state.used + len(senders) > count:
             count = max(64, 2 * count)
         if count > len(omega):
-            omega = np.zeros((count, self.features))
+            omega = np.zeros((count, state.omega.shape[1]))
             omega[: len(state.omega)] = state.omega
         state.row[senders] = np.arange(state.used, state.used + len(senders))
         return state._replace(omega=omega, used=state.used + len(senders))

@@ -64,10 +64,15 @@ def agent_fronts(result: Result, key: RunKey) -> list[AgentFront]:
     feasible = column_of(rows, FEASIBLE).astype(np.bool_)
     signs = np.array([goal.sign for goal in known.objectives])
     found = [
-        AgentFront(agent, values[mine], feasible[mine], _best(signs * values[mine], feasible[mine]))
+        _front(agent, values[mine], feasible[mine], signs)
         for agent, mine in [(int(agent), agents == agent) for agent in np.unique(agents)]
     ]
-    return [*found, AgentFront(None, values, feasible, _best(signs * values, feasible))]
+    return [*found, _front(None, values, feasible, signs)]
+
+
+def _front(agent: int | None, values: Array, feasible: Mask, signs: Array) -> AgentFront:
+    best = non_dominated(np.where(feasible[:, None], signs * values, np.nan))
+    return AgentFront(agent=agent, values=values, feasible=feasible, best=best)
 
 
 def exact_fronts(result: Result, cell: int, replicate: int) -> dict[int | None, Array]:
@@ -130,10 +135,6 @@ def _rows(observations: Any, key: RunKey) -> Any:
     """Return the evaluations of a run in the study itself."""
     run = pc.and_(pc.equal(observations["algorithm"], key.algorithm), pc.equal(observations["replicate"], key.replicate))
     return observations.filter(pc.and_(_searched(observations, key.cell), run))
-
-
-def _best(values: Array, feasible: Mask) -> Mask:
-    return non_dominated(np.where(feasible[:, None], values, np.nan))
 
 
 def _is_published(federation: Federation, known: Goals) -> bool:

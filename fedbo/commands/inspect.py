@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Those of `fedbo.figures.plot.KINDS`, which this command does not import before it draws.
 FIGURES = (
-    *("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep"),
+    *("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "fronts", "feasible", "sweep"),
     *("history", "importance", "slices", "parallel"),
 )
 

@@ -108,7 +108,13 @@ def _panel(
     ranges = [_range(best[:, axis], goal.sign, goal.reference) for axis, goal in enumerate(goals)]
     names, signs = [goal.name for goal in goals], [goal.sign for goal in goals]
     return FrontPanel(
-        agent, (names[0], names[1]), (signs[0], signs[1]), (ranges[0], ranges[1]), len(known.objectives) == 2, outcomes, line
+        agent=agent,
+        names=(names[0], names[1]),
+        signs=(signs[0], signs[1]),
+        ranges=(ranges[0], ranges[1]),
+        staircase=len(known.objectives) == 2,
+        outcomes=outcomes,
+        exact=line,
     )
 
 

@@ -263,11 +263,6 @@ def metrics_of(federation: Federation) -> tuple[str, ...] | None:
     return found
 
 
-def measured(objective: Objective, x: Array, rng: np.random.Generator) -> float | Outcome:
-    """Return one observation with all metrics that the objective knows; its value alone where it knows none."""
-    return objective.measure(x, rng) if isinstance(objective, Measuring) else objective.evaluate(x, rng)
-
-
 def may_fail(federation: Federation) -> bool:
     """Return whether evaluations raise ConfigurationFailedError at some points: the attribute `fails`, by default False."""
     return bool(getattr(federation, "fails", False))

@@ -15,7 +15,7 @@ from annotated_types import Ge, Le, Lt
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
 from fedbo.objectives.models import constrained_formulas as formulas
-from fedbo.objectives.models.constrained_formulas import Problem
+from fedbo.objectives.models.constrained_formulas import ConstrainedProblem
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import inside
 from fedbo.settings.ranges import check
@@ -27,7 +27,7 @@ MAX_BEND = 0.2  # at a quarter the axis would stand still at one end
 class BentProblem:
     """One agent's problem: its axes are bent by `bends (d,)`, and normal noise of a variance is added to every quantity."""
 
-    problem: Problem
+    problem: ConstrainedProblem
     bends: Array
     noise: float = 0.0
     parameters: tuple[Parameter, ...] = field(default=(), repr=False)
@@ -85,7 +85,7 @@ class _Problems(ABC):
 
     @property
     @abstractmethod
-    def problem(self) -> Problem:
+    def problem(self) -> ConstrainedProblem:
         """Return the problem."""
 
     @property
@@ -112,7 +112,7 @@ class _Problems(ABC):
         """Build one agent's problem; its bends are its own draws."""
         require_agent(agent, self.agents)
         bends = self.spread * agent_rng.uniform(-1.0, 1.0, len(self.parameters))
-        return BentProblem(self.problem, bends, self.noise, self.parameters)
+        return BentProblem(problem=self.problem, bends=bends, noise=self.noise, parameters=self.parameters)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Gardner(_Problems):
     """
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> ConstrainedProblem:
         """Return the problem."""
         return formulas.gardner()
 
@@ -136,7 +136,7 @@ class HernandezLobato(_Problems):
     """
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> ConstrainedProblem:
         """Return the problem."""
         return formulas.hernandez_lobato()
 
@@ -149,7 +149,7 @@ class Mystery(_Problems):
     """
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> ConstrainedProblem:
         """Return the problem."""
         return formulas.mystery()
 
@@ -162,7 +162,7 @@ class BNH(_Problems):
     """
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> ConstrainedProblem:
         """Return the problem."""
         return formulas.bnh()
 
@@ -182,7 +182,7 @@ class DTLZ2(_Problems):
         require(enough, "dimensions", self.dimensions, f"use at least {self.objectives}, the number of objectives")
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> ConstrainedProblem:
         """Return the problem."""
         return formulas.dtlz2(self.dimensions, self.objectives)
 

@@ -14,7 +14,7 @@ from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.collaborative.dp_guide import NORM, DPGuide, gaussian_of, moments
 from fedbo.algorithms.collaborative.guide import Guide, hellinger
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
-from fedbo.algorithms.components.guide_agent import NARROWEST, GuideState, Optimum
+from fedbo.algorithms.components.guide_agent import NARROWEST, GuideState, LikelyOptimum
 from fedbo.algorithms.components.guided_search import guide_rows
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.testing.lockstep import Lockstep
@@ -246,14 +246,16 @@ def test_a_message_that_has_not_changed_enough_is_not_sent() -> None:
 def test_no_private_message_is_longer_than_the_norm_to_which_it_would_be_clipped(dim: int) -> None:
     rng = np.random.default_rng(dim)
     for _ in range(200):
-        optimum = Optimum(rng.random(), rng.integers(0, 2, dim) * rng.random(dim), rng.random(dim), 5.0 * rng.standard_normal())
+        optimum = LikelyOptimum(
+            rng.random(), rng.integers(0, 2, dim) * rng.random(dim), rng.random(dim), 5.0 * rng.standard_normal()
+        )
         assert np.linalg.norm(moments(optimum)) <= NORM
-    assert np.linalg.norm(moments(Optimum(1.0, np.ones(dim), np.ones(dim), 40.0))) == pytest.approx(NORM)
+    assert np.linalg.norm(moments(LikelyOptimum(1.0, np.ones(dim), np.ones(dim), 40.0))) == pytest.approx(NORM)
 
 
 def test_mean_moments_without_noise_are_those_of_the_mixture_of_all_agents() -> None:
     rng = np.random.default_rng(3)
-    sent = [Optimum(rng.random(), rng.random(3), 0.02 * rng.random(3), 0.3) for _ in range(5)]
+    sent = [LikelyOptimum(rng.random(), rng.random(3), 0.02 * rng.random(3), 0.3) for _ in range(5)]
     found = gaussian_of(np.mean([moments(one) for one in sent], axis=0), 0.0)
     weight = np.array([one.share for one in sent])
     chosen = rng.choice(5, 100_000, p=weight / weight.sum())
@@ -265,7 +267,7 @@ def test_mean_moments_without_noise_are_those_of_the_mixture_of_all_agents() -> 
 
 
 def test_a_released_gaussian_is_widened_by_its_noise_and_withheld_where_that_hides_it() -> None:
-    mean = moments(Optimum(1.0, np.array([0.3, 0.6]), np.full(2, 0.01), 3.0))
+    mean = moments(LikelyOptimum(1.0, np.array([0.3, 0.6]), np.full(2, 0.01), 3.0))
     wide, narrow = gaussian_of(mean, 0.2), gaussian_of(mean, 0.0)
     assert wide is not None and narrow is not None and gaussian_of(mean, 0.6) is None
     np.testing.assert_allclose(wide["variance"] - narrow["variance"], 0.5 * 0.2**2 / mean[0] ** 2, rtol=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedbo.analysis.fronts import hypervolume, non_dominated
-from fedbo.objectives.base import Array, Enumerable, Measuring, measured, metrics_of
+from fedbo.objectives.base import Array, Enumerable, Measuring, metrics_of
 from fedbo.objectives.constrained import BNH, DTLZ2, BentProblem, Gardner, HernandezLobato, Mystery, _Problems
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import from_unit
@@ -93,7 +93,6 @@ def test_noise_is_on_every_metric_and_the_score_is_without_it() -> None:
     spread = np.array([list(outcome.metrics.values()) for outcome in seen]) - exact
     assert spread.std(axis=0) == pytest.approx(2.0, rel=0.2)  # 6 standard errors
     assert isinstance(objective, Measuring) and isinstance(objective, Enumerable) and metrics_of(BNH())[3] == "g2"
-    assert measured(objective, x, np.random.default_rng(2)) == objective.measure(x, np.random.default_rng(2))
     assert (
         isinstance(objective.measure(x, rng), Outcome)
         and objective.evaluate(x, np.random.default_rng(2)) == -objective.measure(x, np.random.default_rng(2)).metrics["f1"]

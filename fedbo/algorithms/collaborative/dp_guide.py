@@ -17,7 +17,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.guide_agent import GuideAgent, GuideState, Optimum, gaussians_declared
+from fedbo.algorithms.components.guide_agent import GuideAgent, GuideState, LikelyOptimum, gaussians_declared
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
@@ -110,7 +110,7 @@ class DPGuide(GuideAgent):
         return ({} if gaussian is None else dict.fromkeys(recipients, gaussian)), state
 
 
-def moments(optimum: Optimum) -> Array:
+def moments(optimum: LikelyOptimum) -> Array:
     """Return the weight and the weighted moments `(2 d + 1,)` of an agent's Gaussian, of norm sqrt(3) at most."""
     weight = float(np.clip(optimum.share, 0.0, 1.0) * scipy.special.ndtr(optimum.value))
     first = 2.0 * np.clip(optimum.mean, 0.0, 1.0) - 1.0

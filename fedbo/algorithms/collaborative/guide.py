@@ -150,7 +150,7 @@ def _entry(control: str, summary: str) -> Entry:
 
 
 ALGORITHMS = {
-    "guide": _entry("none", "agents share a Gaussian of where their optima may be, and look more closely at those of others"),
+    "guide": _entry("none", "agents share Gaussians of their likely optima, and search there with a wider posterior"),
     "guide_alone": _entry("alone", "guide without messages"),
     "guide_centre": _entry("centre", "control for guide: one wide Gaussian in the middle, sent by nobody"),
     "guide_noise": _entry("noise", "control for guide: every message has a uniform place for its mean"),

@@ -52,7 +52,7 @@ class GuideState(NamedTuple):
     sent: Payload | None = None
 
 
-class Optimum(NamedTuple):
+class LikelyOptimum(NamedTuple):
     """What an agent knows of its optimum: the heaviest Gaussian of the places where draws of its posterior are largest.
 
     share: its weight in the mixture.
@@ -174,7 +174,7 @@ class GuideAgent(Surrogate):
         """Append the observations."""
         return state._replace(local=self.observed(state.local, x, y))
 
-    def _optimum(self, state: GuideState, streams: Streams) -> Optimum | None:
+    def _optimum(self, state: GuideState, streams: Streams) -> LikelyOptimum | None:
         """Return what a message tells, changed by a control; None without observations.
 
         Before the first iteration it follows from an earlier task alone, if there was one.
@@ -192,7 +192,7 @@ class GuideAgent(Surrogate):
         mean = np.clip(mean, 0.0, 1.0)
         middle, spread = predict(posterior, self._in_coordinates(mean[None], seen))
         value = float(middle[0] - np.sqrt(max(spread[0], 0.0)))
-        return self._controlled(Optimum(share, mean, variance, value), streams)
+        return self._controlled(LikelyOptimum(share, mean, variance, value), streams)
 
     def _known(self, state: GuideState, streams: Streams) -> LocalState | None:
         """Return the fitted observations behind a message, without pending points; None where there are none."""
@@ -215,7 +215,7 @@ class GuideAgent(Surrogate):
         u = to_coordinates(x, self.coordinates)
         return self.seen(LocalState(u, np.zeros(len(u)), axes=seen.axes, lattice=seen.lattice)).u
 
-    def _controlled(self, optimum: Optimum, streams: Streams) -> Optimum:
+    def _controlled(self, optimum: LikelyOptimum, streams: Streams) -> LikelyOptimum:
         if self.control == "noise":
             return optimum._replace(mean=streams.rng("noise").random(len(optimum.mean)))
         if self.control == "shuffled":

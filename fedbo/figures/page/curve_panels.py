@@ -101,7 +101,8 @@ def feasible_panels(result: Result, cell: int) -> list[Panel]:
     for axis, name in axes:
         series = [_thinned(result, curve(mine, axis, grid(mine, axis, POINTS), SHARE)) for mine in groups]
         x_range = _place_range(series) if axis == "evaluations" else (0.0, _place_range(series)[1])
-        panels.append(Panel(axis, name, f"{SHARE.name} so far, mean over agents", x_range, (0.0, 1.02), series))
+        words = f"{SHARE.name} so far, mean over agents"
+        panels.append(Panel(title=axis, x_name=name, y_name=words, x_range=x_range, y_range=(0.0, 1.02), series=series))
     return panels
 
 

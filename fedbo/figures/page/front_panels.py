@@ -33,7 +33,15 @@ def _panel(result: Result, figure: FrontPanel) -> Panel:
         series.append(_series(figure, EXACT, INK, figure.exact, ()))
     (x_range, y_range), names = figure.ranges, figure.names
     caption = f"{figure.title}: {names[1]} against {names[0]}"
-    return Panel(names[0], axis_name(figure, 0), axis_name(figure, 1), x_range, y_range, series, caption)
+    return Panel(
+        title=names[0],
+        x_name=axis_name(figure, 0),
+        y_name=axis_name(figure, 1),
+        x_range=x_range,
+        y_range=y_range,
+        series=series,
+        caption=caption,
+    )
 
 
 def _series(figure: FrontPanel, label: str, colour: str, front: Array, pale: Sequence[tuple[float, float]]) -> Series:

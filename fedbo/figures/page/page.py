@@ -54,9 +54,13 @@ _BARS = 12_000  # bars of all timelines: where there are more, only the main alg
 
 @dataclass(frozen=True, slots=True)
 class CellPart:
-    """The part of the report about one cell; figures have keys that the script uses to find their numbers."""
+    """The part of the report about one cell; figures have keys that the script uses to find their numbers.
+
+    `run` is the one of the first timeline, which can be moved through.
+    """
 
     key: str
+    run: RunKey
     title: str
     quantity: str
     verdict: Verdict
@@ -243,6 +247,8 @@ def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
     main = main_algorithm(rows, result.study.labels)
     summary = tables_of(result, None, target_of(result, main)) if there else "No evaluation has finished."
     status = result.manifest["status"]
+    cells = [_cell_part(result, rows, (cell, f"{key}-c{cell}"), told) for cell in shown]
+    moving = {cell.run: cell.timelines[0][0] for cell in cells if cell.moments.data}
     return RunPart(
         key=key,
         title=title,
@@ -252,10 +258,10 @@ def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
         replicates=result.study.study.replicates,
         colours=[(label, colour_of(result, label)) for label in result.study.labels],
         summary=html_of(summary),
-        cells=[_cell_part(result, rows, (cell, f"{key}-c{cell}"), told) for cell in shown],
+        cells=cells,
         left_out=len(there) - len(shown),
         trouble=html_of(disruptions_table(result), full=False),
-        why=registered("why_section")(result),
+        why=registered("why_section")(result, moving),
         failures=failures(result) if told.agents else [],
         failed=failed,
         observed=len(result.observations),
@@ -276,8 +282,10 @@ def _cell_part(result: Result, rows: Sequence[SummaryRow], place: tuple[int, str
     timelines = [draw_timeline(result, cell, main)]
     if len(here) == len(rows) and timelines[0].size * len(here) <= _BARS:
         timelines += [draw_timeline(result, cell, row.algorithm) for row in here if row.algorithm != main]
+    run = RunKey(cell, main, timelines[0].replicate)
     return CellPart(
         key=key,
+        run=run,
         title=result.study.titles()[cell],
         quantity="Hypervolume" if (goals := goals_of(result, cell)) is not None and goals.several else "Best value",
         verdict=verdict(result, cell, rows),
@@ -285,7 +293,7 @@ def _cell_part(result: Result, rows: Sequence[SummaryRow], place: tuple[int, str
         feasible=_keyed(f"{key}-q", [draw_panel(panel) for panel in feasible_panels(result, cell)]),
         fronts=_keyed(f"{key}-r", [draw_panel(panel) for panel in front_panels(result, cell)] if told.agents else []),
         timelines=_keyed(f"{key}-t", timelines if told.agents else [one.without_values() for one in timelines]),
-        moments=moments_part(result, RunKey(cell, main, timelines[0].replicate), told),
+        moments=moments_part(result, run, told),
     )
 
 

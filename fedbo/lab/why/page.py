@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
+import re
+from collections.abc import Mapping
 
 from markupsafe import Markup
 from matplotlib import rc_context
 
+from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.result import Result
 from fedbo.figures.page.rich_html import html_of
 from fedbo.figures.style import STYLE
@@ -16,9 +19,24 @@ from fedbo.lab.why.result import Why, answers_beside
 from fedbo.lab.why.tables import why_table
 
 
-def why_section(result: Result) -> Markup:
-    """Return the section; empty without answers."""
-    return Markup("\n").join(_answer(why) for why in answers_beside(result.directory))
+def why_section(result: Result, moving: Mapping[RunKey, str]) -> Markup:
+    """Return the section; empty without answers. `moving` has the keys of the runs through whose time the page can move."""
+    found = (
+        (why, moving.get(RunKey(*why.run)) if why.run[2] is not None else None) for why in answers_beside(result.directory)
+    )
+    return Markup("\n").join(_answer(why) + (_links(why, key) if key else Markup()) for why, key in found)
+
+
+def _links(why: Why, key: str) -> Markup:
+    """Return links to the moments at which jumps begin, with the agent of their most unusual event."""
+    found = Markup()
+    for jump in why.jumps:
+        agent = re.search(r"agent (\d+)", jump.events[0]) if jump.events else None
+        place = f"#{key}@{jump.start:.5g}" + (f"&agent={agent[1]}" if agent else "")
+        found += Markup('<li><a href="{}">move to {}</a>: {}</li>').format(
+            place, f"{jump.start:.4g}", ", ".join(jump.events[:1])
+        )
+    return Markup("<ul>{}</ul>").format(found) if found else found
 
 
 def _answer(why: Why) -> Markup:

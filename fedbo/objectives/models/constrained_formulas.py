@@ -18,7 +18,7 @@ BNH_DEPTH, BNH_WIDTH = 3.0, 5.0  # the corner of the box that is nearest to (5, 
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class ConstrainedProblem:
     """A problem over a box.
 
     function: returns the quantities `(n, k)` at points `(n, d)`.
@@ -48,23 +48,35 @@ def _box(*highs: float) -> tuple[Parameter, ...]:
     return tuple(Parameter(f"x{axis}", 0.0, high) for axis, high in enumerate(highs, start=1))
 
 
-def gardner() -> Problem:
+def gardner() -> ConstrainedProblem:
     """Return the second simulation of Gardner et al. 2014 (ICML, section 4): a feasible region of 1.5 % of the box.
 
     Its optimum is asin(0.95) - 1 at (3 pi / 2, asin(0.95)), where both terms of the value are least.
     """
     place = np.array([[1.5 * np.pi, np.arcsin(0.95) + 1e-15]])  # rounding must not make it infeasible
-    return Problem(_gardner, _box(6.0, 6.0), (_minimised(1), {"name": "g1", "at_most": -0.95}), -1.0, place)
+    return ConstrainedProblem(
+        function=_gardner,
+        parameters=_box(6.0, 6.0),
+        tables=(_minimised(1), {"name": "g1", "at_most": -0.95}),
+        least=-1.0,
+        optima=place,
+    )
 
 
 def _gardner(x: Array) -> Array:
     return np.column_stack([np.sin(x[:, 0]) + x[:, 1], np.sin(x[:, 0]) * np.sin(x[:, 1])])
 
 
-def hernandez_lobato() -> Problem:
+def hernandez_lobato() -> ConstrainedProblem:
     """Return the problem of Gramacy et al. 2016 that Hernández-Lobato et al. 2016 use: a line below a sine and in a circle."""
     tables = (_minimised(1), {"name": "g1", "at_most": 0.0}, {"name": "g2", "at_most": 0.0})
-    return Problem(_hernandez_lobato, _box(1.0, 1.0), tables, 0.0, np.array([[0.19512268487113818, 0.4046653671389294]]))
+    return ConstrainedProblem(
+        function=_hernandez_lobato,
+        parameters=_box(1.0, 1.0),
+        tables=tables,
+        least=0.0,
+        optima=np.array([[0.19512268487113818, 0.4046653671389294]]),
+    )
 
 
 def _hernandez_lobato(x: Array) -> Array:
@@ -73,11 +85,17 @@ def _hernandez_lobato(x: Array) -> Array:
     return np.column_stack([first + second, sine, first**2 + second**2 - 1.5])
 
 
-def mystery() -> Problem:
+def mystery() -> ConstrainedProblem:
     """Return the mystery function of Sasena 2002 (thesis, Michigan): the optimum lies on the limit of the constraint."""
     tables = (_minimised(1), {"name": "g1", "at_most": 0.0})
     place = np.array([[2.744951044629267, 2.3522519629305427]])
-    return Problem(_mystery, _box(5.0, 5.0), tables, -1.4565258194894417, place)
+    return ConstrainedProblem(
+        function=_mystery,
+        parameters=_box(5.0, 5.0),
+        tables=tables,
+        least=-1.4565258194894417,
+        optima=place,
+    )
 
 
 def _mystery(x: Array) -> Array:
@@ -87,7 +105,7 @@ def _mystery(x: Array) -> Array:
     return np.column_stack([bowl + waves, -np.sin(first - second - np.pi / 8.0)])
 
 
-def bnh() -> Problem:
+def bnh() -> ConstrainedProblem:
     """Return the problem of Binh and Korn 1997 (BNH): two bowls, outside one circle and inside another.
 
     Its Pareto set is the diagonal up to (3, 3), and from there the upper side of the box.
@@ -100,7 +118,13 @@ def bnh() -> Problem:
         {"name": "g2", "at_least": 7.7},
     )
     places = np.column_stack([along, np.minimum(along, BNH_DEPTH)])
-    return Problem(_bnh, _box(BNH_WIDTH, BNH_DEPTH), tables, 0.0, places)
+    return ConstrainedProblem(
+        function=_bnh,
+        parameters=_box(BNH_WIDTH, BNH_DEPTH),
+        tables=tables,
+        least=0.0,
+        optima=places,
+    )
 
 
 def _bnh(x: Array) -> Array:
@@ -109,14 +133,20 @@ def _bnh(x: Array) -> Array:
     return np.column_stack([*bowls, (first - 5.0) ** 2 + second**2, (first - 8.0) ** 2 + (second + 3.0) ** 2])
 
 
-def dtlz2(dimensions: int, objectives: int) -> Problem:
+def dtlz2(dimensions: int, objectives: int) -> ConstrainedProblem:
     """Return DTLZ2 (Deb et al. 2002): the front is the part of the unit sphere with no negative coordinate."""
     sides = 2 + int(SPACING ** (1.0 / (objectives - 1)))  # a grid of angles that is finer the fewer there are
     angles = np.meshgrid(*[np.linspace(0.0, 1.0, sides)] * (objectives - 1), indexing="ij")
     grid = np.column_stack([each.ravel() for each in angles])
     places = np.hstack([grid, np.full((len(grid), dimensions - objectives + 1), 0.5)])
     tables = tuple(_minimised(number, 2.5) for number in range(1, objectives + 1))
-    return Problem(_Sphere(objectives), _box(*[1.0] * dimensions), tables, 0.0, places)
+    return ConstrainedProblem(
+        function=_Sphere(objectives),
+        parameters=_box(*[1.0] * dimensions),
+        tables=tables,
+        least=0.0,
+        optima=places,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, EndedRun]:
 
 
 def means(run: EndedRun) -> list[float]:
-    """Return the mean best distances over agents after each iteration, from the table alone, whose values are larger for better."""
+    """Return the mean best distances over agents after each iteration, from the table alone, where larger is better."""
     rows = [row for row in run.observations.to_pylist() if row["phase"] != "history"]
     agents, last = sorted({row["agent"] for row in rows}), max(row["step"] for row in rows)
     best = [
-        [min(r["value"] for r in rows if r["agent"] == a and r["step"] <= step) for a in agents] for step in range(last + 1)
+        [-max(r["value"] for r in rows if r["agent"] == a and r["step"] <= step) for a in agents] for step in range(last + 1)
     ]
     return [float(np.mean(values)) for values in best]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from typer.testing import CliRunner
 
 import fedbo
 from fedbo.actors.evaluation.step import StepEvaluator
+from fedbo.actors.storage.rows import RunKey
 from fedbo.cli import app
 from fedbo.lab.why.branches import Branch, Branches, event_times
+from fedbo.lab.why.page import why_section
 from fedbo.lab.why.question import Question
 from fedbo.lab.why.redraw import EVERY
 from fedbo.lab.why.result import Why
@@ -204,6 +207,17 @@ def test_the_command_prints_plots_and_reports_an_answer(run: Path, answer: Why, 
     page = Path(printed("report", str(run), "--out", str(tmp_path / "report.html")).split()[-1]).read_text()
     assert "<h2>Why it ended so</h2>" in page
     assert "When was it decided?" in page
+
+
+def test_jumps_link_to_their_moments_in_the_slider_of_their_run(run: Path, answer: Why) -> None:
+    cell, label, replicate = answer.run
+    assert answer.jumps and replicate is not None
+    result, key = fedbo.Result.open(run), "r0-c0-t0"
+    shown = why_section(result, {RunKey(cell, label, replicate): key})
+    followed = re.findall(r'href="#(.+?)@([-+.\de]+)(?:&amp;agent=(\d+))?"', shown)  # as the script of the page reads it
+    assert [found[0] for found in followed] == [key] * len(answer.jumps)
+    assert [float(found[1]) for found in followed] == pytest.approx([jump.start for jump in answer.jumps], rel=1e-4)
+    assert "href" not in why_section(result, {RunKey(cell, label, replicate + 1): key})
 
 
 def test_the_spread_of_a_study_counts_its_world(run: Path) -> None:

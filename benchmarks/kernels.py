@@ -15,6 +15,7 @@ import numpy as np
 import scipy
 
 import fedbo
+from fedbo.analysis.curves import Axis
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.pairs import holm
 from fedbo.execution.directory import unfinished
@@ -23,6 +24,8 @@ from fedbo.study.study import Study, load_study
 
 METHODS: dict[str, dict[str, Any]] = {
     "gp_ei": {"name": "gp_ei"},
+    "gp_ei_per_cost": {"name": "gp_ei", "cost": "per_cost"},
+    "gp_ei_pbgi": {"name": "gp_ei", "cost": "pbgi"},
     "random": {"name": "random"},
     "share_best": {"name": "share_best", "every": 1},
     "share_best_suited": {"name": "share_best", "every": 1, "own": {"surrogate": "suited", "refit": 1}},
@@ -30,6 +33,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fed_prior_feasible": {"name": "fed_prior", "every": 1, "feasibility": True},
     "fed_prior_shuffled": {"name": "fed_prior_shuffled", "every": 1},
     "trust_best": {"name": "trust_best"},
+    "trust_best_alone": {"name": "trust_best_alone"},
     "trust_best_noise": {"name": "trust_best_noise"},
     "trust_best_uniform": {"name": "trust_best_uniform"},
     "rgpe": {"name": "rgpe", "every": 1},
@@ -57,14 +61,13 @@ def result_of(study: Study, out: Path) -> Result:
     return fedbo.resume(out) if unfinished(out) else fedbo.run(study, out=out)
 
 
-def regrets(study: Study, result: Result) -> np.ndarray:
-    """Return the regret `(replicates, agents, evaluations)`; before the first success it is the worst score known."""
+def regrets(study: Study, result: Result, axis: Axis, places: np.ndarray) -> np.ndarray:
+    """Return the regret `(replicates, agents, places)` on an axis; before the first success it is the worst score known."""
     federation = study.federation()
     best = [federation.objective(agent, None, None).best_value for agent in range(federation.n_agents)]
-    count = study.agents.initial + study.budget.decisions
-    found = np.full((study.study.replicates, federation.n_agents, count), np.nan)
+    found = np.full((study.study.replicates, federation.n_agents, len(places)), np.nan)
     for trace in result.traces:
-        values = trace.at("evaluations", np.arange(1.0, count + 1.0))
+        values = trace.at(axis, places)
         values = np.where(np.isnan(values), np.nanmin(trace.score) if trace.begun else trace.best[-1], values)
         found[trace.replicate, trace.agent] = best[trace.agent] - values
     return found
@@ -102,12 +105,18 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=12)
     parser.add_argument("--after", type=int, nargs="+", default=[3, 5, 8, 10, 15])
+    parser.add_argument("--seconds", type=float, nargs="+", help="time in evaluations at which to compare, instead of counts")
     parser.add_argument("--out", type=Path, default=Path("kernels"))
     given = parser.parse_args()
     found, names = {}, GPUKernels(given.kernel).agent_names
     for method in given.methods:
         study = study_of(given.kernel, method, given.replicates, given.iterations)
-        found[method] = regrets(study, result_of(study, given.out / given.kernel / method))
+        result = result_of(study, given.out / given.kernel / method)
+        count = study.agents.initial + study.budget.decisions
+        found[method] = regrets(study, result, "evaluations", np.arange(1.0, count + 1.0))
+        if given.seconds:
+            mean = regrets(study, result, "cost", np.array(given.seconds)).mean(axis=(0, 1))
+            print(f"{method}: {', '.join(f'{one:.3f} after {x:g} s' for one, x in zip(mean, given.seconds, strict=True))}")
     print("\n".join(rows(found, given.after, names, given.methods[0])))
     for method in given.methods[1:]:
         print("\n".join(["", *site_tests(found, method, given.methods[0], given.after[-2], names)]))

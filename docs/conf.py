@@ -62,6 +62,7 @@ CONTENTS = {
         "docs/disruptions",
         "docs/fork",
         "docs/why",
+        "docs/hunt",
         "docs/early-stopping",
         "docs/cluster-model",
         "docs/privacy",

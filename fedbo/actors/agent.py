@@ -58,6 +58,8 @@ class HostedAgent:
         self._message_streams = self.streams
         if isinstance(task.algorithm, LocallyPrivate) and task.algorithm.hides:
             self._message_streams = self.streams.within(self.streams.scope + task.noise_scope)
+        aware = task.algorithm
+        self._cost_aware = aware if isinstance(aware, CostAware) and aware.needs_costs else None
         warm = history is not None and number in history.warm and number in task.problem.targets
         history_x, history_y = (None, None) if warm else (x, y)
         self._problem = replace(task.problem, agent=number, history_x=history_x, history_y=history_y)
@@ -287,8 +289,8 @@ class HostedAgent:
             overlaps = self.overlapping is not None or (request.ended is not None and self._scheduled.overlaps)
             if overlaps and isinstance(algorithm, Overlapping):
                 own = algorithm.pending(own, np.array([query.u for query in state.pending]).reshape(-1, self._problem.dim))
-            if isinstance(algorithm, CostAware) and algorithm.needs_costs:
-                own = algorithm.costing(own, self._costs)
+            if self._cost_aware is not None:
+                own = self._cost_aware.costing(own, self._costs)
             decision, own = algorithm.ask(own, request.inbox, self.streams.at(request.step))
         if self._problem.lattice is not None:
             decision = decision._replace(x=self._problem.lattice.project(decision.x))

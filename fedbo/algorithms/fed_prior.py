@@ -113,7 +113,7 @@ class FedPrior(PriorAgent):
         k = metrics(problem)
         m = k * self.design_size(problem)
         certainty, stretch = Field((m,), low=0.0, high=1.0), Field((k,), low=-MOST, high=MOST)
-        return {"values": Field((m,)), "certainty": certainty, "stretch": stretch} | self._shared(m)
+        return {"values": Field((m,)), "certainty": certainty, "stretch": stretch, **self._shared(m)}
 
     def _shared(self, m: int) -> Declaration:
         """Declare probabilities of success `(M,)`, if agents share them."""
@@ -129,7 +129,7 @@ class FedPrior(PriorAgent):
         k = metrics(problem)
         m = k * self.design_size(problem)
         moments = {"mean": Field((m,)), "directions": Field((None, m)), "residual": Field((k,)), "stretch": Field((k,))}
-        return moments | self._shared(m)
+        return {**moments, **self._shared(m)}
 
     def agent_init(self, problem: Problem, streams: Streams) -> Any:
         """Return the state with the observations of an earlier task."""
@@ -140,7 +140,7 @@ class FedPrior(PriorAgent):
     def ask(self, state: Any, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Any]:
         """Maximise the expected improvement under the prior of the others, or find the best point of several draws."""
         if isinstance(state, Several):
-            return several_prior.ask(self, state, inbox, streams)
+            return several_prior.ask(self, self.scalarise, state, inbox, streams)
         return PriorAgent.ask(self, state, inbox, streams)
 
     def pending(self, state: Any, x: Array) -> Any:
@@ -181,7 +181,7 @@ class FedPrior(PriorAgent):
         r, apart = known.certainties, known.values - known.level
         values = r * apart if self.control == "noise" else apart
         payload = {"values": values, "certainty": r, "stretch": np.array([known.stretch])}
-        return payload | self._told_feasible(state, streams), state
+        return {**payload, **self._told_feasible(state, streams)}, state
 
     def _told_feasible(self, state: PriorState, streams: Streams) -> Payload:
         """Return the own probabilities of success at the design points, if agents share them; those of a control are noise."""

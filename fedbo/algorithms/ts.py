@@ -17,7 +17,7 @@ from fedbo.algorithms.components.coordinates import FEW, LEARNED
 from fedbo.algorithms.components.draw_search import (
     SCALARISATIONS,
     Judge,
-    Room,
+    SearchBox,
     best_of_draws,
     make_judge,
     unsuitable,
@@ -237,7 +237,7 @@ class TS(Surrogate, LocalOnly):
             )
         return compiled_surface(draw, state.u.shape[1])[0]
 
-    def _room(self, seen: Sequence[LocalState], judge: Judge, complete: Array) -> Room:
+    def _room(self, seen: Sequence[LocalState], judge: Judge, complete: Array) -> SearchBox:
         """Return where draws of several metrics are searched: the cube, or a trust region about the best point by the means."""
         first = seen[0]
         low, high = np.zeros(first.u.shape[1]), np.ones(first.u.shape[1])
@@ -245,7 +245,7 @@ class TS(Surrogate, LocalOnly):
         # About one point of a front, a region would leave the others out.
         anywhere = self.region == "cube" or first.dim <= FEW or self.surrogate == "features" or len(judge.weights) > 1
         if anywhere or (space is not None and first.axes is None):
-            return Room(low, high, space)
+            return SearchBox(low, high, space)
         posteriors = [self.posterior(changed(each, waiting=None)) for each in seen]
         means = np.column_stack([predict(each, first.u)[0] for each in posteriors])
         centre, length = first.u[int(judge.merits(means).argmax())], side(judge.merits(complete), first.dim)
@@ -253,8 +253,8 @@ class TS(Surrogate, LocalOnly):
         common = tuple(np.exp(np.log(scales).mean(axis=0)).tolist())
         if space is not None and first.lattice is not None:
             low, high = region(centre, length, common, first.lattice)
-            return Room(low, high, space._replace(low=low, high=high))
-        return Room(*box(centre, length, common))
+            return SearchBox(low, high, space._replace(low=low, high=high))
+        return SearchBox(*box(centre, length, common))
 
     def pending(self, state: Any, x: Array) -> Any:
         """Record the points that are being evaluated."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedbo.analysis.result import Choices
 
 
-class Answer(NamedTuple):
+class StoredAnswer(NamedTuple):
     """An answer: what it is, where, its table, its facts, the class and rows of its CSV, and what draws its figure."""
 
     what: str
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
     draw: Callable[[Path | None, int, Choices], Path]
 
 
-def answer_in(folder: Path, trust: bool) -> Answer | None:
+def answer_in(folder: Path, trust: bool) -> StoredAnswer | None:
     """Return the answer in a directory; None in that of a run."""
     from fedbo.lab.fork.result import is_fork
     from fedbo.lab.hunt.result import is_hunt
@@ -36,7 +36,7 @@ def answer_in(folder: Path, trust: bool) -> Answer | None:
     return _why(folder) if is_why(folder) else _hunt(folder) if is_hunt(folder) else None
 
 
-def show_answer(answer: Answer, printed: TableFormat) -> None:
+def show_answer(answer: StoredAnswer, printed: TableFormat) -> None:
     """Print an answer in one of the formats."""
     from fedbo.analysis.records.records import Records
     from fedbo.figures.reports.tables import console
@@ -53,44 +53,51 @@ def show_answer(answer: Answer, printed: TableFormat) -> None:
         print(written(answer.table, printed), end="")
 
 
-def _fork(folder: Path, trust: bool) -> Answer:
+def _fork(folder: Path, trust: bool) -> StoredAnswer:
     from fedbo.lab.fork.figure import draw_fork
     from fedbo.lab.fork.result import Fork, ForkEffect
     from fedbo.lab.fork.tables import fork_facts, fork_table
 
     fork = Fork.open(folder, trust)
     rows = ("effects", ForkEffect, fork.effects())
-    return Answer(
-        "a fork",
-        fork.directory,
-        fork_table(fork),
-        fork_facts(fork),
-        rows,
-        lambda path, cell, look: draw_fork(fork, path, cell, look),
+    return StoredAnswer(
+        what="a fork",
+        directory=fork.directory,
+        table=fork_table(fork),
+        facts=fork_facts(fork),
+        rows=rows,
+        draw=lambda path, cell, look: draw_fork(fork, path, cell, look),
     )
 
 
-def _why(folder: Path) -> Answer:
+def _why(folder: Path) -> StoredAnswer:
     from fedbo.lab.why.figure import draw_why
     from fedbo.lab.why.result import SourceRow, Why
     from fedbo.lab.why.tables import why_facts, why_table
 
     why = Why.open(folder)
     rows = ("sources", SourceRow, [*why.sources, *why.agents])
-    return Answer("why", why.directory, why_table(why), why_facts(why), rows, lambda path, _, look: draw_why(why, path, look))
+    return StoredAnswer(
+        what="why",
+        directory=why.directory,
+        table=why_table(why),
+        facts=why_facts(why),
+        rows=rows,
+        draw=lambda path, _, look: draw_why(why, path, look),
+    )
 
 
-def _hunt(folder: Path) -> Answer:
+def _hunt(folder: Path) -> StoredAnswer:
     from fedbo.lab.hunt.figure import draw_hunt
     from fedbo.lab.hunt.result import Hunt, TriedRow
     from fedbo.lab.hunt.tables import hunt_facts, hunt_table
 
     hunt = Hunt.open(folder)
-    return Answer(
-        "a hunt",
-        hunt.directory,
-        hunt_table(hunt),
-        hunt_facts(hunt),
-        ("worlds", TriedRow, hunt.tried),
-        lambda path, _, look: draw_hunt(hunt, path, look),
+    return StoredAnswer(
+        what="a hunt",
+        directory=hunt.directory,
+        table=hunt_table(hunt),
+        facts=hunt_facts(hunt),
+        rows=("worlds", TriedRow, hunt.tried),
+        draw=lambda path, _, look: draw_hunt(hunt, path, look),
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedbo.lab.hunt.result import Hunt
 
 
-class Search(StrEnum):
+class SearchName(StrEnum):
     """How worlds are searched."""
 
     guided = "guided"
@@ -37,7 +37,9 @@ def hunt(
     ] = "timing,availability,fault,exchange,agents",
     worlds: Annotated[int, typer.Option(help="Number of worlds to try.")] = 64,
     seed: Annotated[int, typer.Option(help="Seed of the hunt.")] = 0,
-    search: Annotated[Search, typer.Option(help="Guide the search by what broke so far, or draw all worlds.")] = Search.guided,
+    search: Annotated[
+        SearchName, typer.Option(help="Guide the search by what broke so far, or draw all worlds.")
+    ] = SearchName.guided,
     sets: Sets = None,
     out: Annotated[
         Path | None, typer.Option(help="New or empty directory for the result. Default: a new one under runs/.")

@@ -76,7 +76,7 @@ class CompressedFile:
 
 @dataclass(frozen=True)
 class Compressors:
-    """Compressors of the standard library: each agent compresses its own kind of file, live on this machine.
+    """Compressors of the standard library: each agent compresses its own kind of file, live.
 
     Tune the codec, its level, its window and the length of blocks that are compressed on their own (both as powers of 2). The
     metrics are `size` (share of the file's length), `seconds` (processor time, which differs at every call) and `memory`

@@ -76,7 +76,7 @@ class _Problems(ABC):
     agents: Annotated[int, Ge(1)] = 10
     """Number of agents."""
     spread: Annotated[float, Ge(0.0), Le(MAX_BEND)] = 0.1
-    """Largest move of the middle of an agent's axis, a share of the axis; 0 makes agents equal."""
+    """Largest move of an axis' middle, a share of the axis; 0 makes agents equal."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
     """Variance of the normal noise of every metric."""
 
@@ -117,9 +117,9 @@ class _Problems(ABC):
 
 @dataclass(frozen=True)
 class Gardner(_Problems):
-    """A sum under a product of sines (Gardner et al. 2014, simulation 2), of which 1.5 % is feasible.
+    """A sum under a product of sines (Gardner et al. 2014, simulation 2).
 
-    Minimise `f1` with `g1` at most -0.95. The optimum is 0.253236.
+    1.8 % of the box is feasible. Minimise `f1` with `g1` at most -0.95. The optimum is 0.253236.
     """
 
     @property
@@ -130,7 +130,7 @@ class Gardner(_Problems):
 
 @dataclass(frozen=True)
 class HernandezLobato(_Problems):
-    """A sum above a sine and inside a circle (Gramacy et al. 2016; Hernández-Lobato et al. 2016).
+    """A sum above a sine and inside a circle (Hernández-Lobato et al. 2016).
 
     Minimise `f1` with `g1` and `g2` at most 0. The optimum is 0.599788.
     """
@@ -169,7 +169,7 @@ class BNH(_Problems):
 
 @dataclass(frozen=True)
 class DTLZ2(_Problems):
-    """DTLZ2 (Deb et al. 2002): minimise `f1`, `f2`, …, whose front is a part of the unit sphere."""
+    """DTLZ2 (Deb et al. 2002), whose front is a part of the unit sphere."""
 
     objectives: Annotated[int, Ge(2), Le(4)] = 2
     """Number of objectives."""

@@ -20,10 +20,11 @@ from fedbo.settings.ranges import check
 
 @dataclass(frozen=True)
 class GPUKernels:
-    """GPU kernels on four or six GPUs: tune block and tile sizes, 4 to 7 discrete parameters.
+    """GPU kernels on four or six GPUs: tune block and tile sizes.
 
-    The quantity is the natural logarithm of the kernel's time in ms: a regret of 0.05 is 5 % of the best time. Some
-    configurations do not compile or run, and fail. The cost of an evaluation is the time to compile and to measure, in seconds.
+    There are 4 to 7 discrete parameters. The quantity is the natural logarithm of the time in ms: a regret of 0.05 is 5 % of
+    the best time. Some configurations do not compile or run, and fail. The cost of an evaluation is the time to compile and to
+    measure, in seconds.
 
     kernel: the kernel.
     agents: the number of GPUs, in their order.

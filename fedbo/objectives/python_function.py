@@ -37,7 +37,7 @@ class CalledFunction:
     def evaluate(self, x: Array, rng: np.random.Generator) -> float | Outcome:
         """Call the function at x `(d,)`.
 
-        TypeError unless it returns a number, a dictionary of numbers with `metric`, or an outcome with a native value and score.
+        TypeError unless it returns a number, a dictionary of numbers with `metric`, or an outcome with native value and score.
         """
         point = inside(self.parameters, x).copy()  # what the function does to its argument stays with it
         value: Any = self.function(*(point, self.agent, rng)[: _wanted(self.function)])
@@ -72,8 +72,8 @@ class PythonFunction:
     """A Python function tuned by several agents.
 
     function: a callable, or its place as "package.module:name" or "file.py:name". It takes x `(d,)` in native units, and
-      optionally the agent's index and a `numpy.random.Generator` for all its randomness. It returns a number, or a dictionary of
-      numbers with `metric_name`.
+      optionally the agent's index and a `numpy.random.Generator` for all its randomness. It returns a number, or numbers by
+      name, with `metric_name` among them.
     low, high: bounds of each parameter.
     names, log: optional, one each; `log` makes an axis geometric.
     best: the best native value if known, the same for all agents.

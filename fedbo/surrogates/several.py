@@ -123,7 +123,8 @@ def _with_gradients(posterior: Posterior, u: Array) -> Prediction:
 
 def _without_gradients(posterior: Posterior, u: Array) -> Prediction:
     none = np.zeros((len(u), 0))
-    return Prediction(*predict(posterior, u), none, none)
+    mean, variance = predict(posterior, u)
+    return Prediction(mean, variance, mean_gradient=none, variance_gradient=none)
 
 
 def _sum(parts: Sequence[Array]) -> Array:

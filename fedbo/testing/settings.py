@@ -80,7 +80,7 @@ CHEAP: dict[str, Table] = {
     "rgpe": {"features": 12, "samples": 10, "own": {"refit": 1000}},
     "taf": {"features": 12, "own": {"refit": 1000}},
     "share_best": {"own": {"refit": 1000}},
-    **{name: {"own": {"refit": 1000}} for name in ("trust_best", "trust_best_noise", "trust_best_uniform")},
+    **{name: {"own": {"refit": 1000}} for name in ("trust_best", "trust_best_alone", "trust_best_noise", "trust_best_uniform")},
     "consensus": {"own": {"refit": 1000}},
     "fed_gp": {"features": 12, "own": {"refit": 1000}},
     "quantile_transfer": {"features": 12, "candidates": 50, "own": {"refit": 1000}},

@@ -14,7 +14,7 @@ from fedbo.algorithms.components.collaborative import Collaborative
 from fedbo.testing.lockstep import Lockstep
 
 FOUND = [name for name, found in algorithms().items() if issubclass(found.settings, Collaborative)]
-NAMES = [name for name in FOUND if not name.endswith(("_noise", "_uniform"))]  # controls gain nothing
+NAMES = [name for name in FOUND if not name.endswith(("_noise", "_uniform", "_alone"))]  # controls gain nothing
 
 
 def test_all_of_them_are_here() -> None:

@@ -130,7 +130,7 @@ def test_strong_guidance_is_followed_and_without_it_the_agent_goes_elsewhere(acq
             assert decision.origin == "federated"
             found.append(np.abs(decision.x[0] - [0.15, 0.85]).max() < 0.15)
         near[strength] = sum(found)
-    assert near[0.0] == 0 and near[20.0] >= (3 if acquisition == "ts" else 8)
+    assert near[0.0] <= 2 and near[20.0] >= (3 if acquisition == "ts" else 8)
 
 
 def initial(seed: int) -> tuple[Array, Array]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import ConfigSpace as CS
 import numpy as np
 import pytest
 from several_play import METHODS, REFERENCES, Measure, SeveralPlay, played, problem_of, slope_in_circle, two_bowls
@@ -16,6 +18,7 @@ from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.several import Several
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.messages import fault
+from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.surrogates.fronts import hypervolume
 from fedbo.testing.algorithm_contract import asked
 from fedbo.testing.lockstep import release
@@ -24,8 +27,12 @@ MEASURES = {"a bound": slope_in_circle, "two objectives": two_bowls}
 BY_DRAWS = ("ts", "fts", "fed_prior", "dp_fts_de")
 
 
-@pytest.mark.parametrize("what", MEASURES)
-@pytest.mark.parametrize("name", METHODS)
+# Of the slower ones, one kind of metrics is enough here.
+LATER = {("fed_prior", "two objectives"), ("dp_fts_de", "a bound"), ("share_best", "a bound"), ("gp_ei", "two objectives")}
+PAIRS = [pytest.param(name, what, marks=[pytest.mark.long] * ((name, what) in LATER)) for name in METHODS for what in MEASURES]
+
+
+@pytest.mark.parametrize(("name", "what"), PAIRS)
 def test_points_messages_and_repetition_are_as_with_one_metric(name: str, what: str) -> None:
     """The points lie in the cube, messages are as declared, and a run that is stored every round is the same to the bit."""
     measure = MEASURES[what]
@@ -174,6 +181,25 @@ def test_settings_that_do_not_suit_say_why(name: str, settings: Any, changes: An
         assert method.handles(replace(Problem(2, 2, (0, 1), 3, 5), constraints=1)) == ""
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_in_a_typed_space_points_can_be_evaluated_and_differ(name: str) -> None:
+    """A category of three choices, a whole number and a number, with a bound and with two objectives."""
+    parameters = {"kind": ["a", "b", "c"], "n": (1, 9), "x": (0.0, 1.0)}
+    typed = read_space(json.dumps(CS.ConfigurationSpace(parameters, seed=0).to_serialized_dict()))
+    for measure in (slope_in_circle, two_bowls):
+        problem = replace(problem_of(measure, dim=3, rounds=2), agent=0, lattice=typed)
+        method: Any = entry(name).make()
+        state, streams = method.agent_init(problem, Streams(0, 0, 0)), Streams(0, 0, 0)
+        x = typed.project(np.random.default_rng(1).random((6, 3)))
+        for step in range(1, 4):
+            values, margins = measure(x, 0)
+            state = method.tell_outcomes(state, x, values, margins)
+            decision, state = method.ask(state, (), streams.at(step))
+            x = decision.x
+            np.testing.assert_array_equal(typed.project(x), x)
+            assert not (state.x == x).all(axis=1).any()
+
+
 Figure = Callable[[np.ndarray], float]
 
 
@@ -196,7 +222,7 @@ def test_the_constrained_optimum_is_found_better_than_by_chance(name: str) -> No
     _beats_chance(name, slope_in_circle, _best_feasible, {})
 
 
-@pytest.mark.parametrize("scalarise", ["hypervolume", "chebyshev", "pareto"])
+@pytest.mark.parametrize("scalarise", ["hypervolume", pytest.param("chebyshev", marks=pytest.mark.long), "pareto"])
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "ts" else pytest.mark.long) for n in BY_DRAWS])
 def test_draws_find_more_hypervolume_than_chance(name: str, scalarise: str) -> None:
     settings = {"scalarise": scalarise} if name in ("ts", "fed_prior") else {"own": entry("ts").make(scalarise=scalarise)}

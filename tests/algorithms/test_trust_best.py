@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,6 +80,13 @@ def test_every_agent_receives_the_newest_incumbents_of_the_others_alone() -> Non
     assert found[0]["x"].tolist() == [[0.5, 1.0], [0.3, 0.4]] and found[1]["x"].tolist() == [[0.3, 0.4]]
     lonely = METHOD.receive(METHOD.server_init(PROBLEM), Inbound(1, 0, 0.0, {"x": np.zeros(2)}), 0.0)
     assert set(METHOD.broadcast(lonely, range(N), np.ones(N), Streams(1))[0]) == {0, 2, 3}
+
+
+def test_alone_an_agent_sends_nothing_and_asks_only_for_itself() -> None:
+    alone: Any = entry("trust_best_alone").make()
+    assert alone.upload(PROBLEM) is alone.download(PROBLEM) is None and not any(alone.sends(step) for step in range(3))
+    decision, _ = alone.ask(begun(alone, 0, np.random.default_rng(7).random((5, 2))), [], Streams(1, owner=0).at(1))
+    assert decision.origin == "own"
 
 
 def test_the_controls_send_and_evaluate_uniform_points() -> None:

@@ -54,8 +54,8 @@ NEVER: dict[str, set[str]] = {
         f"objective.{key}"
         for key in """
             alpha bandwidth best capacity classes contrast days difference differences.length_scale efficacy epidemic epoch
-            exponent features heterogeneity interpolation latency least likeness log metric_name mislabelled names noisy part
-            partition platt quantity repl rho1 rho2 rounds splits steps table task tmax trainsize
+            exponent features heterogeneity interpolation kernel latency least likeness log metric_name mislabelled names noisy
+            part partition platt quantity repl rho1 rho2 rounds splits steps table task tmax trainsize
         """.split()
     },
 }

@@ -22,7 +22,7 @@ from fedbo.study.study import Study, StudyError, load_study
 from fedbo.testing.laws.ledger import gaussian
 from fedbo.testing.studies import draw_study
 
-METHODS = ("dp_fts_de", "dp_fts", "dp_fed_prior", "dp_fts_de_noise", "dp_guide")
+METHODS = ("dp_fts_de", "dp_fts", "dp_fed_prior", "dp_fts_de_noise")
 ROUNDING = 1e-4  # relative: releases are rounded to 2^-20 of their noise
 
 

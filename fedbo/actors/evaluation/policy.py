@@ -49,7 +49,7 @@ class Policy:
     wait: Annotated[str, OneOf(("any", "all"))] = "any"
     """Decide again after any evaluation (asynchronous), or after all (batches)."""
     infeasible: Annotated[str, OneOf(("worst", "drop"))] | None = None
-    """What a method that learns no limits observes of an infeasible point: its agent's worst value (default), or nothing."""
+    """What methods without limits observe at infeasible points: the worst value (default), or nothing."""
 
     def __post_init__(self) -> None:
         check(self)

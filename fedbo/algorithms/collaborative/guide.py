@@ -141,7 +141,6 @@ FAITHFUL = {
     "draws": 500,
     "features": 500,
     "candidates": 1000,
-    "every": 1,
 }
 
 

@@ -42,27 +42,38 @@ class TrustBest(Collaborative):
     standard deviations. All other decisions are the agent's own.
 
     control: "noise" sends a uniform point in the place of the incumbent, and "uniform" evaluates uniform points in the place of
-      incumbents.
+      incumbents. "alone" sends nothing.
     """
 
     horizon_use: ClassVar[str] = ""
-    reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
-
     own: Surrogate = field(default_factory=lambda: Surrogate(surrogate="suited", refit=1))
     every: Annotated[int, Ge(0), "0 means once, before the start"] = 1
     turn: Annotated[int, Ge(1)] = 2
     """Interval of decisions that evaluate another agent's incumbent."""
     beta: Annotated[float, Ge(0)] = 2.0
     """Standard deviations of the bound by which incumbents are judged."""
-    control: Annotated[str, OneOf(("none", "noise", "uniform"))] = "none"
+    control: Annotated[str, OneOf(("none", "noise", "uniform", "alone"))] = "none"
     """Control of an experiment, fixed by the algorithm's name."""
 
-    def upload(self, problem: Problem) -> Declaration:
+    @property
+    def reveals(self) -> Reveals:
+        """Return what messages reveal: evaluated points."""
+        return Reveals.NOTHING if self.control == "alone" else Reveals.OBSERVATIONS
+
+    def sends(self, step: int) -> bool:
+        """Return True before the start, and after every `every`-th iteration; False for the control "alone"."""
+        return self.control != "alone" and Collaborative.sends(self, step)
+
+    def upload(self, problem: Problem) -> Declaration | None:
         """Declare the best point `(d,)`."""
+        if self.control == "alone":
+            return None
         return {"x": Field((problem.dim,), low=0.0, high=1.0)}
 
-    def download(self, problem: Problem) -> Declaration:
+    def download(self, problem: Problem) -> Declaration | None:
         """Declare the incumbents of the others `(k, d)`."""
+        if self.control == "alone":
+            return None
         return {"x": Field((None, problem.dim), low=0.0, high=1.0, longest=problem.n_agents)}
 
     def _decide(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
@@ -118,6 +129,7 @@ def _entry(control: str, summary: str) -> Entry:
 
 ALGORITHMS = {
     "trust_best": _entry("none", "agents share their best points, and each judges by its own surrogate whose to evaluate"),
+    "trust_best_alone": _entry("alone", "trust_best without messages"),
     "trust_best_noise": _entry("noise", "control for trust_best: every message is a uniform point"),
     "trust_best_uniform": _entry("uniform", "control for trust_best: uniform points instead of the others' best points"),
 }

@@ -114,7 +114,7 @@ def unsuitable(scalarise: str, problem: Problem) -> str:
     return ""
 
 
-class Room(NamedTuple):
+class SearchBox(NamedTuple):
     """Where points are searched: a box with corners `low` and `high`, `(e,)`, or the points of a typed space."""
 
     low: Array
@@ -144,7 +144,7 @@ class Room(NamedTuple):
         return left if len(left) else points
 
 
-def best_of_draws(draws: Sequence[Values], judge: Judge, room: Room, known: Array, streams: Streams) -> Array:
+def best_of_draws(draws: Sequence[Values], judge: Judge, room: SearchBox, known: Array, streams: Streams) -> Array:
     """Return the point `(e,)` that is best by one draw for each metric, functions of points `(n, e)`.
 
     The candidates are points everywhere and about the best of the `known (n, e)` ones; then points about the best candidates,

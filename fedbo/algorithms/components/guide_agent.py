@@ -98,7 +98,7 @@ class GuideAgent(Surrogate):
     """Orthogonal random features of a posterior draw."""
     candidates: Annotated[int, Ge(2)] = 250
     """Uniform points among which each draw is maximised."""
-    every: Annotated[int, Ge(0), "0 means once, before the start"] = 5
+    every: Annotated[int, Ge(0), "0 means once, before the start"] = 1
     """Iterations between two messages; 0: one message before the first."""
     control: Annotated[str, OneOf(CONTROLS)] = "none"
     """Control of an experiment, fixed by the algorithm's name."""

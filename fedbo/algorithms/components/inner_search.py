@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
-from fedbo.algorithms.components.draw_search import NEAR, Room
+from fedbo.algorithms.components.draw_search import NEAR, SearchBox
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.components.typed_coordinates import embedded, movable, restored
 from fedbo.algorithms.streams import Streams
@@ -38,7 +38,7 @@ from fedbo.surrogates.posterior import Posterior
 from fedbo.surrogates.projected import ProjectedSpace, maximise_projected, newton
 from fedbo.surrogates.several import SeveralCriterion
 
-CLIMBS, STEPS, TOLERANCE = 4, 12, 1e-4  # climbs from either kind of candidates, steps of each, and the gain that ends them
+CLIMBS, STEPS, TOLERANCE = 3, 12, 1e-4  # climbs from either kind of candidates, steps of each, and the gain that ends them
 
 
 def maximise_draw(
@@ -121,10 +121,11 @@ def maximise_several(
     In a cube the candidates are points everywhere and about the `centres (r, e)`; Newton's method climbs from the best of each.
     """
     if local.lattice is not None:
-        axes = local.axes or (coordinates if isinstance(coordinates, tuple) else (coordinates,) * local.u.shape[1])
-        return maximise_typed_acquisition(lambda u: criterion(u, slopes=False)[0], criterion, local, axes, streams)
+        space = projected(local, local.axes or coordinates)
+        climb = newton(with_curvature(criterion), space)
+        return maximise_projected(partial(_values, criterion), climb, space, local.u, streams.rng("maximiser"))[0]
     dim, rng = local.u.shape[1], streams.rng("maximiser")
-    room = Room(np.zeros(dim), np.ones(dim))
+    room = SearchBox(np.zeros(dim), np.ones(dim))
     starts = []
     for points in (room.candidates(rng), room.about(centres, NEAR, 1.0, rng)):
         values = criterion(points, slopes=False)[0]
@@ -133,6 +134,10 @@ def maximise_several(
         starts.append(points[np.argsort(-values, kind="stable")[:CLIMBS]])
     surface = with_curvature(criterion)
     return newton_ascent(surface, np.vstack(starts), np.full(dim, 1.0 / ROUGH), TOLERANCE, STEPS)[0]
+
+
+def _values(criterion: SeveralCriterion, u: Array) -> Array:
+    return criterion(u, slopes=False)[0]
 
 
 def maximiser_rng(dim: int, streams: Streams) -> np.random.Generator | None:

@@ -74,7 +74,17 @@ def begin(problem: Problem, start: Callable[[Problem], Any]) -> Several:
         columns = [(problem.history_x[rows], known[rows, j]) for j, rows in enumerate(~np.isnan(known.T))]
     alone = replace(problem, objectives=1, constraints=0, references=(), weights=(), history_values=None, history_margins=None)
     states = tuple(start(replace(alone, history_x=x, history_y=y)) for x, y in columns)
-    return Several(states, none, nothing, problem.objectives, problem.references, problem.weights, none, *history)
+    return Several(
+        states,
+        x=none,
+        values=nothing,
+        objectives=problem.objectives,
+        references=problem.references,
+        weights=problem.weights,
+        failed=none,
+        history_x=history[0],
+        history_values=history[1],
+    )
 
 
 def told(several: Several, x: Array, values: Array, tell: Tell, avoid: Note) -> Several:

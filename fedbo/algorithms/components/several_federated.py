@@ -7,15 +7,15 @@ the spread of its own observations of that metric, and then compares points by i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload
 from fedbo.algorithms.components.coordinates import distance, from_coordinates
-from fedbo.algorithms.components.draw_search import Judge, Room, Values, best_of_draws, make_judge
+from fedbo.algorithms.components.draw_search import Judge, SearchBox, Values, best_of_draws, make_judge
 from fedbo.algorithms.components.inner_search import projected
-from fedbo.algorithms.components.schedules import probability
+from fedbo.algorithms.components.schedules import Schedule, probability
 from fedbo.algorithms.components.several import Several, scoped
 from fedbo.algorithms.components.several_models import (
     fitted,
@@ -27,13 +27,40 @@ from fedbo.algorithms.components.several_models import (
 )
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.ts import TS
 from fedbo.settings.records import changed
 
-if TYPE_CHECKING:
-    from fedbo.algorithms.components.federated import Federated
+
+class DrawSharing(Protocol):
+    """A method whose messages are draws, as this module needs it: settings, and what it does for one metric."""
+
+    @property
+    def own(self) -> TS:
+        """Return the agent's own Thompson sampling."""
+
+    @property
+    def p(self) -> Schedule:
+        """Return the schedule of the probability of an own query."""
+
+    @property
+    def features(self) -> int:
+        """Return M."""
+
+    @property
+    def apart(self) -> float:
+        """Return the least distance of a federated query to evaluated points."""
+
+    def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
+        """Write a message about one metric."""
+
+    def _receive_answer(self, state: Any, payload: Payload) -> Any: ...
+
+    def _surfaces(self, states: Sequence[Any], streams: Streams) -> tuple[list[Values], Sequence[Any]]: ...
+
+    def _followed(self, x: Array, away: float, state: Any, streams: Streams) -> Decision: ...
 
 
-def ask(method: Federated, state: Several, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Several]:
+def ask(method: DrawSharing, state: Several, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Several]:
     """Follow the agent's draws or the messages of others, as with one metric: one coin decides for all metrics."""
     for message in inbox:
         state = _received(method, state, message.payload)
@@ -57,7 +84,7 @@ def ask(method: Federated, state: Several, inbox: Sequence[Inbound], streams: St
     return decision, _with_local(state, local)
 
 
-def outbox(method: Federated, state: Several, streams: Streams) -> tuple[Payload | None, Several]:
+def outbox(method: DrawSharing, state: Several, streams: Streams) -> tuple[Payload | None, Several]:
     """Write one message of all metrics; the block of a metric without observations is 0."""
     written = [method.outbox(each, scoped(streams, metric)) for metric, each in enumerate(state.states)]
     state = state._replace(states=tuple(after for _, after in written))
@@ -67,7 +94,7 @@ def outbox(method: Federated, state: Several, streams: Streams) -> tuple[Payload
     return {"omega": np.concatenate([nothing if payload is None else payload["omega"] for payload, _ in written])}, state
 
 
-def _received(method: Federated, state: Several, payload: Payload) -> Several:
+def _received(method: DrawSharing, state: Several, payload: Payload) -> Several:
     """Give the state of each metric its block of an answer."""
     m, states = method.features, []
     for metric, each in enumerate(state.states):
@@ -93,7 +120,7 @@ def _best(
     local, known, judge = about
     first, dim = local.states[0], local.states[0].u.shape[1]
     space = None if first.lattice is None else projected(first, own.coordinates)
-    room = Room(np.zeros(dim), np.ones(dim), space)
+    room = SearchBox(np.zeros(dim), np.ones(dim), space)
     sample = room.candidates(streams.rng("sample"))
     functions = [
         _in_own_units(own, each, fit, surface, sample, metric >= local.objectives)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf, log
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbo.algorithms.base import Array, Decision, Inbound, Origin, Payload
+from fedbo.algorithms.base import Algorithm, Array, Decision, Inbound, Origin, Payload
 from fedbo.algorithms.components.coordinates import distance
-from fedbo.algorithms.components.draw_search import Judge, Room, best_of_draws, make_judge
+from fedbo.algorithms.components.draw_search import Judge, SearchBox, best_of_draws, make_judge
 from fedbo.algorithms.components.inner_search import projected
-from fedbo.algorithms.components.prior_agent import PriorState, belief_of
+from fedbo.algorithms.components.prior_agent import PriorAgent, PriorState, belief_of
 from fedbo.algorithms.components.several import Several, scoped
 from fedbo.algorithms.components.several_models import resolved_margins
 from fedbo.algorithms.components.surrogate import Surrogate, evaluable, first_point
@@ -24,14 +23,13 @@ from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.gp import POWERS, distances_below, warp, warp_like
 from fedbo.surrogates.learned_draws import drawn_function
 
-if TYPE_CHECKING:
-    from fedbo.algorithms.fed_prior import FedPrior
-
 Function = Callable[[Array], Array]
 PLAIN = Surrogate(coordinates="plain")
 
 
-def ask(method: FedPrior, state: Several, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Several]:
+def ask(
+    method: PriorAgent, scalarise: str, state: Several, inbox: Sequence[Inbound], streams: Streams
+) -> tuple[Decision, Several]:
     """Find the best point of one draw for each metric under the priors of the others, or under flat ones."""
     for message in inbox:
         parts = split(message.payload, len(state.states))
@@ -48,14 +46,14 @@ def ask(method: FedPrior, state: Several, inbox: Sequence[Inbound], streams: Str
         fitted, function = _drawn(method, own, is_federated, scoped(streams, metric))
         states.append(fitted)
         functions.append(_in_own_units(state, metric, function))
-    judge, dim = _judge(method.scalarise, state, streams), local.u.shape[1]
-    room = Room(np.zeros(dim), np.ones(dim), None if local.lattice is None else projected(local, "plain"))
+    judge, dim = _judge(scalarise, state, streams), local.u.shape[1]
+    room = SearchBox(np.zeros(dim), np.ones(dim), None if local.lattice is None else projected(local, "plain"))
     x = best_of_draws(functions, judge, room, local.taken, streams)
     origin: Origin = "federated" if is_federated else "own"
     return PLAIN.unrepeated(x[None, :], distance(local.taken, x), local, streams, origin), _each(state, states)
 
 
-def outbox(method: FedPrior, state: Several, streams: Streams) -> tuple[Payload | None, Several]:
+def outbox(method: Algorithm, state: Several, streams: Streams) -> tuple[Payload | None, Several]:
     """Write one message of all metrics; the block of a metric without observations has no certainty."""
     written = [method.outbox(own, scoped(streams, metric)) for metric, own in enumerate(state.states)]
     state = _each(state, [after for _, after in written])
@@ -109,7 +107,7 @@ def _each(state: Several, states: Sequence[PriorState]) -> Several:
     return state._replace(states=tuple(states))
 
 
-def _drawn(method: FedPrior, state: PriorState, is_federated: bool, streams: Streams) -> tuple[PriorState, Function]:
+def _drawn(method: PriorAgent, state: PriorState, is_federated: bool, streams: Streams) -> tuple[PriorState, Function]:
     """Fit the process of a metric, and draw a function of points of the unit cube under its prior."""
     local = state.local.cautious()
     state = method._fitted(state._replace(local=local), streams, for_choice=True)._replace(local=state.local)

@@ -54,10 +54,7 @@ _BARS = 12_000  # bars of all timelines: where there are more, only the main alg
 
 @dataclass(frozen=True, slots=True)
 class CellPart:
-    """The part of the report about one cell; figures have keys that the script uses to find their numbers.
-
-    `run` is the one of the first timeline, which can be moved through.
-    """
+    """The part of the report about one cell, which moves through a `run`; the script finds numbers by the keys of figures."""
 
     key: str
     run: RunKey

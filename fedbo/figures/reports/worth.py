@@ -17,6 +17,7 @@ from fedbo.algorithms import catalog
 from fedbo.analysis.curves import IncumbentTrace, mean_and_error, replicate_means
 from fedbo.analysis.estimates.gain import Gain
 from fedbo.analysis.grouping import grouped
+from fedbo.analysis.indicators import is_plain
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference
 from fedbo.figures.reports.tables import amount, table_of
@@ -125,7 +126,11 @@ def verdict(result: Result, gain: Gain) -> WorthReport:
         rows.append(
             Worth(label, roles[label], values, gains=gains, told=told, bytes=sent[label], epsilon=spent.get(label, 0.0))
         )
-    enough = _enough(traces[local], gain.common, last)
+    # With limits or several objectives, traces and the common point of the first objective are different quantities.
+    comparable = is_plain(result.manifest, 0)
+    enough = _enough(traces[local], gain.common, last) if comparable else None
+    if not comparable:
+        return WorthReport(tuple(rows), gain, local, enough, tuple(_words_on_messages(rows, local)))
     return WorthReport(tuple(rows), gain, local, enough, tuple(_words(rows, gain, local, (enough, last), metric)))
 
 
@@ -175,20 +180,30 @@ def _enough(found: Sequence[IncumbentTrace], level: float, last: int) -> int | N
 
 def _words(rows: Sequence[Worth], gain: Gain, local: str, enough: tuple[int | None, int], metric: Metric) -> list[str]:
     """Return sentences on whether federation can help, whether it did, and by which message."""
-    if all(each is None for row in rows for each in row.gains):
-        return ["One replicate is not sufficient. Run at least two replicates, better ten."]
-    said = [_can(next((row for row in rows if row.role == "bound"), None), local)]
-    federated = [row for row in rows if row.role == "federated"]
-    said.extend(_does(federated, local))
-    reached, last = enough
+    said, federated = _words_on_messages(rows, local), [row for row in rows if row.role == "federated"]
+    if _single(rows):
+        return said
+    best, reached, last = _best_message(federated), *enough
     way = f"{gain.share:.0%} of the way from a random point to the agents' own optima"
     level = f"the best common point ({float(metric.native(gain.common)):.4g}, {way})"
+    said_of_level = f"After {reached} iterations alone, an agent ({local}) is as good as {level}."
     if reached is None:
-        said.append(
-            f"In {last} iterations alone, an agent ({local}) does not reach {level}. The common optimum is worth communicating."
-        )
-    else:
-        said.append(f"After {reached} iterations alone, an agent ({local}) is as good as {level}.")
+        words = f"In {last} iterations alone, an agent ({local}) does not reach {level}."
+        said_of_level = f"{words} The common optimum is worth communicating."
+    return [*said[: len(said) - len(best)], said_of_level, *best]
+
+
+def _single(rows: Sequence[Worth]) -> bool:
+    return all(each is None for row in rows for each in row.gains)
+
+
+def _words_on_messages(rows: Sequence[Worth], local: str) -> list[str]:
+    """Return sentences on whether federation can help, whether it did, and by which message."""
+    if _single(rows):
+        return ["One replicate is not sufficient. Run at least two replicates, better ten."]
+    federated = [row for row in rows if row.role == "federated"]
+    said = [_can(next((row for row in rows if row.role == "bound"), None), local)]
+    said.extend(_does(federated, local))
     return said + _best_message(federated)
 
 

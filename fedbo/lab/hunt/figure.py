@@ -35,13 +35,17 @@ def hunt_figure(hunt: Hunt, look: Choices | None = None) -> Figure:
     legend: list[Artist] = [_mark(*_HOW[how], f"{how} world") for how in _HOW if any(row.how == how for row in hunt.tried)]
     if shown is not None and shown.excesses:
         panels.append(FigurePanel("verdict", partial(_draw_verdict, row=shown)))
-        legend += [_mark(INK, "", "mean so far", "-"), _mark(COLOURS[2], "", "95 % confidence sequence", "-")]
+        legend += [_line(INK, "mean so far"), _line(COLOURS[2], "95 % confidence sequence")]
     facts = ["the claim fails" if hunt.broken else "the claim stands", f"{hunt.worlds} worlds"]
     return arrange(Sheet(panels, legend, hunt.claim, facts), View.of("hunt", 0, look or {}).look)
 
 
-def _mark(colour: str, marker: str, label: str, line: str = "") -> Artist:
-    return Line2D([], [], color=colour, marker=marker, linestyle=line, label=label)
+def _mark(colour: str, marker: str, label: str) -> Artist:
+    return Line2D([], [], color=colour, marker=marker, linestyle="", label=label)
+
+
+def _line(colour: str, label: str) -> Artist:
+    return Line2D([], [], color=colour, label=label)
 
 
 def _draw_worlds(axes: Axes, hunt: Hunt) -> Sequence[Artist]:

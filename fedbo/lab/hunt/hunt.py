@@ -64,7 +64,9 @@ def question_of(
         )
     methods = [table for table, label in zip(document["algorithm"], study.labels, strict=True) if label in parsed.labels]
     kept = {name: table for name, table in document.items() if name not in _ELSEWHERE}
-    return HuntQuestion({**kept, "algorithm": methods}, parsed.words, tuple(vary), worlds, seed, search)
+    return HuntQuestion(
+        study={**kept, "algorithm": methods}, claim=parsed.words, vary=tuple(vary), worlds=worlds, seed=seed, search=search
+    )
 
 
 def hunt_world(question: HuntQuestion, out: Path, progress: Progress | None = None) -> Hunt:

@@ -13,8 +13,8 @@ from fedbo.execution.progress import Progress, RowInfo
 from fedbo.lab.hunt.claims import Claim, parse_claim
 from fedbo.lab.hunt.evidence import LEVEL, lower_bound, p_value
 from fedbo.lab.hunt.result import FOUND, WORLD, Hunt, TriedRow, VerdictRow
-from fedbo.lab.hunt.search import Search, safe_limit
-from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, Document, Trials
+from fedbo.lab.hunt.search import WorldSearch, safe_limit
+from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, Document, WorldTrials
 from fedbo.lab.hunt.worlds import Worlds
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError, to_toml
@@ -46,7 +46,7 @@ class Hunting:
     def __init__(self, place: Path, question: HuntQuestion, progress: Progress | None = None) -> None:
         self._place, self._question, self._progress = place, question, progress
         self._claim: Claim = parse_claim(question.claim)
-        self._trials = Trials(place, self._claim, question.seed, self._show)
+        self._trials = WorldTrials(place, self._claim, question.seed, self._show)
         self._carried_out = 0
 
     def run(self) -> Hunt:
@@ -67,7 +67,7 @@ class Hunting:
 
     def _result(self) -> Hunt:
         asked, trials = self._question, self._trials
-        search = Search(Worlds(asked.study, asked.vary, asked.seed), trials, asked.worlds, asked.seed)
+        search = WorldSearch(Worlds(asked.study, asked.vary, asked.seed), trials, asked.worlds, asked.seed)
         finalists = search.run(asked.search)[:FINALISTS]
         documents = [one.world.document(asked.study) for one in finalists]
         tests = len(finalists) + 1
@@ -134,7 +134,9 @@ class Hunting:
         p, low = p_value(found, limit), lower_bound(found, limit)
         lines = len([line for line in self._toml(document, purpose, len(found)).splitlines() if line])
         varied = ", ".join(name for name, table in document.items() if table != self._question.study.get(name))
-        return VerdictRow(how, varied, lines, tuple(found), limit, low, p, p)
+        return VerdictRow(
+            how=how, tables=varied, lines=lines, excesses=tuple(found), limit=limit, low=low, p_value=p, corrected=p
+        )
 
     def _until_decided(
         self, document: Document, purpose: str, limit: float, until: tuple[float, int, int]

@@ -14,7 +14,7 @@ import numpy as np
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.streams import Streams
-from fedbo.lab.hunt.trials import SEARCH, Trials
+from fedbo.lab.hunt.trials import SEARCH, WorldTrials
 from fedbo.lab.hunt.worlds import World, Worlds
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.study.document import StudyError
@@ -41,11 +41,11 @@ class TriedWorld:
 
 
 @dataclass(slots=True)
-class Search:
+class WorldSearch:
     """A search among the `worlds` of a study, of which it tries up to `budget`."""
 
     worlds: Worlds
-    trials: Trials
+    trials: WorldTrials
     budget: int
     seed: int
     tried: list[TriedWorld] = field(default_factory=list)

@@ -15,12 +15,14 @@ from typing import Any
 
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.storage import atomic
+from fedbo.analysis.indicators import indicator_of
 from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunSummary, WarmupRun
 from fedbo.execution.directory import best_values, joined
 from fedbo.execution.jobs import learnings, runs
 from fedbo.lab.hunt.claims import Claim
 from fedbo.lab.why.ends import EndedRun
+from fedbo.study.goals import agent_goals
 from fedbo.study.study import Study, load_study
 from fedbo.surrogates.neural import Diverged
 
@@ -45,7 +47,7 @@ class _Work:
         return [] if history is None else [job for job in self.learnings if job.folder == history.folder]
 
 
-class Trials:
+class WorldTrials:
     """The trials of a hunt in a folder. Each purpose has a seed of its own, so that none sees the replicates of another.
 
     Worlds have the same draws in the same replicate of a purpose, which cancels most of the noise of their comparison.
@@ -112,14 +114,17 @@ class Trials:
         with suppress(EndlessError):
             summary = self._coordinator.run(run)
         whole = joined(study, run.folder, [run.key])
+        goals, metric = agent_goals(study), study.federation().metric
+        indicator = None if goals is None else indicator_of(goals.common)
         return EndedRun(
             key=run.key,
             observations=whole["observations"],
             events=whole["events"],
             privacy=whole.get("privacy", ()),
-            metric=study.federation().metric,
+            metric=metric if indicator is None else indicator.metric(metric),
             best_values=best_values([summary] if isinstance(summary, RunSummary) else []),
             was_stuck=summary is None,
+            indicators=() if indicator is None else (indicator,),
         )
 
 

@@ -21,10 +21,12 @@ from fedbo.lab.why.tables import why_table
 
 def why_section(result: Result, moving: Mapping[RunKey, str]) -> Markup:
     """Return the section; empty without answers. `moving` has the keys of the runs through whose time the page can move."""
-    found = (
-        (why, moving.get(RunKey(*why.run)) if why.run[2] is not None else None) for why in answers_beside(result.directory)
-    )
-    return Markup("\n").join(_answer(why) + (_links(why, key) if key else Markup()) for why, key in found)
+    parts = []
+    for why in answers_beside(result.directory):
+        cell, label, replicate = why.run
+        key = None if replicate is None else moving.get(RunKey(cell, label, replicate))
+        parts.append(_answer(why) + (Markup() if key is None else _links(why, key)))
+    return Markup("\n").join(parts)
 
 
 def _links(why: Why, key: str) -> Markup:

@@ -70,8 +70,9 @@ def _table(rng: Rng) -> bytes:
 
 def _sound(rng: Rng) -> bytes:
     at = np.arange(_AT_ONCE)
-    tones = sum(np.sin(at * pitch) for pitch in rng.uniform(0.01, 0.3, 4))
-    return (2000.0 * tones + 20.0 * rng.standard_normal(_AT_ONCE)).astype("<i2").tobytes()
+    tones = np.sin(np.outer(rng.uniform(0.01, 0.3, 4), at)).sum(axis=0)
+    loudness: bytes = (2000.0 * tones + 20.0 * rng.standard_normal(_AT_ONCE)).astype("<i2").tobytes()
+    return loudness
 
 
 def _documents(rng: Rng) -> bytes:

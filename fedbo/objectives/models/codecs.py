@@ -7,6 +7,7 @@ import importlib.util
 import lzma
 import zlib
 from collections.abc import Callable
+from importlib import import_module
 from typing import NamedTuple
 
 Compress = Callable[[bytes], bytes]
@@ -48,8 +49,7 @@ def compressor(codec: str, level: int, window: int) -> Compressor:
         filters = [{"id": lzma.FILTER_LZMA2, "preset": level, "dict_size": size}]
         per_byte = 7.5 if level <= _FAST else 11.5
         return Compressor(lambda block: lzma.compress(block, filters=filters), per_byte * size)
-    import zstandard
-
+    zstandard = import_module(ZSTD)
     parameters = zstandard.ZstdCompressionParameters.from_level(_ZSTD_LEVELS[level - 1], window_log=max(window, 10))
     compress = zstandard.ZstdCompressor(compression_params=parameters).compress
     return Compressor(compress, float(parameters.estimated_compression_context_size()))

@@ -49,7 +49,7 @@ def _box(*highs: float) -> tuple[Parameter, ...]:
 
 
 def gardner() -> ConstrainedProblem:
-    """Return the second simulation of Gardner et al. 2014 (ICML, section 4): a feasible region of 1.5 % of the box.
+    """Return the second simulation of Gardner et al. 2014 (ICML, section 4): a feasible region of 1.8 % of the box.
 
     Its optimum is asin(0.95) - 1 at (3 pi / 2, asin(0.95)), where both terms of the value are least.
     """

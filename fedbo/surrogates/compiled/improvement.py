@@ -15,6 +15,7 @@ from fedbo.surrogates.compiled.jit import compiled
 
 Array = Any
 TINY = 1e-300
+UNFELT = 30.0  # standard deviations from its mean, from where a Gaussian adds nothing
 FAR = 30.0  # standard deviations below the best, from where a series takes the place of a difference that cancels
 
 
@@ -110,13 +111,13 @@ def moments(model: Acquisition, x: Array) -> tuple[float, float]:
 
 
 @compiled()
-def _height(guide: Array, x: Array) -> float:
-    """Return what a Gaussian adds to the factor of the standard deviation at `x (d,)`."""
+def _height(guides: Array, i: int, x: Array) -> float:
+    """Return what Gaussian i adds to the factor of the standard deviation at `x (d,)`."""
     d, distance = len(x), 0.0
     for k in range(d):
-        apart = (x[k] - guide[1 + k]) * guide[1 + d + k]
+        apart = (x[k] - guides[i, 1 + k]) * guides[i, 1 + d + k]
         distance += apart * apart
-    return float(guide[0]) * exp(-0.5 * distance)
+    return float(guides[i, 0]) * exponential(-0.5 * distance) if distance < UNFELT * UNFELT else 0.0
 
 
 @compiled()
@@ -124,7 +125,7 @@ def _widening(model: Acquisition, x: Array) -> float:
     """Return the factor of the standard deviation at `x (d,)`."""
     factor = 1.0
     for i in range(len(model.guides)):
-        factor += _height(model.guides[i], x)
+        factor += _height(model.guides, i, x)
     return factor
 
 
@@ -179,7 +180,6 @@ def _add_slopes_of_guides(model: Acquisition, x: Array, by_factor: float, gradie
     """Subtract the slopes of the factor at `x (d,)`, times the derivative by the factor, from a negative gradient."""
     d = len(x)
     for i in range(len(model.guides)):
-        guide = model.guides[i]
-        height = by_factor * _height(guide, x)
+        height = by_factor * _height(model.guides, i, x)
         for k in range(d):
-            gradient[k] += height * (x[k] - guide[1 + k]) * guide[1 + d + k] ** 2
+            gradient[k] += height * (x[k] - model.guides[i, 1 + k]) * model.guides[i, 1 + d + k] ** 2

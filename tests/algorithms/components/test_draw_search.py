@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedbo.algorithms.components.draw_search import Judge, Room, Values, best_of_draws, make_judge
+from fedbo.algorithms.components.draw_search import Judge, SearchBox, Values, best_of_draws, make_judge
 from fedbo.algorithms.components.several import Several, scoped
 from fedbo.algorithms.components.several_models import resolved_margins
 from fedbo.algorithms.components.several_prior import in_scores, joined, likely_power, split
@@ -21,7 +21,7 @@ from fedbo.surrogates.gp import POWERS, warp, warp_like
 
 SIDE = np.linspace(0.0, 1.0, 201)
 GRID = np.stack(np.meshgrid(SIDE, SIDE, indexing="ij"), axis=-1).reshape(-1, 2)
-CUBE = Room(np.zeros(2), np.ones(2))
+CUBE = SearchBox(np.zeros(2), np.ones(2))
 
 
 def _draws(seed: int, count: int) -> list[Values]:
@@ -36,7 +36,17 @@ def _values(draws: list[Values], x: np.ndarray) -> np.ndarray:
 
 def _several(m: int, c: int, weights: tuple[float, ...] = ()) -> Several:
     none, nothing = np.empty((0, 2)), np.empty((0, m + c))
-    return Several((), none, nothing, m, (), weights, none, none, nothing)
+    return Several(
+        (),
+        x=none,
+        values=nothing,
+        objectives=m,
+        references=(),
+        weights=weights,
+        failed=none,
+        history_x=none,
+        history_values=nothing,
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))

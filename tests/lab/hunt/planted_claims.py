@@ -11,8 +11,8 @@ import numpy as np
 from fedbo.lab.hunt.claims import parse_claim
 from fedbo.lab.hunt.hunting import Hunting, HuntQuestion
 from fedbo.lab.hunt.result import Hunt
-from fedbo.lab.hunt.search import Search
-from fedbo.lab.hunt.trials import SEARCH, Trials
+from fedbo.lab.hunt.search import WorldSearch
+from fedbo.lab.hunt.trials import SEARCH, WorldTrials
 from fedbo.lab.hunt.worlds import Worlds
 
 Document = dict[str, Any]
@@ -87,7 +87,7 @@ TRUE: dict[str, Law] = {
 }
 
 
-class KnownTrials(Trials):
+class KnownTrials(WorldTrials):
     """Trials whose excess is drawn by a law, in place of runs."""
 
     law: Law
@@ -115,7 +115,7 @@ def trials_to_find(planted: PlantedClaim, folder: Path, seed: int, how: str, wor
     """Return how many trials a search takes until a world that truly breaks the claim is clear; None if it finds none."""
     folder.mkdir()
     trials = known_trials(noisy(planted))(folder, parse_claim(CLAIM), seed)
-    search = Search(Worlds(STUDY, planted.vary, seed), trials, worlds, seed)
+    search = WorldSearch(Worlds(STUDY, planted.vary, seed), trials, worlds, seed)
     found = search.run(how)
     return trials.count(SEARCH) if found and planted.excess(found[0].world.document(STUDY)) > 0 else None
 

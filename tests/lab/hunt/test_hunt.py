@@ -16,13 +16,13 @@ import fedbo
 from fedbo.cli import app
 from fedbo.lab.hunt.hunt import hunt_world, question_of, resume_hunt
 from fedbo.lab.hunt.result import Hunt
-from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, Trials
+from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, WorldTrials
 from fedbo.lab.hunt.worlds import Worlds
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import load_study
-from fedbo.testing.shrinking import smaller
+from fedbo.testing.shrinking import shrink, smaller
 
 BY_NAME = {planted.name: planted for planted in PLANTED}
 SMALL: dict[str, Any] = {
@@ -30,17 +30,17 @@ SMALL: dict[str, Any] = {
     "objective": {"name": "quadratic", "agents": 2},
     "budget": {"iterations": 1},
     "agents": {"initial": 1},
-    "algorithm": [{"name": "random"}, {"name": "ts"}],
+    "algorithm": [{"name": "random"}, {"name": "random", "label": "other"}],
 }
+FIXED = ("study", "algorithm")  # tables that a hunt does not shrink
 CLAIM = "end of random is at most 2.5"
 
 
 def is_smallest(found: Hunt, planted: PlantedClaim) -> bool:
     """Check that no single change of the reported world keeps breaking the claim by more than the noise hides."""
     document = tomllib.loads(found.world)
-    fixed = ("study", "algorithm")
     left = []
-    for candidate in smaller(document, fixed):
+    for candidate in smaller(document, FIXED):
         try:
             load_study(candidate)
         except StudyError:
@@ -100,7 +100,7 @@ def test_at_most_one_of_two_hundred_hunts_refutes_a_true_claim(tmp_path: Path) -
 def test_seeds_of_the_search_the_shrinking_and_the_verdicts_differ(tmp_path: Path) -> None:
     from fedbo.lab.hunt.claims import parse_claim
 
-    trials = Trials(tmp_path, parse_claim(CLAIM), 4)
+    trials = WorldTrials(tmp_path, parse_claim(CLAIM), 4)
     assert len({trials.seed(purpose) for purpose in (SEARCH, VERDICT, SHRINKING, LAST)}) == 4
 
 
@@ -113,6 +113,16 @@ def test_worlds_are_those_of_their_seed_and_vary_no_other_table() -> None:
     same = one.at({str(place): value for place, value in enumerate(one.values)})
     assert same.values == pytest.approx(one.values, rel=0.05) and same.family == one.family
     assert len({each.family for each in drawn}) > 10
+
+
+def test_shrinking_rounds_numbers_and_leaves_fixed_tables_alone() -> None:
+    document = {**SMALL, "timing": {"evaluation": {"model": "constant", "mean": 2.37}}, "fault": [{"kind": "loss"}]}
+    least = shrink(
+        document, lambda one: "timing" in one and one["timing"].get("evaluation", {}).get("mean", 1.0) > 1.5, fixed=FIXED
+    )
+    assert least["timing"] == {"evaluation": {"model": "constant", "mean": 2.0}}
+    assert (least["study"], least["algorithm"]) == (SMALL["study"], SMALL["algorithm"])
+    assert "fault" not in least
 
 
 @pytest.fixture(scope="module")
@@ -135,15 +145,15 @@ def test_a_broken_claim_has_a_small_world_a_replay_and_a_sentence(hunted: Hunt) 
 
 
 def test_an_interrupted_hunt_goes_on_to_the_same_result(hunted: Hunt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    carried_out, count = Trials._excess, [0]
+    carried_out, count = WorldTrials._excess, [0]
 
-    def interrupted(self: Trials, work: Any, replicate: int) -> float | None:
+    def interrupted(self: WorldTrials, work: Any, replicate: int) -> float | None:
         count[0] += 1
         if count[0] == 30:
             raise KeyboardInterrupt
         return carried_out(self, work, replicate)
 
-    monkeypatch.setattr(Trials, "_excess", interrupted)
+    monkeypatch.setattr(WorldTrials, "_excess", interrupted)
     with pytest.raises(KeyboardInterrupt) as stop:
         hunt_world(question_of(SMALL, CLAIM, ["timing"], 8), tmp_path / "hunt")
     assert stop.value.args == (tmp_path / "hunt",)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from fedbo.lab.why.branches import Branch, Branches, event_times
 from fedbo.lab.why.page import why_section
 from fedbo.lab.why.question import Question
 from fedbo.lab.why.redraw import EVERY
-from fedbo.lab.why.result import Why
+from fedbo.lab.why.result import JumpRow, Why
 from fedbo.lab.why.why import repeat_branch, resume_why, why_run
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.paths import DirectoryError
@@ -209,15 +210,16 @@ def test_the_command_prints_plots_and_reports_an_answer(run: Path, answer: Why, 
     assert "When was it decided?" in page
 
 
-def test_jumps_link_to_their_moments_in_the_slider_of_their_run(run: Path, answer: Why) -> None:
-    cell, label, replicate = answer.run
-    assert answer.jumps and replicate is not None
-    result, key = fedbo.Result.open(run), "r0-c0-t0"
-    shown = why_section(result, {RunKey(cell, label, replicate): key})
+def test_jumps_link_to_their_moments_in_the_slider_of_their_run(
+    run: Path, answer: Why, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jumps = (JumpRow(43.419, 50.0, 0.1, 0.9, True, ("43.42: agent 4 crashed",), 2), JumpRow(1.5, 2.0, 0.9, 0.5, False, (), 0))
+    monkeypatch.setattr("fedbo.lab.why.page.answers_beside", lambda _: [replace(answer, run=(0, "random", 2), jumps=jumps)])
+    result = fedbo.Result.open(run)
+    shown = why_section(result, {RunKey(0, "random", 2): "r0-c0-t0"})
     followed = re.findall(r'href="#(.+?)@([-+.\de]+)(?:&amp;agent=(\d+))?"', shown)  # as the script of the page reads it
-    assert [found[0] for found in followed] == [key] * len(answer.jumps)
-    assert [float(found[1]) for found in followed] == pytest.approx([jump.start for jump in answer.jumps], rel=1e-4)
-    assert "href" not in why_section(result, {RunKey(cell, label, replicate + 1): key})
+    assert followed == [("r0-c0-t0", "43.419", "4"), ("r0-c0-t0", "1.5", "")]
+    assert "href" not in why_section(result, {RunKey(0, "random", 1): "r0-c0-t0"})
 
 
 def test_the_spread_of_a_study_counts_its_world(run: Path) -> None:

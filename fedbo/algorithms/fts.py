@@ -114,7 +114,10 @@ class FTS(Federated):
         return u, state if weight is state.weight else changed(state, weight=weight)
 
     def federated_queries(self, features: Features, held: Sequence[tuple[Array, Array]], streams: StreamBlock) -> Array:
-        omega = np.array([self._function(*vectors, own)[0] for vectors, own in zip(held, streams, strict=True)])
+        if self.relay == "one" and self.query == "draw":  # there is no choice to draw
+            omega = np.array([vectors[0] for vectors, _ in held])
+        else:
+            omega = np.array([self._function(*vectors, own)[0] for vectors, own in zip(held, streams, strict=True)])
         return maximise_in_cube(features, omega, streams)
 
     def _surfaces(self, states: Sequence[FederatedState], streams: Streams) -> tuple[list[Values], Sequence[FederatedState]]:

@@ -380,7 +380,7 @@ class Columnar(Protocol):
 
 
 @runtime_checkable
-class Joint(Protocol):
+class JointHalf(Protocol):
     """Optional protocol of methods whose coordinator half processes many messages at once, in a fraction of the time.
 
     Messages and answers have fixed shapes. The functions leave the state and return the answers that `receive` and `broadcast`

@@ -16,7 +16,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 OBJECTS = ""  # the only column where payloads are kept as they are
 
 
-class Mailbox:
+class PayloadSlots:
     """Slots of payloads: an array of each declared field, or one of objects for methods that read messages one by one.
 
     `slots` says what is in a slot, and `free` lists those that are free, of which a counter of the run, `way`, has the number.

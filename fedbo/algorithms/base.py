@@ -408,7 +408,7 @@ class JointHalf(Protocol):
         staleness_weight: Array,
         numbers: Numbers,
         streams: Streams,
-    ) -> tuple[Mapping[str, npt.NDArray[Any]], Any]:
+    ) -> tuple[dict[str, npt.NDArray[Any]], Any]:
         """Receive each message and answer its sender before the next one; answer n of `numbers (k,)` has `streams.at(n)`.
 
         It ends with the first sender that is not answered, whose message is received. Return the answers before it.

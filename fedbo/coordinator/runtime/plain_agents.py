@@ -7,8 +7,9 @@ that the core asks for leaves the columns, and returns when an event of its own 
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from heapq import heapify, heappush
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ from fedbo.coordinator.state import AgentRecord, AgentStep
 _BLOCKS = 6_400_000  # durations that are held
 _ARRIVED = 1000  # entries of what has arrived, at most
 
-_Row: Any = NamedTuple("_Row", [(name, Any) for name in kernel.AGENT.names or ()])
+_Row: Any = namedtuple("_Row", kernel.AGENT.names or ())  # noqa: PYI024 -- its fields are those of the columns
 
 
 class PlainAgents:

@@ -8,7 +8,7 @@ or buffer that closes ends its window. All else is left to the core: first and l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +43,7 @@ class Ended(NamedTuple):
     plain: int
     t_n: Ints
     pulled: Ints
-    payload: Columns | list[Payload]
+    payload: Columns | Sequence[Payload]
     reports: StepReports | list[StepReport]
 
 
@@ -293,8 +293,8 @@ class Windows:
             return
         singles = payload[OBJECTS].tolist() if OBJECTS in payload else _rows(payload)
         own_inbox = [tuple[Inbound, ...]()] * len(agents)
-        for place, *more, one in zip(places.tolist(), numbers.tolist(), sent.tolist(), singles, strict=True):
-            own_inbox[place] += (Inbound(COORDINATOR, *more, one),)
+        for place, number, now, one in zip(places.tolist(), numbers.tolist(), sent.tolist(), singles, strict=True):
+            own_inbox[place] += (Inbound(COORDINATOR, number, now, one),)
         requests = list(map(StepRequest, agents.tolist(), steps.tolist(), leases.tolist(), own_inbox, speaks.tolist()))
         joint = joint_requests(requests) if self._joint else None
         if joint is not None:

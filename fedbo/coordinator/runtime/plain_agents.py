@@ -7,8 +7,8 @@ that the core asks for leaves the columns, and returns when an event of its own 
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from heapq import heapify, heappush
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from fedbo.coordinator.state import AgentRecord, AgentStep
 _BLOCKS = 6_400_000  # durations that are held
 _ARRIVED = 1000  # entries of what has arrived, at most
 
-_Row: Any = namedtuple("_Row", kernel.AGENT.names or ())  # noqa: PYI024 -- its fields are those of the columns
+_FIELDS = kernel.AGENT.names or ()
 
 
 class PlainAgents:
@@ -122,7 +122,7 @@ class PlainAgents:
         record = self._records.pop(number, None)
         if record is None:
             return None
-        row = _Row(*self.agents[number].item())
+        row = SimpleNamespace(**dict(zip(_FIELDS, self.agents[number].item(), strict=True)))
         self.agents["inside"][number] = 0
         record.step, record.lease, record.base, record.newest_base = row.step, row.lease, row.base, row.newest_base
         record.next_evaluation, record.t_n, record.pulled, record.saved_t_n = (

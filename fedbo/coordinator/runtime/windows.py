@@ -8,7 +8,7 @@ or buffer that closes ends its window. All else is left to the core: first and l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -193,7 +193,7 @@ class Windows:
             return False
         return speaks and not self._columns.wrong(report.payload) if report.payload else not speaks and report.payload is None
 
-    def _are_sound(self, payload: Mapping[str, npt.NDArray[Any]] | None, count: int, spoken: int) -> bool:
+    def _are_sound(self, payload: Columns | None, count: int, spoken: int) -> bool:
         """Check whether messages `(k, ...)` are as declared, where that is easily seen, and are those that are due."""
         if payload is None:
             return not spoken

@@ -101,7 +101,7 @@ def without_windows(exchange: Any) -> Any:
 
 
 @pytest.mark.parametrize("hosts", [InlineHosts, Spoilt, SpoiltTogether])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(7), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(7, 60))])
 def test_a_run_leaves_the_same_with_windows_and_without_them(
     seed: int, hosts: type[InlineHosts], taken: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from fedbo.actors.columns import StepReports, StepRequests
+from fedbo.actors.columns import StepReports, StepRequests, joint_reports
 from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.algorithms.base import AnswerColumns, Declaration, Field, Inbound, Payload, Problem
@@ -88,6 +88,8 @@ class FreeHosts(Hosts):
         return StepReport(agent, step, 1 if step else 0, MESSAGE if step else None, lease)
 
     def results(self, agents: Numbers) -> StepReports | list[StepReport]:
+        if not self._steps[agents].all():  # nothing is evaluated or sent in step 0
+            return joint_reports([self.report(agent) for agent in agents.tolist()])
         none = np.zeros(len(agents), np.int64)
         return StepReports(agents, self._steps[agents], self._leases[agents], none + 1, none, none, _messages(len(agents)))
 

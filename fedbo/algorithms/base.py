@@ -421,7 +421,7 @@ class Columnar(Protocol):
 
 
 @runtime_checkable
-class Joint(Protocol):
+class JointHalf(Protocol):
     """Optional protocol of methods whose coordinator half processes many messages at once, in a fraction of the time.
 
     Messages and answers have fixed shapes. The functions leave the state and return the answers that `receive` and `broadcast`
@@ -449,7 +449,7 @@ class Joint(Protocol):
         staleness_weight: Array,
         numbers: Numbers,
         streams: Streams,
-    ) -> tuple[Mapping[str, npt.NDArray[Any]], Any]:
+    ) -> tuple[dict[str, npt.NDArray[Any]], Any]:
         """Receive each message and answer its sender before the next one; answer n of `numbers (k,)` has `streams.at(n)`.
 
         It ends with the first sender that is not answered, whose message is received. Return the answers before it.

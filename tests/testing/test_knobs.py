@@ -23,7 +23,7 @@ FIXED = {
         *("retry_limits.MACHINE_LOSSES", "retry_limits.HOST_DEATHS", "retry_limits.HOST_LOSSES"),
         *("retry_limits.COORDINATOR_LOSSES", "retry_limits.TABULATOR_DEATHS"),
     },
-    "is an index": {"pending.DECISION", "event_queue._LAST", "window_kernel.EMPTY", "window_kernel.REFUSED"},
+    "is an index": {"pending.DECISION", "event_queue._LAST"},
     "is a unit or a number of the system": {"ray_pool.MIB", "isolated.MIB", "atomic._SECTOR", "rows._LEAST_WIDTH"}
     | {"children._PR_SET_PDEATHSIG"},
     "waits for other machines or shows progress": {

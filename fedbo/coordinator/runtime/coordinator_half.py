@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.base import Declaration, Inbound, Joint, Payload
+from fedbo.algorithms.base import Declaration, Inbound, JointHalf, Payload
 from fedbo.coordinator.messages import checker, varies, vdot
 from fedbo.coordinator.rules import Rules
-from fedbo.coordinator.runtime.mailbox import OBJECTS, Columns, Ints
+from fedbo.coordinator.runtime.payload_slots import OBJECTS, Columns, Ints
 
 Floats = npt.NDArray[np.float64]
 PlainFields = dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]] | None
@@ -29,7 +29,7 @@ class Arrivals(NamedTuple):
     payload: Columns
 
 
-class Outcome(NamedTuple):
+class Heard(NamedTuple):
     """What the coordinator half made of messages: its state, the number of messages it took, and the answers to the first.
 
     `unusual` is what it returned for the last message it took, or raised, where that is not one answer to its sender. If it
@@ -48,7 +48,7 @@ def is_joint(rules: Rules) -> bool:
     A subclass that changes `receive` or `broadcast` alone is called one by one.
     """
     method = rules.algorithm
-    if not isinstance(method, Joint) or not method.is_joint or varies(rules.upload) or varies(rules.download):
+    if not isinstance(method, JointHalf) or not method.is_joint or varies(rules.upload) or varies(rules.download):
         return False
     pairs = (("receive_each", "receive"), ("broadcast_each", "broadcast"), ("answer_each", "broadcast"))
     return all(_defined(type(method), joint) <= _defined(type(method), single) for joint, single in pairs)
@@ -67,11 +67,11 @@ class CoordinatorHalf:
         self.is_joint = is_joint(rules)
         self._wrong, self._plain_download = checker(rules.download or {}), plain_fields(rules.download or {})
 
-    def receive(self, server: Any, arrivals: Arrivals) -> Outcome:
+    def receive(self, server: Any, arrivals: Arrivals) -> Heard:
         """Receive messages that nothing answers yet."""
         if self.is_joint:
             server = self._method.receive_each(server, arrivals.senders, arrivals.payload)  # type: ignore[attr-defined]
-            return Outcome(server, len(arrivals.senders))
+            return Heard(server, len(arrivals.senders))
         taken = 0
         for sender, step, sent, now, payload in _each(arrivals):
             try:
@@ -79,9 +79,9 @@ class CoordinatorHalf:
             except Exception:  # noqa: BLE001 -- the core logs it
                 break
             taken += 1
-        return Outcome(server, taken)
+        return Heard(server, taken)
 
-    def answer(self, server: Any, arrivals: Arrivals, first: int) -> Outcome:
+    def answer(self, server: Any, arrivals: Arrivals, first: int) -> Heard:
         """Receive messages, each of which is answered at once, by answer number `first` and those that follow."""
         if self.is_joint:
             return self._answer_together(server, arrivals, first)
@@ -90,26 +90,26 @@ class CoordinatorHalf:
             try:
                 server = method.receive(server, Inbound(sender, step, sent, payload), now)
             except Exception:  # noqa: BLE001 -- the core logs it
-                return Outcome(server, place, answers)
+                return Heard(server, place, answers)
             try:
                 payloads, server = method.broadcast(server, [sender], self._ones, self._streams.at(first + place))
             except Exception as error:  # noqa: BLE001 -- it ends the run, once what came before is noted
-                return Outcome(server, place + 1, answers, error)
+                return Heard(server, place + 1, answers, error)
             answer = payloads.get(sender)
             if len(payloads) != 1 or answer is None or self._wrong(answer):
-                return Outcome(server, place + 1, answers, payloads)
+                return Heard(server, place + 1, answers, payloads)
             answers.append(answer)
-        return Outcome(server, len(answers), answers)
+        return Heard(server, len(answers), answers)
 
-    def _answer_together(self, server: Any, arrivals: Arrivals, first: int) -> Outcome:
+    def _answer_together(self, server: Any, arrivals: Arrivals, first: int) -> Heard:
         senders, method = arrivals.senders, self._method
         numbers = np.arange(first, first + len(senders))
         answers, server = method.answer_each(server, senders, arrivals.payload, self._ones, numbers, self._streams)  # type: ignore[attr-defined]
         count = self.sound(answers)
         if count == len(senders):
-            return Outcome(server, count, answers)
+            return Heard(server, count, answers)
         unusual = {} if count == _length(answers) else {int(senders[count]): _row(answers, count)}
-        return Outcome(server, count + 1, {name: array[:count] for name, array in answers.items()}, unusual)
+        return Heard(server, count + 1, {name: array[:count] for name, array in answers.items()}, unusual)
 
     def broadcast(self, server: Any, recipients: Ints, number: int) -> tuple[Ints, Columns, Any]:
         """Return the places of the recipients that are answered, the answers, and the next state."""

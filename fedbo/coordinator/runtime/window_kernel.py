@@ -19,7 +19,7 @@ def _dtype(integers: str, numbers: str) -> np.dtype[Any]:
 
 # An agent: `inside` the columns or not, `working` on a step or waiting for the answer that it `awaits`, with the fields of
 # `AgentRecord` and `AgentStep`. Its steps before the `final` one end here. `accepted` and `received` are the newest of
-# its messages and answers, `heard` and `told` those since it is inside, as places in `past`. Slots of the mailboxes: the
+# its messages and answers, `heard` and `told` those since it is inside, as places in `past`. Slots of what is sent: the
 # `newest` of its `flights` messages on their way, the last of `letters` answers in its `inbox`, and that of `reads` answers
 # that came with its step, `reading`.
 AGENT = _dtype(
@@ -28,7 +28,7 @@ AGENT = _dtype(
     "begun length last_duration",
 )
 END = _dtype("number agent lease", "time")  # the end of a step: `number` is that of its scheduling
-SENT = _dtype("number agent kind slot", "time")  # the arrival of what is in a slot of a mailbox
+SENT = _dtype("number agent kind slot", "time")  # the arrival of what is in a slot
 MESSAGE, ANSWER, EMPTY, REFUSED = range(4)  # an empty answer only ends a wait, a refused message takes no effect
 # What is in a slot: the step of a message, or the number of an answer, and the slot of the one before it of its agent.
 SLOT = _dtype("before number base", "sent")
@@ -46,7 +46,7 @@ LETTER_SLOT, LETTER_PLACE, LETTER_NUMBER = range(3)
 # The numbers of each, with other counters, before each event; N_UNEVEN is that of steps with more or less than one answer.
 N_LINES, N_ENDED, N_SPOKEN, N_HEARD, N_MET, N_BEGUN, N_DRAWN, N_LETTERS, NOTED = range(9)
 SCHEDULED_BY, TAIL_AT, PAST_BY, UP_AT, DOWN_AT, N_UNEVEN = range(9, 15)
-# Counters: entries of the heap of ends, what is on its way from HEAD to TAIL, entries of `past`, and free slots of mailboxes.
+# Counters: entries of the heap of ends, what is on its way from HEAD to TAIL, entries of `past`, and free slots.
 COUNTERS = SIZE, HEAD, TAIL, SCHEDULED, PAST, UP, DOWN = range(7)
 # Rules of a run, and what a window begins with.
 RULES = IN_ROUNDS, AT_ONCE, DROPS_LATE, PER_ROUND, BYTES_UP, BYTES_DOWN, NUMBER, AGE, ARRIVALS, MOST = range(10)
@@ -120,7 +120,7 @@ def send(
         agents[who].flights += 1
     entry.number, entry.agent, entry.kind, entry.slot, entry.time = number, who, kind, slot, time
     counters[TAIL] += 1
-    return slot
+    return int(slot)
 
 
 @compiled(_INTS(_AGENTS, _SENT, _SLOTS, _INTS, _INTS, _INTS, _BOOL[::1], _BOOL, _INT, _FLOAT, _FLOAT))

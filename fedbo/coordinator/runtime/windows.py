@@ -8,7 +8,7 @@ or buffer that closes ends its window. All else is left to the core: first and l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,10 +24,10 @@ from fedbo.coordinator.events import After, Event
 from fedbo.coordinator.logged.columns import EventColumns
 from fedbo.coordinator.messages import LARGEST, declared_size, size, varies
 from fedbo.coordinator.runtime import window_kernel as kernel
-from fedbo.coordinator.runtime.agent_columns import AgentColumns
-from fedbo.coordinator.runtime.coordinator_half import Arrivals, CoordinatorHalf, Outcome, are_sound, plain_fields
+from fedbo.coordinator.runtime.coordinator_half import Arrivals, CoordinatorHalf, Heard, are_sound, plain_fields
 from fedbo.coordinator.runtime.event_queue import EventQueue
-from fedbo.coordinator.runtime.mailbox import OBJECTS, Columns, Ints
+from fedbo.coordinator.runtime.payload_slots import OBJECTS, Columns, Ints
+from fedbo.coordinator.runtime.plain_agents import PlainAgents
 from fedbo.coordinator.server import recipients_of
 from fedbo.coordinator.state import AgentStep
 
@@ -43,7 +43,7 @@ class Ended(NamedTuple):
     plain: int
     t_n: Ints
     pulled: Ints
-    payload: Columns | list[Payload]
+    payload: Columns | Sequence[Payload]
     reports: StepReports | list[StepReport]
 
 
@@ -57,7 +57,7 @@ class Windows:
     def __init__(self, core: Core, hosts: Hosts, queue: EventQueue) -> None:
         rules = core.rules
         self._core, self._hosts, self._queue, self._half = core, hosts, queue, CoordinatorHalf(rules)
-        self._columns = queue.columns = core.state.agents.columns = AgentColumns(core, queue)
+        self._columns = queue.columns = core.state.agents.columns = PlainAgents(core, queue)
         self._synchronous, self._k = rules.is_synchronous, getattr(rules.exchange, "k", None)
         self._at_once = not self._synchronous and self._k is None
         self._joint = type(hosts).results is not Hosts.results  # whether columns are the hosts' own way
@@ -140,7 +140,7 @@ class Windows:
         if mark[kernel.N_SPOKEN]:
             columns.up.put(found[kernel.SPOKEN_SLOT, : mark[kernel.N_SPOKEN]], ended.payload)
         arrived = mark[kernel.N_HEARD]
-        heard = self._hear(arrived) if arrived else Outcome(self._core.state.server, 0)
+        heard = self._hear(arrived) if arrived else Heard(self._core.state.server, 0)
         if heard.taken < arrived or heard.unusual is not None:
             last = heard.unusual is not None
             kept = found.item(kernel.HEARD_PLACE, heard.taken - last) + last
@@ -193,7 +193,7 @@ class Windows:
             return False
         return speaks and not self._columns.wrong(report.payload) if report.payload else not speaks and report.payload is None
 
-    def _are_sound(self, payload: Mapping[str, npt.NDArray[Any]] | None, count: int, spoken: int) -> bool:
+    def _are_sound(self, payload: Columns | None, count: int, spoken: int) -> bool:
         """Check whether messages `(k, ...)` are as declared, where that is easily seen, and are those that are due."""
         if payload is None:
             return not spoken
@@ -205,7 +205,7 @@ class Windows:
         singles = rest if isinstance(rest, list) else single_reports(rest)
         self._reports.update((report.agent, report) for report in singles)
 
-    def _hear(self, count: int) -> Outcome:
+    def _hear(self, count: int) -> Heard:
         """Pass messages to the coordinator half, which answers each of them where that happens at once."""
         state, found, times = self._core.state, self._found, self._times
         senders, steps = found[kernel.HEARD_WHO, :count], found[kernel.HEARD_STEP, :count]
@@ -220,7 +220,7 @@ class Windows:
         columns = self._columns
         kernel.undo(columns.agents, self._before, columns.ends, self._events, columns.counters, self._marks, kept, count)
 
-    def _note(self, kept: int, mark: list[int], heard: Outcome, answered: int) -> None:
+    def _note(self, kept: int, mark: list[int], heard: Heard, answered: int) -> None:
         """Note in the state of the run that so many of the planned events have happened."""
         state, queue, columns, times = self._core.state, self._queue, self._columns, self._events["time"]
         state.server = heard.server
@@ -293,8 +293,8 @@ class Windows:
             return
         singles = payload[OBJECTS].tolist() if OBJECTS in payload else _rows(payload)
         own_inbox = [tuple[Inbound, ...]()] * len(agents)
-        for place, *more, one in zip(places.tolist(), numbers.tolist(), sent.tolist(), singles, strict=True):
-            own_inbox[place] += (Inbound(COORDINATOR, *more, one),)
+        for place, number, now, one in zip(places.tolist(), numbers.tolist(), sent.tolist(), singles, strict=True):
+            own_inbox[place] += (Inbound(COORDINATOR, number, now, one),)
         requests = list(map(StepRequest, agents.tolist(), steps.tolist(), leases.tolist(), own_inbox, speaks.tolist()))
         joint = joint_requests(requests) if self._joint else None
         if joint is not None:

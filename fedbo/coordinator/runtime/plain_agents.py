@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from heapq import heapify, heappush
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +23,16 @@ from fedbo.coordinator.messages import LARGEST, checker
 from fedbo.coordinator.runtime import window_kernel as kernel
 from fedbo.coordinator.runtime.coordinator_half import is_joint
 from fedbo.coordinator.runtime.event_queue import Entry, EventQueue
-from fedbo.coordinator.runtime.mailbox import Mailbox
+from fedbo.coordinator.runtime.payload_slots import PayloadSlots
 from fedbo.coordinator.state import AgentRecord, AgentStep
 
 _BLOCKS = 6_400_000  # durations that are held
 _ARRIVED = 1000  # entries of what has arrived, at most
 
-_Row: Any = NamedTuple("_Row", [(name, Any) for name in kernel.AGENT.names or ()])
+_FIELDS = kernel.AGENT.names or ()
 
 
-class AgentColumns:
+class PlainAgents:
     """The columns of a run: agents, durations, ends of steps, messages and answers; `left` while they hold nothing."""
 
     def __init__(self, core: Core, queue: EventQueue) -> None:
@@ -48,8 +49,8 @@ class AgentColumns:
         self.counters = np.zeros(len(kernel.COUNTERS), np.int64)
         self.agents, self.ends = np.zeros(count, kernel.AGENT), np.zeros(2 * count + 1, kernel.END)
         self.sent, self.past = np.zeros(0, kernel.SENT), np.zeros((0, 2), np.int64)
-        self.up = Mailbox(rules.upload if joint else None, self.counters, kernel.UP)
-        self.down = Mailbox(rules.download if joint else None, self.counters, kernel.DOWN)
+        self.up = PayloadSlots(rules.upload if joint else None, self.counters, kernel.UP)
+        self.down = PayloadSlots(rules.download if joint else None, self.counters, kernel.DOWN)
         self._refused = dict[int, Message]()  # by slot
         self._records = dict[int, AgentRecord]()
         self.first_steps = dict[int, AgentStep]()  # step 0 of agents, with any number of evaluations
@@ -121,7 +122,7 @@ class AgentColumns:
         record = self._records.pop(number, None)
         if record is None:
             return None
-        row = _Row(*self.agents[number].item())
+        row = SimpleNamespace(**dict(zip(_FIELDS, self.agents[number].item(), strict=True)))
         self.agents["inside"][number] = 0
         record.step, record.lease, record.base, record.newest_base = row.step, row.lease, row.base, row.newest_base
         record.next_evaluation, record.t_n, record.pulled, record.saved_t_n = (
@@ -177,7 +178,7 @@ class AgentColumns:
         if slot in self._refused:
             return self._refused[slot]
         _, step, base, sent = self.up.slots[slot].item()
-        return Message(sender, sender, step, base, sent, self.up.single(slot))
+        return Message(sender=sender, claimed_sender=sender, step=step, base=base, sent=sent, payload=self.up.single(slot))
 
     def enter_all(self) -> None:
         """Take all events that are for windows, and all agents that are plain, into the columns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,11 @@ from fedbo.algorithms.base import Declaration, Payload
 from fedbo.coordinator.runtime import window_kernel as kernel
 
 Ints = npt.NDArray[np.int64]
-Columns = Mapping[str, npt.NDArray[Any]]
+Columns = dict[str, npt.NDArray[Any]]
 OBJECTS = ""  # the only column where payloads are kept as they are
 
 
-class Mailbox:
+class PayloadSlots:
     """Slots of payloads: an array of each declared field, or one of objects for methods that read messages one by one.
 
     `slots` says what is in a slot, and `free` lists those that are free, of which a counter of the run, `way`, has the number.
@@ -24,11 +24,10 @@ class Mailbox:
 
     def __init__(self, declared: Declaration | None, counters: Ints, way: int) -> None:
         self._counters, self._way = counters, way
-        shapes = {OBJECTS: ((), object)} if declared is None else {n: (f.shape, f.dtype) for n, f in declared.items()}
-        self.columns: dict[str, npt.NDArray[Any]] = {
-            name: np.empty((0, *shape), dtype)  # type: ignore[misc]
-            for name, (shape, dtype) in shapes.items()
-        }
+        shapes: dict[str, tuple[Any, Any]] = {OBJECTS: ((), object)}
+        if declared is not None:
+            shapes = {name: (field.shape, field.dtype) for name, field in declared.items()}
+        self.columns = {name: np.empty((0, *shape), dtype) for name, (shape, dtype) in shapes.items()}
         self.is_joint = declared is not None
         self.slots, self.free = np.zeros(0, kernel.SLOT), np.zeros(0, np.int64)
 
@@ -46,17 +45,16 @@ class Mailbox:
             self.columns[name] = np.concatenate([column, np.zeros((more, *column.shape[1:]), column.dtype)])
         self._counters[self._way] += more
 
-    def put(self, slots: Ints, payloads: Columns | list[Payload]) -> None:
+    def put(self, slots: Ints, payloads: Columns | Sequence[Payload]) -> None:
         """Store payloads, as columns or one by one."""
         if self.is_joint:
-            singly = isinstance(payloads, list)
             for name, column in self.columns.items():
-                column[slots] = [one[name] for one in payloads] if singly else payloads[name]  # type: ignore[call-overload,index,union-attr]
+                column[slots] = payloads[name] if isinstance(payloads, dict) else [one[name] for one in payloads]
             return
         for slot, payload in zip(slots.tolist(), payloads, strict=True):
             self.columns[OBJECTS][slot] = payload
 
-    def take(self, slots: Ints) -> dict[str, npt.NDArray[Any]]:
+    def take(self, slots: Ints) -> Columns:
         """Return copies of the rows of these slots."""
         return {name: column[slots] for name, column in self.columns.items()}
 

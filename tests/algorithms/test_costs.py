@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,3 +98,11 @@ def test_costs_are_refused_where_there_are_none_and_for_bounds() -> None:
     load_study(study("quadratic", cost="pbgi"))
     with pytest.raises(SettingError, match="requires expected improvement; use gp_ei, or set ignored"):
         entry("gp_ucb").make(None, cost="per_cost")
+
+
+@pytest.mark.parametrize(("name", "settings"), [("gp_ei", {"cost": "pbgi"}), ("fed_prior", {"feasibility": True})])
+def test_costs_and_shared_feasibility_are_refused_beside_several_metrics(name: str, settings: dict[str, Any]) -> None:
+    problem = replace(Problem(2, 2, (0, 1), 3, 5), constraints=1)
+    chosen, default = entry(name).make(None, **settings), entry(name).make(None)
+    assert next(iter(settings)) in chosen.handles(problem).replace("costs", "cost")  # type: ignore[attr-defined]
+    assert default.handles(problem) == ""  # type: ignore[attr-defined]

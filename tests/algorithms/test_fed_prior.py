@@ -11,7 +11,7 @@ import pytest
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.components.coordinates import design_points, from_coordinates, slopes, to_coordinates
-from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, _belief
+from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, belief_of
 from fedbo.algorithms.components.prior_space import PriorSpace
 from fedbo.algorithms.dp_fed_prior import DPFedPrior
 from fedbo.algorithms.fed_prior import FedPrior
@@ -170,7 +170,7 @@ def test_one_agent_in_other_units_hardly_changes_what_others_are_told() -> None:
 def believed(method: PriorAgent, x: Array, y: Array) -> Array:
     """What an agent that was told of bowls and has seen values `(n,)` expects at the design points."""
     local = changed(method.agent_init(PROBLEM, Streams(1)).local, u=x, y=y)
-    return expected(_belief(method._prior(answer_for(method), local, PriorSpace(2, "plain")), local), design_points(M, 2))
+    return expected(belief_of(method._prior(answer_for(method), local, PriorSpace(2, "plain")), local), design_points(M, 2))
 
 
 def answer_for(method: PriorAgent) -> Payload:
@@ -212,7 +212,7 @@ def test_groups_with_opposite_functions_are_told_apart_by_what_an_agent_sees() -
     x = np.random.default_rng(9).random((8, 2))
     for number in (0, 1):
         local = changed(method.agent_init(PROBLEM, Streams(1)).local, u=x, y=(-1) ** number * bowl(x))
-        belief = _belief(method._prior(found[number], local, PriorSpace(2, "plain")), local)
+        belief = belief_of(method._prior(found[number], local, PriorSpace(2, "plain")), local)
         wanted = (-1) ** number * bowl(at)
         assert np.corrcoef(expected(belief, at), wanted)[0, 1] > 0.95
 

@@ -88,7 +88,9 @@ def test_a_figure_goes_into_the_run_directory_unless_told_otherwise(result: Resu
 
 
 def test_a_figure_that_cannot_be_drawn_is_refused(result: Result, tmp_path: Path) -> None:
-    with pytest.raises(PlotError, match="no figure 'pie'; available: overview, curves, .*, privacy, optima, sweep"):
+    with pytest.raises(
+        PlotError, match="no figure 'pie'; available: overview, curves, .*, privacy, optima, fronts, feasible, sweep"
+    ):
         result.plot(kind="pie")
     with pytest.raises(PlotError, match="no observations in cell 3; available cells: 0"):
         result.plot(cell=3)

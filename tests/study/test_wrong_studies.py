@@ -14,8 +14,8 @@ from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
 
 TABLES = (
-    "agents, algorithm, availability, budget, cluster, evaluation, exchange, fault, group, hosting, network, objective, "
-    "privacy, recovery, sites, stopping, study, sweep, timing"
+    "agents, algorithm, availability, budget, cluster, evaluation, exchange, fault, group, hosting, metric, network, "
+    "objective, privacy, recovery, sites, stopping, study, sweep, timing"
 )
 ALGORITHMS = ", ".join(algorithms())
 OBJECTIVES = ", ".join(federations())

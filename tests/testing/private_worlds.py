@@ -27,6 +27,8 @@ from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.execution.jobs import learnings, runs
+from fedbo.objectives.derived.all_metrics import with_all_metrics
+from fedbo.objectives.outcome import Outcome, outcome_of
 from fedbo.study.study import Study
 
 Array = np.ndarray[Any, Any]
@@ -63,14 +65,18 @@ class Mirrored:
     best_value = None
 
     def __init__(self, objective: Any) -> None:
-        self._objective = objective
+        self._objective = with_all_metrics(objective)
 
-    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        value = float(self._objective.evaluate(x, rng))
-        return math.cos(7.0 * value) - 2.0 * value
+    def evaluate(self, x: Array, rng: np.random.Generator) -> Outcome:
+        found = outcome_of(self._objective.evaluate(x, rng))
+        return Outcome(_mirrored(found.value), metrics={name: _mirrored(value) for name, value in found.metrics.items()})
 
     def score(self, x: Array) -> float | None:
         return None
+
+
+def _mirrored(value: float) -> float:
+    return math.cos(7.0 * value) - 2.0 * value
 
 
 class Silent:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
+import numpy as np
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.segment import Segment
@@ -96,7 +96,7 @@ def _asked(result: Result) -> str:
     words = [f"{goal.name} = {goal.reference:g}" for goal in common.objectives if goal.reference is not None]
     found = f" hypervolume is measured from {', '.join(words)}." if common.several else ""
     if common.constraints and len(seen):
-        found += f" {pc.mean(seen['feasible']).as_py():.0%} of the evaluations are feasible."
+        found += f" {np.mean(seen['feasible']):.0%} of the evaluations are feasible."
     return found
 
 

@@ -49,7 +49,7 @@ def compressor(codec: str, level: int, window: int) -> Compressor:
         filters = [{"id": lzma.FILTER_LZMA2, "preset": level, "dict_size": size}]
         per_byte = 7.5 if level <= _FAST else 11.5
         return Compressor(lambda block: lzma.compress(block, filters=filters), per_byte * size)
-    zstandard = import_module(ZSTD)
+    zstandard = import_module("zstandard")  # untyped where it is not installed
     parameters = zstandard.ZstdCompressionParameters.from_level(_ZSTD_LEVELS[level - 1], window_log=max(window, 10))
     compress = zstandard.ZstdCompressor(compression_params=parameters).compress
     return Compressor(compress, float(parameters.estimated_compression_context_size()))

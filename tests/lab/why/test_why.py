@@ -62,6 +62,7 @@ def test_planted_causes_are_named_among_the_first_two(tmp_path: Path) -> None:
     assert sum(found.values()) >= 19, found
 
 
+@pytest.mark.long
 def test_a_crash_is_the_event_of_the_largest_jump(tmp_path: Path) -> None:
     fedbo.run(BY_NAME["hang"].study, out=tmp_path / "run")
     answer = fedbo.why(tmp_path / "run", "end > 15", budget=80)
@@ -126,6 +127,7 @@ def test_an_interrupted_answer_goes_on_to_the_same_answer(
     assert Why.open(place).moments == whole.moments
 
 
+@pytest.mark.long
 def test_a_larger_budget_goes_on_from_the_branches_there_are(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -285,3 +285,10 @@ def test_what_many_private_agents_have_in_common_is_found_through_the_noise() ->
         answer = method.broadcast(server, [0], np.ones(20), Streams(1, owner=COORDINATOR))[0]
         off.append(np.abs(answer[0]["mean"][0] - PLACE))
     assert np.mean(off) < 0.12
+
+
+@pytest.mark.parametrize("name", ["guide_alone", "guide_centre"])
+def test_a_control_without_messages_never_sends(name: str) -> None:
+    """Else the coordinator would wait for its messages, and close rounds without any."""
+    method = entry(name).make()
+    assert method.upload(PROBLEM) is None and not any(method.sends(step) for step in range(9))

@@ -110,6 +110,8 @@ class GuideAgent(Surrogate):
 
     def sends(self, step: int) -> bool:
         """Return True before the start, and after every `every`-th iteration."""
+        if self.control in SILENT:
+            return False
         return step == 0 if not self.every else step % self.every == 0
 
     def agent_init(self, problem: Problem, streams: Streams) -> GuideState:

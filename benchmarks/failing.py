@@ -149,7 +149,7 @@ def ours(name: str, task: Task, evaluate: Evaluate, budget: int, seed: int) -> N
     from fedbo.algorithms.catalog import entry
     from fedbo.algorithms.streams import Streams
     from fedbo.objectives.typed_spaces.declared_space import read_space
-    from fedbo.tuning.spaces import written_space
+    from fedbo.objectives.typed_spaces.spaces import written_space
 
     space = read_space(written_space(configuration_space(task)))
     dim = len(space.parameters)

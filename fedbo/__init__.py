@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fedbo.objectives.base import ConfigurationFailedError, LibraryMissingError, Objective
     from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError
     from fedbo.objectives.tables.table import TableError
+    from fedbo.objectives.typed_spaces.spaces import log
     from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, SettingError
     from fedbo.settings.exits import ExitError
     from fedbo.settings.own_code import CodeError
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from fedbo.study.study import Study
     from fedbo.tuning.ask_tell import Agent
     from fedbo.tuning.message_folder import Meeting
-    from fedbo.tuning.spaces import log
     from fedbo.tuning.terms import Terms
     from fedbo.tuning.tune import Options
 
@@ -155,7 +155,7 @@ _PLACES = {
     "Why": "fedbo.lab.why.result",
     "Result": "fedbo.analysis.result",
     "Study": "fedbo.study.study",
-    "log": "fedbo.tuning.spaces",
+    "log": "fedbo.objectives.typed_spaces.spaces",
 }
 
 

@@ -26,6 +26,7 @@ MOVED = {
     "fedbo.results.fork": "fedbo.lab.fork.result",
     "fedbo.statistics": "fedbo.analysis.statistics",
     "fedbo.tabulation": "fedbo.lab.tabulation",
+    "fedbo.tuning.spaces": "fedbo.objectives.typed_spaces.spaces",
     "fedbo.world": "fedbo.lab.twins",
 }
 # Earlier names of errors, with the present ones.

@@ -31,8 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "figures": CORE | {"study", "analysis"},
     "sites": CORE | {"study", "analysis", "execution", "callbacks"},
     "tuning": CORE | {"study", "analysis", "execution", "sites", "callbacks"},
-    "lab": CORE | {"study", "analysis", "execution", "figures", "tuning", "testing"},
-    "testing": CORE | {"study", "execution", TOP},
+    "lab": CORE | {"study", "analysis", "execution", "figures"},
+    "testing": CORE | {"study", "execution", "lab", TOP},
     "commands": CORE | {"study", "analysis", "execution", "figures", "sites", "tuning", "lab", "callbacks"},
     TOP: CORE | {"study", "analysis", "execution", "figures", "sites", "tuning", "lab", "testing", "commands"},
 }
@@ -81,7 +81,8 @@ WITHIN: dict[str, dict[str, str]] = {
     "lab": {
         "fork": "",
         "why": "fork papers",
-        "hunt": "papers why",
+        "hunt": "papers why worlds",
+        "worlds": "",
         "twins": "",
         "benchmarking": "",
         "tabulation": "",

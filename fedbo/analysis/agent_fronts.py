@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from fedbo.algorithms.streams import Streams
 from fedbo.analysis.finished_run import ResultError
-from fedbo.analysis.fronts import non_dominated
 from fedbo.analysis.grouping import by_run, column_of
 from fedbo.analysis.metric_columns import FEASIBLE, column_name
 from fedbo.objectives.base import Array, Enumerable, Federation, LibraryMissingError
@@ -20,6 +19,7 @@ from fedbo.objectives.datasets.data import DataMissingError
 from fedbo.objectives.goals import Goals, goals_in
 from fedbo.settings.trust import UntrustedError
 from fedbo.study.document import StudyError
+from fedbo.surrogates.fronts import non_dominated
 
 if TYPE_CHECKING:
     from fedbo.actors.storage.rows import RunKey

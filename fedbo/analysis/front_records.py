@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from fedbo.analysis.finished_run import FinishedRun
-from fedbo.analysis.fronts import non_dominated
 from fedbo.analysis.grouping import column_of, grouped
 from fedbo.analysis.indicators import Hypervolume, Indicator, indicators_in
 from fedbo.analysis.metric_columns import column_name
 from fedbo.objectives.goals import goals_in
+from fedbo.surrogates.fronts import non_dominated
 
 
 def has_fronts(run: FinishedRun) -> bool:

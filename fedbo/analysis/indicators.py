@@ -13,11 +13,11 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.analysis.fronts import hypervolumes
 from fedbo.analysis.grouping import column_of
 from fedbo.analysis.metric_columns import FEASIBLE, column_name
 from fedbo.objectives.base import Metric
 from fedbo.objectives.goals import Goals, goals_in
+from fedbo.surrogates.fronts import hypervolumes
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

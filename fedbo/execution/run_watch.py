@@ -17,7 +17,6 @@ from fedbo.actors.storage.rows import RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.storage.snapshot_store import SnapshotStore
-from fedbo.analysis.fronts import hypervolume
 from fedbo.analysis.indicators import indicator_of
 from fedbo.analysis.manifest import MANIFEST, STUDY, read_manifest
 from fedbo.analysis.metric_columns import with_metrics
@@ -29,6 +28,7 @@ from fedbo.objectives.goals import AgentGoals, Goals, goals_in
 from fedbo.objectives.outcome import Outcome, read_metrics
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, recall_study
+from fedbo.surrogates.fronts import hypervolume
 
 _TRIES = 5  # reads of tables that a snapshot replaces meanwhile
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from fedbo.actors.storage.rows import Row, RunKey, write_rows
 from fedbo.actors.storage.sealed import seal
+from fedbo.lab.worlds.draws import Draws
 from fedbo.objectives.base import Parameter
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import from_unit
-from fedbo.testing.draws import Draws
 
 
 def draw_initial_file(draws: Draws, folder: Path, targets: list[int], replicates: int, dimensions: int) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 
 from fedbo.algorithms.base import Multiple
 from fedbo.algorithms.catalog import algorithms
+from fedbo.lab.worlds.draws import Draws
 from fedbo.objectives.base import Measuring
 from fedbo.study.tables import ObjectiveTable
-from fedbo.testing.draws import Draws
 
 Document = dict[str, Any]
 PROBLEMS = ("gardner", "hernandez_lobato", "mystery", "bnh", "dtlz2")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.actors.stopping.stoppers import STOPPERS
+from fedbo.lab.worlds.draws import Draws
 from fedbo.objectives.base import Parameter
-from fedbo.testing.draws import Draws
 from fedbo.testing.files import draw_durations_file, draw_earlier_run, draw_history_file, draw_trace
 from fedbo.testing.settings import draw_algorithm
 

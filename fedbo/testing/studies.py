@@ -15,25 +15,8 @@ import numpy as np
 from fedbo.algorithms.base import Private
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.components.surrogate import PENDING_VALUES
-from fedbo.objectives.base import Parameter
-from fedbo.study.document import StudyError
-from fedbo.study.environment.measures import MEASURES
-from fedbo.study.goals import goals
-from fedbo.study.study import Study, load_study
-from fedbo.study.tables import ObjectiveTable
-from fedbo.testing.draws import Draws
-from fedbo.testing.files import (
-    draw_devices_file,
-    draw_durations_file,
-    draw_earlier_run,
-    draw_history_file,
-    draw_initial_file,
-    draw_trace,
-)
-from fedbo.testing.metrics import add_metrics
-from fedbo.testing.rarities import add_rarities
-from fedbo.testing.settings import KNOWN_FUNCTIONS, draw_algorithm, draw_differences, draw_objective
-from fedbo.testing.surroundings import (
+from fedbo.lab.worlds.draws import Draws
+from fedbo.lab.worlds.surroundings import (
     draw_availability,
     draw_cluster,
     draw_early_end,
@@ -48,6 +31,23 @@ from fedbo.testing.surroundings import (
     draw_stopping,
     draw_timing,
 )
+from fedbo.objectives.base import Parameter
+from fedbo.study.document import StudyError
+from fedbo.study.environment.measures import MEASURES
+from fedbo.study.goals import goals
+from fedbo.study.study import Study, load_study
+from fedbo.study.tables import ObjectiveTable
+from fedbo.testing.files import (
+    draw_devices_file,
+    draw_durations_file,
+    draw_earlier_run,
+    draw_history_file,
+    draw_initial_file,
+    draw_trace,
+)
+from fedbo.testing.metrics import add_metrics
+from fedbo.testing.rarities import add_rarities
+from fedbo.testing.settings import KNOWN_FUNCTIONS, draw_algorithm, draw_differences, draw_objective
 
 Document = dict[str, Any]
 TRIES = 200

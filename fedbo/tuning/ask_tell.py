@@ -20,6 +20,7 @@ from fedbo.algorithms.base import Array, Inbound, Problem, Starting
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import as_declared, flattened
+from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError
 from fedbo.settings.shown import shown
@@ -28,7 +29,6 @@ from fedbo.tuning.evaluated import Evaluated, evaluated
 from fedbo.tuning.message_folder import Meeting, answer_to
 from fedbo.tuning.messages import MessageStore, secret_step
 from fedbo.tuning.metrics import ToldMetrics, told_of, with_goals
-from fedbo.tuning.spaces import written_space
 from fedbo.tuning.terms import Terms, check_agent
 
 

@@ -17,11 +17,11 @@ from fedbo.objectives.goals import Goals
 from fedbo.objectives.outcome import read_metrics
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.metrics import told_of
 from fedbo.tuning.optuna_metrics import check_directions, told_of_trial
-from fedbo.tuning.spaces import written_space
 
 Value = float | dict[str, float | None]
 

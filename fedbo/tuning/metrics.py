@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from fedbo.actors.evaluation.learning import Learner, learned
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Multiple, Problem
-from fedbo.analysis.fronts import non_dominated
 from fedbo.objectives.base import Metric, is_usable
 from fedbo.objectives.goals import MOST_OBJECTIVES, NAN, Goal, Goals, Limit
 from fedbo.objectives.outcome import Outcome
@@ -20,6 +19,7 @@ from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.invalid import from_pydantic
 from fedbo.study.metric_table import MetricTable
+from fedbo.surrogates.fronts import non_dominated
 from fedbo.tuning.ask_log import AskLog
 
 VALUE = "value"  # the name of the value where no metric is an objective

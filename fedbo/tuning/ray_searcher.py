@@ -16,12 +16,12 @@ from ray.tune.search.variant_generator import parse_spec_vars
 
 from fedbo.objectives.typed_spaces.declared_space import is_nested
 from fedbo.objectives.typed_spaces.nesting import flattened, nested
+from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.arguments import check_metric
 from fedbo.tuning.ask_tell import Agent
 from fedbo.tuning.evaluated import Value
 from fedbo.tuning.message_folder import Meeting
-from fedbo.tuning.spaces import written_space
 from fedbo.tuning.terms import Terms, check_agent
 
 # Agents that this process has open: Tune copies searchers, and a restored Tuner has another one on the same folder.

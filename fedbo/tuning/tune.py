@@ -17,13 +17,13 @@ from fedbo.execution.notices import FirstFailure
 from fedbo.execution.runner import extend_study, resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
 from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError, as_document
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, checked_study, recall_study
 from fedbo.tuning.arguments import check_arguments, in_arguments, value_of_metrics
 from fedbo.tuning.progress import TuningProgress
-from fedbo.tuning.spaces import written_space
 from fedbo.tuning.start import enqueued_file, start_file
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.execution.again import has_ended
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
+from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, StudyError, load_study
-from fedbo.tuning.spaces import written_space
 from fedbo.tuning.tune import _same
 
 FUNCTION = "def taste(x):\n    return -(x[0] - 0.3) ** 2\n"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedbo.analysis.fronts import hypervolume, non_dominated
 from fedbo.objectives.base import Array, Enumerable, Measuring, metrics_of
 from fedbo.objectives.constrained import BNH, DTLZ2, BentProblem, Gardner, HernandezLobato, Mystery, _Problems
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import from_unit
 from fedbo.settings.errors import SettingError
+from fedbo.surrogates.fronts import hypervolume, non_dominated
 from fedbo.testing.objective_contract import built
 
 SINGLE = {

@@ -19,10 +19,10 @@ from fedbo.objectives.base import Federation, LibraryMissingError, Metric, Param
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
 from fedbo.objectives.space import inside
+from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.trust import admit, places_in
 from fedbo.testing.contract import ContractBroken
 from fedbo.testing.objective_contract import built, check_federation, evaluable, noise, points
-from fedbo.tuning.spaces import written_space
 
 NAMES = [name for name in federations() if name != "sites"]  # whose objectives are elsewhere
 # Those that take long and are of a kind with others: more settings of one data set, or wearables as `har`.

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fedbo.execution.runner import run_study
+from fedbo.lab.worlds.draws import Draws
 from fedbo.study.study import load_study
-from fedbo.testing.draws import Draws
 from fedbo.testing.laws.metrics import metrics
 from fedbo.testing.metrics import add_metrics
 from fedbo.testing.run_tables import RunTables, runs_of

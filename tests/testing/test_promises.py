@@ -17,9 +17,9 @@ from killing import Forks
 
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.exchange import MODES
+from fedbo.lab.worlds.shrinking import shrink
 from fedbo.study.study import load_study
 from fedbo.testing.invariants import violations
-from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_document, draw_study, features
 from tests.random_studies.carrying_out import Hostings, tables
 from tests.random_studies.chaos.real_time import draw_real_time_study

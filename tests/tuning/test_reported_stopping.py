@@ -29,8 +29,8 @@ from fedbo.algorithms.streams import Streams
 from fedbo.execution.replay import replay
 from fedbo.objectives.typed_function import TypedFunction
 from fedbo.objectives.typed_spaces.reports import Report
+from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.errors import ArgumentError
-from fedbo.tuning.spaces import written_space
 from fedbo.tuning.tune import tuning_study
 
 NOW = [30, 15, 6, 24, 3, 27]  # n of one evaluation after the other: the value of step s is n / 30 * s / 4

@@ -15,7 +15,7 @@ from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.algorithms.streams import Streams
 from fedbo.execution.monitor import _evaluation
 from fedbo.objectives.typed_function import TypedFunction
-from fedbo.tuning.spaces import written_space
+from fedbo.objectives.typed_spaces.spaces import written_space
 
 SPACE = written_space(tuned_functions.SPACE)
 

@@ -14,7 +14,7 @@ from fedbo.algorithms.catalog import catalogue
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.tuning.spaces import written_space
+from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.tuning.tune import tuning_study
 
 NAMES = ("ts", "gp_ei", "gp_ucb", "fts", "rgpe", "random")

@@ -16,8 +16,8 @@ from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_function import TypedFunction
 from fedbo.objectives.typed_spaces.declared_space import is_nested, read_space
 from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.objectives.typed_spaces.typed import Space
-from fedbo.tuning.spaces import written_space
 
 
 def read(space: Any) -> Space:

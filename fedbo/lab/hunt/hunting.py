@@ -16,10 +16,10 @@ from fedbo.lab.hunt.result import FOUND, WORLD, Hunt, TriedRow, VerdictRow
 from fedbo.lab.hunt.search import WorldSearch, safe_limit
 from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, Document, WorldTrials
 from fedbo.lab.hunt.worlds import Worlds
+from fedbo.lab.worlds.shrinking import shrink
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError, to_toml
 from fedbo.study.study import load_study
-from fedbo.testing.shrinking import shrink
 
 FINALISTS = 3
 _VERDICT = (20, 60)  # replicates of a verdict, at least and at most

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from fedbo.algorithms.base import Private
+from fedbo.lab.worlds.draws import Draws
+from fedbo.lab.worlds.surroundings import draw_availability, draw_exchange, draw_fault, draw_group, draw_timing
+from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.arguments import wrong
 from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
-from fedbo.testing.draws import Draws
-from fedbo.testing.surroundings import draw_availability, draw_exchange, draw_fault, draw_group, draw_timing
-from fedbo.tuning.spaces import written_space
 
 Document = dict[str, Any]
 Path = tuple[str | int, ...]

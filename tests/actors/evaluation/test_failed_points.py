@@ -16,8 +16,8 @@ from fedbo.algorithms.base import Decision, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.typed_function import GIVEN
+from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.study.study import load_study
-from fedbo.tuning.spaces import written_space
 
 SPACE: dict[str, Any] = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 DECISIONS = 16

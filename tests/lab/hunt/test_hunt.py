@@ -18,11 +18,11 @@ from fedbo.lab.hunt.hunt import hunt_world, question_of, resume_hunt
 from fedbo.lab.hunt.result import Hunt
 from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, WorldTrials
 from fedbo.lab.hunt.worlds import Worlds
+from fedbo.lab.worlds.shrinking import shrink, smaller
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import load_study
-from fedbo.testing.shrinking import shrink, smaller
 
 BY_NAME = {planted.name: planted for planted in PLANTED}
 SMALL: dict[str, Any] = {

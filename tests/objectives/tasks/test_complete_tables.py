@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbo.analysis.fronts import non_dominated
 from fedbo.objectives.base import LibraryMissingError
 from fedbo.objectives.datasets import data
 from fedbo.objectives.tasks import complete_tables
@@ -18,6 +17,7 @@ from fedbo.objectives.tasks.collections import FCNET, MLP, NAS, Collection
 from fedbo.objectives.tasks.complete_tables import Grid, TableTask, of_pickle, read_table
 from fedbo.objectives.tuning_tasks import FCNet, MLPTasks, NASTasks
 from fedbo.settings.errors import SettingError
+from fedbo.surrogates.fronts import non_dominated
 
 CONTENT = {
     f"{a}{b}": {"score": [a + 0.1 * b, a + 0.3 * b][: 2 - (a == 1)], "train_time": [10.0 * a + b + 1.0] * 2}

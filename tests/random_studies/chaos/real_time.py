@@ -17,8 +17,8 @@ import numpy as np
 import fedbo
 from fedbo.execution.replay import replay
 from fedbo.execution.runner import run_study
+from fedbo.lab.worlds.draws import Draws
 from fedbo.study.study import Study, StudyError, load_study
-from fedbo.testing.draws import Draws
 from fedbo.testing.invariants import violations
 from fedbo.testing.studies import TRIES, draw_document
 from tests.random_studies.carrying_out import LEGAL_ENDS

@@ -10,7 +10,7 @@ from fedbo.coordinator.environment.faults import FAULTS, LIES, MESSAGE_FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS
 from fedbo.coordinator.environment.worker_models import RULES
 from fedbo.coordinator.exchange import MODES
-from fedbo.testing.draws import Draws
+from fedbo.lab.worlds.draws import Draws
 
 Table = dict[str, Any]
 

@@ -1,0 +1,1 @@
+"""Random surroundings of studies, and how a failing study is made smaller."""

@@ -19,7 +19,9 @@ def _moved(name: str) -> bool:
 @pytest.mark.parametrize("earlier", [*sorted(MOVED), "fedbo.results.result", "fedbo.world.fitting"])
 def test_an_earlier_name_gives_the_module_with_a_warning(earlier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if _moved(name) and f"{earlier}.".startswith(f"{name}.")]:
-        monkeypatch.delitem(sys.modules, name)  # a package that has not moved stays: a second copy of it would go on in its place
+        monkeypatch.delitem(
+            sys.modules, name
+        )  # a package that has not moved stays: a second copy of it would go on in its place
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         exec(compile(f"import {earlier}", "theirs.py", "exec"), {})

@@ -94,6 +94,29 @@ def earlier_record_of(kind: type) -> RecordType | None:
     return RecordType(kind, names, head_of(kind, names), tuple, kind.of_earlier)  # type: ignore[attr-defined]
 
 
+def with_defaults(record: RecordType, names: tuple[str, ...]) -> RecordType | None:
+    """Return the record type of a class of fedbo whose later fields have defaults, for checkpoints with the others alone.
+
+    None for any other class, or if another field than `names` has no default.
+    """
+    if not record.kind.__module__.startswith("fedbo."):
+        return None
+    defaults = {**dict.fromkeys(names), **_defaults(record.kind)}
+    if tuple(name for name in record.names if name in names) != names or not defaults.keys() >= set(record.names):
+        return None
+
+    def of_earlier(values: dict[str, Any]) -> Any:
+        return record.make([values.get(name, defaults[name]) for name in record.names])
+
+    return record._replace(names=names, head=head_of(record.kind, names), of_earlier=of_earlier)
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(kind):
+        return dict(kind._field_defaults)
+    return {each.name: each.default for each in dataclasses.fields(kind) if each.default is not dataclasses.MISSING}
+
+
 def _empty(kind: type) -> Any:
     """Create an instance without fields. A compiled class must do this itself, since `object.__new__` cannot."""
     new: Any = kind.__new__

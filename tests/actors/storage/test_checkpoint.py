@@ -382,6 +382,38 @@ def test_a_class_whose_fields_have_changed_is_refused(monkeypatch: pytest.Monkey
         unpack(data)
 
 
+@pytest.mark.parametrize("later", [collections.namedtuple, dataclasses.make_dataclass])
+def test_fields_of_fedbo_that_were_added_with_a_default_have_it(monkeypatch: pytest.MonkeyPatch, later: Any) -> None:
+    module = types.ModuleType("fedbo.passing")
+    monkeypatch.setitem(sys.modules, "fedbo.passing", module)
+
+    def of(fields: dict[str, Any]) -> Any:
+        if later is collections.namedtuple:
+            kind: Any = collections.namedtuple("Kind", fields, defaults=[one for one in fields.values() if one is not ...])  # noqa: PYI024
+        else:
+            written = [
+                (name, object, dataclasses.field(default=one)) if one is not ... else name for name, one in fields.items()
+            ]
+            kind = dataclasses.make_dataclass("Kind", written, slots=True)
+        kind.__module__ = "fedbo.passing"
+        monkeypatch.setattr(module, "Kind", kind, raising=False)
+        return kind
+
+    data = pack([of({"a": ..., "b": 2})(3, 4)])
+    kind = of({"a": ..., "b": 2, "c": None, "d": 7})
+    (read,) = unpack(data)
+    assert type(read) is kind and (read.a, read.b, read.c, read.d) == (3, 4, None, 7)
+    assert unpack(pack([read]))[0] == read
+    for other in (
+        {"a": ..., "b": ..., "c": ...},
+        {"a": ..., "c": 1},
+        {"b": ..., "a": ..., "c": 1},
+    ):  # no default, gone, in another order
+        of(other)
+        with pytest.raises(CheckpointError, match="fedbo.passing.Kind, with the fields a, b, but here it has"):
+            unpack(data)
+
+
 def test_a_class_that_is_gone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("passing_module")
     monkeypatch.setitem(sys.modules, "passing_module", module)

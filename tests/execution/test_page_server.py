@@ -67,7 +67,7 @@ def server() -> Iterator[PageServer]:
             raise Broken("there is no third page") from None
 
     with PageServer(page) as served:
-        thread = Thread(target=served.serve_forever)
+        thread = Thread(target=served.serve_forever, args=(0.01,))
         thread.start()
         yield served
         served.shutdown()

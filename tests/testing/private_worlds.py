@@ -97,7 +97,8 @@ def live(study: Study, folder: Path, mirrored: Sequence[int] = (), make: Any = M
     for run in runs(study, parts):
         if isinstance(run.task.algorithm, Private):
             with pytest.MonkeyPatch.context() as patch:
-                yield _lived(run, patch, mirrored, make)
+                lived = _lived(run, patch, mirrored, make)
+            yield lived  # when the patches are off again, since two of these may go on by turns
 
 
 def _lived(run: Run, patch: pytest.MonkeyPatch, mirrored: Sequence[int], make: Any) -> Lived:

@@ -307,7 +307,7 @@ def test_a_page_of_a_run_in_progress_shows_its_end_and_is_asked_for_again(browse
         return report([running], refresh=0.2)
 
     with PageServer(page) as server:
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         browser.requests.clear()
         browser.call("Page.navigate", url=server.address)

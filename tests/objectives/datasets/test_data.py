@@ -47,7 +47,7 @@ def published(tmp_path: Path) -> Iterator[str]:
         packed.add(folder / "tiny.txt", "inner/tiny.txt")
         packed.add(folder, "folder", recursive=False)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()

@@ -207,7 +207,7 @@ def test_a_shuffled_category_and_what_depends_on_it_are_found(seed: int) -> None
     assert state.y.max() > -4e-4
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 @pytest.mark.parametrize("name", AVOIDING)
 def test_points_that_failed_as_if_by_chance_are_not_asked_again_in_a_typed_space(name: str, seed: int) -> None:
     typed = space(n=(1, 50), kind=["a", "b", "c"])

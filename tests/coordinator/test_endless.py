@@ -89,6 +89,7 @@ def test_it_is_given_up_at_the_same_event_after_a_stop() -> None:
     assert moment(0) == moment(4)
 
 
+@pytest.mark.long
 def test_a_run_that_ends_in_time_is_not_given_up() -> None:
     ran = replace(LOST, until=2e5).run()
     assert ran.outcome.time <= 2e5

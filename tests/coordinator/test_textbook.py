@@ -156,6 +156,7 @@ def presences(ran: Any, agent: int, until: float) -> float:
     return total + (until - since if there else 0.0)
 
 
+@pytest.mark.long
 def test_agents_that_come_and_go_are_there_for_the_stationary_share() -> None:
     """A share of present / (present + absent) from the first moment on; 60 independent agents, seed 8, |z| < 4.3."""
     until = 200.0

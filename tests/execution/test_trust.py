@@ -138,17 +138,20 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fedbo.run(STUDY, out=tmp_path_factory.mktemp("whole") / "run").directory
 
 
+NUMBERS = itertools.count()  # of modules: Python would not import a second one of the same name
+
+
 class Mailed:
     """Runs as they arrive by mail, each with a module of its own beside it that leaves a mark when it is imported."""
 
     def __init__(self, whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._whole, self._folder, self._patch, self._numbers = whole, folder, monkeypatch, itertools.count()
+        self._whole, self._folder, self._patch = whole, folder, monkeypatch
 
     def make(self, put: Put, form: str) -> Path:
         """Return a new run whose study names code; it lies in the present folder, and among those of imports."""
-        number = next(self._numbers)
+        number = next(NUMBERS)
         run = shutil.copytree(self._whole, self._folder / f"mail-{number}" / "run")
-        name = f"evil_{os.getpid()}_{id(self)}_{number}"
+        name = f"evil_{os.getpid()}_{number}"
         code = "from pathlib import Path\nPath(__file__).with_name('MARK').touch()\nE = lambda *_: 0.5\n"
         (run / f"{name}.py").write_text(code, encoding="utf-8")
         document: Any = tomllib.loads((run / "study.toml").read_text(encoding="utf-8"))

@@ -84,6 +84,7 @@ def test_fonts_are_embedded_as_true_type_and_chosen(swept: Result, tmp_path: Pat
         swept.plot(kind="curves", font="Comic")
 
 
+@pytest.mark.long
 def test_a_figure_has_the_size_that_was_asked_for_and_no_titles_if_none_are_wanted(swept: Result, tmp_path: Path) -> None:
     figure = figure_of(swept, View("curves", look=Look(width=7.0, height=3.0, title=False)))
     assert tuple(figure.get_size_inches()) == (7.0, 3.0) and not figure.subfigs

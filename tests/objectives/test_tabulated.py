@@ -106,7 +106,7 @@ def test_points_of_a_cluster_do_not_crowd_out_the_design_about_it() -> None:
     assert surface(process) == pytest.approx(np.sin(6.0 * 0.53) * np.cos(4.0 * 0.47), abs=0.01)
 
 
-@pytest.mark.parametrize("interpolation", ["gp", "nearest"])
+@pytest.mark.parametrize("interpolation", [pytest.param("gp", marks=pytest.mark.long), "nearest"])
 def test_no_evaluation_exceeds_the_best_value_and_some_point_reaches_it(branin: Path, interpolation: str) -> None:
     rows = pq.read_table(branin / "points.parquet").to_pylist()
     for agent in range(AGENTS):

@@ -105,7 +105,7 @@ def carried_out(change: Callable[[Arranged], None], arranged: Arranged) -> tuple
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [rotated, lost_and_replaced])
+@pytest.mark.parametrize("change", [pytest.param(rotated, marks=pytest.mark.long), lost_and_replaced])
 def test_a_key_changes_while_the_study_runs(change: Callable[[Arranged], None], tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     document = sites_document(BOX, AGENTS, exchange={"mode": "barrier"})
@@ -114,6 +114,7 @@ def test_a_key_changes_while_the_study_runs(change: Callable[[Arranged], None], 
     assert {summary.evaluations for summary in summaries.values()} == {6}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_site_that_has_lost_its_folder_goes_on_with_a_new_one(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)

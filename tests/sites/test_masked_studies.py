@@ -29,7 +29,11 @@ MASKED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("exchange", [{"mode": "barrier"}, {"mode": "deadline", "length": 60.0}], ids=["barrier", "deadline"])
+@pytest.mark.parametrize(
+    "exchange",
+    [pytest.param({"mode": "barrier"}, marks=pytest.mark.long), {"mode": "deadline", "length": 60.0}],
+    ids=["barrier", "deadline"],
+)
 def test_masked_sums_of_real_sites_are_those_of_the_simulation(
     tmp_path: Path, monkeypatch: Any, exchange: dict[str, Any]
 ) -> None:

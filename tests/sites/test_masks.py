@@ -32,7 +32,7 @@ MASKS = SecureAggregation()
 # The sum.
 
 
-@pytest.mark.parametrize("bits", [16, 37, 40, 64])
+@pytest.mark.parametrize("bits", [pytest.param(16, marks=pytest.mark.long), 37, pytest.param(40, marks=pytest.mark.long), 64])
 def test_the_sum_is_exact_whoever_drops_out_in_whichever_phase(bits: int) -> None:
     """Of 60 cohorts for each `bits`; agents have numbers of their own, and drop out in any phase with probability 0.3."""
     draws, ends = Random(bits), Counter[str]()

@@ -28,11 +28,11 @@ def _run(seeds: range) -> Counter[str]:
 
 
 def test_every_report_counts_once_in_random_schedules() -> None:
-    seen = _run(range(200))
+    seen = _run(range(100))
     # The faults did happen, and each intruder was refused by name.
     for what in ("processes", "older copies", "carried out again", REPEATED, BY_NAME[0], "its body is not the signed one"):
         assert seen[what] > 10, what
-    assert seen["requests"] > 10_000
+    assert seen["requests"] > 5_000
 
 
 @pytest.mark.long

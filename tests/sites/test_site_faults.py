@@ -78,7 +78,13 @@ class Patient:
         return self._inner.score(x)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(one, marks=[pytest.mark.long] * (one not in ("crash that forgets", "messages", "partition")))
+        for one in FAULTS
+    ],
+)
 def test_planned_faults_are_played_and_replayed(tmp_path: Path, monkeypatch: Any, fault: str) -> None:
     monkeypatch.chdir(tmp_path)
     own = list(map(Patient, objectives("quadratic", 4, **QUADRATIC)))
@@ -134,7 +140,7 @@ def test_secret_draws_differ_from_the_study_and_from_each_other(tmp_path: Path, 
     assert replay(result.directory, verify=True).same
 
 
-@pytest.mark.parametrize("share", ["nothing", "scores", "observations"])
+@pytest.mark.parametrize("share", ["nothing", pytest.param("scores", marks=pytest.mark.long), "observations"])
 def test_only_what_is_shared_is_at_the_coordinator(tmp_path: Path, monkeypatch: Any, share: str) -> None:
     monkeypatch.chdir(tmp_path)
     result = world_of(tmp_path, sites={"streams": "study", "share": share}).run()

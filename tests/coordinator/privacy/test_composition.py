@@ -45,6 +45,7 @@ def test_releases_charged_in_full_are_one_gaussian_mechanism(charges: list[dict[
         assert epsilon == 0.0 or delta_of(mu, epsilon * 0.999) > delta
 
 
+@pytest.mark.long
 def test_sampled_and_full_releases_of_several_runs_compose_as_by_another_accountant() -> None:
     rows = [sampled(0.3, {0: 0.5, 1: 0.5})] * 6 + [sampled(0.5, {0: 0.4})] * 4 + [whole({0: 0.3, 2: 0.2})] * 2
     found = epsilon_together(rows, (1e-3, 1e-5), 4)

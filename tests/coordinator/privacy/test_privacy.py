@@ -807,6 +807,7 @@ def test_each_agents_epsilon_is_that_of_the_releases_its_messages_are_in(mode: E
     assert parts[3] <= 1  # it only speaks once
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attempts", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_each_agents_epsilon_under_a_deadline_is_that_of_all_releases_it_could_be_in(attempts: int) -> None:
     """Who optimises is charged every release that was made, the other one its only one; by dp-accounting, within its bins."""

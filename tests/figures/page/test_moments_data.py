@@ -141,6 +141,7 @@ def test_a_run_of_too_many_events_says_so(troubled: Result, monkeypatch: pytest.
     assert moments_data.MOST > 10
 
 
+@pytest.mark.long
 def test_several_runs_have_beliefs_only_if_they_are_asked_for(troubled: Result, tmp_path: Path) -> None:
     other = Result.open(write_run(tmp_path / "run", searching(2, 2)))
     one, two = data_of(report([other, troubled]))["moments"].values()

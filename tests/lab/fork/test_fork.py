@@ -186,6 +186,7 @@ def test_a_fork_tells_what_changes_in_time_and_cost(run: Path, tmp_path: Path, c
     assert "end of the run" in told and "unchanged: bytes transmitted, evaluations" in told
 
 
+@pytest.mark.long
 def test_a_fork_shows_the_algorithms_that_a_change_has_an_effect_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     algorithms = [{"name": "random"}, {"name": "fts"}]
     fedbo.run({**STUDY, "algorithm": algorithms}, out=tmp_path / "run")

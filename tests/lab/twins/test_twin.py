@@ -64,6 +64,7 @@ def test_a_run_is_predicted_from_its_fit_alone(name: str, lived: dict[str, Path]
     assert rows["order"]["twin"] > 0.7
 
 
+@pytest.mark.long
 def test_what_would_be_different_is_compared(lived: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, str(lived["rounds"]), "--set", "exchange.mode=immediate", "--replicates", "3")
     ratio = {row["fact"]: row for row in found["changed"]["ratios"]}

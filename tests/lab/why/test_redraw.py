@@ -42,7 +42,9 @@ def branches_of(study: dict[str, Any], folder: Path) -> Branches:
     return Branches(run, folder / "why", loaded, read_manifest(run), 0, loaded.labels[0])
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(
+    "world", [pytest.param(one, marks=[pytest.mark.long] * (one not in ("cluster", "private", "barrier"))) for one in WORLDS]
+)
 def test_a_branch_without_new_draws_is_its_run_and_one_with_new_draws_has_its_history(world: str, tmp_path: Path) -> None:
     branches = branches_of(WORLDS[world], tmp_path)
     original, run = branches.original(0).tables, fedbo.Result.open(tmp_path / "run")

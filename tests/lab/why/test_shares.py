@@ -38,6 +38,7 @@ def test_shares_of_an_additive_quantity_agree_within_intervals_that_cover() -> N
     assert covered.min() >= 93
 
 
+@pytest.mark.long
 def test_what_two_sources_do_together_is_in_their_total_shares_alone() -> None:
     # x y of two standard normal numbers: no share alone, all of it together.
     rng = np.random.default_rng(3)

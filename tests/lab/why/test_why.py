@@ -219,6 +219,7 @@ def test_jumps_link_to_their_moments_in_the_slider_of_their_run(
     assert "href" not in why_section(result, {RunKey(0, "random", 1): "r0-c0-t0"})
 
 
+@pytest.mark.long
 def test_the_spread_of_a_study_counts_its_world(run: Path) -> None:
     spread = fedbo.why(run, rows=8).spread
     assert spread is not None

@@ -1,7 +1,7 @@
 """Studies have the digest that earlier versions gave them, so that runs which those began can go on.
 
-`earlier/digests.json` has, for each method, the tables of a study and the digest of the version that added the method. A setting
-that a method gains later must stand in `_LATER` of `fedbo.study.study`; a digest in the file is never replaced.
+`earlier/digests.json` has, for each method, the tables of a study and the digest of the version that added the method. A
+setting that a method gains later must stand in `_LATER` of `fedbo.study.study`; a digest in the file is never replaced.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _absent(study: StudyTables) -> Iterator[SettingError]:
     absent = getattr(study.federation(), "absent", ())
     if absent:
         these = ",".join(map(str, absent[:10])) + ("" if len(absent) <= 10 else ",…")
-        remedy = f"has no evaluations of {len(absent)} agents; add them with: fedbo tabulate, --agents {these}, and its --out"
+        remedy = f"has no evaluations of {len(absent)} agents; tabulate agents {these} into the same folder"
         yield SettingError(("objective", "table"), remedy)
 
 

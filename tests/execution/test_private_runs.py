@@ -325,13 +325,13 @@ def test_weak_deltas_and_durations_that_tell_are_named(tmp_path: Path, capsys: p
     assert main(["validate", str(study)]) == OK
     said = " ".join(capsys.readouterr().out.split())
     assert (
-        "epsilon at delta 0.1 says little" in said
+        "epsilon at delta 0.1 is a weak guarantee" in said
         and "the duration of an evaluation depends on its point ('log_linear')" in said
     )
     run = fedbo.run(study, out=tmp_path / "run")
     assert main(["show", str(run.directory), "--privacy"]) == OK
     shown = " ".join(capsys.readouterr().out.split())
-    assert "epsilon at delta 0.1 says little" in shown and "the times of messages depend on private values" in shown
+    assert "epsilon at delta 0.1 is a weak guarantee" in shown and "the times of messages depend on private values" in shown
 
 
 def test_a_replay_is_compared_to_the_ledger_too(ran: fedbo.Result, tmp_path: Path) -> None:

@@ -232,9 +232,11 @@ def main() -> None:
 def _portable(error: BaseException) -> BaseException:
     try:
         pickle.loads(pickle.dumps(error))
-        return error
+        if not isinstance(error, KeyboardInterrupt):  # which would end the process that receives it, as Ctrl-C does
+            return error
     except Exception:
-        return RuntimeError(f"{type(error).__name__}: {text_of(error)}")
+        pass
+    return RuntimeError(f"{type(error).__name__}: {text_of(error)}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import numpy as np
 
 from fedbo.algorithms.base import Array, Mechanism
 
+LARGEST_NOISE = 1e150  # noise multiplier whose square is still finite
+
 
 def clip_factors(norms: Array, bound: float) -> tuple[Array, int]:
     """Return the factors `(n,)` that clip messages with `norms (n,)` to the norm `bound`, and the number of those clipped."""
@@ -33,7 +35,7 @@ def sensitivities(mechanism: Mechanism, weights: Array) -> Array:
     if not mechanism.noise:
         return np.where(weights.max(axis=0) > 0, math.inf, 0.0)
     largest = weights.max(axis=1, keepdims=True) if mechanism.per_block else weights.max()
-    squares = ((weights / largest) ** 2).mean(axis=0) / _vector_noise(mechanism) ** 2
+    squares = ((weights / largest) ** 2).mean(axis=0) / min(_vector_noise(mechanism), LARGEST_NOISE) ** 2
     if mechanism.quantile is not None:
         squares = squares + (0.5 / mechanism.count_noise) ** 2
     return np.asarray(np.sqrt(squares))

@@ -135,7 +135,7 @@ def test_another_implementation_says_the_same(
 
 
 MANY = [
-    pytest.param(q, n, d, marks=[] if (d == 1e-3) == (n == 60) else pytest.mark.long)
+    pytest.param(q, n, d, marks=[] if (d == 1e-3) == (n == 60) and q != 0.1 else pytest.mark.long)
     for q in (0.001, 0.1, 0.5, 1.0)
     for n in (1, 60, 20_000)
     for d in (1e-3, 1e-7)
@@ -143,10 +143,7 @@ MANY = [
 MORE = [pytest.param(q, 1_000_000, 1e-5, marks=pytest.mark.long) for q in (0.001, 0.01, 0.1, 0.5)]
 
 
-@pytest.mark.parametrize(
-    ("share", "rounds", "delta"),
-    [*MANY[::2], *MORE[::2], *(pytest.param(*one, marks=pytest.mark.long) for one in (*MANY[1::2], *MORE[1::2]))],
-)
+@pytest.mark.parametrize(("share", "rounds", "delta"), [*MANY, *MORE])
 def test_pld_is_never_above_rdp_nor_above_gaussian_composition(share: float, rounds: int, delta: float) -> None:
     noise = max(0.7, share * math.sqrt(rounds))
     charges = {PrivacyCharge(share, noise): rounds}

@@ -74,7 +74,7 @@ def axis_label(result: Result, axis: Axis, unit: str) -> str:
         "iteration": "iterations of each agent",
         "evaluations": "evaluations of each agent, initial points included",
         "time": time_label(result),
-        "bytes": f"{unit} transmitted both ways, for each agent that optimises",
+        "bytes": f"{unit} sent and received\nby each agent",
         "epsilon": f"epsilon spent{delta}",
         "cost": f"{time_label(result)} of each agent in evaluations",
     }[axis]

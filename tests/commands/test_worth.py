@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedbo
 from fedbo.analysis.estimates.gain import Gain, estimate_gain
 from fedbo.analysis.summary import Difference
 from fedbo.cli import main
@@ -101,3 +102,10 @@ def test_the_command_answers_and_goes_on_with_what_it_has(
     assert main(given) == 0 and capsys.readouterr().out == first  # nothing is run again
     assert main(["worth", str(tmp_path / "run"), "--points", "16", "--format", "json"]) == 0
     assert '"local": "random"' in capsys.readouterr().out
+
+
+def test_a_run_without_an_algorithm_to_compare_with_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fedbo.run({**study(), "algorithm": [{"name": "share_best"}]}, out=tmp_path / "run")
+    assert main(["worth", str(tmp_path / "run"), "--points", "16"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "has no algorithm without messages to compare with; call fedbo worth" in line

@@ -28,7 +28,7 @@ def test_a_sweep_has_a_line_for_each_cell_and_a_row_for_its_time_to_the_level(sw
     assert count.get_xlabel() == "evaluations of each agent, initial points included"
     assert (time.get_xlabel(), plain(size.get_xlabel())) == (
         "virtual time",
-        "KiB transmitted both ways, for each agent that optimises",
+        "KiB sent and received by each agent",
     )
     assert count.get_ylabel() == size.get_ylabel() == "best error, mean over agents\n(lower is better)"
     for axes, by in ((count, "evaluations"), (time, "time"), (size, "bytes")):

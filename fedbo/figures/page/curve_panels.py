@@ -78,7 +78,7 @@ def curve_panels(result: Result, cell: int) -> list[Panel]:
     if any(len(one.x) > 1 for one in moved):
         unit, size = _unit(_place_range(moved)[1])
         moved = [replace(one, x=[_rounded(place / size) for place in one.x]) for one in moved]
-        name = f"{unit} transmitted both ways, for each agent"
+        name = f"{unit} sent and received by each agent"
         panels.append(
             Panel("communication", name, y_name, x_range=(0.0, _place_range(moved)[1]), y_range=y_range, series=moved)
         )

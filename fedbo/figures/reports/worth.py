@@ -22,6 +22,7 @@ from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference
 from fedbo.figures.reports.tables import amount, table_of
 from fedbo.objectives.base import Metric
+from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError
 from fedbo.study.study import Study, load_study
 from fedbo.study.tables import AlgorithmTable
@@ -105,13 +106,16 @@ def _often(name: str) -> dict[str, object]:
 
 
 def verdict(result: Result, gain: Gain) -> WorthReport:
-    """Judge a run with the algorithms of `worth_study`."""
+    """Judge a run with the algorithms of `worth_study`; ArgumentError for a run without an algorithm to compare with."""
     traces = grouped(result.traces, lambda trace: trace.algorithm)
     roles, metric = _roles(result), result.metric()
     last = max(int(trace.step.max()) for trace in result.traces)
     places = np.array([math.ceil(last / 4), math.ceil(last / 2), last], dtype=np.float64)
     means = {label: _by_replicate(found, places) for label, found in traces.items()}
     locals_ = [label for label in means if roles[label] == "local"] or [label for label in means if roles[label] == "random"]
+    if not locals_:
+        remedy = f"call fedbo worth {result.directory / 'study.toml'}, which adds one"
+        raise ArgumentError(f"{result.directory}: has no algorithm without messages to compare with; {remedy}")
     local = max(locals_, key=lambda label: float(_mean(means[label])[-1]))
     compared = max(1, sum(role == "federated" for role in roles.values()))
     sent = {row.algorithm: row.bytes_up for row in result.summary()}

@@ -18,6 +18,7 @@ import fedbo
 from fedbo.objectives.base import Federation, LibraryMissingError, Metric, Parameter, require_agent
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
+from fedbo.objectives.outcome import outcome_of
 from fedbo.objectives.space import inside
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.trust import admit, places_in
@@ -51,7 +52,7 @@ def bits(name: str) -> list[str]:
     federation = made(name)
     objective = built(federation, federation.n_agents // 2)
     tried = evaluable(federation, objective, points(federation, 4))
-    return [objective.evaluate(x, noise(i)).hex() for i, x in enumerate(tried)]
+    return [float(outcome_of(objective.evaluate(x, noise(i))).value).hex() for i, x in enumerate(tried)]
 
 
 def print_bits(names: list[str]) -> None:

@@ -1,6 +1,7 @@
 """Histories: what each agent learned alone in a task before the study, in a file that only this agent reads."""
 
 from __future__ import annotations
+import math
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from fedbo.actors.task import StepRequest, Task
 def history_task(task: Task) -> Task:
     """Return the earlier task, in which every agent optimises alone with separate random streams."""
     problem = replace(task.problem, targets=range(task.problem.n_agents))
-    task = replace(task, early_end=None, stopping=None, budgets={})
+    task = replace(task, early_end=None, stopping=None, budgets={}, cost=math.inf)
     return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", history=None)
 
 

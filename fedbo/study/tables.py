@@ -267,6 +267,8 @@ class BudgetTable(Table):
     """Native value at which the run ends, once an agent has reached it."""
     evaluations: Positive | None = None
     """Successful evaluations of all agents after which the run ends."""
+    cost: Annotated[float, Field(gt=0)] | None = None
+    """Time that each agent may spend on evaluations [units of time]; its last one may exceed it."""
 
     @field_validator("iterations", mode="after")
     @classmethod

@@ -9,6 +9,7 @@ another, or an agent's last step.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ def has_fast_path(core: Core) -> bool:
         not rules.environment.plan
         and core.scheduler.evaluations is None
         and rules.task.early_end is None
+        and rules.task.cost == math.inf
         and core.network.is_plain
         and all(never_before_steps(models.availability) for models in rules.environment.groups())
         and not any(leaves(models.availability) for models in rules.environment.groups())

@@ -1,8 +1,8 @@
 """Histories: what each agent learned alone in a task before the study, in a file that only this agent reads."""
 
 from __future__ import annotations
-import math
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

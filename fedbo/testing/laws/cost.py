@@ -14,7 +14,7 @@ def cost(run: RunTables) -> Iterator[str]:
 
     Where evaluations overlap, those that end between two steps are learned of in the second one.
     """
-    most, overlap = run.task.cost, run.task.policy.overlaps
+    most, overlap, targets = run.task.cost, run.task.policy.overlaps, run.task.problem.targets
     if most == math.inf or (overlap and run.environment.is_real_time):  # what a process knew when is in no table
         return
     rows, ended = defaultdict[int, list[Row]](list), dict[int, float]()
@@ -29,7 +29,7 @@ def cost(run: RunTables) -> Iterator[str]:
             known = [row for row in own if row["finished"] < ended[agent] - NEAR or (row["step"] < step and not overlap)]
             if (spent := _spent(known)) > most + NEAR:
                 yield f"agent {agent} decided in step {step} after {spent} of the cost {most}"
-        elif kind == "done" and _is_early(run, agent, step) and (spent := _spent(own)) < most - NEAR:
+        elif kind == "done" and agent in targets and _is_early(run, agent, step) and (spent := _spent(own)) < most - NEAR:
             yield f"agent {agent} was done with step {step} after {spent} of the cost {most}"
 
 

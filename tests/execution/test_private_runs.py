@@ -209,6 +209,7 @@ FOLLOWS = "depends on private values of"
         *(({**CURVES, "stopping": {"kind": kind}}, f"[stopping] kind = '{kind}': {FOLLOWS}") for kind in STOPPERS),
         ({**PNE, "budget": {"pulls": 99, "target": 0.5}}, f"[budget] target = 0.5: {FOLLOWS}"),
         ({"budget": {"iterations": 8, "target": 0.5}}, f"[budget] target = 0.5: {FOLLOWS}"),
+        ({"budget": {"iterations": 8, "cost": 0.5}}, f"[budget] cost = 0.5: {FOLLOWS}"),
         ({**PNE, **WALL, "budget": {"pulls": 99, "target": 0.5}}, f"[budget] target = 0.5: {FOLLOWS}"),
         ({"fault": [{"kind": "loss"}, {"kind": "lie", "how": "copy"}]}, "[[fault]] 2 how = 'copy': sends another agent's"),
     ],

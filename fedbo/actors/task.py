@@ -113,7 +113,7 @@ class AgentBudget(NamedTuple):
     pulls: int = 0
 
 
-class Used(NamedTuple):
+class BudgetUse(NamedTuple):
     """What an agent has used of its budget: its evaluations that count, and their time."""
 
     pulled: int = 0
@@ -209,7 +209,7 @@ class Task:
         algorithm, several = self.algorithm, self.policy.most_pending > 1 or self.stopping is not None
         return several and algorithm.queries == 1 and hasattr(algorithm, "pending")  # Overlapping, quickly
 
-    def least_pending(self, agent: int, step: int, decided: int, t_n: int, used: Used) -> int:
+    def least_pending(self, agent: int, step: int, decided: int, t_n: int, used: BudgetUse) -> int:
         """Return the number of pending evaluations below which a step of an `agent` with `t_n` observations ends.
 
         `decided` is the number pending just after the step's decision; `used` is what the agent has used of its budget so far.

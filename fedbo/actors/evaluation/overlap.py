@@ -20,7 +20,7 @@ from fedbo.actors.evaluation.scheduled import tell_one
 from fedbo.actors.evaluation.step import StepResult, queries_of
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
-from fedbo.actors.task import StepRequest, Task, Used
+from fedbo.actors.task import BudgetUse, StepRequest, Task
 from fedbo.algorithms.base import Array, Decision, Overlapping
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.records import changed, copied
@@ -87,7 +87,9 @@ class AsyncEvaluations:
         for query in state.pending:
             self._start(query)
         decided = len(state.pending)
-        while len(state.pending) >= self._task.least_pending(agent, request.step, decided, state.t_n, Used(time=state.spent)):
+        while len(state.pending) >= self._task.least_pending(
+            agent, request.step, decided, state.t_n, BudgetUse(time=state.spent)
+        ):
             found = self._next(state)
             if found is None:
                 break

@@ -20,7 +20,7 @@ from fedbo.actors.evaluation.learning import Learner, learned
 from fedbo.actors.evaluation.step import StepResult, queries_of
 from fedbo.actors.stopping.rungs import RungState
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
-from fedbo.actors.task import EvaluationEnd, RungVerdict, StepRequest, Task, Used
+from fedbo.actors.task import BudgetUse, EvaluationEnd, RungVerdict, StepRequest, Task
 from fedbo.algorithms.base import Decision
 from fedbo.settings.records import changed, copied
 
@@ -87,7 +87,7 @@ class ScheduledEvaluations:
                 rungs = self._promote(rungs, place, pending, verdicts)
         seen = state.t_n + (0 if self.overlaps else sum(record.error is None for record in records))
         pulled = state.pulled + int(pull_counts(decision).sum()) if self._task.problem.pulls else 0
-        used = Used(pulled, state.spent)
+        used = BudgetUse(pulled, state.spent)
         is_over = len(pending) < self._task.least_pending(self._agent, request.step, decided, seen, used)
         left = tuple(pending.values())
         # The coordinator needs these values when their ends are due; computing them now overlaps with other agents' work.

@@ -11,7 +11,7 @@ Then all running evaluations begin again, except those that the agent has forgot
 
 from __future__ import annotations
 
-from fedbo.actors.task import DecisionSize, EvaluationEnd, RungVerdict, StepReport, Task, Used
+from fedbo.actors.task import BudgetUse, DecisionSize, EvaluationEnd, RungVerdict, StepReport, Task
 from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.evaluations.pending import DECISION, AgentEvaluations, EvaluationRequest, PendingEvaluation
@@ -152,7 +152,7 @@ class EvaluationScheduler:
         spent = found.spent
         for one in unheard:  # summed as the agent does, to the last bit
             spent += 0.0 if one.held else one.finished - one.begun
-        used = Used(found.pulled, spent)
+        used = BudgetUse(found.pulled, spent)
         if pending >= self._task.least_pending(agent.number, agent.step, found.pending, t_n, used) and not at_rung:
             return []
         found.asked = len(found.ended)
@@ -182,7 +182,7 @@ class EvaluationScheduler:
         again = [self.running.with_length(agent, self._first(agent, known[key]), again=True) for key in failed]
         found.waiting.update((one.key, one) for one in again)
         effects += self.running.begin(state, agent, now)
-        used = Used(found.pulled, found.spent)
+        used = BudgetUse(found.pulled, found.spent)
         if len(found.left(told)) < self._task.least_pending(agent.number, agent.step, found.pending, report.t_n, used):
             found.ended, found.heard = found.ended[told:], 0
             return True, effects

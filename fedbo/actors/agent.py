@@ -173,7 +173,7 @@ class HostedAgent:
         """
         result = self._evaluate(request, decision, self.state.evaluated, natives, known)
         self._learn(state, decision, result)
-        state.spent = result.spent(state.spent)
+        state.spent = math.inf if decision.last else result.spent(state.spent)
         return result
 
     def _outbox(self, state: AgentState, request: StepRequest) -> Sent | None:
@@ -255,8 +255,8 @@ class HostedAgent:
         return end is not None and end.target is not None and result.reaches(end.target, self.goals)
 
     def _spent(self, state: AgentState) -> float:
-        """Return the time of all evaluations, where the study limits it."""
-        return state.spent if self.task.cost < math.inf else 0.0
+        """Return the time of all evaluations, where the study limits it or no decision follows."""
+        return state.spent if self.task.cost < math.inf or state.spent == math.inf else 0.0
 
     def commit(self, times: Sequence[float]) -> None:
         """Commit the last step, if one is uncommitted; `times` are the start of its evaluations and the end of each."""

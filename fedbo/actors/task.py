@@ -86,7 +86,8 @@ class StepReport:
     - `again`: failed evaluations to repeat, by step and point, where they are scheduled one by one.
     - `reached`: whether a value reached the study's target.
     - `verdicts`: verdicts on evaluations at rungs, in order.
-    - `spent`: time of the agent's evaluations so far, where the study limits it and the agent knows it; else 0.
+    - `spent`: time of the agent's evaluations so far, where the study limits it and the agent knows it; else 0. Infinite if its
+      decision was its last.
     """
 
     agent: int

@@ -69,8 +69,8 @@ class AgentProcesses:
         state.progress.note(now)
         self._end_step(state, agent, step, report, now)
         times = () if self._real_time or self._evaluations is not None else step.times(now)
-        if self._cost < math.inf:
-            agent.spent = agent.spent + times[-1] - times[0] if times else report.spent
+        if report.spent or times and self._cost < math.inf:
+            agent.spent = report.spent or agent.spent + times[-1] - times[0]
         return [Commit(number, times), *effects, *self._send(state, agent, report, step.speaks, now)]
 
     def _end_step(self, state: CoreState, agent: AgentRecord, step: AgentStep, report: StepReport, now: float) -> None:

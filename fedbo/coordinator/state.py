@@ -127,7 +127,7 @@ class AgentRecord:
     - `interruptions`: the number of absences, crashes and hangs that keep it from working.
     - `faults`: the effects of faults on it, None before the first one.
     - `evaluations`: those that are scheduled individually.
-    - `spent`: the time of its evaluations, where the budget limits it.
+    - `spent`: the time of its evaluations, where the budget limits it; infinite after its last decision.
 
     Its part in the study
     - `absent`: it is away before a step. `ready`: it would begin its step but for an interruption.

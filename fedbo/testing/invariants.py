@@ -222,9 +222,6 @@ def _budget(run: RunTables) -> Iterator[str]:
             yield f"agent {agent} made {pulls} evaluations of {most_pulls}"
         if done[agent] > 1:
             yield f"agent {agent} was done {done[agent]} times"
-        over = next((event["step"] for event in run.of("done") if event["agent"] == agent), None)
-        if not idle and not most_pulls and over not in (None, most) and task.cost == math.inf:
-            yield f"agent {agent} was done with step {over} of {most}"
         if not idle and not done[agent] and not run.ends_early and not _lost_for_good(run, agent):
             yield f"agent {agent} was never done, and nothing tells why"
     rounds, largest = len(run.of("round")), task.problem.iterations

@@ -7,6 +7,7 @@ replay, therefore learns from them in the same order.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -83,6 +84,7 @@ class AsyncEvaluations:
         state.pending = (*state.pending, *queries)
         state.evaluated += len(queries)
         state.pulled += len(queries)
+        state.spent = math.inf if decision.last else state.spent
         ended, records = list[Query](), list[EvaluationRecord]()
         for query in state.pending:
             self._start(query)

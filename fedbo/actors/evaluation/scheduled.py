@@ -57,6 +57,7 @@ class ScheduledEvaluations:
         caller passes them to it.
         """
         state = copied(state)
+        state.spent = math.inf if decision.last else state.spent
         queries = self._segmented(queries_of(self._task, self._agent, request.step, decision, state.evaluated))
         pending = {(query.step, query.point): query for query in (*state.pending, *queries)}
         decided, evaluated, rungs = len(pending), state.evaluated + len(queries), state.rungs or RungState()

@@ -82,7 +82,7 @@ class FastPath:
         agent = state.agents[number]
         step = agent.current
         last = self._own.get(number, self._iterations) if self._own else self._iterations
-        is_plain = report.queries == 1 and not (report.retried or report.failed)
+        is_plain = report.queries == 1 and not (report.retried or report.failed or report.spent)
         if not is_plain or not 0 < ended < last or (payload is None and self._sends(ended)):
             return False
         if step is None or ended != agent.step or number not in self._targets:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from small_runs import ALL_MODES, BOTH_MODES, Ran, Setting, fts, thinned
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.task import Task
+from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.gp import STOP
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.environment.faults import Crash
@@ -94,3 +97,22 @@ def test_evaluations_forgotten_in_a_crash_count_and_unfinished_ones_do_not(excha
         known = ran.core.state.agents[number].spent
         assert known == pytest.approx(spent(ran)[number][-1])
         assert places == 1 or agent.state.spent == known
+
+
+@pytest.mark.parametrize(("exchange", "places"), thinned(BOTH_MODES, [1, 3]))
+def test_an_agent_ends_with_the_first_decision_that_is_not_worth_its_cost(exchange: Exchange, places: int) -> None:
+    """Without `stop` it goes on after the same steps, but for its note."""
+    world: dict[str, Any] = {"exchange": exchange, "policy": Policy(parallel=places), "availability": Always()}
+    settings: dict[str, Any] = {"cost": "pbgi", "price": 0.3, "refit": 100}
+    whole, some = (
+        Costly(entry("gp_ei").make(None, **settings, stop=stop), **world, cost=math.inf, iterations=12)
+        for stop in (False, True)
+    )
+    ran, before = some.run(), whole.run()
+    assert violations_of(ran.tables(some)) == []
+    for agent in range(5):
+        own = [row for row in ran.rows if row.agent == agent]
+        assert [row.step for row in own if row.note == STOP] == [max(row.step for row in own)] and own[-1].step < 12
+        there = {(row.step, row.query): row.u for row in before.rows if row.agent == agent}
+        assert all(row.u == there[row.step, row.query] for row in own)
+        assert max(row.step for row in before.rows if row.agent == agent) == 12

@@ -71,7 +71,7 @@ class GP(Surrogate, LocalOnly):
     price: Annotated[float, Gt(0)] = 1e-3
     """With pbgi, the improvement that one unit of cost is worth."""
     stop: bool = False
-    """With pbgi, whether an agent ends with the first decision that is not worth its cost."""
+    """With pbgi, end with the first decision that is not worth its cost."""
 
     def __post_init__(self) -> None:
         Surrogate.__post_init__(self)

@@ -268,7 +268,7 @@ class BudgetTable(Table):
     evaluations: Positive | None = None
     """Successful evaluations of all agents after which the run ends."""
     cost: Annotated[float, Field(gt=0)] | None = None
-    """Time that each agent may spend on evaluations [units of time]; its last one may exceed it."""
+    """Time of evaluations after which an agent decides no more [units of time]."""
 
     @field_validator("iterations", mode="after")
     @classmethod

@@ -215,9 +215,9 @@ def resume(
     """Resume a run that was interrupted, killed or failed, or extend one that has ended, and return its results.
 
     `overrides` may change the hosting and the snapshots. For a finished run they may also raise `study.replicates` and
-    `budget.iterations`, `.evaluations`, `.time` and `.target`, and tables of `algorithms` may be added. Python code that the
-    study names must be unchanged, unless the run failed; `changed_code` accepts a mix of both versions. `callbacks` are called
-    for everything from the start of the run.
+    `budget.iterations`, `.evaluations`, `.time`, `.cost` and `.target`, and tables of `algorithms` may be added. Python code
+    that the study names must be unchanged, unless the run failed; `changed_code` accepts a mix of both versions. `callbacks`
+    are called for everything from the start of the run.
 
     Raises ValueError when there is nothing to resume, or when a run of the larger study would start differently;
     else the errors of `run`.
@@ -318,10 +318,11 @@ def tune(
     are decided in advance. Each evaluation reserves `resources` (one table, or one for each agent: CPU, GPU, memory in MiB, and
     custom resources). It may take `time_limit` seconds and `memory_limit` MiB, and is retried up to `retries` times.
 
-    Tuning ends early after `seconds`, after a total of `evaluations`, when an agent reaches `target`, or when one of the
-    `callbacks`, which are called for every evaluation, returns True. An evaluation of several `steps` may stop early by its
-    reports, by the rules of `stopping`. In a space of at most 2,048 configurations none is evaluated twice, and tuning ends
-    when all were; with `repeats`, for noisy objectives, they are evaluated again.
+    An agent decides nothing more once its evaluations have taken `cost` seconds. Tuning ends early after `seconds`, after a
+    total of `evaluations`, when an agent reaches `target`, or when one of the `callbacks`, which are called for every
+    evaluation, returns True. An evaluation of several `steps` may stop early by its reports, by the rules of `stopping`. In a
+    space of at most 2,048 configurations none is evaluated twice, and tuning ends when all were; with `repeats`, for noisy
+    objectives, they are evaluated again.
 
     `start` are earlier evaluations: pairs of a configuration and its value, a .csv or .parquet file, the directory of
     a run, an `optuna.Study`, or a dictionary of these by agent. The configurations in `enqueue` are evaluated first,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -172,6 +173,7 @@ class HostedAgent:
         """
         result = self._evaluate(request, decision, self.state.evaluated, natives, known)
         self._learn(state, decision, result)
+        state.spent = math.inf if decision.last else result.spent(state.spent)
         return result
 
     def _outbox(self, state: AgentState, request: StepRequest) -> Sent | None:
@@ -214,6 +216,7 @@ class HostedAgent:
                 t_n=before.t_n,
                 again=found.again,
                 verdicts=found.verdicts,
+                spent=self._spent(state),
             )
         if not self._scheduled.overlaps:
             self._learn(state, decision, found.result)
@@ -240,6 +243,7 @@ class HostedAgent:
         report = StepReport(self.number, request.step, q, payload, request.lease)
         report.t_n, report.pulled = state.t_n, state.pulled
         report.retried, report.failed, report.reached = retried, result.failed, self._reached(result)
+        report.spent = self._spent(state)
         state.step, state.decision, state.before_decision = request.step, None, None
         self.state = state
         self.uncommitted = UncommittedStep(before, report, result)
@@ -249,6 +253,10 @@ class HostedAgent:
         """Return whether a value reaches the study's target."""
         end = self.task.early_end
         return end is not None and end.target is not None and result.reaches(end.target, self.goals)
+
+    def _spent(self, state: AgentState) -> float:
+        """Return the time of all evaluations, where the study limits it or no decision follows."""
+        return state.spent if self.task.cost < math.inf or state.spent == math.inf else 0.0
 
     def commit(self, times: Sequence[float]) -> None:
         """Commit the last step, if one is uncommitted; `times` are the start of its evaluations and the end of each."""
@@ -293,7 +301,7 @@ class HostedAgent:
         kept = len(self.saved.rows)
         forgotten = tuple(row if row.error else changed(row, error="forgotten in a crash") for row in self.state.rows[kept:])
         # Evaluations are counted on, so that no draw is used twice and no budget is exceeded.
-        counts = {name: getattr(self.state, name) for name in ("evaluated", "pulled", "step")}
+        counts = {name: getattr(self.state, name) for name in ("evaluated", "pulled", "step", "spent")}
         self.state = changed(self.saved, rows=self.saved.rows + forgotten, **counts)
         self.saved = self.state
 

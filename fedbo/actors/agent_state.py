@@ -37,6 +37,7 @@ class AgentState:
     - `pending`: running evaluations, where they may overlap.
     - `rungs`: the state of early stopping.
     - `failed (f, d)`: points of the unit cube that failed and are not evaluated again.
+    - `spent`: time of its evaluations, as far as it knows their times; infinite after its last decision.
     """
 
     algorithm: Any
@@ -53,6 +54,7 @@ class AgentState:
     pending: tuple[Query, ...] = ()
     rungs: RungState | None = None
     failed: Array | None = None
+    spent: float = 0.0
 
 
 class UncommittedStep(NamedTuple):

@@ -49,7 +49,8 @@ class StepRequests:
 
 @dataclass(slots=True)
 class StepReports:
-    """Plain reports of k different agents, where nothing was retried or failed, and no target was reached.
+    """Plain reports of k different agents, where nothing was retried or failed, no target was reached and no time was
+    counted.
 
     `agent`, `step`, `lease`, `queries`, `t_n` and `pulled` are `(k,)`. `payload` has an array `(k, ...)` for each name, or is
     None where no agent sends a message.
@@ -78,7 +79,8 @@ def single_requests(requests: StepRequests) -> list[StepRequest]:
 def joint_reports(reports: list[StepReport]) -> StepReports | list[StepReport]:
     """Return reports as columns, or unchanged where one of them is not plain."""
     if not reports or any(
-        one.retried or one.failed or one.failure is not None or one.again or one.reached or one.verdicts for one in reports
+        one.retried or one.failed or one.failure is not None or one.again or one.reached or one.verdicts or one.spent
+        for one in reports
     ):
         return reports
     payloads = None

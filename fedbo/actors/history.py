@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from fedbo.actors.task import StepRequest, Task
 def history_task(task: Task) -> Task:
     """Return the earlier task, in which every agent optimises alone with separate random streams."""
     problem = replace(task.problem, targets=range(task.problem.n_agents))
-    task = replace(task, early_end=None, stopping=None, budgets={})
+    task = replace(task, early_end=None, stopping=None, budgets={}, cost=math.inf)
     return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", history=None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,6 +86,8 @@ class StepReport:
     - `again`: failed evaluations to repeat, by step and point, where they are scheduled one by one.
     - `reached`: whether a value reached the study's target.
     - `verdicts`: verdicts on evaluations at rungs, in order.
+    - `spent`: time of the agent's evaluations so far, where the study limits it and the agent knows it; else 0. Infinite if its
+      decision was its last.
     """
 
     agent: int
@@ -100,6 +103,7 @@ class StepReport:
     again: tuple[tuple[int, int], ...] = ()
     reached: bool = False
     verdicts: tuple[RungVerdict, ...] = ()
+    spent: float = 0.0
 
 
 class AgentBudget(NamedTuple):
@@ -108,6 +112,13 @@ class AgentBudget(NamedTuple):
     initial: int
     iterations: int
     pulls: int = 0
+
+
+class BudgetUse(NamedTuple):
+    """What an agent has used of its budget: its evaluations that count, and their time."""
+
+    pulled: int = 0
+    time: float = 0.0
 
 
 class EarlyEnd(NamedTuple):
@@ -141,6 +152,7 @@ class Task:
     - `code`: places of Python code that its processes may import.
     - `goals`: objectives and limits of the agents, if the study names metrics; `own_goals`: those of agents with other limits
       or weights.
+    - `cost`: time of an agent's evaluations with which its decisions end.
     """
 
     federation: Federation
@@ -162,6 +174,7 @@ class Task:
     code: tuple[str, ...] = ()
     goals: Goals | None = None
     own_goals: Mapping[int, Goals] = field(default_factory=dict)
+    cost: float = math.inf
 
     def goals_of(self, agent: int) -> Goals | None:
         """Return the objectives and limits of an agent; None where the study names no metrics."""
@@ -197,17 +210,17 @@ class Task:
         algorithm, several = self.algorithm, self.policy.most_pending > 1 or self.stopping is not None
         return several and algorithm.queries == 1 and hasattr(algorithm, "pending")  # Overlapping, quickly
 
-    def least_pending(self, agent: int, step: int, decided: int, t_n: int, pulled: int = 0) -> int:
+    def least_pending(self, agent: int, step: int, decided: int, t_n: int, used: BudgetUse) -> int:
         """Return the number of pending evaluations below which a step of an `agent` with `t_n` observations ends.
 
-        `decided` is the number pending just after the step's decision; `pulled` counts all evaluations so far, as a budget may.
+        `decided` is the number pending just after the step's decision; `used` is what the agent has used of its budget so far.
         """
         policy, sends = self.policy, self.algorithm.sends
         if not self.overlaps or (policy.wait == "all" and (step == 0 or decided >= policy.most_pending)):
             return 1
         rare = sends(0) and not sends(1)  # such a first message tells of all initial points
         own = self.budget_of(agent)
-        spent = step >= own.iterations or 0 < own.pulls <= pulled
+        spent = step >= own.iterations or 0 < own.pulls <= used.pulled or used.time >= self.cost
         drains = spent or (step == 0 and (rare or not t_n))
         return 1 if drains else policy.most_pending
 

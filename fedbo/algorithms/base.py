@@ -130,6 +130,7 @@ class Decision(NamedTuple):
     pulls `(q,)`: if set, each point is evaluated that many times in a row and its value is the mean.
     clip: if set, every single value is moved into this interval first.
     note: further text for readers.
+    last: whether the agent makes no further decision.
     """
 
     x: Array
@@ -137,6 +138,7 @@ class Decision(NamedTuple):
     pulls: npt.NDArray[np.int64] | None = None
     clip: tuple[float, float] | None = None
     note: str | None = None
+    last: bool = False
 
 
 class Inbound(NamedTuple):

@@ -48,8 +48,9 @@ class GP(Surrogate, LocalOnly):
     it takes the most probable one. With two objectives it maximises the expected improvement of the hypervolume.
 
     `cost` "pbgi" chooses by the Pandora's box Gittins index (Xie et al. 2024): the value g over which the expected improvement
-    is `price` times the cost. A decision whose index is not above the incumbent has the note "stop: ..." (Xie et al. 2025).
-    "per_cost" divides the expected improvement by the cost. Costs are predicted from those of the evaluated points.
+    is `price` times the cost. A decision whose index is not above the incumbent has the note "stop: ..." (Xie et al. 2025), and
+    with `stop` is the agent's last. "per_cost" divides the expected improvement by the cost. Costs are predicted from those of
+    the evaluated points.
     """
 
     horizon_use: ClassVar[str] = ""
@@ -69,11 +70,15 @@ class GP(Surrogate, LocalOnly):
     """Use of the costs that the objective reports: none, improvement per cost, or Gittins index."""
     price: Annotated[float, Gt(0)] = 1e-3
     """With pbgi, the improvement that one unit of cost is worth."""
+    stop: bool = False
+    """With pbgi, end with the first decision that is not worth its cost."""
 
     def __post_init__(self) -> None:
         Surrogate.__post_init__(self)
         if self.cost != "ignored" and self.acquisition != "ei":
             raise SettingError("cost", "requires expected improvement; use gp_ei, or set ignored", self.cost)
+        if self.stop and self.cost != "pbgi":
+            raise SettingError("stop", 'compares Gittins indices; set cost = "pbgi", or false', self.stop)
 
     @property
     def needs_costs(self) -> bool:
@@ -112,7 +117,7 @@ class GP(Surrogate, LocalOnly):
         u = maximise_acquisition(function, seen, seen.axes or self.coordinates, streams, SEARCH)
         decision = self.chosen(u, known, streams)
         stops = self.cost == "pbgi" and float(index(np.atleast_2d(u))[0][0]) <= best
-        return decision._replace(note=STOP) if stops else decision
+        return decision._replace(note=STOP, last=self.stop) if stops else decision
 
     def _maximum(self, posterior: Posterior, state: LocalState, streams: Streams) -> Array:
         """Return the point `(d,)`, in coordinates, where the acquisition is largest."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fedbo.actors.task import StepReport
 from fedbo.algorithms.base import Payload
 from fedbo.coordinator.environment.availability import absences, never_before_steps
@@ -31,7 +33,7 @@ class AgentProcesses:
         self._evaluations = scheduler.evaluations
         self._sends, self._log, self._targets = rules.algorithm.sends, rules.log, rules.targets
         self._iterations, self._budget_of = rules.problem.iterations, rules.task.budget_of
-        self._checkpoint, self._idles = rules.task.checkpoint, rules.idles
+        self._checkpoint, self._idles, self._cost = rules.task.checkpoint, rules.idles, rules.task.cost
         self._lies = Lies(rules.environment.plan, rules.upload, rules.task.streams)
         self.disclosures = DisclosureLog(rules.algorithm)
 
@@ -67,6 +69,8 @@ class AgentProcesses:
         state.progress.note(now)
         self._end_step(state, agent, step, report, now)
         times = () if self._real_time or self._evaluations is not None else step.times(now)
+        if report.spent or times and self._cost < math.inf:
+            agent.spent = report.spent or agent.spent + times[-1] - times[0]
         return [Commit(number, times), *effects, *self._send(state, agent, report, step.speaks, now)]
 
     def _end_step(self, state: CoreState, agent: AgentRecord, step: AgentStep, report: StepReport, now: float) -> None:
@@ -150,7 +154,7 @@ class AgentProcesses:
         Where the budget counts evaluations, a step may also be spent waiting. The limit of twice as many steps ends futile
         waiting.
         """
-        if self._idles and state.rounds.number >= self._iterations:
+        if agent.spent >= self._cost or (self._idles and state.rounds.number >= self._iterations):
             return True
         _, iterations, pulls = self._budget_of(agent.number)
         if pulls:

@@ -127,6 +127,7 @@ class AgentRecord:
     - `interruptions`: the number of absences, crashes and hangs that keep it from working.
     - `faults`: the effects of faults on it, None before the first one.
     - `evaluations`: those that are scheduled individually.
+    - `spent`: the time of its evaluations, where the budget limits it; infinite after its last decision.
 
     Its part in the study
     - `absent`: it is away before a step. `ready`: it would begin its step but for an interruption.
@@ -169,6 +170,7 @@ class AgentRecord:
     unacknowledged: dict[int, Message] = field(default_factory=dict)
     steps_accepted: list[int] = field(default_factory=list)
     received_answers: list[int] = field(default_factory=list)
+    spent: float = 0.0
 
     @property
     def pace(self) -> float:

@@ -22,9 +22,9 @@ from fedbo.study.document import StudyError, one_line
 from fedbo.study.study import Study, load_study
 from fedbo.study.tables import AlgorithmTable
 
-_BUDGET = ("iterations", "evaluations", "time", "target")
+_BUDGET = ("iterations", "evaluations", "time", "target", "cost")
 _FREE = ("hosting", "recovery")
-_WHAT = "budget.iterations, .evaluations, .time and .target, study.replicates, and algorithms added to the others"
+_WHAT = "budget.iterations, .evaluations, .time, .target and .cost, study.replicates, and algorithms added to the others"
 
 
 def extended_study(before: Study, path: Path, overrides: Sequence[str], added: Sequence[Mapping[str, Any]]) -> Study:

@@ -128,6 +128,7 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         early_end=_early_end(study, federation),
         goals=goals(study),
         own_goals=own_goals(study),
+        cost=math.inf if study.budget.cost is None else study.budget.cost,
     )
     if not table.centralised:
         return task

@@ -65,6 +65,8 @@ def _unsupported(study: StudyTables) -> Iterator[SettingError]:
     for key in ("target", "evaluations"):
         if getattr(study.budget, key) is not None:
             yield SettingError(("budget", key), "depends on values that stay at the sites; set iterations, pulls or time")
+    if study.budget.cost is not None:
+        yield SettingError(("budget", "cost"), "counts durations that stay at the sites; set iterations, pulls or time")
     for number, table in enumerate(study.fault):
         if isinstance(table.make(), Restart):
             yield SettingError(("fault", number, "kind"), "would end fedbo serve, which nothing starts again; end it by hand")

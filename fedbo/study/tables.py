@@ -267,6 +267,8 @@ class BudgetTable(Table):
     """Native value at which the run ends, once an agent has reached it."""
     evaluations: Positive | None = None
     """Successful evaluations of all agents after which the run ends."""
+    cost: Annotated[float, Field(gt=0)] | None = None
+    """Time of evaluations after which an agent decides no more [units of time]."""
 
     @field_validator("iterations", mode="after")
     @classmethod

@@ -15,6 +15,7 @@ from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication,
 from fedbo.coordinator.exchange import Exchange
 from fedbo.study.study import Study
 from fedbo.testing.laws.causes import causes
+from fedbo.testing.laws.cost import cost
 from fedbo.testing.laws.ledger import ledger
 from fedbo.testing.laws.metrics import metrics
 from fedbo.testing.laws.placements import placements
@@ -221,9 +222,6 @@ def _budget(run: RunTables) -> Iterator[str]:
             yield f"agent {agent} made {pulls} evaluations of {most_pulls}"
         if done[agent] > 1:
             yield f"agent {agent} was done {done[agent]} times"
-        over = next((event["step"] for event in run.of("done") if event["agent"] == agent), None)
-        if not idle and not most_pulls and over not in (None, most):
-            yield f"agent {agent} was done with step {over} of {most}"
         if not idle and not done[agent] and not run.ends_early and not _lost_for_good(run, agent):
             yield f"agent {agent} was never done, and nothing tells why"
     rounds, largest = len(run.of("round")), task.problem.iterations
@@ -280,6 +278,7 @@ LAWS: tuple[Callable[[RunTables], Iterator[str]], ...] = (
     _workers,
     placements,
     _budget,
+    cost,
     _interruptions,
     _staleness,
     ledger,

@@ -87,6 +87,7 @@ def features(study: Study) -> list[str]:
         "groups": bool(study.group),
         "cluster": study.cluster is not None,
         "stopping": study.stopping is not None,
+        "cost": study.budget.cost is not None,
         "sweep": bool(study.sweep),
         "limits": asked is not None and asked.constraints > 0,
         "several objectives": asked is not None and asked.several,
@@ -149,6 +150,8 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
     add_rarities(draws, document, folder, listed, _parameters(document))
     if draws.chance(0.2):
         add_metrics(draws, document, count)
+    # Drawn last: studies of earlier seeds stay as they are but for it.
+    document["budget"] |= {"cost": draws.number(0.5, 12.0)} if not private and draws.chance(0.15) else {}
     return {name: table for name, table in document.items() if table}
 
 

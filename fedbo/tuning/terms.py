@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedbo.algorithms.base import Overlapping, Private
+from fedbo.algorithms.base import CostAware, Overlapping, Private
 from fedbo.objectives.goals import Goals
 from fedbo.settings import arguments
 from fedbo.settings.trust import admit, places_in
@@ -106,6 +106,10 @@ class Terms:
             raise in_arguments(found.under("algorithm", 0), {"algorithm": [table]}, {}) from None
         if algorithm.queries != 1 or not isinstance(algorithm, Overlapping) or isinstance(algorithm, Private):
             raise arguments.wrong("algorithm", table["name"], "does not support ask and tell; use ts, fts, gp_ei or gp_ucb")
+        if isinstance(algorithm, CostAware) and algorithm.needs_costs:
+            raise arguments.wrong(
+                "algorithm", table["name"], "chooses by costs, which nothing tells here; set cost to 'ignored'"
+            )
         if (goals := self.goals) is not None and (why := why_unsuited(algorithm, goals, self.agents)):
             raise arguments.wrong("algorithm", table["name"], why)
         return algorithm

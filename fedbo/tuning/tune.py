@@ -50,6 +50,7 @@ class Options(TypedDict):
     target: NotRequired[float]
     evaluations: NotRequired[int]
     seconds: NotRequired[float]
+    cost: NotRequired[float]
     time_limit: NotRequired[float]
     memory_limit: NotRequired[int]
     retries: NotRequired[int]
@@ -128,7 +129,7 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         }
         | _given(options, steps="steps"),
         "agents": {"initial": options.get("initial", 3)},
-        "budget": _given(options, target="target", evaluations="evaluations", time="seconds")
+        "budget": _given(options, target="target", evaluations="evaluations", time="seconds", cost="cost")
         | {"iterations": options.get("iterations", 20)},
         "algorithm": [_algorithm(options.get("algorithm", "fts" if agents > 1 else "gp_ei"))],
         "timing": {"clock": "wall"},

@@ -12,11 +12,12 @@ import scipy
 from fedbo.algorithms.base import Array, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.errors import SettingError
+from fedbo.settings.errors import ArgumentError, SettingError
 from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
 from fedbo.surrogates.acquisition import Prediction
 from fedbo.surrogates.gittins import gittins_index, improvement_per_cost
+from fedbo.tuning.terms import Terms
 
 CASES = [(0.3, 1.0, 0.1), (-2.0, 0.5, 3.0), (1.0, 1e-3, 1e-6), (0.0, 2.0, 1e-9), (5.0, 0.1, 40.0)]
 
@@ -98,6 +99,10 @@ def test_costs_are_refused_where_there_are_none_and_for_bounds() -> None:
     load_study(study("quadratic", cost="pbgi"))
     with pytest.raises(SettingError, match="requires expected improvement; use gp_ei, or set ignored"):
         entry("gp_ucb").make(None, cost="per_cost")
+    with pytest.raises(SettingError, match='stop.*compares Gittins indices; set cost = "pbgi", or false'):
+        entry("gp_ei").make(None, cost="per_cost", stop=True)
+    with pytest.raises(ArgumentError, match="chooses by costs, which nothing tells here; set cost to 'ignored'"):
+        Terms({"name": "gp_ei", "cost": "pbgi"})
 
 
 @pytest.mark.parametrize(("name", "settings"), [("gp_ei", {"cost": "pbgi"}), ("fed_prior", {"feasibility": True})])

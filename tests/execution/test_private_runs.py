@@ -209,6 +209,7 @@ FOLLOWS = "depends on private values of"
         *(({**CURVES, "stopping": {"kind": kind}}, f"[stopping] kind = '{kind}': {FOLLOWS}") for kind in STOPPERS),
         ({**PNE, "budget": {"pulls": 99, "target": 0.5}}, f"[budget] target = 0.5: {FOLLOWS}"),
         ({"budget": {"iterations": 8, "target": 0.5}}, f"[budget] target = 0.5: {FOLLOWS}"),
+        ({"budget": {"iterations": 8, "cost": 0.5}}, f"[budget] cost = 0.5: {FOLLOWS}"),
         ({**PNE, **WALL, "budget": {"pulls": 99, "target": 0.5}}, f"[budget] target = 0.5: {FOLLOWS}"),
         ({"fault": [{"kind": "loss"}, {"kind": "lie", "how": "copy"}]}, "[[fault]] 2 how = 'copy': sends another agent's"),
     ],
@@ -226,7 +227,7 @@ def test_what_follows_or_multiplies_private_values_is_refused(changes: dict[str,
 def test_every_budget_is_blind_to_values_or_refused_beside_a_private_method() -> None:
     """A key of [budget] that is added later is refused until it is declared blind."""
     others = set(BudgetTable.model_fields) - _BLIND_BUDGETS
-    assert others == {"target"} and _BLIND_BUDGETS < set(BudgetTable.model_fields)
+    assert others == {"target", "cost"} and _BLIND_BUDGETS < set(BudgetTable.model_fields)
 
 
 def test_every_lie_is_the_liars_own_or_refused_beside_a_private_method() -> None:

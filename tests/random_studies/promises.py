@@ -161,6 +161,8 @@ def with_less(study: Study, rng: random.Random) -> tuple[Study, Study, list[str]
         changes.append(("budget", "iterations", rng.randint(1, budget.iterations - 1)))
     if budget.time is not None:
         changes.append(("budget", "time", budget.time * rng.uniform(0.1, 0.9)))
+    if budget.cost is not None:
+        changes.append(("budget", "cost", budget.cost * rng.uniform(0.1, 0.9)))
     if budget.evaluations is not None and budget.evaluations > 1:
         changes.append(("budget", "evaluations", rng.randint(1, budget.evaluations - 1)))
     if study.study.replicates > 1:

@@ -198,3 +198,20 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.dictionaries(TEXT, VALUES, min_size=1)))
 def test_whatever_is_written_as_toml_reads_as_what_it_was(document: dict[str, Any]) -> None:
     assert tomllib.loads(to_toml(document)) == document
+
+
+def test_a_study_at_sites_refuses_ends_by_what_stays_there() -> None:
+    study = {
+        "study": {"name": "sites"},
+        "objective": {"name": "sites", "agents": 2, "low": [0.0], "high": [1.0]},
+        "algorithm": [{"name": "fts", "every": 1}],
+        "timing": {"clock": "wall"},
+        "hosting": {"kind": "sites"},
+    }
+    load_study({**study, "budget": {"iterations": 3}})
+    for key, words in (
+        ("cost", "counts durations that stay at the sites"),
+        ("target", "depends on values that stay at the sites"),
+    ):
+        with pytest.raises(StudyError, match=rf"\[budget\] {key} = 1.0: {words}"):
+            load_study({**study, "budget": {"iterations": 3, key: 1.0}})

@@ -7,6 +7,7 @@ replay, therefore learns from them in the same order.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -20,7 +21,7 @@ from fedbo.actors.evaluation.scheduled import tell_one
 from fedbo.actors.evaluation.step import StepResult, queries_of
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
-from fedbo.actors.task import StepRequest, Task
+from fedbo.actors.task import BudgetUse, StepRequest, Task
 from fedbo.algorithms.base import Array, Decision, Overlapping
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.records import changed, copied
@@ -83,16 +84,20 @@ class AsyncEvaluations:
         state.pending = (*state.pending, *queries)
         state.evaluated += len(queries)
         state.pulled += len(queries)
+        state.spent = math.inf if decision.last else state.spent
         ended, records = list[Query](), list[EvaluationRecord]()
         for query in state.pending:
             self._start(query)
         decided = len(state.pending)
-        while len(state.pending) >= self._task.least_pending(agent, request.step, decided, state.t_n):
+        while len(state.pending) >= self._task.least_pending(
+            agent, request.step, decided, state.t_n, BudgetUse(time=state.spent)
+        ):
             found = self._next(state)
             if found is None:
                 break
             ended.append(found[0])
             records.append(found[1])
+            state.spent += found[1].finished - found[1].started
             self._take_in(state, *found)
         else:
             return state, StepResult(tuple(ended), tuple(records)), False

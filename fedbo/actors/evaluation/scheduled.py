@@ -20,7 +20,7 @@ from fedbo.actors.evaluation.learning import Learner, learned
 from fedbo.actors.evaluation.step import StepResult, queries_of
 from fedbo.actors.stopping.rungs import RungState
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
-from fedbo.actors.task import EvaluationEnd, RungVerdict, StepRequest, Task
+from fedbo.actors.task import BudgetUse, EvaluationEnd, RungVerdict, StepRequest, Task
 from fedbo.algorithms.base import Decision
 from fedbo.settings.records import changed, copied
 
@@ -57,6 +57,7 @@ class ScheduledEvaluations:
         caller passes them to it.
         """
         state = copied(state)
+        state.spent = math.inf if decision.last else state.spent
         queries = self._segmented(queries_of(self._task, self._agent, request.step, decision, state.evaluated))
         pending = {(query.step, query.point): query for query in (*state.pending, *queries)}
         decided, evaluated, rungs = len(pending), state.evaluated + len(queries), state.rungs or RungState()
@@ -72,6 +73,7 @@ class ScheduledEvaluations:
                     continue
             made.append(query)
             records.append(record)
+            state.spent += end.finished - end.started
             if record.error is not None and query.tries < self._task.policy.retries:
                 # A retry gets the next number, since its random stream depends on the number.
                 (again,) = self._segmented([changed(query, number=evaluated, tries=query.tries + 1)])
@@ -82,10 +84,12 @@ class ScheduledEvaluations:
                 raise EvaluationError(record.error.splitlines()[0])
             if self.overlaps:
                 tell_one(self._task, state, query, record)
-            rungs = self._promote(rungs, place, pending, verdicts)
+            if state.spent < self._task.cost:
+                rungs = self._promote(rungs, place, pending, verdicts)
         seen = state.t_n + (0 if self.overlaps else sum(record.error is None for record in records))
         pulled = state.pulled + int(pull_counts(decision).sum()) if self._task.problem.pulls else 0
-        is_over = len(pending) < self._task.least_pending(self._agent, request.step, decided, seen, pulled)
+        used = BudgetUse(pulled, state.spent)
+        is_over = len(pending) < self._task.least_pending(self._agent, request.step, decided, seen, used)
         left = tuple(pending.values())
         # The coordinator needs these values when their ends are due; computing them now overlaps with other agents' work.
         self._foresee(left, is_over)

@@ -67,6 +67,15 @@ class StepResult(NamedTuple):
         """Return one line for each failed evaluation with the reason."""
         return tuple([record.error.splitlines()[0] for record in self.records if record.error])
 
+    def spent(self, before: float) -> float:
+        """Return the time of all evaluations up to and with these, where `before` is that of earlier ones.
+
+        Records have no times where time is virtual and evaluations are made step by step.
+        """
+        for record in self.records:
+            before += record.finished - record.started
+        return before
+
     def rows(self, t_n: int, times: Sequence[float] = ()) -> tuple[Row, ...]:
         """Return the rows of these evaluations, for an agent that had `t_n` observations before.
 

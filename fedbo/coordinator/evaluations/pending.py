@@ -77,6 +77,7 @@ class AgentEvaluations:
     - `saved`: those pending at the agent's last checkpoint.
     - `paused`: those that wait at a rung, now; `paused_before` at the decision of the present step, `paused_saved` at the last
       checkpoint.
+    - `spent`: the time of the agent's evaluations, with those of the present step that it knows.
     """
 
     waiting: dict[Key, PendingEvaluation] = field(default_factory=dict)
@@ -93,6 +94,7 @@ class AgentEvaluations:
     paused: dict[Key, PendingEvaluation] = field(default_factory=dict)
     paused_before: dict[Key, PendingEvaluation] = field(default_factory=dict)
     paused_saved: dict[Key, PendingEvaluation] = field(default_factory=dict)
+    spent: float = 0.0
 
     def forget(self, step: int) -> None:
         """Forget the decisions of a step, which begins again."""

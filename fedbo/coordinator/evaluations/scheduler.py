@@ -11,7 +11,7 @@ Then all running evaluations begin again, except those that the agent has forgot
 
 from __future__ import annotations
 
-from fedbo.actors.task import DecisionSize, EvaluationEnd, RungVerdict, StepReport, Task
+from fedbo.actors.task import BudgetUse, DecisionSize, EvaluationEnd, RungVerdict, StepReport, Task
 from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.evaluations.pending import DECISION, AgentEvaluations, EvaluationRequest, PendingEvaluation
@@ -95,6 +95,7 @@ class EvaluationScheduler:
         thought = self._durations.thought(agent.number, agent.t_n)
         step.begun, step.timed, step.segments = now, True, (thought, *(one.length for one in decided))
         found.pending, found.pulled = len(found.left(0)) + len(decided), agent.pulled + sum(pulls)
+        found.spent = agent.spent
         if not thought:
             return self._queue(state, agent, decided, now)
         found.decided, found.deciding = decided, PendingEvaluation(EvaluationRequest(number, DECISION), thought)
@@ -146,8 +147,13 @@ class EvaluationScheduler:
         # At least one of those that it has not been told of may have succeeded.
         t_n = agent.t_n + (len(found.ended) > found.heard)
         pending = len(found.running) + len(found.waiting)
-        at_rung = any(one.held for one in found.ended[found.heard :])
-        if pending >= self._task.least_pending(agent.number, agent.step, found.pending, t_n, found.pulled) and not at_rung:
+        unheard = found.ended[found.heard :]
+        at_rung = any(one.held for one in unheard)
+        spent = found.spent
+        for one in unheard:  # summed as the agent does, to the last bit
+            spent += 0.0 if one.held else one.finished - one.begun
+        used = BudgetUse(found.pulled, spent)
+        if pending >= self._task.least_pending(agent.number, agent.step, found.pending, t_n, used) and not at_rung:
             return []
         found.asked = len(found.ended)
         return [After(0.0, StepDue(agent.number, agent.lease))]
@@ -168,7 +174,7 @@ class EvaluationScheduler:
         """Begin the evaluations again that an agent reports as failed; return whether its step is over, and the effects."""
         found = agent.evaluations
         assert found is not None and found.asked is not None
-        told, found.asked = found.asked, None
+        told, found.asked, found.spent = found.asked, None, report.spent
         effects = [] if self._stopping is None else self._rungs.carry_out(state, agent, report, told, now)
         known = {one.key: one.request for one in found.ended[:told]}
         since = {one.key for one in found.ended[told:]}
@@ -176,7 +182,8 @@ class EvaluationScheduler:
         again = [self.running.with_length(agent, self._first(agent, known[key]), again=True) for key in failed]
         found.waiting.update((one.key, one) for one in again)
         effects += self.running.begin(state, agent, now)
-        if len(found.left(told)) < self._task.least_pending(agent.number, agent.step, found.pending, report.t_n, found.pulled):
+        used = BudgetUse(found.pulled, found.spent)
+        if len(found.left(told)) < self._task.least_pending(agent.number, agent.step, found.pending, report.t_n, used):
             found.ended, found.heard = found.ended[told:], 0
             return True, effects
         found.heard = told

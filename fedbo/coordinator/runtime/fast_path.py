@@ -9,6 +9,7 @@ another, or an agent's last step.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ def has_fast_path(core: Core) -> bool:
         not rules.environment.plan
         and core.scheduler.evaluations is None
         and rules.task.early_end is None
+        and rules.task.cost == math.inf
         and core.network.is_plain
         and all(never_before_steps(models.availability) for models in rules.environment.groups())
         and not any(leaves(models.availability) for models in rules.environment.groups())
@@ -80,7 +82,7 @@ class FastPath:
         agent = state.agents[number]
         step = agent.current
         last = self._own.get(number, self._iterations) if self._own else self._iterations
-        is_plain = report.queries == 1 and not (report.retried or report.failed)
+        is_plain = report.queries == 1 and not (report.retried or report.failed or report.spent)
         if not is_plain or not 0 < ended < last or (payload is None and self._sends(ended)):
             return False
         if step is None or ended != agent.step or number not in self._targets:

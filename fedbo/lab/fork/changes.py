@@ -151,8 +151,9 @@ def _budget(before: Study, after: Study, point: ForkPoint) -> Iterator[str]:
     old, new = before.budget, after.budget
     if new.time is not None and point.time is not None and new.time <= point.time:
         yield f"budget.time={new.time:g}: is before the fork at {point}; set a later time"
-    if old.evaluations is None and new.evaluations is not None:
-        yield "budget.evaluations: the run did not count evaluations before the fork; set budget.time or budget.iterations"
+    for key, counted in (("evaluations", "evaluations"), ("cost", "the time of evaluations")):
+        if getattr(old, key) is None and getattr(new, key) is not None:
+            yield f"budget.{key}: the run did not count {counted} before the fork; set budget.time or budget.iterations"
     if old.iterations != new.iterations:
         for table in before.algorithm:
             if why := why_not_extended(table):

@@ -77,6 +77,27 @@ def test_decisions_begin_when_one_initial_point_has_a_value(
         assert agent.work(StepRequest(0, 1)) is not None
 
 
+@pytest.mark.parametrize(("cost", "count", "ends"), [(9.0, 1, True), (0.5, 1, False), (0.5, 2, False), (0.5, 3, True)])
+def test_an_agent_that_has_spent_its_cost_waits_for_all_that_it_has_begun(
+    tmp_path: Path, cost: float, count: int, ends: bool
+) -> None:
+    task = Setting(entry("random").make(), agents=1, initial=3, policy=Policy(parallel=4)).task()
+    config = HostConfig(RunFolder.of(tmp_path, RunKey(0, "random", 0)).claim(), recorded=True)
+    before = InlineHosts(task, range(1), config)
+    before.decide(StepRequest(0, 0))
+    decision = before.host.agents[0].state.decision
+    assert decision is not None
+    log = EvaluationLog(config.folder, {0}, 0)
+    for query in queries_of(task, 0, 0, decision, 0)[:count]:
+        log.append([replace(query.evaluated(Outcome(1.5)), started=0.5, finished=1.0 + query.number)])
+    log.close()
+    agent = InlineHosts(replace(task, cost=cost), range(1), config).host.agents[0]
+    report = agent.work(StepRequest(0, 0))
+    assert (report is not None) == ends
+    if report is not None:
+        assert report.spent == sum([0.5, 1.5, 2.5][:count]) and (cost > 1.0 or not agent.state.pending)
+
+
 @pytest.mark.parametrize("name", [name for name in algorithms() if isinstance(entry(name).make(), Overlapping)])
 def test_a_rehearsal_leaves_an_agent_as_it_was(name: str) -> None:
     task = Setting(entry(name).make(), agents=2, initial=2).task()

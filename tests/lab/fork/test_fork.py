@@ -251,6 +251,7 @@ def test_the_effect_is_told_by_when_the_change_comes(run: Path, tmp_path: Path, 
         ),
         ("budget.time=2.0", "budget.time=2: is before the fork at 3; set a later time"),
         ("budget.evaluations=20", "budget.evaluations: the run did not count evaluations before the fork"),
+        ("budget.cost=2.0", "budget.cost: the run did not count the time of evaluations before the fork"),
         ("group=[{name = 'g', agents = [0], bandwidth = 9.0}]", "group.g.name: the members and initial settings of a group"),
         (
             "exchange.selection={who = 'fraction', share = 0.5, others = 'idle'}",

@@ -26,7 +26,9 @@ from tests.random_studies.carrying_out import LEGAL_ENDS
 Document = dict[str, Any]
 _SCALE = 0.05  # seconds for one unit of the virtual time that is drawn
 # What is measured in units of time, wherever it stands in a document.
-_TIMES = frozenset(("absence", "absent", "at", "by", "day", "duration", "end", "length", "mean", "present", "restart", "start"))
+_TIMES = frozenset(
+    ("absence", "absent", "at", "by", "cost", "day", "duration", "end", "length", "mean", "present", "restart", "start")
+)
 
 
 def draw_real_time_study(seed: int) -> Study:

@@ -1,0 +1,52 @@
+"""The law of [budget] cost: no agent decides once the time of its evaluations has reached it, and none ends before.
+
+An agent may also end with a decision that is not worth its cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+
+from fedbo.algorithms.gp import GP, STOP
+from fedbo.testing.run_tables import NEAR, Row, RunTables
+
+
+def cost(run: RunTables) -> Iterator[str]:
+    """Check that an agent decides only while the evaluations that it has learned of have taken less than the budget's cost.
+
+    Where evaluations overlap, those that end between two steps are learned of in the second one.
+    """
+    most, overlap, targets = run.task.cost, run.task.policy.overlaps, run.task.problem.targets
+    told = not (overlap and run.environment.is_real_time)  # else what a process knew when is in no table
+    rows, ended = defaultdict[int, list[Row]](list), dict[int, float]()
+    for row in run.rows:
+        rows[row["agent"]].append(row)
+    for event in run.of("started", "finished", "done"):
+        agent, step, kind = event["agent"], event["step"], event["kind"]
+        own = rows[agent]
+        if kind == "finished":
+            ended[agent] = event["time"]
+        elif kind == "started" and not event["again"] and agent in ended and told:
+            known = [row for row in own if row["finished"] < ended[agent] - NEAR or (row["step"] < step and not overlap)]
+            if (spent := _spent(known)) > most + NEAR or any(_is_last(run, row) for row in known):
+                yield f"agent {agent} decided in step {step} after {spent} of the cost {most}"
+        elif kind == "done" and agent in targets and _is_early(run, agent, step):
+            if (spent := _spent(own)) < most - NEAR and not any(_is_last(run, row) for row in own):
+                yield f"agent {agent} was done with step {step} after {spent} of the cost {most}"
+
+
+def _spent(rows: list[Row]) -> float:
+    return math.fsum(row["finished"] - row["started"] for row in rows)
+
+
+def _is_early(run: RunTables, agent: int, step: int) -> bool:
+    """Check whether an agent had decisions left at the end of a step."""
+    _, iterations, pulls = run.task.budget_of(agent)
+    return not run.exchange.selection.idles and not pulls and step < iterations
+
+
+def _is_last(run: RunTables, row: Row) -> bool:
+    algorithm = run.task.algorithm
+    return isinstance(algorithm, GP) and algorithm.stop and row["note"] == STOP

@@ -320,5 +320,8 @@ def _as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table with the columns of a schema; columns that were added since an earlier version are null."""
     missing = {field.name for field in schema if field.nullable} - set(table.column_names)
     nulls = {kind: pa.nulls(len(table), kind) for kind in {schema.field(name).type for name in missing}}  # shared
-    columns = [nulls[field.type] if field.name in missing else table[field.name] for field in schema]
-    return pa.Table.from_arrays(columns, names=schema.names).cast(schema)
+    held = [field for field in schema if field.name not in missing]
+    there = table.select([field.name for field in held]).cast(pa.schema(held))
+    return pa.Table.from_arrays(
+        [nulls[each.type] if each.name in missing else there[each.name] for each in schema], schema=schema
+    )

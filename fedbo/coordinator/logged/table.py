@@ -95,12 +95,12 @@ _AT_ONCE = 1000  # lines that are turned into columns at once
 
 
 def events_table(lines: Sequence[EventLine], key: RunKey, first: int) -> pa.Table:
-    """Return the lines of a run as a table of the facts that some line has, numbered from `first`."""
+    """Return the lines of a run as a table, numbered from `first`."""
     columns = columns_of(lines)
     for name, value in zip(RunKey._fields, key, strict=True):
         columns[name] = pa.repeat(pa.scalar(value, EVENTS.field(name).type), len(lines))
     columns["sequence"] = pa.array(np.arange(first, first + len(lines)))
-    return pa.table({name: columns[name] for name in EVENTS.names if name in columns})
+    return declared(columns, len(lines))
 
 
 def columns_of(lines: Sequence[EventLine]) -> dict[str, pa.Array]:

@@ -121,7 +121,7 @@ class EventLog:
     def write(self, number: int) -> dict[str, str]:
         """Write the lines since the last call as one part of each kind; return the names and SHA-256 of the non-empty parts."""
         self._pack()
-        table, self._tables = pa.concat_tables(self._tables, promote_options="default"), []
+        table, self._tables = pa.concat_tables(self._tables), []
         moments, self._moments = self._moments_table() if self._moments else (), []
         self.moments += len(moments)
         releases, self._entries = table_of(self._entries, self.home.key) if self._entries else (), []

@@ -21,7 +21,7 @@ from fedbo.actors.evaluation.step import StepEvaluator, StepResult
 from fedbo.actors.storage.history_files import read_history, read_outcomes
 from fedbo.actors.storage.rows import Batch, Row
 from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepRequest, Task, objective_of
-from fedbo.algorithms.base import Array, CostAware, Decision, LocallyPrivate, Overlapping, Payload, Starting
+from fedbo.algorithms.base import Array, Decision, Overlapping, Payload, Starting
 from fedbo.objectives.base import cost_of
 from fedbo.objectives.derived.all_metrics import with_all_metrics
 from fedbo.objectives.space import from_unit
@@ -57,10 +57,9 @@ class HostedAgent:
         x, y = (None, None) if history is None else read_history(history.folder, number, task.problem.dim)
         self._budget = task.budget_of(number)
         self._message_streams = self.streams
-        if isinstance(task.algorithm, LocallyPrivate) and task.algorithm.hides:
+        if getattr(task.algorithm, "hides", False):  # LocallyPrivate and CostAware, quickly
             self._message_streams = self.streams.within(self.streams.scope + task.noise_scope)
-        aware = task.algorithm
-        self._cost_aware = aware if isinstance(aware, CostAware) and aware.needs_costs else None
+        self._cost_aware = task.algorithm if getattr(task.algorithm, "needs_costs", False) else None
         warm = history is not None and number in history.warm and number in task.problem.targets
         history_x, history_y = (None, None) if warm else (x, y)
         self._problem = replace(task.problem, agent=number, history_x=history_x, history_y=history_y)
@@ -207,17 +206,10 @@ class HostedAgent:
         before = self.state
         state, found = self._scheduled.step(before, decision, request, ended)
         if not found.is_over:
-            return StepReport(
-                agent=self.number,
-                step=request.step,
-                queries=len(decision.x),
-                payload=None,
-                lease=request.lease,
-                t_n=before.t_n,
-                again=found.again,
-                verdicts=found.verdicts,
-                spent=self._spent(state),
-            )
+            report = StepReport(self.number, request.step, len(decision.x), None, request.lease, before.t_n)
+            report.again, report.verdicts = found.again, found.verdicts
+            report.spent = self._spent(state)
+            return report
         if not self._scheduled.overlaps:
             self._learn(state, decision, found.result)
         report = self.end(request, state, found.result, self._outbox(state, request), before)

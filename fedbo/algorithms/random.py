@@ -62,6 +62,10 @@ class Random(LocalOnly):
                     x[place] = left[rng.integers(len(left))]
         return Decision(x, "random"), state
 
+    def ask_each(self, asked: Sequence[tuple[RandomState, Sequence[Inbound], Streams]]) -> list[tuple[Decision, RandomState]]:
+        """Draw for several agents, for each as `ask` does: their points are evaluated together."""
+        return [self.ask(*one) for one in asked]
+
     def pending(self, state: RandomState, x: Array) -> RandomState:
         """Record the points that are being evaluated, where the space may run out."""
         return state if state.space is None else state._replace(waiting=x)

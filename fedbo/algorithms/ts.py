@@ -118,14 +118,14 @@ class TS(Surrogate, LocalOnly):
         decision = self.chosen(self._maximum(self.function(seen, streams), seen, streams), known, streams)
         return decision, state.fitted_by(known)
 
-    def ask_each(self, states: Sequence[Any], streams: Sequence[Streams]) -> list[tuple[Decision, Any]]:
+    def ask_each(self, asked: Sequence[tuple[Any, Sequence[Inbound], Streams]]) -> list[tuple[Decision, Any]]:
         """Decide for several agents, for each as `ask` does; those with the surrogate "features" at once."""
-        if any(isinstance(state, Several) for state in states):
-            return [self.ask(state, (), own) for state, own in zip(states, streams, strict=True)]
-        alike = [place for place, state in enumerate(states) if state.shared is not None and len(state.u)]
-        decided = self._ask_on_features([states[place] for place in alike], [streams[place] for place in alike])
+        if any(isinstance(state, Several) for state, _, _ in asked):
+            return [self.ask(*one) for one in asked]
+        alike = [place for place, (state, _, _) in enumerate(asked) if state.shared is not None and len(state.u)]
+        decided = self._ask_on_features([asked[place][0] for place in alike], [asked[place][2] for place in alike])
         found = dict(zip(alike, decided, strict=True))
-        return [found.get(place) or self.ask(states[place], (), streams[place]) for place in range(len(states))]
+        return [found.get(place) or self.ask(*one) for place, one in enumerate(asked)]
 
     def _ask_on_features(self, states: Sequence[LocalState], streams: Sequence[Streams]) -> list[tuple[Decision, LocalState]]:
         """Decide for agents that have the surrogate "features" and observations."""

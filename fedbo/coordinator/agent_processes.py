@@ -109,9 +109,7 @@ class AgentProcesses:
             payload = DUMMY
         if payload is not None:
             told = self._told(state, agent, payload, now) if self._lies.are_told else payload
-            message = Message(
-                sender=agent.number, claimed_sender=agent.number, step=number, base=agent.base, sent=now, payload=told
-            )
+            message = Message(agent.number, agent.number, number, agent.base, now, told)
             agent.unacknowledged[number] = message
             if self.disclosures.is_needed:
                 self.disclosures.record(state, agent.number, payload, now)

@@ -61,16 +61,8 @@ class StepScheduler:
             restore = "checkpoint"
         priced = durations is not None and durations.costly and durations.needs_costs(number)
         ended = None if self.evaluations is None else ()
-        step.order = order = StepRequest(
-            agent=number,
-            step=agent.step,
-            lease=agent.lease,
-            inbox=step.inbox,
-            speaks=step.speaks,
-            restore=restore,
-            priced=priced,
-            ended=ended,
-        )
+        step.order = order = StepRequest(number, agent.step, agent.lease, step.inbox, step.speaks, restore)
+        order.priced, order.ended = priced, ended
         if durations is None:
             return [order]
         count: int | None = self._queries

@@ -21,7 +21,7 @@ from fedbo.actors.storage.printed import PRINTED, printed_table
 from fedbo.actors.storage.rows import EVALUATIONS, OBSERVATIONS, RunKey, read_table, write_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError, FormatError, check_file, sha256_of
-from fedbo.actors.storage.snapshot_store import SnapshotStore
+from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.actors.threads import kernels
 from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.analysis.metric_columns import with_metrics
@@ -192,7 +192,7 @@ def gather(study: Study, directory: Path, keys: Sequence[RunKey], kept: Collecti
 
 def joined(study: Study, parts: Path, keys: Sequence[RunKey], kept: Collection[RunKey] = ()) -> dict[str, pa.Table]:
     """Join the parts into one table of each kind, as `gather` writes them."""
-    folders = [RunFolder.of(parts, key) for key in keys if key not in kept]
+    folders = {(folder := RunFolder.of(parts, key)): SnapshotStore(folder).latest() for key in keys if key not in kept}
 
     def rows(kind: str, schema: pa.Schema) -> list[pa.Table]:
         return [*_parts(folders, kind, schema), *kept_rows(parts, (kind, schema), kept)]
@@ -211,7 +211,7 @@ def joined(study: Study, parts: Path, keys: Sequence[RunKey], kept: Collection[R
         whole["reports"] = canonical(pa.concat_tables(sent), study.labels)
     whole |= _ledger(study, folders, kept)
     earlier = parts / KEPT / "printed.parquet"
-    printed = printed_table(folders, read_table(earlier, PRINTED) if earlier.is_file() else None)
+    printed = printed_table([*folders], read_table(earlier, PRINTED) if earlier.is_file() else None)
     if len(printed):
         whole["printed"] = canonical(printed, study.labels)
     learned = sorted((parts / "histories").glob("*/*.parquet"))
@@ -220,14 +220,13 @@ def joined(study: Study, parts: Path, keys: Sequence[RunKey], kept: Collection[R
     return whole
 
 
-def _parts(folders: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[pa.Table]:
-    """Read the parts of a table; DamagedError when one has changed."""
+def _parts(folders: Mapping[RunFolder, SnapshotIndex], kind: str, schema: pa.Schema) -> list[pa.Table]:
+    """Read the parts of a table at these snapshots; DamagedError when one has changed."""
     found = []
-    for folder in folders:
-        noted = SnapshotStore(folder).latest().tables
-        for path in SnapshotStore(folder).tables(kind):
+    for folder, latest in folders.items():
+        for path in SnapshotStore(folder).tables(kind, latest):
             try:
-                check_file(path, noted.get(path.name, ""))
+                check_file(path, latest.tables.get(path.name, ""))
                 found.append(read_table(path, schema, convert=_CONVERT.get(kind)))
             except DamagedError as error:
                 raise DamagedError(path, error.why, folder.remedy) from None
@@ -248,19 +247,19 @@ def kept_rows(parts: Path, which: tuple[str, pa.Schema], keys: Collection[RunKey
     return [table.filter(pa.array([key in keys for key in zip(*columns, strict=True)], pa.bool_()))]
 
 
-def _ledger(study: Study, folders: Sequence[RunFolder], kept: Collection[RunKey]) -> dict[str, pa.Table]:
+def _ledger(study: Study, folders: Mapping[RunFolder, SnapshotIndex], kept: Collection[RunKey]) -> dict[str, pa.Table]:
     """Return the privacy ledger, joined run by run, if any run was private."""
     cells = {cell.number: cell.study for cell in study.cells()}
     releases, spent = [], []
-    for folder in folders:
-        parts = _parts([folder], "releases", RELEASES)
+    for folder, latest in folders.items():
+        parts = _parts({folder: latest}, "releases", RELEASES)
         if parts:
             of_cell = cells[folder.key.cell]
             ledger, own = accounted(pa.concat_tables(parts), of_cell.privacy.deltas or (), of_cell.federation().n_agents)
             releases.append(ledger)
             spent.append(own)
     if folders:
-        place = folders[0].path.parent
+        place = next(iter(folders)).path.parent
         releases += kept_rows(place, ("privacy", PRIVACY), kept)
         spent += kept_rows(place, ("privacy_agents", SPENT), kept)
     found = {"privacy": releases, "privacy_agents": spent} if releases else {}

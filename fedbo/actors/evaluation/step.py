@@ -160,18 +160,8 @@ class StepEvaluator:
         points: Any = np.arange(len(x))
         u: Any = decision.x
         pulls: Any = pull_counts(decision)
-        query = Query(
-            agent=self._agent,
-            number=first,
-            point=points,
-            x=x,
-            u=u,
-            phase=_phase(self._task, step),
-            step=step,
-            origin=checked(decision.origin),
-            note=decision.note,
-        )
-        record = EvaluationRecord(agent=self._agent, number=first, x=x, outcome=batch.outcome, pulls=pulls)
+        query = Query(self._agent, first, points, x, u, _phase(self._task, step), step, checked(decision.origin), decision.note)
+        record = EvaluationRecord(self._agent, first, x, batch.outcome, pulls=pulls)
         return StepResult((query,), (record,), batch=True)
 
     def _one_by_one(self, request: StepRequest, queries: list[Query], batch: BatchEvaluation | None) -> StepResult:
@@ -185,7 +175,7 @@ class StepEvaluator:
             for point in left:
                 query = self._next(request, point, len(made), first + len(made))
                 if batch is not None:
-                    query = changed(query, known=batch.of(query.point))
+                    query.known = batch.of(query.point)
                 made.append(query)
                 record = self.single(query)
                 records.append(record)

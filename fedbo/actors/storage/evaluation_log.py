@@ -34,7 +34,7 @@ class EvaluationLog:
         self._folder, self._agents, self._real = folder, agents, since is None
         self._found = {_place(record): record for record in self._records()}
         self._file: int | None = None
-        self._lines, self._written = list[bytes](), time.monotonic()
+        self._pending, self._written = list[EvaluationRecord](), time.monotonic()
         self.begin(since)
 
     def begin(self, since: int | None) -> None:
@@ -56,19 +56,19 @@ class EvaluationLog:
 
     def append(self, records: Iterable[EvaluationRecord]) -> None:
         """Append evaluations, which are written at once in real time, else soon; OSError when the disk is full."""
-        self._lines += [_summed(_line(record)) for record in records]
+        self._pending += records
         if self._real or time.monotonic() - self._written > _DELAY:
             self.flush()
 
     def flush(self) -> None:
-        """Write the pending lines; OSError when the disk is full."""
-        if not self._lines:
+        """Write the pending records; OSError when the disk is full."""
+        if not self._pending:
             return
         if self._file is None:
             self._file = atomic.open_log(self._path)
         # In virtual time an evaluation that a power cut forgets is made again to the same bits; in real time it is not.
-        atomic.append(self._file, b"".join(self._lines), sync=self._real)
-        self._lines, self._written = [], time.monotonic()
+        atomic.append(self._file, b"".join([_summed(_line(record)) for record in self._pending]), sync=self._real)
+        self._pending, self._written = [], time.monotonic()
 
     def begun_at(self, begun: set[tuple[int, float]]) -> list[EvaluationRecord]:
         """Return the evaluations with these pairs (agent, started), in the order of agents and numbers."""
@@ -76,15 +76,15 @@ class EvaluationLog:
         return sorted(found, key=lambda record: (record.agent, record.number))
 
     def close(self) -> None:
-        """Write the pending lines and close the file."""
+        """Write the pending records and close the file."""
         self.flush()
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def release(self) -> None:
-        """Close the file and discard the pending lines."""
-        self._lines = []
+        """Close the file and discard the pending records."""
+        self._pending = []
         self.close()
 
     def _records(self) -> Iterator[EvaluationRecord]:

@@ -318,8 +318,10 @@ def _with_values(file: Any, schema: pa.Schema) -> list[str]:
 
 def _as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table with the columns of a schema; columns that were added since an earlier version are null."""
-    missing = [field for field in schema if field.nullable and field.name not in table.column_names]
-    nulls = {kind: pa.nulls(len(table), kind) for kind in {field.type for field in missing}}  # shared between columns
-    for field in missing:
-        table = table.append_column(field, nulls[field.type])
-    return table.select(schema.names).cast(schema)
+    missing = {field.name for field in schema if field.nullable} - set(table.column_names)
+    nulls = {kind: pa.nulls(len(table), kind) for kind in {schema.field(name).type for name in missing}}  # shared
+    held = [field for field in schema if field.name not in missing]
+    there = table.select([field.name for field in held]).cast(pa.schema(held))
+    return pa.Table.from_arrays(
+        [nulls[each.type] if each.name in missing else there[each.name] for each in schema], schema=schema
+    )

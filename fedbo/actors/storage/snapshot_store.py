@@ -119,9 +119,9 @@ class SnapshotStore:
             atomic.write_text(self._folder.path / "latest.json", seal(latest._asdict()))
             self._discard(latest, before or latest)
 
-    def tables(self, kind: str) -> list[Path]:
+    def tables(self, kind: str, latest: SnapshotIndex | None = None) -> list[Path]:
         """Return the parts of a table at the last snapshot; for a running study also the provisional observations."""
-        latest = self.latest()
+        latest = latest or self.latest()
         names = sorted(name for name in latest.tables if name.startswith(f"{kind}-"))
         passing: list[Path] = []
         if kind == "observations" and not latest.ended:

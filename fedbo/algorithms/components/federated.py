@@ -171,7 +171,7 @@ class Federated(ABC):
                 if far >= self.apart and not state.local.is_near_failure(point_u):
                     found[place] = self._followed(point, far, state, streams[place]), state
         left = [place for place in range(len(states)) if place not in found]
-        decided = self.own.ask_each([states[place].local for place in left], [streams[place] for place in left])
+        decided = self.own.ask_each([(states[place].local, (), streams[place]) for place in left])
         for place, (decision, local) in zip(left, decided, strict=True):
             state = states[place]
             found[place] = decision, state if local is state.local else changed(state, local=local)

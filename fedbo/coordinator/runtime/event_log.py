@@ -122,9 +122,9 @@ class EventLog:
         """Write the lines since the last call as one part of each kind; return the names and SHA-256 of the non-empty parts."""
         self._pack()
         table, self._tables = pa.concat_tables(self._tables), []
-        moments, self._moments = self._moments_table(), []
+        moments, self._moments = self._moments_table() if self._moments else (), []
         self.moments += len(moments)
-        releases, self._entries = table_of(self._entries, self.home.key), []
+        releases, self._entries = table_of(self._entries, self.home.key) if self._entries else (), []
         names = dict[str, str]()
         for kind, found in (("events", table), ("record", moments), ("releases", releases)):
             if len(found):
@@ -141,7 +141,7 @@ class EventLog:
         count = len(self._moments)
         head = [pa.repeat(pa.scalar(value, field.type), count) for value, field in zip(self.home.key, MOMENTS, strict=False)]
         numbers = np.arange(self.moments, self.moments + count)
-        columns = list(zip(*self._moments, strict=True)) or [()] * len(RecordedEvent._fields)
+        columns = list(zip(*self._moments, strict=True))
         fields = list(MOMENTS)[len(head) + 1 :]
         arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
         return pa.Table.from_arrays([*head, pa.array(numbers), *arrays], schema=MOMENTS)

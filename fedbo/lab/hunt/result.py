@@ -58,7 +58,8 @@ class Hunt:
     - `broken`: whether a verdict refuted the claim in some world; `verdict` is the place of the reported one in `verdicts`.
     - `worlds`: how many were tried, of which `left_out` say nothing, since a run of theirs failed or could not end.
     - `trials`: replicates of a world that the search, the verdicts and the shrinking carried out.
-    - `world`: the reported study; `command`: what runs it again.
+    - `world`: the reported study as the text of a study file; empty where the claim stands.
+    - `reported`: the verdict on it, None where the claim stands.
     """
 
     directory: Path

@@ -64,7 +64,7 @@ def question_of(
         raise StudyError(f"{named}: [sweep] cannot be hunted in; remove it, or set one of its values")
     if study.timing.clock == "wall" or study.hosting.kind == "sites" or study.privacy.secure_noise:
         raise StudyError(
-            f"{named}: runs in real time, at sites or with secure noise, so its worlds cannot be repeated; hunt in another study"
+            f"{named}: runs in real time, at sites or with secure noise, so no world of it can be repeated; use another"
         )
     methods = [table for table, label in zip(document["algorithm"], study.labels, strict=True) if label in parsed.labels]
     kept = {name: table for name, table in document.items() if name not in _ELSEWHERE}

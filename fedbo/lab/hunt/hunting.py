@@ -23,7 +23,8 @@ from fedbo.study.study import load_study
 
 FINALISTS = 3
 _VERDICT = (20, 60)  # replicates of a verdict, at least and at most
-_SHRINKING = (4, 30)  # likewise of a world while it shrinks; at most twice those of the verdict on it, if that is more
+# Likewise of a world while it shrinks, and of the smallest: an excess that may be smaller takes longer to see.
+_SHRINKING, _LAST = (4, 120), (20, 240)
 _SHRINKING_LEVEL, _CANDIDATES = 0.02, 1000
 _FIXED = ("study", "algorithm")  # the claim is about these methods, with these settings
 
@@ -104,20 +105,16 @@ class Hunting:
         return min(broken, key=lambda place: (verdicts[place].lines, -verdicts[place].low), default=None)
 
     def _shrunk(self, hunt: Hunt, verdicts: Sequence[VerdictRow], document: Document, chosen: int) -> Hunt:
-        """Shrink a world in which the claim fails, and report the smallest one, or that world if its verdict differs.
-
-        A small excess takes many replicates to see. So worlds get twice as many as the verdict took, and the smallest one,
-        in which the excess may be smaller, gets twice as many again.
-        """
-        limit, most = verdicts[chosen].limit, max(_SHRINKING[1], 2 * len(verdicts[chosen].excesses))
-        least = shrink(document, lambda one: self._breaks(one, limit, most), _CANDIDATES, _FIXED)
+        """Shrink a world in which the claim fails, and report the smallest one, or that world if its verdict differs."""
+        limit = verdicts[chosen].limit
+        least = shrink(document, lambda one: self._breaks(one, limit), _CANDIDATES, _FIXED)
         rows, place, tests = [*verdicts], chosen, len(verdicts) + 1
         reported = (document, VERDICT)
         if least != document:
             if self._claim.bound is None:
                 own = self._trials.excesses(least, SHRINKING, _SHRINKING[0]) or [limit]
                 limit = max(limit, safe_limit(own, own))
-            rows.append(self._verdict(least, ("shrunk", LAST), limit, (LEVEL / tests, _VERDICT[0], 2 * most)))
+            rows.append(self._verdict(least, ("shrunk", LAST), limit, (LEVEL / tests, *_LAST)))
         rows = _corrected(rows, tests)
         if least != document and rows[-1].corrected <= LEVEL:
             place, reported = len(verdicts), (least, LAST)
@@ -126,11 +123,11 @@ class Hunting:
         atomic.write_text(self._place / WORLD, world)
         return replace(hunt, verdicts=tuple(rows), verdict=place, world=world)
 
-    def _breaks(self, document: Document, limit: float, most: int) -> bool:
-        """Check whether the claim fails in a world, on at most so many seeds of the shrinking."""
+    def _breaks(self, document: Document, limit: float) -> bool:
+        """Check whether the claim fails in a world, on the seeds of the shrinking."""
         try:
             self._claim.check(self._claim.labels, load_study(document, trust=True).budget.decisions)
-            found = self._until_decided(document, SHRINKING, limit, (_SHRINKING_LEVEL, _SHRINKING[0], most))
+            found = self._until_decided(document, SHRINKING, limit, (_SHRINKING_LEVEL, *_SHRINKING))
         except (StudyError, ArgumentError):
             return False
         return found is not None and p_value(found, limit) <= _SHRINKING_LEVEL

@@ -11,6 +11,7 @@ from typing import Any
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import seal, unseal
 from fedbo.analysis.finished_run import ResultError
+from fedbo.settings.arguments import path
 from fedbo.settings.shown import quoted
 
 HUNT, ASKED, FOUND, WORLD, REPLAY = "hunt.json", "hunted.json", "found.toml", "world.toml", "replay"
@@ -95,7 +96,7 @@ class Hunt:
     @classmethod
     def open(cls, directory: str | Path) -> Hunt:
         """Read a result; ResultError where the hunt has not ended."""
-        folder = Path(directory)
+        folder = Path(path("directory", directory))
         if not is_hunt(folder):
             remedy = f"continue with: fedbo resume {quoted(folder)}" if has_begun(folder) else "pass the directory of a hunt"
             raise ResultError(f"'{directory}': contains no result of fedbo hunt; {remedy}")

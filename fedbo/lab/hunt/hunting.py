@@ -106,8 +106,15 @@ class Hunting:
 
     def _shrunk(self, hunt: Hunt, verdicts: Sequence[VerdictRow], document: Document, chosen: int) -> Hunt:
         """Shrink a world in which the claim fails, and report the smallest one, or that world if its verdict differs."""
-        limit = verdicts[chosen].limit
-        least = shrink(document, lambda one: self._breaks(one, limit), _CANDIDATES, _FIXED)
+        limit, study = verdicts[chosen].limit, self._question.study
+        # What the study itself says may go as well, but not where the claim would then fail without any world.
+        fails_anyway = self._breaks(study, limit)
+        least = shrink(
+            document,
+            lambda one: self._breaks(one, limit) and (fails_anyway or not self._breaks(self._at_home(one), limit)),
+            _CANDIDATES,
+            _FIXED,
+        )
         rows, place, tests = [*verdicts], chosen, len(verdicts) + 1
         reported = (document, VERDICT)
         if least != document:
@@ -122,6 +129,15 @@ class Hunting:
         world = self._toml(*reported, len(rows[place].excesses))
         atomic.write_text(self._place / WORLD, world)
         return replace(hunt, verdicts=tuple(rows), verdict=place, world=world)
+
+    def _at_home(self, document: Document) -> Document:
+        """Return the study of a world without what the world varies."""
+        study, varied = self._question.study, {"group" if name == "agents" else name for name in self._question.vary}
+        kept = {name: table for name, table in document.items() if name not in varied}
+        kept |= {name: study[name] for name in varied if name in study}
+        if "agents" in self._question.vary and "agents" in study["objective"]:
+            kept["objective"] = {**document["objective"], "agents": study["objective"]["agents"]}
+        return kept
 
     def _breaks(self, document: Document, limit: float) -> bool:
         """Check whether the claim fails in a world, on the seeds of the shrinking."""

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from fedbo.lab.hunt.claims import parse_claim
 from fedbo.lab.hunt.hunt import hunt_world, question_of
 from fedbo.lab.hunt.result import Hunt
-from fedbo.lab.hunt.search import Search
-from fedbo.lab.hunt.trials import SEARCH, Trials
+from fedbo.lab.hunt.search import WorldSearch
+from fedbo.lab.hunt.trials import SEARCH, WorldTrials
 from fedbo.lab.hunt.worlds import Worlds
 
 OWN = {"refit": 1000}
@@ -106,8 +106,8 @@ def row(hunted: Hunted, folder: Path, worlds: int) -> str:
     """Carry one hunt out and return its row."""
     question = question_of(hunted.study, hunted.claim, hunted.vary.split(","), worlds)
     found = Hunt.open(folder) if (folder / "hunt.json").is_file() else hunt_world(question, folder)
-    trials = Trials(folder, parse_claim(question.claim), question.seed)
-    random = Search(Worlds(question.study, question.vary, 0), trials, worlds, 0)
+    trials = WorldTrials(folder, parse_claim(question.claim), question.seed)
+    random = WorldSearch(Worlds(question.study, question.vary, 0), trials, worlds, 0)
     random.run("random")
     guided, drawn = f"{found.worlds}, {found.trials[0]}", f"{random.count}, {trials.count(SEARCH)}"
     lines = "–"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from fedbo import moved
 from fedbo.settings import arguments as checks
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fedbo.figures.layout import PlotError
     from fedbo.figures.page.page import ReportError
     from fedbo.lab.fork.result import Fork
+    from fedbo.lab.hunt.result import Hunt
     from fedbo.lab.twins.measurements import MeasurementError
     from fedbo.lab.why.result import Why
     from fedbo.objectives.base import ConfigurationFailedError, LibraryMissingError, Objective
@@ -75,6 +76,7 @@ __all__ = [
     "Fork",
     "ForkError",
     "FormatError",
+    "Hunt",
     "LibraryMissingError",
     "MeasurementError",
     "Meeting",
@@ -100,6 +102,7 @@ __all__ = [
     "UntrustedError",
     "Why",
     "fork",
+    "hunt",
     "join",
     "load_study",
     "log",
@@ -150,6 +153,7 @@ _PLACES = {
     "MeasurementError": "fedbo.lab.twins.measurements",
     "Agent": "fedbo.tuning.ask_tell",
     "Fork": "fedbo.lab.fork.result",
+    "Hunt": "fedbo.lab.hunt.result",
     "Meeting": "fedbo.tuning.message_folder",
     "Terms": "fedbo.tuning.terms",
     "Why": "fedbo.lab.why.result",
@@ -302,6 +306,39 @@ def why(
         if level is not None:
             checks.number("level", level)
         return why_run(folder, question, place, _display(progress), checks.flag("trust", trust))
+
+
+def hunt(
+    study: str | Path | Mapping[str, Any],
+    claim: str,
+    *,
+    vary: Sequence[str] = ("timing", "availability", "fault", "exchange", "agents"),
+    worlds: int = 64,
+    seed: int = 0,
+    search: Literal["guided", "random"] = "guided",
+    overrides: Overrides = (),
+    out: str | Path | None = None,
+    progress: bool = False,
+) -> Hunt:
+    """Hunt for the smallest world in which a claim about a method fails, and test it on fresh seeds.
+
+    - `study`: a TOML file, or a dictionary of its tables.
+    - `claim`: such as "fts is not worse than ts by 0.01", "bytes of fts is at most 1e6" or "fts ends".
+    - `vary`: the tables of the study that worlds draw anew; `worlds`: how many worlds to try.
+    - `search`: guided by what broke so far, or all worlds drawn at random, by the `seed` of the hunt.
+    - `overrides`: changes as `dotted.key=value`.
+    - `out`: the directory, by default a new one under `runs/`. The same hunt in the same directory is continued.
+
+    Raises StudyError when the study is invalid or cannot be hunted in, ArgumentError when its methods do not fit the claim,
+    DirectoryError when the directory is in use, and KeyboardInterrupt after Ctrl-C.
+    """
+    from fedbo.call_arguments import named_in_python, new_folder_of, overrides_of, study_of
+    from fedbo.lab.hunt.hunt import hunt_world, question_of
+
+    with named_in_python():
+        given, changes, place, display = study_of(study), overrides_of(overrides), new_folder_of(out), _display(progress)
+        source = given if isinstance(given, Mapping) else Path(given)
+        return hunt_world(question_of(source, claim, vary, worlds, seed, search, changes), place, display)
 
 
 def tune(

@@ -1,4 +1,4 @@
-"""The arguments of `fedbo.run`, `resume`, `fork`, `load_study` and `tabulate`, their names in errors, and common results."""
+"""The arguments of the functions of `fedbo` that take a study or a run, their names in errors, and common results."""
 
 from __future__ import annotations
 

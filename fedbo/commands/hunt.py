@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -52,8 +51,7 @@ def hunt(
 
     varied = [name.strip() for name in vary.split(",") if name.strip()]
     question = question_of(study, claim, varied, worlds, seed, search.value, sets or ())
-    place = out or Path("runs") / f"hunt-{datetime.now():%Y%m%d-%H%M%S}"
-    finish_hunt(lambda: hunt_world(question, place, progress_display(quiet)), printed)
+    finish_hunt(lambda: hunt_world(question, out, progress_display(quiet)), printed)
 
 
 def finish_hunt(carry_out: Callable[[], Hunt], printed: Format) -> None:

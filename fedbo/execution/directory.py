@@ -48,12 +48,17 @@ _CONVERT = {"events": converted}  # tables of earlier versions
 _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 
 
+def new_path(name: str) -> Path:
+    """Return the path of a new directory under `runs/`, with a name and the time; several may be made within a second."""
+    name = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    names = chain((name,), (f"{name}-{number}" for number in count(2)))
+    return next(path for path in map(Path("runs").joinpath, names) if not path.exists())
+
+
 def new_directory(study: Study, out: Path | None) -> Path:
     """Create the directory of a new run and return its path; DirectoryError, with the remedy, when it is in use."""
     if out is None:
-        name = f"{study.study.name}-{datetime.now():%Y%m%d-%H%M%S}"
-        names = chain((name,), (f"{name}-{number}" for number in count(2)))  # several runs may begin within a second
-        out = next(path for path in map(Path("runs").joinpath, names) if not path.exists())
+        out = new_path(study.study.name)
     with usable(out, "cannot create a folder there"):
         if unfinished(out):
             raise DirectoryError(f"'{out}' contains an unfinished run; resume it: fedbo resume {quoted(out)}")

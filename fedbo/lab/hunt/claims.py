@@ -115,7 +115,7 @@ class Claim:
 
 def parse_claim(words: str) -> Claim:
     """Parse a claim; ArgumentError with examples for any other text."""
-    text = " ".join(words.split())
+    text = " ".join(words.split()) if isinstance(words, str) else ""
     for form, pattern in _FORMS.items():
         if found := pattern.fullmatch(text):
             return _claim(text, form, {name: value or "" for name, value in found.groupdict().items()})

@@ -12,7 +12,7 @@ from typing import Any
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import seal, unseal
 from fedbo.analysis.manifest import read_manifest
-from fedbo.execution.directory import unfinished
+from fedbo.execution.directory import new_path, unfinished
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import require_objectives
 from fedbo.execution.runner import run_study
@@ -43,7 +43,10 @@ def question_of(
     search: str = "guided",
     overrides: Sequence[str] = (),
 ) -> HuntQuestion:
-    """Return what is hunted, checked; StudyError or ArgumentError where something is invalid or cannot be asked."""
+    """Return what is hunted, checked; StudyError or ArgumentError where something is invalid or cannot be asked.
+
+    Both `fedbo.hunt` and the command begin here.
+    """
     parsed = parse_claim(claim)
     check_varied(vary)
     arguments.whole("worlds", worlds, 1)
@@ -56,11 +59,12 @@ def question_of(
     is_file = isinstance(source, Path)
     document = resolve_paths(document, source.absolute().parent if isinstance(source, Path) else Path.cwd(), True, is_file)
     parsed.check(study.labels, study.budget.decisions)
+    named = source if is_file else "study"
     if study.sweep:
-        raise StudyError("[sweep]: cannot be hunted in; remove it, or set one of its values")
+        raise StudyError(f"{named}: [sweep] cannot be hunted in; remove it, or set one of its values")
     if study.timing.clock == "wall" or study.hosting.kind == "sites" or study.privacy.secure_noise:
         raise StudyError(
-            "the study runs in real time, at sites or with secure noise, so no world of it can be repeated; hunt in another"
+            f"{named}: runs in real time, at sites or with secure noise, so no world of it can be repeated; use another"
         )
     methods = [table for table, label in zip(document["algorithm"], study.labels, strict=True) if label in parsed.labels]
     kept = {name: table for name, table in document.items() if name not in _ELSEWHERE}
@@ -69,8 +73,10 @@ def question_of(
     )
 
 
-def hunt_world(question: HuntQuestion, out: Path, progress: Progress | None = None) -> Hunt:
+def hunt_world(question: HuntQuestion, out: Path | None = None, progress: Progress | None = None) -> Hunt:
     """Hunt for the smallest world in which a claim fails, in a directory; one with the same question is continued.
+
+    The directory is by default a new one under `runs/`.
 
     Raises:
         DirectoryError: the directory is in use.
@@ -78,6 +84,7 @@ def hunt_world(question: HuntQuestion, out: Path, progress: Progress | None = No
         KeyboardInterrupt: it was interrupted; its argument is the directory.
     """
     require_objectives(load_study(question.study, trust=True))
+    out = out or new_path("hunt")
     asked = {"question": {**asdict(question), "vary": list(question.vary)}}
     if (out / ASKED).is_file():
         if unseal(out / ASKED)["question"] != asked["question"]:

@@ -23,7 +23,8 @@ from fedbo.study.study import load_study
 
 FINALISTS = 3
 _VERDICT = (20, 60)  # replicates of a verdict, at least and at most
-_SHRINKING = (4, 30)  # likewise of a world while it shrinks
+# Likewise of a world while it shrinks, and of the smallest: an excess that may be smaller takes longer to see.
+_SHRINKING, _LAST = (4, 120), (20, 240)
 _SHRINKING_LEVEL, _CANDIDATES = 0.02, 1000
 _FIXED = ("study", "algorithm")  # the claim is about these methods, with these settings
 
@@ -72,7 +73,7 @@ class Hunting:
         documents = [one.world.document(asked.study) for one in finalists]
         tests = len(finalists) + 1
         verdicts = [
-            self._verdict(document, (one.world.how, VERDICT), search.limit(one), tests)
+            self._verdict(document, (one.world.how, VERDICT), search.limit(one), (LEVEL / tests, *_VERDICT))
             for one, document in zip(finalists, documents, strict=True)
         ]
         hunt = Hunt(
@@ -105,19 +106,38 @@ class Hunting:
 
     def _shrunk(self, hunt: Hunt, verdicts: Sequence[VerdictRow], document: Document, chosen: int) -> Hunt:
         """Shrink a world in which the claim fails, and report the smallest one, or that world if its verdict differs."""
-        limit = verdicts[chosen].limit
-        least = shrink(document, lambda one: self._breaks(one, limit), _CANDIDATES, _FIXED)
-        if self._claim.bound is None:
-            own = self._trials.excesses(least, SHRINKING, _SHRINKING[0]) or [limit]
-            limit = max(limit, safe_limit(own, own))
-        last = self._verdict(least, ("shrunk", LAST), limit, len(verdicts) + 1)
-        rows = _corrected([*verdicts, last], len(verdicts) + 1)
-        place = len(verdicts) if rows[-1].corrected <= LEVEL else chosen
+        limit, study = verdicts[chosen].limit, self._question.study
+        # What the study itself says may go as well, but not where the claim would then fail without any world.
+        fails_anyway = self._breaks(study, limit)
+        least = shrink(
+            document,
+            lambda one: self._breaks(one, limit) and (fails_anyway or not self._breaks(self._at_home(one), limit)),
+            _CANDIDATES,
+            _FIXED,
+        )
+        rows, place, tests = [*verdicts], chosen, len(verdicts) + 1
+        reported = (document, VERDICT)
+        if least != document:
+            if self._claim.bound is None:
+                own = self._trials.excesses(least, SHRINKING, _SHRINKING[0]) or [limit]
+                limit = max(limit, safe_limit(own, own))
+            rows.append(self._verdict(least, ("shrunk", LAST), limit, (LEVEL / tests, *_LAST)))
+        rows = _corrected(rows, tests)
+        if least != document and rows[-1].corrected <= LEVEL:
+            place, reported = len(verdicts), (least, LAST)
         atomic.write_text(self._place / FOUND, self._toml(document, VERDICT, len(rows[chosen].excesses)))
-        reported = (least, LAST) if place == len(verdicts) else (document, VERDICT)
         world = self._toml(*reported, len(rows[place].excesses))
         atomic.write_text(self._place / WORLD, world)
         return replace(hunt, verdicts=tuple(rows), verdict=place, world=world)
+
+    def _at_home(self, document: Document) -> Document:
+        """Return the study of a world without what the world varies."""
+        study, varied = self._question.study, {"group" if name == "agents" else name for name in self._question.vary}
+        kept = {name: table for name, table in document.items() if name not in varied}
+        kept |= {name: study[name] for name in varied if name in study}
+        if "agents" in self._question.vary and "agents" in study["objective"]:
+            kept["objective"] = {**document["objective"], "agents": study["objective"]["agents"]}
+        return kept
 
     def _breaks(self, document: Document, limit: float) -> bool:
         """Check whether the claim fails in a world, on the seeds of the shrinking."""
@@ -128,9 +148,9 @@ class Hunting:
             return False
         return found is not None and p_value(found, limit) <= _SHRINKING_LEVEL
 
-    def _verdict(self, document: Document, named: tuple[str, str], limit: float, tests: int) -> VerdictRow:
+    def _verdict(self, document: Document, named: tuple[str, str], limit: float, until: tuple[float, int, int]) -> VerdictRow:
         how, purpose = named
-        found = self._until_decided(document, purpose, limit, (LEVEL / tests, *_VERDICT)) or []
+        found = self._until_decided(document, purpose, limit, until) or []
         p, low = p_value(found, limit), lower_bound(found, limit)
         lines = len([line for line in self._toml(document, purpose, len(found)).splitlines() if line])
         varied = ", ".join(name for name, table in document.items() if table != self._question.study.get(name))

@@ -11,6 +11,7 @@ from typing import Any
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import seal, unseal
 from fedbo.analysis.finished_run import ResultError
+from fedbo.settings.arguments import path
 from fedbo.settings.shown import quoted
 
 HUNT, ASKED, FOUND, WORLD, REPLAY = "hunt.json", "hunted.json", "found.toml", "world.toml", "replay"
@@ -58,7 +59,8 @@ class Hunt:
     - `broken`: whether a verdict refuted the claim in some world; `verdict` is the place of the reported one in `verdicts`.
     - `worlds`: how many were tried, of which `left_out` say nothing, since a run of theirs failed or could not end.
     - `trials`: replicates of a world that the search, the verdicts and the shrinking carried out.
-    - `world`: the reported study; `command`: what runs it again.
+    - `world`: the reported study as the text of a study file; empty where the claim stands.
+    - `reported`: the verdict on it, None where the claim stands.
     """
 
     directory: Path
@@ -94,7 +96,7 @@ class Hunt:
     @classmethod
     def open(cls, directory: str | Path) -> Hunt:
         """Read a result; ResultError where the hunt has not ended."""
-        folder = Path(directory)
+        folder = Path(path("directory", directory))
         if not is_hunt(folder):
             remedy = f"continue with: fedbo resume {quoted(folder)}" if has_begun(folder) else "pass the directory of a hunt"
             raise ResultError(f"'{directory}': contains no result of fedbo hunt; {remedy}")

@@ -44,7 +44,9 @@ def hunt_table(hunt: Hunt) -> RenderableType:
         parts.append(table_of(f"Verdicts on fresh seeds: {hunt.quantity}", columns, rows, "verdicts"))
     if hunt.broken:
         last = hunt.verdicts[-1]
-        if last.how == "shrunk" and hunt.reported is not last:
+        if last.how != "shrunk":
+            parts.append(Text("no smaller world was found in which the claim fails as clearly"))
+        elif hunt.reported is not last:
             parts.append(Text("the shrunk world does not break the claim on fresh seeds, so the world before it is reported"))
         world = quoted(hunt.directory / WORLD)
         parts.append(Text(hunt.world.rstrip()))

@@ -66,9 +66,9 @@ class World:
 
 def check_varied(varied: Sequence[str]) -> None:
     """Check the names of the tables to vary; ArgumentError."""
-    unknown = [name for name in varied if name not in VARIED]
-    if unknown or not varied or len(set(varied)) != len(varied):
-        raise wrong("vary", ",".join(varied), f"must be some of {', '.join(VARIED)}, each once and separated by commas")
+    names = [*varied] if isinstance(varied, Sequence) and not isinstance(varied, str) else [None]
+    if not names or any(name not in VARIED for name in names) or len(set(names)) < len(names):
+        raise wrong("vary", varied, f"must be a list of some of {', '.join(VARIED)}, each once")
 
 
 class Worlds:
@@ -92,7 +92,7 @@ class Worlds:
                 refused = str(error).splitlines()[0]
             else:
                 return World(changes)
-        raise wrong("vary", ",".join(self._varied), f"fits no world to this study ({refused}); vary other tables")
+        raise wrong("vary", [*self._varied], f"fits no world to this study ({refused}); vary other tables")
 
     def _drawn(self, draws: Draws) -> Iterator[tuple[str, Any]]:
         """Yield the tables of a drawn world; each of those varied with probability 1/2."""

@@ -9,9 +9,7 @@ from typing import Any
 from fedbo.study.study import StudyError, load_study
 
 Document = dict[str, Any]
-NEEDED = frozenset(
-    ("study", "objective", "budget", "algorithm", "name", "function", "low", "high", "space", "mode", "model", "kind")
-)
+NEEDED = frozenset(("study", "objective", "budget", "algorithm", "name", "function", "low", "high", "space"))
 
 
 def shrink(document: Document, breaks: Callable[[Document], bool], trials: int = 200, fixed: Collection[str] = ()) -> Document:

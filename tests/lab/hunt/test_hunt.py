@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from planted_claims import PLANTED, STUDY, TRUE, PlantedClaim, hunt_known, noisy, trials_to_find
+from real_claims import REAL, RealClaim, needless
 from typer.testing import CliRunner
 
 import fedbo
@@ -127,7 +128,7 @@ def test_shrinking_rounds_numbers_and_leaves_fixed_tables_alone() -> None:
 
 @pytest.fixture(scope="module")
 def hunted(tmp_path_factory: pytest.TempPathFactory) -> Hunt:
-    question = question_of(SMALL, CLAIM, ["timing"], 8)
+    question = question_of(SMALL, CLAIM, ["timing"], 4)
     return hunt_world(question, tmp_path_factory.mktemp("hunt") / "hunt")
 
 
@@ -144,6 +145,25 @@ def test_a_broken_claim_has_a_small_world_a_replay_and_a_sentence(hunted: Hunt) 
     assert not (hunted.directory / "parts").exists()
 
 
+def test_nothing_of_the_smallest_world_of_real_runs_can_be_left_out(hunted: Hunt, tmp_path: Path) -> None:
+    assert hunted.reported is not None and hunted.reported.how == "shrunk"
+    assert needless(hunted, tmp_path, 20) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("real", REAL, ids=[real.name for real in REAL])
+def test_claims_about_real_runs_fail_in_the_known_part_of_the_world_alone(real: RealClaim, tmp_path: Path) -> None:
+    vary = [*dict.fromkeys((*real.guilty, real.innocent))]
+    found = fedbo.hunt(real.study, real.claim, vary=vary, worlds=real.worlds, out=tmp_path / "found")
+    world = tomllib.loads(found.world)
+    assert found.reported is not None and found.reported.how == "shrunk"
+    assert {*real.guilty} == {name for name in vary if name in world}, found.world
+    (tmp_path / "looks").mkdir()
+    assert needless(found, tmp_path / "looks", 20) == [], found.world
+    alone = fedbo.hunt(real.study, real.claim, vary=[real.innocent], worlds=real.worlds, out=tmp_path / "innocent")
+    assert not alone.broken
+
+
 @pytest.mark.long
 def test_an_interrupted_hunt_goes_on_to_the_same_result(hunted: Hunt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     carried_out, count = WorldTrials._excess, [0]
@@ -156,7 +176,7 @@ def test_an_interrupted_hunt_goes_on_to_the_same_result(hunted: Hunt, tmp_path: 
 
     monkeypatch.setattr(WorldTrials, "_excess", interrupted)
     with pytest.raises(KeyboardInterrupt) as stop:
-        hunt_world(question_of(SMALL, CLAIM, ["timing"], 8), tmp_path / "hunt")
+        hunt_world(question_of(SMALL, CLAIM, ["timing"], 4), tmp_path / "hunt")
     assert stop.value.args == (tmp_path / "hunt",)
     with pytest.raises(fedbo.ResultError, match="continue with: fedbo resume"):
         Hunt.open(tmp_path / "hunt")
@@ -179,7 +199,7 @@ def test_wrong_hunts_are_refused_before_anything_starts(hunted: Hunt, tmp_path: 
             question_of(study, **{"claim": CLAIM, **more})
 
     refused(ArgumentError, "names 'fts'; choose labels of the study", claim="fts ends")
-    refused(ArgumentError, "vary = 'timing,weather': must be some of timing, availability", vary=["timing", "weather"])
+    refused(ArgumentError, "vary = .*'weather'.*: must be a list of some of timing, availability", vary=["timing", "weather"])
     refused(ArgumentError, "worlds = 0: must be a whole number, at least 1", worlds=0)
     refused(StudyError, "cannot be hunted in; remove it", {**SMALL, "sweep": {"budget.iterations": [1, 2]}})
     refused(
@@ -225,7 +245,7 @@ def test_the_command_prints_shows_and_plots_a_hunt(hunted: Hunt, tmp_path: Path)
     assert facts["sentence"].startswith('No world breaks the claim "random ends" beyond doubt: 1 worlds were tried')
     assert Path(facts["figures"][0]).is_file()
     shown = " ".join(printed("show", str(hunted.directory)).split())
-    for words in (f'The claim "{CLAIM}" fails in a world of', "Verdicts on fresh seeds", "8 worlds were tried", "fedbo run"):
+    for words in (f'The claim "{CLAIM}" fails in a world of', "Verdicts on fresh seeds", "4 worlds were tried", "fedbo run"):
         assert words in shown, words
     assert "drawn,timing," in printed("show", str(hunted.directory), "--format", "csv")
     assert Path(printed("plot", str(hunted.directory), "--out", str(tmp_path / "hunt.svg")).strip()).is_file()

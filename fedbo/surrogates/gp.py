@@ -43,6 +43,7 @@ __all__ = [
     "fit_shared_gp",
     "fit_warped",
     "log_marginal_likelihood",
+    "median",
     "predict",
     "predict_with_gradients",
     "warp",
@@ -136,10 +137,15 @@ def _warped(q: Array, power: float) -> Array:
 
 def distances_below(y: Array) -> tuple[Array, float]:
     """Return 1 + (max y - y) / a, `(n,)`, and the median a, which is 1 where more than half of the values are the largest."""
-    below, half = y.max() - y, len(y) // 2
-    ordered = np.sort(below)  # a tenth of the time of `np.median`
-    middle = float(ordered[half] if len(y) % 2 else (ordered[half - 1] + ordered[half]) / 2.0) or 1.0
+    below = y.max() - y
+    middle = median(below) or 1.0
     return 1.0 + below / middle, middle
+
+
+def median(values: Array) -> float:
+    """Return the median of `(n,)` finite values, n > 0, in a tenth of the time of `np.median`."""
+    ordered, half = np.sort(values), len(values) // 2
+    return float(ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2.0)
 
 
 def fit_shared_gp(

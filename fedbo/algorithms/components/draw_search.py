@@ -23,11 +23,12 @@ from fedbo.surrogates.fronts import non_dominated
 from fedbo.surrogates.projected import ProjectedSpace, nearby
 
 SCALARISATIONS = ("hypervolume", "chebyshev", "pareto")
-ROUNDS = 4  # of points scattered about the best ones
-PARENTS, CHILDREN = 4, 32  # about how many points, and how many about each
+PARENTS, CHILDREN = 4, 8  # about how many points others are scattered in a round, and how many about each for each input
 FRONT = 16  # points of a front that are kept from round to round
-EVERYWHERE = 512  # candidates everywhere
-CENTRES, NEAR = 4, 64  # known points about which there are candidates, and how many
+EVERYWHERE = 128  # candidates everywhere for each input
+CENTRES, NEAR = 4, 4  # known points about which there are candidates, and how many, times the square of the inputs
+AT_FIRST = 32  # points at which all draws are evaluated before it is known which others can be better
+MOST = 4  # inputs that add points, and rounds
 WIDTHS = (1e-3, 0.3)  # least and largest standard deviation of those about a centre, over the side of the box
 AUGMENTED = 0.05  # weight of the sum in the augmented Chebyshev function (Knowles 2006)
 LEAST = 1e-6  # of a weight
@@ -75,6 +76,21 @@ class Judge:
         weighted = (values - self.ideal) * self.weights
         return np.asarray(weighted.min(axis=1) + AUGMENTED * weighted.sum(axis=1))
 
+    def promises(self, first: Array) -> Array:
+        """Return the largest scores `(n,)` that points with these values of the first objective can have."""
+        if len(self.weights) == 1:
+            return first
+        if self.scalarise == "hypervolume":
+            return np.asarray((first - self.references[0]) / self.weights[0])
+        return np.full(len(first), np.inf)
+
+    def least(self, metrics: Array, count: int) -> float:
+        """Return the score of the feasible point of rank `count`, or -inf with fewer of them."""
+        if len(metrics) < count:
+            return -np.inf
+        scores = self.scores(metrics[self.violations(metrics) == 0.0])
+        return -np.inf if len(scores) < count else float(np.partition(scores, -count)[-count])
+
     def order(self, metrics: Array) -> Index:
         """Return the places of the points, the best first; on a front those of the feasible front alone."""
         violations = self.violations(metrics)
@@ -121,11 +137,16 @@ class SearchBox(NamedTuple):
     high: Array
     space: ProjectedSpace | None = None
 
-    def candidates(self, rng: np.random.Generator) -> Array:
-        """Return points `(n, e)` everywhere."""
+    @property
+    def inputs(self) -> int:
+        """Count the inputs that add points and rounds to a search, at most `MOST`, as in a typed space."""
+        return MOST if self.space is not None else min(len(self.low), MOST)
+
+    def candidates(self, rng: np.random.Generator, count: int = MOST * EVERYWHERE) -> Array:
+        """Return `count` points `(n, e)` everywhere, or those of the typed space."""
         if self.space is not None:
             return self.space.candidates()
-        shifted = (sobol(len(self.low))[:EVERYWHERE] + rng.random(len(self.low))) % 1.0
+        shifted = (sobol(len(self.low))[:count] + rng.random(len(self.low))) % 1.0
         return np.asarray(self.low + (self.high - self.low) * shifted)
 
     def about(self, centres: Array, count: int, widest: float, rng: np.random.Generator) -> Array:
@@ -150,25 +171,41 @@ def best_of_draws(draws: Sequence[Values], judge: Judge, room: SearchBox, known:
     The candidates are points everywhere and about the best of the `known (n, e)` ones; then points about the best candidates,
     ever nearer. On a front the point farthest from the known ones is taken (qPOTS: Renganathan and Carlson 2025).
     """
-    rng = streams.rng("maximiser")
-
-    def values(points: Array) -> Array:
-        found = np.column_stack([draw(points) for draw in draws])
-        if not np.isfinite(found).all():
-            raise ValueError("a draw has values that are not finite")
-        return found
-
-    centres = known[judge.order(values(known))[:CENTRES]] if len(known) else known
-    points = room.left(np.vstack([room.candidates(rng), room.about(centres, NEAR, 1.0, rng)]))
-    found, kept = values(points), FRONT if judge.by_front else PARENTS
-    for number in range(ROUNDS):
+    rng, inputs = streams.rng("maximiser"), room.inputs
+    nothing = known[:0], np.empty((0, len(draws)))
+    centres, found = _joined(draws, judge, nothing, known, CENTRES)
+    centres = centres[judge.order(found)[:CENTRES]]
+    candidates = np.vstack([room.candidates(rng, inputs * EVERYWHERE), room.about(centres, inputs**2 * NEAR, 1.0, rng)])
+    kept = FRONT if judge.by_front else PARENTS
+    points, found = _joined(draws, judge, nothing, room.left(candidates), kept)
+    for number in range(inputs):
         best = judge.order(found)[:kept] if not judge.by_front else _spread(judge.order(found), kept)
-        more = room.left(room.about(points[best], CHILDREN, 0.5**number, rng))
-        points, found = np.vstack([points[best], more]), np.vstack([found[best], values(more)])
+        more = room.left(room.about(points[best], inputs * CHILDREN, 0.5**number, rng))
+        points, found = _joined(draws, judge, (points[best], found[best]), more, kept)
     best = judge.order(found)
     if judge.by_front and len(known) and not judge.violations(found[best[:1]]).any():
         return np.asarray(points[best[scipy.spatial.distance.cdist(points[best], known).min(axis=1).argmax()]])
     return np.asarray(points[best[0]])
+
+
+def _joined(
+    draws: Sequence[Values], judge: Judge, known: tuple[Array, Array], more: Array, kept: int
+) -> tuple[Array, Array]:
+    """Return known points `(r, e)` and metrics `(r, k)` with `more (n, e)` points, except some not among the best `kept`.
+
+    The first draw is evaluated everywhere, and the others where it promises most, and then where it promises enough.
+    """
+    points, metrics = known
+    first = draws[0](more)
+    promises = judge.promises(first)
+    left, size = np.argsort(-promises, kind="stable"), AT_FIRST
+    while len(left := left[promises[left] >= judge.least(metrics, kept)]):
+        rows, left, size = left[:size], left[size:], len(left)
+        columns = [first[rows], *(draw(more[rows]) for draw in draws[1:])]
+        points, metrics = np.concatenate([points, more[rows]]), np.concatenate([metrics, np.array(columns).T])
+    if not (np.isfinite(first).all() and np.isfinite(metrics).all()):
+        raise ValueError("a draw has values that are not finite")
+    return points, metrics
 
 
 def _spread(front: Index, count: int) -> Index:

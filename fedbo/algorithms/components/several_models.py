@@ -19,7 +19,7 @@ from fedbo.algorithms.components.several import Several, scoped
 from fedbo.algorithms.components.surrogate import WARPED, LocalState, Surrogate
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.records import changed
-from fedbo.surrogates.gp import POWERS, warp_like
+from fedbo.surrogates.gp import POWERS, median, warp_like
 
 LINEAR = (1.0,)  # the powers of margins: another one would move what is near the bound
 Own = TypeVar("Own", bound=Surrogate)
@@ -33,7 +33,7 @@ def unclipped(own: Own) -> Own:
 
 def resolved_margins(margins: Array, known: Array) -> Array:
     """Transform margins `(k,)` by the transform of those that an agent knows, `(n,)`; signs stay."""
-    size = float(np.median(np.abs(known))) if len(known) else 1.0
+    size = median(np.abs(known)) if len(known) else 1.0
     return np.sign(margins) * np.log1p(np.abs(margins) / (size or 1.0))
 
 

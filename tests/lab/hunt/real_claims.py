@@ -13,11 +13,11 @@ import numpy as np
 from fedbo.lab.hunt.claims import parse_claim
 from fedbo.lab.hunt.result import Hunt
 from fedbo.lab.hunt.trials import WorldTrials
-from fedbo.lab.hunt.worlds import VARIED
 from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
 
 Document = dict[str, Any]
+WORLD = frozenset(("timing", "availability", "fault", "exchange", "group"))  # the tables that make up a world
 
 
 class RealClaim(NamedTuple):
@@ -80,7 +80,7 @@ def needless(hunt: Hunt, folder: Path, replicates: int) -> list[tuple[tuple[Any,
         except StudyError:
             continue
         smaller = without(document, path)
-        alone = {name: table for name, table in smaller.items() if name not in VARIED}
+        alone = {name: table for name, table in smaller.items() if name not in WORLD}
         means = [mean_excess(trials, one, replicates) for one in (smaller, alone)]
         if means[0] > 0 >= means[1]:
             found.append((path, means[0]))

@@ -206,8 +206,8 @@ class HostedAgent:
         before = self.state
         state, found = self._scheduled.step(before, decision, request, ended)
         if not found.is_over:
-            report = StepReport(self.number, request.step, len(decision.x), None, request.lease, before.t_n)
-            report.again, report.verdicts = found.again, found.verdicts
+            report = StepReport(self.number, request.step, len(decision.x), None, request.lease)
+            report.t_n, report.again, report.verdicts = before.t_n, found.again, found.verdicts
             report.spent = self._spent(state)
             return report
         if not self._scheduled.overlaps:

@@ -109,7 +109,7 @@ class AgentProcesses:
             payload = DUMMY
         if payload is not None:
             told = self._told(state, agent, payload, now) if self._lies.are_told else payload
-            message = Message(agent.number, agent.number, number, agent.base, now, told)
+            message = Message(agent.number, agent.number, number, agent.base, now, payload=told)
             agent.unacknowledged[number] = message
             if self.disclosures.is_needed:
                 self.disclosures.record(state, agent.number, payload, now)

@@ -61,8 +61,8 @@ class StepScheduler:
             restore = "checkpoint"
         priced = durations is not None and durations.costly and durations.needs_costs(number)
         ended = None if self.evaluations is None else ()
-        step.order = order = StepRequest(number, agent.step, agent.lease, step.inbox, step.speaks, restore)
-        order.priced, order.ended = priced, ended
+        step.order = order = StepRequest(number, agent.step, agent.lease, step.inbox, step.speaks)
+        order.restore, order.priced, order.ended = restore, priced, ended
         if durations is None:
             return [order]
         count: int | None = self._queries

@@ -37,6 +37,9 @@ SETTINGS = {
     "uniform": ("fts_uniform", FEATURES),
     "fitted": ("fts", {"features": 12, "every": 1}),
     "regions": ("fts_de", {**FEATURES, "regions": 2}),
+    "ts": ("ts", {"surrogate": "features", "features": 12}),
+    "ts by default": ("ts", {}),
+    "random": ("random", {}),
     "random direction": ("dp_fts_de_noise", {**FEATURES, "regions": 2, "noise_multiplier": 0.0, "message": "draw"}),
 }
 
@@ -61,7 +64,8 @@ def carried_out(task: Task, blocks: list[list[int]], rounds: int = ROUNDS) -> tu
             given = host.carry_out([StepRequest(n, step, inbox=inboxes[n]) for n in block])
             reports |= {report.agent: report for report in given}
         found.append(reports)
-        answers = {n: _answer(task, reports, n) for n in range(AGENTS) if reports[n].payload is not None or step}
+        heard = task.algorithm.download(task.problem) is not None
+        answers = {n: _answer(task, reports, n) for n in range(AGENTS) if heard and (reports[n].payload is not None or step)}
     return found, [pack(host.agents[n].state) for n in range(AGENTS)]
 
 

@@ -160,7 +160,9 @@ class StepEvaluator:
         points: Any = np.arange(len(x))
         u: Any = decision.x
         pulls: Any = pull_counts(decision)
-        query = Query(self._agent, first, points, x, u, _phase(self._task, step), step, checked(decision.origin), decision.note)
+        query = Query(self._agent, first, points, x, u)
+        query.phase, query.step = _phase(self._task, step), step
+        query.origin, query.note = checked(decision.origin), decision.note
         record = EvaluationRecord(self._agent, first, x, batch.outcome, pulls=pulls)
         return StepResult((query,), (record,), batch=True)
 

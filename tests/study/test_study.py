@@ -17,7 +17,7 @@ from fedbo.algorithms.catalog import algorithms
 from fedbo.coordinator.environment.timing import Lognormal
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets.data import DataMissingError
-from fedbo.study.document import to_toml
+from fedbo.study.document import StudyError, to_toml
 from fedbo.study.study import Study, load_study
 
 

@@ -71,7 +71,7 @@ def worth(
     if printed is Format.json:
         print_json({"directory": str(result.directory), **plain(found)})
         return
-    console().print(worth_table(found, result.metric()))
+    console().print(worth_table(found, result))
     print(f"results: {result.directory}")
 
 

@@ -10,6 +10,7 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.coordinator.runtime.actor import Run, RunProgress, RunSummary, WarmupRun
 from fedbo.execution.progress import Progress, RowInfo
 from fedbo.objectives.base import Metric
+from fedbo.study.goals import goals
 from fedbo.study.study import Study
 
 _HISTORY = "history"
@@ -34,6 +35,8 @@ class Display:
         self._budget = {run.key: run.task.whole_budget for run in work}
         cells = study.cells()
         self._metric: dict[int, Metric] = {cell.number: cell.study.federation().metric for cell in cells}
+        # Workers report the first objective alone, which says little beside others.
+        self._single = {cell.number for cell in cells if (asked := goals(cell.study)) is None or not asked.several}
         self._best: dict[RunKey, float] = {}
         self._complete: set[RunKey] = set()
         if progress is None:
@@ -74,7 +77,7 @@ class Display:
     def _show(self, key: RunKey, share: float, scores: Sequence[float]) -> None:
         assert self._progress is not None
         total = self._budget[key]
-        if scores:
+        if scores and key.cell in self._single:
             self._best[key] = float(self._metric[key.cell].native(float(np.mean(scores))))
         done = round(share * total)
         self._progress.update(key, done, total, self._best.get(key))

@@ -171,7 +171,8 @@ def best_of_draws(draws: Sequence[Values], judge: Judge, room: SearchBox, known:
     The candidates are points everywhere and about the best of the `known (n, e)` ones; then points about the best candidates,
     ever nearer. On a front the point farthest from the known ones is taken (qPOTS: Renganathan and Carlson 2025).
     """
-    rng, inputs = streams.rng("maximiser"), room.inputs
+    # The distances that decide on a front need all of its points.
+    rng, inputs = streams.rng("maximiser"), MOST if judge.by_front else room.inputs
     nothing = known[:0], np.empty((0, len(draws)))
     centres, found = _joined(draws, judge, nothing, known, CENTRES)
     centres = centres[judge.order(found)[:CENTRES]]
@@ -188,9 +189,7 @@ def best_of_draws(draws: Sequence[Values], judge: Judge, room: SearchBox, known:
     return np.asarray(points[best[0]])
 
 
-def _joined(
-    draws: Sequence[Values], judge: Judge, known: tuple[Array, Array], more: Array, kept: int
-) -> tuple[Array, Array]:
+def _joined(draws: Sequence[Values], judge: Judge, known: tuple[Array, Array], more: Array, kept: int) -> tuple[Array, Array]:
     """Return known points `(r, e)` and metrics `(r, k)` with `more (n, e)` points, except some not among the best `kept`.
 
     The first draw is evaluated everywhere, and the others where it promises most, and then where it promises enough.

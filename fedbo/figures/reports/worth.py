@@ -260,8 +260,9 @@ def _best_message(federated: Sequence[Worth]) -> list[str]:
     return said
 
 
-def worth_table(found: WorthReport, metric: Metric) -> RenderableType:
-    """Return the comparison, the possible gain, and the verdict."""
+def worth_table(found: WorthReport, result: Result) -> RenderableType:
+    """Return the comparison, the possible gain, and the verdict on a run."""
+    metric, own = result.metric(), result.own_metric()
     headings = (
         "algorithm",
         "role",
@@ -282,10 +283,11 @@ def worth_table(found: WorthReport, metric: Metric) -> RenderableType:
         for row in found.rows
     ]
     gain = found.gain
-    native = [f"{float(metric.native(value)):.4g}" for value in (gain.random, gain.common, gain.own)]
+    what = "value" if is_plain(result.manifest, 0) else f"{own.name}, without limits and other objectives,"
+    native = [f"{float(own.native(value)):.4g}" for value in (gain.random, gain.common, gain.own)]
     alike = f"{gain.alike:.2f} ({gain.least:.2f} to {gain.most:.2f})"
     there = (
-        f"Mean value of a random point: {native[0]}; of the best common point: {native[1]}; of the agents' own optima: "
+        f"Mean {what} of a random point: {native[0]}; of the best common point: {native[1]}; of the agents' own optima: "
         f"{native[2]}. Rank correlation "
         f"of two agents {alike}, over {gain.targets} agents and {gain.points} points."
     )

@@ -58,7 +58,7 @@ class HostedAgent:
         self._message_streams = self.streams
         if getattr(task.algorithm, "hides", False):  # LocallyPrivate and CostAware, quickly
             self._message_streams = self.streams.within(self.streams.scope + task.noise_scope)
-        self._cost_aware = task.algorithm if getattr(task.algorithm, "needs_costs", False) else None
+        self._cost_aware: Any = task.algorithm if getattr(task.algorithm, "needs_costs", False) else None
         warm = history is not None and number in history.warm and number in task.problem.targets
         history_x, history_y = (None, None) if warm else (x, y)
         self._problem = replace(task.problem, agent=number, history_x=history_x, history_y=history_y)

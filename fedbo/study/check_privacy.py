@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
+from fedbo.algorithms.base import Algorithm, LocallyPrivate, Multiple, Private, Problem
 from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.coordinator.environment.faults import Lie
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
 from fedbo.settings.errors import SettingError
+from fedbo.study.goals import goals
 from fedbo.study.limits import STEPS
 from fedbo.study.problems import problem_of
 from fedbo.study.study_tables import StudyTables
@@ -57,6 +58,10 @@ def private_combinations(study: StudyTables, number: int, algorithm: Algorithm) 
     if not exchange.is_synchronous and mechanism.share < 1:
         remedy = f"has no rounds in which '{study.algorithm[number].title}' could sample its share of agents"
         yield SettingError(("exchange", "mode"), f'{remedy}; set mode = "barrier", or share = 1 in that algorithm')
+    found = goals(study)
+    if mechanism.noise and found is not None and found.constraints and not isinstance(algorithm, Multiple):
+        words = "does not learn limits, so an agent sends nothing before its first feasible point, which its silence reveals"
+        yield SettingError(("algorithm", number, "name"), f"{words}; use dp_fts_de, or remove the limits")
 
 
 def needs_rounds(study: StudyTables, algorithm: Algorithm) -> bool:

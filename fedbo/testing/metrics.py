@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.algorithms.base import Multiple
+from fedbo.algorithms.base import Multiple, Private
 from fedbo.algorithms.catalog import algorithms
 from fedbo.lab.worlds.draws import Draws
 from fedbo.objectives.base import Measuring
@@ -25,12 +25,15 @@ def add_metrics(draws: Draws, document: Document, count: int) -> None:
     document["objective"] = {"name": draws.one_of(*PROBLEMS), "agents": count, **draws.keep(0.3, noise=0.01)}
     seen, own = _seen(draws, document["objective"])
     others = [name for name in seen if name != own]
-    if all(issubclass(algorithms()[table["name"]].settings, Multiple) for table in document["algorithm"]) and draws.chance(0.6):
+    settings = [algorithms()[table["name"]].settings for table in document["algorithm"]]
+    if all(issubclass(one, Multiple) for one in settings) and draws.chance(0.6):
         chosen = [own, *draws.some_of(others)][:4]
         tables = [_objective(draws, name, seen[name], len(chosen) > 1) for name in chosen]
     else:
         tables = [{"name": own, "mode": "min"}] if draws.chance(0.5) else []
     limited = draws.some_of(list(seen)) if draws.chance(0.8) or not tables else []
+    if any(issubclass(one, Private) and not issubclass(one, Multiple) for one in settings):  # its silence would show them
+        limited, tables = [], tables or [{"name": own, "mode": "min"}]
     for name in limited:
         table = next((each for each in tables if each["name"] == name), None)
         if table is None:

@@ -140,7 +140,7 @@ def test_a_signal_to_all_processes_of_a_run_ends_it_as_one_to_its_driver_does(
         pytest.param(100, marks=pytest.mark.long),
         2500,
         pytest.param(8000, marks=pytest.mark.long),
-        pytest.param(14000, marks=pytest.mark.long),
+        pytest.param(10000, marks=pytest.mark.long),
     ],
 )
 def test_a_disk_that_is_full_is_told_in_one_line_and_costs_nothing_once_there_is_room(

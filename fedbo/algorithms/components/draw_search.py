@@ -23,12 +23,12 @@ from fedbo.surrogates.fronts import non_dominated
 from fedbo.surrogates.projected import ProjectedSpace, nearby
 
 SCALARISATIONS = ("hypervolume", "chebyshev", "pareto")
-PARENTS, CHILDREN = 4, 8  # about how many points others are scattered in a round, and how many about each for each input
+ROUNDS = 4  # of points scattered about the best ones
+PARENTS, CHILDREN = 4, 32  # about how many points, and how many about each
 FRONT = 16  # points of a front that are kept from round to round
-EVERYWHERE = 128  # candidates everywhere for each input
-CENTRES, NEAR = 4, 4  # known points about which there are candidates, and how many, times the square of the inputs
+EVERYWHERE = 512  # candidates everywhere
+CENTRES, NEAR = 4, 64  # known points about which there are candidates, and how many
 AT_FIRST = 32  # points at which all draws are evaluated before it is known which others can be better
-MOST = 4  # inputs that add points, and rounds
 WIDTHS = (1e-3, 0.3)  # least and largest standard deviation of those about a centre, over the side of the box
 AUGMENTED = 0.05  # weight of the sum in the augmented Chebyshev function (Knowles 2006)
 LEAST = 1e-6  # of a weight
@@ -137,16 +137,11 @@ class SearchBox(NamedTuple):
     high: Array
     space: ProjectedSpace | None = None
 
-    @property
-    def inputs(self) -> int:
-        """Count the inputs that add points and rounds to a search, at most `MOST`, as in a typed space."""
-        return MOST if self.space is not None else min(len(self.low), MOST)
-
-    def candidates(self, rng: np.random.Generator, count: int = MOST * EVERYWHERE) -> Array:
-        """Return `count` points `(n, e)` everywhere, or those of the typed space."""
+    def candidates(self, rng: np.random.Generator) -> Array:
+        """Return points `(n, e)` everywhere."""
         if self.space is not None:
             return self.space.candidates()
-        shifted = (sobol(len(self.low))[:count] + rng.random(len(self.low))) % 1.0
+        shifted = (sobol(len(self.low))[:EVERYWHERE] + rng.random(len(self.low))) % 1.0
         return np.asarray(self.low + (self.high - self.low) * shifted)
 
     def about(self, centres: Array, count: int, widest: float, rng: np.random.Generator) -> Array:
@@ -171,17 +166,16 @@ def best_of_draws(draws: Sequence[Values], judge: Judge, room: SearchBox, known:
     The candidates are points everywhere and about the best of the `known (n, e)` ones; then points about the best candidates,
     ever nearer. On a front the point farthest from the known ones is taken (qPOTS: Renganathan and Carlson 2025).
     """
-    # The distances that decide on a front need all of its points.
-    rng, inputs = streams.rng("maximiser"), MOST if judge.by_front else room.inputs
+    rng = streams.rng("maximiser")
     nothing = known[:0], np.empty((0, len(draws)))
     centres, found = _joined(draws, judge, nothing, known, CENTRES)
     centres = centres[judge.order(found)[:CENTRES]]
-    candidates = np.vstack([room.candidates(rng, inputs * EVERYWHERE), room.about(centres, inputs**2 * NEAR, 1.0, rng)])
+    candidates = np.vstack([room.candidates(rng), room.about(centres, NEAR, 1.0, rng)])
     kept = FRONT if judge.by_front else PARENTS
     points, found = _joined(draws, judge, nothing, room.left(candidates), kept)
-    for number in range(inputs):
+    for number in range(ROUNDS):
         best = judge.order(found)[:kept] if not judge.by_front else _spread(judge.order(found), kept)
-        more = room.left(room.about(points[best], inputs * CHILDREN, 0.5**number, rng))
+        more = room.left(room.about(points[best], CHILDREN, 0.5**number, rng))
         points, found = _joined(draws, judge, (points[best], found[best]), more, kept)
     best = judge.order(found)
     if judge.by_front and len(known) and not judge.violations(found[best[:1]]).any():

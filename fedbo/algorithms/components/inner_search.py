@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
-from fedbo.algorithms.components.draw_search import MOST, NEAR, SearchBox
+from fedbo.algorithms.components.draw_search import NEAR, SearchBox
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.components.typed_coordinates import embedded, movable, restored
 from fedbo.algorithms.streams import Streams
@@ -127,7 +127,7 @@ def maximise_several(
     dim, rng = local.u.shape[1], streams.rng("maximiser")
     room = SearchBox(np.zeros(dim), np.ones(dim))
     starts = []
-    for points in (room.candidates(rng), room.about(centres, MOST**2 * NEAR, 1.0, rng)):
+    for points in (room.candidates(rng), room.about(centres, NEAR, 1.0, rng)):
         values = criterion(points, slopes=False)[0]
         if not np.isfinite(values).all():
             raise ValueError("the acquisition has values that are not finite")

@@ -128,8 +128,9 @@ def test_nothing_that_crosses_to_the_coordinator_is_an_observation(monkeypatch: 
         crossed.extend(np.ravel(array) for array in (report.payload or {}).values())
         assert {field.name for field in fields(report)} == {
             "agent", "step", "queries", "payload", "lease", "t_n", "retried", "failed", "failure", "pulled",
-            "again", "reached", "verdicts",
+            "again", "reached", "verdicts", "spent",
         }  # fmt: skip
+        assert report.spent == 0.0
         assert all(type(word) is int for word in (report.agent, report.step, report.queries, report.lease, report.t_n))
         assert (
             report.retried == report.failed == report.again == report.verdicts == ()

@@ -52,7 +52,7 @@ class VerdictRow:
         return sum(self.excesses) / len(self.excesses) if self.excesses else math.nan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Hunt:
     """The result of a hunt for a world in which a claim fails.
 
@@ -75,6 +75,17 @@ class Hunt:
     verdicts: tuple[VerdictRow, ...] = ()
     verdict: int | None = None
     world: str = ""
+
+    def __repr__(self) -> str:
+        """Return one sentence on whether the claim fails, and where."""
+        tried = f"{self.worlds} worlds were tried" + (f", {self.left_out} of which say nothing" if self.left_out else "")
+        if (row := self.reported) is None:
+            return f'No world breaks the claim "{self.claim}" beyond doubt: {tried}.'
+        where = f"a world of {row.lines} lines" + (", the smallest found" if row.how == "shrunk" else "")
+        return (
+            f'The claim "{self.claim}" fails in {where}: mean excess {row.mean:.3g} over {len(row.excesses)} fresh replicates, '
+            f"at least {row.low:.3g} (95 %), p = {row.corrected:.2g} corrected for {len(self.verdicts)} worlds; {tried}."
+        )
 
     @property
     def broken(self) -> bool:

@@ -1,4 +1,4 @@
-"""The result of a hunt as a sentence, as a table and as plain data."""
+"""The result of a hunt as a table and as plain data."""
 
 from __future__ import annotations
 
@@ -12,21 +12,9 @@ from fedbo.lab.hunt.result import FOUND, REPLAY, WORLD, Hunt
 from fedbo.settings.shown import quoted
 
 
-def sentence(hunt: Hunt) -> str:
-    """Return one sentence on whether the claim fails, and where."""
-    tried = f"{hunt.worlds} worlds were tried" + (f", {hunt.left_out} of which say nothing" if hunt.left_out else "")
-    if (row := hunt.reported) is None:
-        return f'No world breaks the claim "{hunt.claim}" beyond doubt: {tried}.'
-    where = f"a world of {row.lines} lines" + (", the smallest found" if row.how == "shrunk" else "")
-    return (
-        f'The claim "{hunt.claim}" fails in {where}: mean excess {row.mean:.3g} over {len(row.excesses)} fresh replicates, '
-        f"at least {row.low:.3g} (95 %), p = {row.corrected:.2g} corrected for {len(hunt.verdicts)} worlds; {tried}."
-    )
-
-
 def hunt_table(hunt: Hunt) -> RenderableType:
     """Format the sentence, the verdicts, and the reported world."""
-    parts = list[RenderableType]([Text(sentence(hunt))])
+    parts = list[RenderableType]([Text(str(hunt))])
     rows = [
         (
             row.how + (" *" if place == hunt.verdict else ""),
@@ -59,4 +47,4 @@ def hunt_table(hunt: Hunt) -> RenderableType:
 
 def hunt_facts(hunt: Hunt) -> dict[str, Any]:
     """Return the result as plain data."""
-    return {**plain(hunt), "directory": str(hunt.directory), "broken": hunt.broken, "sentence": sentence(hunt)}
+    return {**plain(hunt), "directory": str(hunt.directory), "broken": hunt.broken, "sentence": str(hunt)}

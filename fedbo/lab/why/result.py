@@ -74,7 +74,7 @@ class SourceRow:
         return wilson(self.others_bad, self.others)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Why:
     """Why a run ended badly, and which luck spreads its quantity.
 
@@ -100,6 +100,12 @@ class Why:
     agents: tuple[SourceRow, ...] = ()
     constant: tuple[str, ...] = ()
     spread: Spread | None = None
+
+    def __repr__(self) -> str:
+        """Return a line with the question and the strongest sources of luck."""
+        asked = f'"{self.end}"' if self.end else f"the spread of the {self.quantity}"
+        first = f", first {' and '.join(self.causes[:2])}" if self.sources else ""
+        return f"<Why {asked} of {self.run[1]!r}: {self.branches} branches{first}; {str(self.directory)!r}>"
 
     @property
     def causes(self) -> tuple[str, ...]:

@@ -87,6 +87,7 @@ def test_a_true_claim_stands(tmp_path: Path) -> None:
     for place, law in enumerate(("normal", "rare loss")):
         found = hunt_known(TRUE[law], tmp_path / law, place, ("availability",), 6)
         assert not found.broken and found.worlds == 6, law
+        assert str(found) == f'No world breaks the claim "{found.claim}" beyond doubt: 6 worlds were tried.'
 
 
 @pytest.mark.long
@@ -135,7 +136,7 @@ def hunted(tmp_path_factory: pytest.TempPathFactory) -> Hunt:
 
 
 def test_a_broken_claim_has_a_small_world_a_replay_and_a_sentence(hunted: Hunt) -> None:
-    assert hunted.broken and hunted.reported is not None
+    assert hunted.broken and hunted.reported is not None and f'"{hunted.claim}" fails in a world of' in str(hunted)
     world = fedbo.load_study(hunted.directory / "world.toml")
     replay = fedbo.Result.open(hunted.directory / "replay")
     assert replay.study.digest() == world.digest()

@@ -146,6 +146,7 @@ def test_a_branch_is_repeated_as_a_run(run: Path, answer: Why, tmp_path: Path) -
     place = repeat_branch(answer.directory, 12, tmp_path / "branch")
     found = fedbo.Result.open(place)
     assert max(found.observations["finished"].to_pylist()) == line[3]
+    assert f'"{END}" of ' in repr(answer) and f"{answer.branches} branches, first {answer.causes[0]}" in repr(answer)
     assert {trace.replicate for trace in found.traces} == {line[0]}
     with pytest.raises(ArgumentError, match="must be one of the"):
         repeat_branch(answer.directory, 10_000)

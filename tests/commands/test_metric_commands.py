@@ -82,6 +82,7 @@ def test_tables_and_files_show_all_metrics(capsys: pytest.CaptureFixture[str], r
     assert created["directions"] == [1, 1]
 
 
+@pytest.mark.long
 def test_a_fork_a_twin_and_the_causes_of_a_run_follow_the_hypervolume(
     capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path
 ) -> None:

@@ -148,6 +148,7 @@ def test_a_broken_claim_has_a_small_world_a_replay_and_a_sentence(hunted: Hunt) 
     assert not (hunted.directory / "parts").exists()
 
 
+@pytest.mark.long
 def test_nothing_of_the_smallest_world_of_real_runs_can_be_left_out(hunted: Hunt, tmp_path: Path) -> None:
     assert hunted.reported is not None and hunted.reported.how == "shrunk"
     world = tomllib.loads(hunted.world)

@@ -76,7 +76,7 @@ class GP(Surrogate, LocalOnly):
     def __post_init__(self) -> None:
         Surrogate.__post_init__(self)
         if self.cost != "ignored" and self.acquisition != "ei":
-            raise SettingError("cost", "requires expected improvement; use gp_ei, or set ignored", self.cost)
+            raise SettingError("cost", 'requires expected improvement; use gp_ei, or set cost = "ignored"', self.cost)
         if self.stop and self.cost != "pbgi":
             raise SettingError("stop", 'compares Gittins indices; set cost = "pbgi", or false', self.stop)
 

@@ -182,7 +182,9 @@ def _costs(study: StudyTables) -> Iterator[SettingError]:
     for number, table in enumerate(study.algorithm):
         made = table.make()
         if isinstance(made, CostAware) and made.needs_costs:
-            words = f"requires an objective that reports costs, and '{study.objective.name}' reports none; set ignored"
+            words = (
+                f"requires an objective that reports costs, and '{study.objective.name}' reports none; set cost = \"ignored\""
+            )
             yield SettingError(("algorithm", number, "cost"), words)
 
 

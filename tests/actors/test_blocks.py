@@ -181,7 +181,10 @@ def counted(x: Any, agent: int) -> float:
     return above_a_half(x, agent)
 
 
-def test_in_one_process_steps_that_take_little_are_computed_together_unless_the_run_may_end_before() -> None:
+def test_in_one_process_steps_that_take_little_are_computed_together_unless_the_run_may_end_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedbo.actors.hosts._ENOUGH", 60.0)  # on a busy machine three evaluations may take longer than usual
     function = PythonFunction(function="test_blocks:counted", agents=AGENTS, low=(0.0, 0.0), high=(1.0, 1.0))
     task = replace(task_of(*SETTINGS["one model"], initial=1), federation=function, policy=Policy(failure="stop"))
     for target, together in ((None, True), (0.5, False)):

@@ -93,11 +93,11 @@ def study(objective: str, **settings: Any) -> dict[str, Any]:
 
 
 def test_costs_are_refused_where_there_are_none_and_for_bounds() -> None:
-    words = "requires an objective that reports costs, and 'branin' reports none; set ignored"
+    words = "requires an objective that reports costs, and 'branin' reports none; set cost = \"ignored\""
     with pytest.raises(StudyError, match=words):
         load_study(study("branin", cost="pbgi"))
     load_study(study("quadratic", cost="pbgi"))
-    with pytest.raises(SettingError, match="requires expected improvement; use gp_ei, or set ignored"):
+    with pytest.raises(SettingError, match='requires expected improvement; use gp_ei, or set cost = "ignored"'):
         entry("gp_ucb").make(None, cost="per_cost")
     with pytest.raises(SettingError, match='stop.*compares Gittins indices; set cost = "pbgi", or false'):
         entry("gp_ei").make(None, cost="per_cost", stop=True)

@@ -31,7 +31,7 @@ def cost_model(state: LocalState, x: Array, streams: Streams) -> Posterior:
     """
     u = state.u if state.failed is None else np.concatenate([state.u, state.failed])
     if state.costs is None:
-        raise SettingError("cost", "requires an objective that reports costs; set ignored")
+        raise SettingError("cost", 'requires an objective that reports costs; set cost = "ignored"')
     settings = ROBUST if state.lattice is None else settings_of_typed(SCALED, x, state.lattice)
     y = np.log(state.costs)
     return condition(fit_gp(u, y, settings, streams.rng("costs")), u, y)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ Job = WarmupRun | Run
 Interrupted = Callable[[], bool]
 OnProgress = Callable[[int, Sequence[RunProgress], Sequence[RunSummary]], bool]
 TaskPool = Callable[[Sequence[Any], Interrupted], Iterator[Any]]
+
+_LOST_AFTER = 10.0  # seconds: a result that is on its way takes far less
 
 
 class JobRunner(Protocol):
@@ -77,12 +80,21 @@ def _results_here(worker: Any, jobs: Sequence[Any], interrupted: Interrupted) ->
         yield worker.work(job, interrupted)
 
 
+class CallLost(Exception):
+    """A call, or its result, was lost on the way."""
+
+
 class ActorPool:
-    """Ray actors that run one job after another; a job fails when its actor has died `deaths` times."""
+    """Ray actors of a `PoolWorker` that run one job after another.
+
+    A job whose actor has died is given to another one, and fails after so many `deaths`. So is one whose actor says for
+    `_LOST_AFTER` seconds that it has no job: Ray can lose a call, or its result, without an error.
+    """
 
     def __init__(self, start: Callable[[], Any], count: int, deaths: int) -> None:
         self._start, self._deaths = start, deaths
         self._actors = [start() for _ in range(count)]
+        self._asked, self._idle_since = dict[Any, Any](), dict[Any, float]()
 
     def results(
         self,
@@ -100,16 +112,20 @@ class ActorPool:
         idle, busy = list(self._actors), dict[Any, tuple[Any, int]]()
         stopping = interrupted()
         failure: Exception | None = None
+        losses: tuple[type[Exception], ...] = (*actor_losses(), CallLost)
         while (waiting and not stopping) or busy:
             while waiting and idle and not stopping:
                 actor, number = idle.pop(0), waiting.popleft()
                 busy[call(actor, jobs[number])] = actor, number
             done, _ = ray.wait(list(busy), num_returns=1, timeout=0.3)
-            for future in done:
+            for future in [*done, *(lost := self._lost_calls(busy, done))]:
                 actor, number = busy.pop(future)
+                self._forget(actor)
                 try:
+                    if future in lost:
+                        raise CallLost
                     yield _result(future)
-                except actor_losses():  # another one resumes from its parts and snapshots on disk
+                except losses:  # another one resumes from its parts and snapshots on disk
                     actor, left[number] = self._replace(actor), left[number] - 1
                     if left[number]:
                         waiting.appendleft(number)
@@ -129,6 +145,26 @@ class ActorPool:
         """Kill all actors."""
         for actor in self._actors:
             ray.kill(actor)
+
+    def _lost_calls(self, busy: Mapping[Any, tuple[Any, int]], done: Sequence[Any]) -> list[Any]:
+        """Return the calls to actors that have said long enough that they have no job."""
+        lost, now = list[Any](), time.monotonic()
+        for call, (actor, _) in busy.items():
+            if call in done:
+                continue
+            if actor not in self._asked:
+                self._asked[actor] = actor.at_work.remote()
+            elif ray.wait([self._asked[actor]], timeout=0)[0]:
+                if _at_work(self._asked.pop(actor)):
+                    self._idle_since.pop(actor, None)
+                elif now - self._idle_since.setdefault(actor, now) > _LOST_AFTER:
+                    lost.append(call)
+        return lost
+
+    def _forget(self, actor: Any) -> None:
+        """Forget what an actor has said of the job that it had."""
+        self._asked.pop(actor, None)
+        self._idle_since.pop(actor, None)
 
     def _replace(self, actor: Any) -> Any:
         ray.kill(actor)  # it may be alive and only out of reach
@@ -217,6 +253,13 @@ def _progress_of(coordinators: Sequence[Any]) -> list[RunProgress]:
         except actor_losses():
             pass  # its job is given to another one
     return found
+
+
+def _at_work(answer: Any) -> bool:
+    try:
+        return bool(ray.get(answer))
+    except actor_losses():
+        return True  # the call for its job says so too
 
 
 def _result(future: Any) -> Any:

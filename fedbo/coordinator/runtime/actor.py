@@ -14,6 +14,7 @@ from fedbo.actors.history import learn
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Hosts, InlineHosts, WallClockState
 from fedbo.actors.late_ray import ray
+from fedbo.actors.pool_worker import PoolWorker, as_job
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
 from fedbo.actors.retry_limits import HOST_LOSSES, WHY_ONE_DIES
 from fedbo.actors.storage.checkpoint import read_checkpoint
@@ -104,7 +105,7 @@ class RunSummary:
     best_values: dict[int, float | None]
 
 
-class Coordinator:
+class Coordinator(PoolWorker):
     """A process that coordinates runs. Its host actors, if it has any, serve run after run."""
 
     def __init__(self) -> None:
@@ -113,6 +114,7 @@ class Coordinator:
         self._stopped = self._stopped_early = False
         self.hosts: list[Any] = []
 
+    @as_job
     @exits_as_errors
     def learn(self, job: WarmupRun) -> None:
         """Run an earlier task of some agents."""
@@ -122,6 +124,7 @@ class Coordinator:
                 return
             learn(job.task, [number], job.key, job.folder, job.given)
 
+    @as_job
     @exits_as_errors
     def run(self, run: Run) -> RunSummary | None:
         """Execute a run, from its last snapshot if it has one; its tables are written also when it is stopped or fails.

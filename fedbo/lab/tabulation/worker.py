@@ -16,6 +16,7 @@ import scipy
 
 from fedbo.actors.evaluation.evaluate import evaluate
 from fedbo.actors.evaluation.failures import failure_text
+from fedbo.actors.pool_worker import PoolWorker, as_job
 from fedbo.actors.storage.rows import write_table
 from fedbo.actors.threads import blas_threads
 from fedbo.algorithms.streams import Streams
@@ -135,7 +136,7 @@ class TableRow:
     curve: list[float] | None = None
 
 
-class Tabulator:
+class Tabulator(PoolWorker):
     """Evaluates objectives of a federation; the result of a job depends only on the job and the folder's contents."""
 
     def __init__(self, plan: TablePlan) -> None:
@@ -152,6 +153,7 @@ class Tabulator:
         """End the present job after its present evaluation; may be called from another thread."""
         self._stopped = True
 
+    @as_job
     def work(self, job: TableJob, stopped: Callable[[], bool] | None = None) -> JobResult:
         """Run a job and write its parts; an agent without points in the table gets no surface."""
         if job.kind == "fit":

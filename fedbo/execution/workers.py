@@ -80,7 +80,7 @@ def _results_here(worker: Any, jobs: Sequence[Any], interrupted: Interrupted) ->
         yield worker.work(job, interrupted)
 
 
-class CallLost(Exception):
+class _CallLost(Exception):
     """A call, or its result, was lost on the way."""
 
 
@@ -112,7 +112,7 @@ class ActorPool:
         idle, busy = list(self._actors), dict[Any, tuple[Any, int]]()
         stopping = interrupted()
         failure: Exception | None = None
-        losses: tuple[type[Exception], ...] = (*actor_losses(), CallLost)
+        losses: tuple[type[Exception], ...] = (*actor_losses(), _CallLost)
         while (waiting and not stopping) or busy:
             while waiting and idle and not stopping:
                 actor, number = idle.pop(0), waiting.popleft()
@@ -123,7 +123,7 @@ class ActorPool:
                 self._forget(actor)
                 try:
                     if future in lost:
-                        raise CallLost
+                        raise _CallLost
                     yield _result(future)
                 except losses:  # another one resumes from its parts and snapshots on disk
                     actor, left[number] = self._replace(actor), left[number] - 1

@@ -141,7 +141,7 @@ def test_an_earlier_run_is_forked(run: Run, tmp_path: Path) -> None:
     assert fork.original.events.to_pylist() == before
 
 
-@pytest.mark.parametrize("studies", [18, pytest.param(150, marks=pytest.mark.long)])
+@pytest.mark.parametrize("studies", [14, pytest.param(150, marks=pytest.mark.long)])
 def test_every_fact_of_the_packed_events_of_random_studies_is_in_a_column(studies: int, tmp_path: Path) -> None:
     kinds = set[str]()
     for seed in range(studies):

@@ -244,7 +244,9 @@ def test_trust_is_of_places_not_of_the_process(mailed: Mailed, capsys: pytest.Ca
     assert carry_out("replay", ["RUN", "--verify"], other) == 2 and not marked(other)
 
 
-@pytest.mark.parametrize("words", READS["fork"] or ())
+@pytest.mark.parametrize(
+    "words", [pytest.param(words, marks=[pytest.mark.long] * (number > 0)) for number, words in enumerate(READS["fork"] or ())]
+)
 def test_a_fork_is_refused_for_its_code_and_not_for_its_arguments(
     words: list[str], whole_run: Path, mailed: Mailed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

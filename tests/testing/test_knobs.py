@@ -28,6 +28,7 @@ FIXED = {
     | {"children._PR_SET_PDEATHSIG"},
     "waits for other machines or shows progress": {
         *("cluster._CONNECT_TIMEOUT", "cluster._INSTALL_TIMEOUT", "cluster._SHARE_TIMEOUT", "ray_pool._POLL"),
+        "workers._LOST_AFTER",
         *("progress._ROWS", "progress._EVERY", "progress._SURE", "page_server._PATIENCE", "run_watch._TRIES"),
     },
     "is a limit that a user is told": {"messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST"},

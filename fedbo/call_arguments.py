@@ -22,7 +22,7 @@ _IN_PYTHON = (
     (re.compile(r"--set \"?([\w.]+=(?:[^\s;,\"]+|\"[^\"]*\"))\"?"), r"overrides=['\1']"),
     (re.compile(r"--set\b"), "overrides"),
     (re.compile(r"--algorithm\b"), "algorithms"),
-    (re.compile(r"--trust\b"), "trust=True"),
+    (re.compile(r"--trust\b(?: \(trust=True in Python\))?"), "trust=True"),
     (re.compile(r"(?<![\w-])--(at|every|out|agents|points|seed|workers|address|callback)\b"), r"\1"),
 )
 

@@ -59,7 +59,7 @@ def start(lab: Laboratory, study: dict[str, Any], directory: Path, *more: str, *
         note.unlink()
     begun = (directory / "manifest.json").exists()
     file = directory.parent / f"{directory.name}.toml"
-    file.write_text(fedbo.load_study(study).to_toml(), encoding="utf-8")
+    file.write_text(fedbo.load_study(study, trust=True).to_toml(), encoding="utf-8")
     words = ["resume", str(directory)] if begun else ["run", str(file), "--out", str(directory)]
     return lab.run(0, sys.executable, "-m", "fedbo.cli", *words, "--quiet", "--address", lab.address, *more, **around)
 

@@ -125,8 +125,12 @@ def test_a_function_that_was_handed_over_is_known_by_its_source(monkeypatch: pyt
 
 def test_a_module_beside_a_study_is_code_that_must_be_trusted_and_hides_no_other(module: str, tmp_path: Path) -> None:
     path, code = written("module beside", module, tmp_path)
-    with pytest.raises(StudyError, match="names Python code .* --trust"):
+    with pytest.raises(
+        StudyError, match=r"names Python code .*; if you trust its author, add --trust \(trust=True in Python\)$"
+    ):
         load_study(path)
+    with pytest.raises(StudyError, match="names Python code .*; if you trust its author, add trust=True$"):
+        fedbo.load_study(path)
     assert module not in sys.modules
     (tmp_path / "json.py").write_text(FUNCTION)
     path.write_text(path.read_text().replace(f"{module}:taste", "json:loads"))

@@ -27,6 +27,16 @@ def meeting(config: dict[str, Any], agent: int) -> dict[str, float]:
     return loss(config, agent)
 
 
+def alone(config: dict[str, Any], agent: int) -> dict[str, float]:
+    """Give the loss; FileExistsError while another evaluation of this agent runs."""
+    place = Path(os.environ["FEDBO_TEST_MEETING"]) / f"alone-{agent}"
+    place.touch(exist_ok=False)
+    try:
+        return loss(config, agent)
+    finally:
+        place.unlink()
+
+
 def slow(config: dict[str, Any], agent: int) -> float:
     """Take half a second, and write down that it was called."""
     with Path(os.environ["FEDBO_CALLS"]).open("a") as file:

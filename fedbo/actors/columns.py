@@ -242,7 +242,15 @@ class ByAgent:
             entry = self._found.pop(agent)
             columns, row = entry if type(entry) is tuple else (None, entry)
             groups.setdefault(id(columns), (columns, []))[1].append(row)
-        return [rows if columns is None else _all_or_some(columns, rows) for columns, rows in groups.values()]
+        singles, parts = list[Any](), list[Any]()
+        for columns, rows in groups.values():
+            if columns is None:
+                singles = rows
+            else:
+                parts.append(_all_or_some(columns, rows))
+        if len(parts) > 1 and isinstance(parts[0], StepRequests):
+            parts = _joined_requests(parts)
+        return [singles, *parts] if singles else parts
 
     def reports(self, agents: Sequence[int]) -> StepReports | list[StepReport]:
         """Remove and return the reports of these agents in their order, as columns if all are plain."""
@@ -257,6 +265,29 @@ class ByAgent:
         singles = chain.from_iterable(single_reports(part) if isinstance(part, StepReports) else part for part in several)
         found = {report.agent: report for report in singles}
         return [found[agent] for agent in agents]
+
+
+def _joined_requests(parts: Sequence[StepRequests]) -> list[StepRequests]:
+    """Return requests to different agents in one set of columns, unless messages differ in form or are shared."""
+    first, counts = np.cumsum([0, *(len(part.agent) for part in parts)]), []
+    letters, at = list[Letters](), list[Any]()
+    for part, start in zip(parts, first.tolist(), strict=False):
+        own = part.letters
+        counts.append(own is not None and own.places is None)
+        if own is not None:
+            letters.append(own)
+            at.append(start + (np.arange(len(part.agent)) if own.places is None else own.places))
+    forms = {tuple((name, array.dtype, array.shape[1:]) for name, array in own.payload.items()) for own in letters}
+    shared = any(len(array) < len(own.senders) for own in letters for array in own.payload.values())
+    if len(forms) > 1 or shared:
+        return list(parts)
+    joint = None
+    if letters:
+        senders, steps, sent = (np.concatenate([getattr(own, name) for own in letters]) for name in ("senders", "steps", "sent"))
+        payload = {name: np.concatenate([own.payload[name] for own in letters]) for name in letters[0].payload}
+        joint = Letters(senders, steps, sent, payload, None if all(counts) else np.concatenate(at))
+    numbers = {name: np.concatenate([getattr(part, name) for part in parts]) for name in (*_NUMBERS[StepRequests], "speaks")}
+    return [StepRequests(**numbers, letters=joint)]
 
 
 def _joined(parts: Sequence[Any]) -> StepReports | None:

@@ -141,16 +141,25 @@ class InlineHosts(Hosts):
     def report(self, agent: int) -> StepReport:
         """Run the request now, unless it has run already, and return its report."""
         if agent not in self._reports:
-            others = islice((number for number in self._requests if number != agent), self._together - 1)
-            self._carry_out([agent, *others])
+            self._carry_out(self._with_others([agent]))
         report: StepReport = self._reports.pop(agent)
         return report
 
     def results(self, agents: Ints) -> StepReports | list[StepReport]:
         """Run those of the requests that have not run, and return their reports."""
         wanted = agents.tolist()
-        self._carry_out([agent for agent in wanted if agent not in self._reports])
+        missing = [agent for agent in wanted if agent not in self._reports]
+        if missing:
+            self._carry_out(self._with_others(missing))
         return self._reports.reports(wanted)
+
+    def _with_others(self, agents: list[int]) -> list[int]:
+        """Return these agents and those that are computed with them."""
+        room = self._together - len(agents)
+        if room <= 0:
+            return agents
+        due = set(agents)
+        return [*agents, *islice((number for number in self._requests if number not in due), room)]
 
     def _carry_out(self, agents: list[int]) -> None:
         """Run the requests of these agents, and learn how many take little time together."""

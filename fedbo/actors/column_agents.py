@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ class ColumnAgents:
     def __init__(self, task: Task, states: StateColumns, evaluator: JointEvaluator) -> None:
         self._task, self.states, self._evaluator = task, states, evaluator
         self.of, self.rows = Slots(), RowLog(task.problem.dim)
+        self._sends = cache(task.algorithm.sends)
         self._objectives: list[Any] = []
         self._free: list[int] = []
 
@@ -62,16 +64,17 @@ class ColumnAgents:
         """Commit the steps of agents that have one; `times (k, 2)` are the starts and ends of single evaluations, if given."""
         of = self.of
         late = of.uncommitted[slots]
-        slots = slots[late]
+        if not late.any():
+            return
+        if not late.all():
+            slots, times = slots[late], None if times is None else times[late]
         if times is not None:
-            self.rows.time(of.row[slots], times[late, 0], times[late, 1])
-        counts = of.queries[slots]
-        rows, each = np.repeat(of.row[slots], counts) + offsets(counts), np.repeat(slots, counts)
-        self.rows.keep(rows)
-        made = self.rows.all
-        for query in range(int(counts.max(initial=0))):  # the first of equal values is the best
-            some = made.query[rows] == query
-            slot, row = each[some], rows[some]
+            self.rows.time(of.row[slots], times[:, 0], times[:, 1])
+        counts, first, made = of.queries[slots], of.row[slots], self.rows.all
+        for query in range(int(counts.max())):  # the first of equal values is the best
+            some = counts > query
+            slot, row = slots[some], first[some] + query
+            self.rows.keep(row)
             better = ~(made.value[row] <= of.best[slot])
             slot, row = slot[better], row[better]
             of.best[slot], of.best_score[slot], of.best_step[slot] = made.value[row], made.score[row], made.step[row]
@@ -110,15 +113,15 @@ class ColumnAgents:
             counts[first] = [len(some) for some in points]
             parts.append((first, np.concatenate(points), ORIGINS_IN_ORDER.index("initial")))
         if not first.all():
-            asked = rows_of(requests, ~first) if first.any() else requests
+            asked, own = (rows_of(requests, ~first), slots[~first]) if parts else (requests, slots)
             streams = self._task.streams.each(asked.agent, asked.step)
-            parts.append((~first, *states.ask(slots[~first], streams, _answers(asked))))
+            parts.append((~first, *states.ask(own, streams, _answers(asked))))
         x, origin = np.empty((counts.sum(), self._task.problem.dim)), np.empty(counts.sum(), np.int8)
         none = np.zeros(len(x))
         for which, some, code in parts:
-            rows = np.repeat(which, counts)
+            rows = which.repeat(counts) if len(parts) > 1 else slice(None)
             x[rows], origin[rows] = some, code
-        each, query = np.repeat(np.arange(len(slots)), counts), offsets(counts)
+        each, query = np.arange(len(slots)).repeat(counts), offsets(counts)
         made = RowColumns(
             agent=requests.agent[each].astype(np.int32),
             step=requests.step[each].astype(np.int32),
@@ -134,7 +137,8 @@ class ColumnAgents:
         )
         objectives = [self._objectives[slot] for slot in slots[each].tolist()]
         plain = self._evaluator.evaluate(objectives, made, of.evaluated[slots][each] + query)
-        failed = np.bincount(each, ~plain, len(slots)) > 0
+        failed = np.zeros(len(slots), bool)
+        failed[each[~plain]] = True
         if failed.any():
             states.turn(slots[failed], np.zeros(int(failed.sum()), np.int64), ~first[failed], forth=False)
             made, requests = made.take(~failed[each]), rows_of(requests, ~failed)
@@ -145,7 +149,7 @@ class ColumnAgents:
 
     def _learn(self, requests: StepRequests, slots: Ints, counts: Ints, made: RowColumns) -> None:
         """Pass observations to the algorithm, and store them as rows that do not count yet."""
-        of, starts = self.of, np.cumsum(counts) - counts
+        of, starts = self.of, counts.cumsum() - counts
         self.states.tell(slots, counts, made.u, made.value)
         of.row[slots], of.queries[slots] = self.rows.append(made) + starts, counts
         of.worst_before[slots] = of.worst[slots]
@@ -154,8 +158,7 @@ class ColumnAgents:
             getattr(of, name)[slots] += counts
         of.step_before[slots] = of.step[slots]
         of.step[slots], of.uncommitted[slots] = requests.step, True
-        steps, which = np.unique(requests.step, return_inverse=True)
-        of.speaks[slots] = requests.speaks & np.array(list(map(self._task.algorithm.sends, steps.tolist())), bool)[which]
+        of.speaks[slots] = requests.speaks & np.array(list(map(self._sends, requests.step.tolist())), bool)
 
     def reports(self, slots: Ints) -> StepReports | list[StepReport]:
         """Return the reports of the last steps, whose messages are written from the states after them."""

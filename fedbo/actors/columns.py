@@ -135,7 +135,10 @@ def rows_of(columns: Columns, places: npt.NDArray[Any]) -> Columns:
         some["payload"] = columns.payload and {name: array[places] for name, array in columns.payload.items()}
         return StepReports(**some)
     some["speaks"], letters = columns.speaks[places], columns.letters
-    if letters is not None:
+    if letters is not None and letters.places is None and len(some["agent"]):
+        payload = {name: array if len(array) == 1 else array[places] for name, array in letters.payload.items()}
+        letters = Letters(letters.senders[places], letters.steps[places], letters.sent[places], payload)
+    elif letters is not None:
         count = len(columns.agent)
         chosen = np.arange(count)[places]
         own = np.arange(count) if letters.places is None else letters.places
@@ -283,7 +286,9 @@ def _joined_requests(parts: Sequence[StepRequests]) -> list[StepRequests]:
         return list(parts)
     joint = None
     if letters:
-        senders, steps, sent = (np.concatenate([getattr(own, name) for own in letters]) for name in ("senders", "steps", "sent"))
+        senders, steps, sent = (
+            np.concatenate([getattr(own, name) for own in letters]) for name in ("senders", "steps", "sent")
+        )
         payload = {name: np.concatenate([own.payload[name] for own in letters]) for name in letters[0].payload}
         joint = Letters(senders, steps, sent, payload, None if all(counts) else np.concatenate(at))
     numbers = {name: np.concatenate([getattr(part, name) for part in parts]) for name in (*_NUMBERS[StepRequests], "speaks")}

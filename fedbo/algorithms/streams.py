@@ -44,6 +44,11 @@ def _word(purpose: str) -> int:
     return int.from_bytes(blake2b(purpose.encode(), digest_size=8).digest(), "little")
 
 
+@lru_cache(maxsize=256)
+def _words(seed: int, replicate: int, purpose: str) -> tuple[np.uint64, ...]:
+    return np.uint64(seed), np.uint64(replicate), np.uint64(_word(purpose))
+
+
 def hiding(purpose: str, numbers: npt.NDArray[np.float64]) -> str:
     """Return the purpose of noise that hides these numbers: equal numbers receive equal noise, other numbers other noise.
 
@@ -144,7 +149,7 @@ class StreamBlock:
             parts = [one.standard_normal(n) if normal else one.random(n) for one, n in zip(drawn, counts.tolist(), strict=True)]
             return np.concatenate([np.empty(0), *parts])
         found = np.empty(counts.sum())
-        key = tuple(map(np.uint64, (self.of.seed, self.of.replicate, _word(self.of.scope + purpose))))
+        key = _words(self.of.seed, self.of.replicate, self.of.scope + purpose)
         _compiled().numbers(key, self.owners, self.steps, counts, normal, found)
         return found
 

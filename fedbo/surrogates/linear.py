@@ -205,7 +205,7 @@ def draw_each(models: Models, observed: CommonObservations, beta: Array, normals
         omega,
         spread,
     )
-    for place in np.flatnonzero(observed.columns < counts).tolist():
+    for place in (observed.columns < counts).nonzero()[0].tolist():
         first, n = observed.begins[place], counts[place]
         x, y = observed.x[first : first + n], observed.y[first : first + n]
         used = int(normals_for(counts[:place], m).sum())

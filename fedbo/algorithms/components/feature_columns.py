@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
@@ -200,10 +201,10 @@ class FeatureColumns:
         if most > self._room:
             self._room = max(most, 2 * self._room)
             self.grow(len(self.n))
-        place = np.repeat(self.n[slots], counts) + offsets(counts)
-        rows = np.repeat(slots, counts)
+        held = self.n[slots]
+        place, rows = held.repeat(counts) + offsets(counts), slots.repeat(counts)
         self.u[rows, place], self.y[rows, place] = u, y
-        self.n[slots] += counts
+        self.n[slots] = held + counts
 
     def outbox(self, slots: Numbers, streams: StreamBlock) -> dict[str, npt.NDArray[Any]] | None:
         """Send nothing."""
@@ -230,6 +231,7 @@ class FederatedColumns(FeatureColumns):
     def __init__(self, method: FederatedRules, problem: Problem, streams: Streams) -> None:
         super().__init__(method.own, problem, streams)
         self._method = method
+        self._chance = cache(partial(probability, method.p))
         start = method.agent_init(replace(problem, agent=problem.targets[0]), streams)
         self._start, self._sent_on = start, method.models(start.features)
         if not method.is_one_model(problem.dim):
@@ -282,6 +284,8 @@ class FederatedColumns(FeatureColumns):
             far = away >= method.apart
             left[follow[far]] = False
             x[follow[far]], origins[follow[far]] = self._follow(u[far], away[far], own[far])
+        if left.all():
+            return super().ask(slots, streams, None)
         if left.any():
             x[left], origins[left] = super().ask(slots[left], streams[left], None)
         return x, origins
@@ -308,12 +312,12 @@ class FederatedColumns(FeatureColumns):
 
     def _followers(self, slots: Numbers, streams: StreamBlock) -> Numbers:
         """Return the agents that hold messages of others and follow them in this iteration, by their coins."""
-        holding = np.flatnonzero(self._any[slots])
+        holding = self._any[slots].nonzero()[0]
         if not len(holding):
             return holding
-        times, which = np.unique(self.t[slots[holding]], return_inverse=True)
-        chance = np.array([probability(self._method.p, t) for t in times.tolist()])
-        return holding[streams[holding].uniforms("coin") > chance[which]]
+        own = streams if len(holding) == len(slots) else streams[holding]
+        chance = np.array(list(map(self._chance, self.t[slots[holding]].tolist())))
+        return holding[own.uniforms("coin") > chance]
 
     def _follow(self, u: Array, away: Array, streams: StreamBlock) -> tuple[Array, Codes]:
         if self._method.control == "uniform":
@@ -357,8 +361,8 @@ def uniform(streams: StreamBlock, purpose: str, dim: int) -> Array:
 
 def offsets(counts: Numbers) -> Numbers:
     """Return 0, 1, ... up to each of `counts (k,)`, one after another."""
-    ends = np.cumsum(counts)
-    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+    ends = counts.cumsum()
+    return np.arange(ends[-1] if len(ends) else 0) - (ends - counts).repeat(counts)
 
 
 def enlarged(array: npt.NDArray[Any], shape: Sequence[int]) -> npt.NDArray[Any]:

@@ -8,6 +8,7 @@ policy therefore leaves every other draw as it was.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -144,7 +145,7 @@ class StreamBlock:
 
     def _numbers(self, purpose: str, counts: Numbers | None, normal: bool) -> npt.NDArray[np.float64]:
         counts = np.ones(len(self.owners), np.int64) if counts is None else counts
-        if type(self.of) is not Streams:  # streams of which some are replaced
+        if type(self.of) is not Streams or len(self.owners) < _few():  # some streams may be replaced
             drawn = [each.rng(purpose) for each in self]
             parts = [one.standard_normal(n) if normal else one.random(n) for one, n in zip(drawn, counts.tolist(), strict=True)]
             return np.concatenate([np.empty(0), *parts])
@@ -152,6 +153,11 @@ class StreamBlock:
         key = _words(self.of.seed, self.of.replicate, self.of.scope + purpose)
         _compiled().numbers(key, self.owners, self.steps, counts, normal, found)
         return found
+
+
+def _few() -> int:
+    """Return the number of streams from which on the compiled routines take less time, which includes that of an import."""
+    return 3 if "fedbo.surrogates.compiled.philox" in sys.modules else 64
 
 
 @cache

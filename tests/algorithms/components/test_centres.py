@@ -123,10 +123,7 @@ def test_fts_follows_a_robust_centre_of_what_others_have_sent(aggregation: Aggre
     omega = np.random.default_rng(8).standard_normal((13, 8))
     honest = omega[2:12].copy()
     omega[:2] = 1e6
-    state = changed(
-        made.agent_init(problem, Streams(3, owner=12)), omega=omega, weight=np.where(np.arange(13) < 12, 1 / 12, 0.0)
-    )
-    followed = made._function(state, Streams(3, owner=12))[0]
+    followed = made._function(omega, np.where(np.arange(13) < 12, 1 / 12, 0.0), Streams(3, owner=12))[0]
     assert (followed <= honest.max(axis=0)).all() and (followed >= honest.min(axis=0)).all()
 
 

@@ -60,17 +60,18 @@ class ColumnAgents:
         found: float | None = self._objectives[slot].best_value
         return found
 
-    def commit(self, slots: Ints, times: Array | None = None) -> None:
-        """Commit the steps of agents that have one; `times (k, 2)` are the starts and ends of single evaluations, if given."""
+    def commit(self, slots: Ints, begun: Array | None = None, ended: Array | None = None) -> None:
+        """Commit the steps of agents that have one; `begun (k,)` and `ended (k,)` are times of single evaluations, if given."""
         of = self.of
         late = of.uncommitted[slots]
         if not late.any():
             return
         if not late.all():
-            slots, times = slots[late], None if times is None else times[late]
-        if times is not None:
-            self.rows.time(of.row[slots], times[:, 0], times[:, 1])
+            slots = slots[late]
+            begun, ended = (None if times is None else times[late] for times in (begun, ended))
         counts, first, made = of.queries[slots], of.row[slots], self.rows.all
+        if begun is not None and ended is not None:
+            self.rows.time(first, begun, ended)
         for query in range(int(counts.max())):  # the first of equal values is the best
             some = counts > query
             slot, row = slots[some], first[some] + query

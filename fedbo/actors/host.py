@@ -154,8 +154,8 @@ class Host:
         return reports
 
     def _joint(self, requests: Sequence[StepRequest]) -> StepRequests | None:
-        """Return requests as columns where that may serve: in virtual time, to different agents."""
-        if not self.in_virtual_time or not requests or len({request.agent for request in requests}) < len(requests):
+        """Return requests as columns where that serves: to different agents that may be in columns."""
+        if not self.agents.serves or not requests or len({request.agent for request in requests}) < len(requests):
             return None
         return joint_requests(requests)
 

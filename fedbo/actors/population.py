@@ -90,10 +90,12 @@ class HostedAgents:
         self._settle()
         slots = self._slot[agents]
         here = slots >= 0
-        for agent, *times in zip(agents[~here].tolist(), begun[~here].tolist(), ended[~here].tolist(), strict=True):
-            self.objects[agent].commit(times)
-        if here.any():
-            self.columns.commit(slots[here], np.column_stack([begun, ended])[here])
+        if not here.all():
+            for agent, *times in zip(agents[~here].tolist(), begun[~here].tolist(), ended[~here].tolist(), strict=True):
+                self.objects[agent].commit(times)
+            slots, begun, ended = slots[here], begun[here], ended[here]
+        if len(slots):
+            self.columns.commit(slots, begun, ended)
 
     def _settle(self) -> None:
         """Commit what is to be committed."""
@@ -115,13 +117,15 @@ class HostedAgents:
         count = len(requests.agent)
         for first in range(0, count, _MOST):
             some = requests if count <= _MOST else rows_of(requests, np.arange(first, min(first + _MOST, count)))
-            left = ~self._come_in(some)
-            if not left.all():
-                here = rows_of(some, ~left) if left.any() else some
+            there = self._come_in(some)
+            left, here = ~there, some if there.all() else rows_of(some, there)
+            if len(here.agent):
                 slots = self._slot[here.agent]
                 failed = self.columns.run(here, slots)
-                found.append(self.columns.reports(slots[~failed]))
-                left[np.flatnonzero(~left)[failed]] = True
+                if failed.any():
+                    left[there.nonzero()[0][failed]] = True
+                    slots = slots[~failed]
+                found.append(self.columns.reports(slots))
             if left.any():
                 alone = map(unusual, single_requests(rows_of(some, left)))
                 found.append([report for report in alone if report is not None])
@@ -134,7 +138,8 @@ class HostedAgents:
         if not self.serves:
             return np.zeros(len(requests.agent), bool)
         new, left = [], self._slot[requests.agent] < 0
-        for number, step in zip(requests.agent[left].tolist(), requests.step[left].tolist(), strict=True):
+        for place in left.nonzero()[0].tolist():
+            number, step = int(requests.agent[place]), int(requests.step[place])
             if number not in self._targets:
                 continue
             if number in self.objects or number in self.objects.settled:

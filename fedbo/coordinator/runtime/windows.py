@@ -67,9 +67,10 @@ class Windows:
         bytes_ = (declared_size(rules.upload), declared_size(rules.download))
         per_round = 1 if self._synchronous else len(rules.targets)
         self._rules = np.array([self._synchronous, self._at_once, drops_late, per_round, *bytes_, 0, 0, 0, 0])
-        self._before, self._events = np.zeros(_MOST, kernel.AGENT), np.zeros(_MOST, kernel.EVENT)
-        self._lines, self._marks = np.zeros(3 * _MOST, kernel.LINE), np.zeros((_MOST + 1, 15), np.int64)
-        self._found, self._times = np.zeros((15, _MOST), np.int64), np.zeros((4, _MOST))
+        self._most = most = min(_MOST, 8 * rules.problem.n_agents)
+        self._before, self._events = np.zeros(most, kernel.AGENT), np.zeros(most, kernel.EVENT)
+        self._lines, self._marks = np.zeros(3 * most, kernel.LINE), np.zeros((most + 1, 15), np.int64)
+        self._found, self._times = np.zeros((15, most), np.int64), np.zeros((4, most))
         self._letters, self._written = np.zeros((3, 0), np.int64), np.zeros(0)
         self._reports = dict[int, StepReport]()  # of ends that were taken back
 
@@ -88,7 +89,7 @@ class Windows:
             columns.enter_all()
         first, count = columns.first, 0
         if first is not None and first[2] in columns and rounds.active and (self._synchronous or not rounds.waiting):
-            count = self._plan(until, min(most, _MOST))
+            count = self._plan(until, min(most, self._most))
         if count:
             count = self._carry_out(count)
         if not count:
@@ -98,7 +99,7 @@ class Windows:
     def _plan(self, until: float, most: int) -> int:
         """Find the events of a window; return their number."""
         columns, rounds, heap, rules = self._columns, self._core.state.rounds, self._queue.heap, self._rules
-        columns.make_room(_MOST, self._at_once)
+        columns.make_room(self._most, self._at_once)
         if len(self._written) < len(columns.down.slots):
             self._letters, self._written = np.zeros((3, len(columns.down.slots)), np.int64), np.zeros(len(columns.down.slots))
         limit = heap[0][:2] if heap else (np.inf, 0)

@@ -26,6 +26,7 @@ from fedbo.actors.task import StepReport, StepRequest, Task
 from fedbo.algorithms.base import Array, Columnar, StateColumns
 
 _MOST = 512  # steps whose arrays are worked on together
+_FEWEST = 4  # agents of a run for which columns and windows take less time than objects and single events
 Unusual = Callable[[StepRequest], StepReport | None]
 Commit = tuple[int, tuple[float, ...]]
 
@@ -241,10 +242,16 @@ def _states_of(task: Task) -> StateColumns | None:
     return algorithm.columns(task.problem, task.streams)
 
 
+def are_few(task: Task) -> bool:
+    """Return whether a run has so few agents that they take less time one by one."""
+    return task.problem.n_agents < _FEWEST
+
+
 def _is_plain(task: Task) -> bool:
     """Return whether steps of a task are plain as far as it says: what it has besides makes them unusual."""
     return (
-        task.checkpoint == 1
+        not are_few(task)
+        and task.checkpoint == 1
         and task.early_end is None
         and task.stopping is None
         and task.reported is None

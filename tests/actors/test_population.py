@@ -44,6 +44,12 @@ SETTINGS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few agents be in columns and windows too."""
+    monkeypatch.setattr("fedbo.actors.population._FEWEST", 1)
+
+
 def task_of(name: str, settings: dict[str, Any], dim: int = 2, initial: int = 2) -> Task:
     algorithm = entry(name).make(**settings)
     assert isinstance(algorithm, Columnar)

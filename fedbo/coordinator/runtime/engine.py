@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedbo.actors.hosts import Hosts, InlineHosts
+from fedbo.actors.population import are_few
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import LocallyPrivate, Waiting
 from fedbo.coordinator.core import Core
@@ -156,7 +157,8 @@ def has_windows(core: Core) -> bool:
     rules, durations = core.rules, core.scheduler.durations
     exchange, algorithm = rules.exchange, rules.algorithm
     return (
-        not rules.environment.plan
+        not are_few(rules.task)
+        and not rules.environment.plan
         and core.scheduler.evaluations is None
         and rules.task.early_end is None
         and rules.task.cost == math.inf

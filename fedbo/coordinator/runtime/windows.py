@@ -32,6 +32,7 @@ from fedbo.coordinator.server import recipients_of
 from fedbo.coordinator.state import AgentStep
 
 _MOST = 768  # events of a window, so that hosts work on other steps meanwhile
+_FEW = 64  # agents for which these many events are enough
 
 
 class Ended(NamedTuple):
@@ -67,7 +68,7 @@ class Windows:
         bytes_ = (declared_size(rules.upload), declared_size(rules.download))
         per_round = 1 if self._synchronous else len(rules.targets)
         self._rules = np.array([self._synchronous, self._at_once, drops_late, per_round, *bytes_, 0, 0, 0, 0])
-        self._most = most = min(_MOST, 8 * rules.problem.n_agents)
+        self._most = most = _MOST if rules.problem.n_agents > _FEW else min(_MOST, _FEW)
         self._before, self._events = np.zeros(most, kernel.AGENT), np.zeros(most, kernel.EVENT)
         self._lines, self._marks = np.zeros(3 * most, kernel.LINE), np.zeros((most + 1, 15), np.int64)
         self._found, self._times = np.zeros((15, most), np.int64), np.zeros((4, most))

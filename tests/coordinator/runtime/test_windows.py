@@ -31,6 +31,12 @@ from fedbo.settings.records import changed
 PLAIN = Setting(fts(), availability=Always())
 
 
+@pytest.fixture(autouse=True)
+def of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few agents be in columns and windows too."""
+    monkeypatch.setattr("fedbo.actors.population._FEWEST", 1)
+
+
 class Spoilt(InlineHosts):
     """Agents that report one by one; some of their messages are refused, and some of them say nothing."""
 

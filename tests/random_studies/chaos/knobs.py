@@ -20,6 +20,7 @@ KNOBS: dict[str, tuple[float, ...]] = {
     "fedbo.actors.host_storage._PART": (1, 2, 3),
     "fedbo.actors.hosts._ENOUGH": (0.0, 10.0),
     "fedbo.actors.hosts._MOST": (1, 2, 3),
+    "fedbo.actors.population._FEWEST": (1, 100),
     "fedbo.actors.population._MOST": (1, 2, 3),
     "fedbo.actors.remote._COMMITS": (1, 2, 5),
     "fedbo.actors.remote._MOST": (1, 2, 3),

@@ -26,7 +26,7 @@ from fedbo.actors.task import StepReport, StepRequest, Task
 from fedbo.algorithms.base import Array, Columnar, StateColumns
 
 _MOST = 512  # steps whose arrays are worked on together
-_FEWEST = 4  # agents of a run for which columns and windows take less time than objects and single events
+_FEWEST = 3  # agents of a run for which columns and windows take less time than objects and single events
 Unusual = Callable[[StepRequest], StepReport | None]
 Commit = tuple[int, tuple[float, ...]]
 

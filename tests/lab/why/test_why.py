@@ -43,14 +43,8 @@ def is_found(world: Planted, folder: Path, budget: int = 150) -> bool:
     return world.cause in answer.causes[:2]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "crash before the first message",
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("agent 1 is last", "bad initial points")),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["crash before the first message", "agent 1 is last", "bad initial points"])
 def test_a_planted_cause_is_named_among_the_first_two(name: str, tmp_path: Path) -> None:
     assert is_found(BY_NAME[name], tmp_path, 70)
 
@@ -99,6 +93,7 @@ def test_a_branch_evaluates_no_more_than_the_rest_of_its_run(
         assert len(made) == rest < len(original.observations)
 
 
+@pytest.mark.long
 def test_an_interrupted_answer_goes_on_to_the_same_answer(
     run: Path, answer: Why, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

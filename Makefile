@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What is imported is compiled then, in much less time than all that is installed.
 PIP := --quiet --disable-pip-version-check --no-compile
-STYLED := benchmarks docs/*.py examples fedbo setup.py tests
+STYLED := benchmarks docs/*.py examples fedbo tests
 # One thread for each process: the replicates and hosts are what runs in parallel.
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
@@ -80,6 +80,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 
 $(VENV)/compiled: $(VENV)/ready  # beside which types are checked
 	$(BIN)/python -m fedbo.surrogates.compiled
+	$(BIN)/python -c "import fedbo.coordinator.runtime.window_kernel"
 	touch $@
 
 $(VENV)/docs: $(VENV)/ready  # and what runs the notebooks

@@ -151,10 +151,7 @@ def measure(quick: bool) -> Measured:
 
 
 def installed(revision: str | None, folder: Path) -> Path:
-    """Install a revision, or the working tree, and its model of the event loop into a folder that can be imported from.
-
-    FEDBO_COMPILE=1 compiles the working tree alone: with both compiled, what compiling changes would not be seen.
-    """
+    """Install a revision, or the working tree, and its model of the event loop into a folder that can be imported from."""
     source, target = folder / "source", folder / "installed"
     source.mkdir(parents=True)
     if revision is None:
@@ -166,8 +163,7 @@ def installed(revision: str | None, folder: Path) -> Path:
         archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
     subprocess.run(["tar", "-x", "-C", str(source)], input=archive, check=True)
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--target", str(target)]
-    surroundings = {name: value for name, value in os.environ.items() if revision is None or name != "FEDBO_COMPILE"}
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(source)], check=True, env=surroundings)
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(source)], check=True)
     shutil.copy(source / "benchmarks" / "engine.py", target)
     shutil.copy(__file__, target)
     return target

@@ -6,8 +6,7 @@ every exchange mode, faults, privacy, bandits, ADMM, transfer, histories and pul
     python benchmarks/same_tables.py [REVISION] [--random 50] [--first 0]
 
 Events that an earlier format stored as text are converted first. A column that only one of the two has is reported, and the
-others are compared. The exit status is 1 if anything differs. With FEDBO_COMPILE=1 the event loop of the working tree is
-compiled and that of the revision is not.
+others are compared. The exit status is 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -185,7 +184,6 @@ def main() -> None:
         (folder / "studies.json").write_text(json.dumps(documents))
         for side, source in (("old", revision), ("new", None)):
             target = installed(source, folder / side)
-            compiled = len(list((target / "fedbo" / "coordinator").rglob("*.so")))
             in_process(target, folder / "studies.json", folder / f"tables-{side}")
         total = other = ended = 0
         for number, document in enumerate(documents):
@@ -197,7 +195,7 @@ def main() -> None:
                 print(f"{document['study']['name']}: {one}", flush=True)
             if number < 14 and (pair[1] / "ended.txt").exists():
                 print(f"{document['study']['name']}: {(pair[1] / 'ended.txt').read_text()[:200]}")
-    print(f"{len(documents)} studies, {total} rows, {ended} ended early, {compiled} compiled modules: {other} differ", end="")
+    print(f"{len(documents)} studies, {total} rows, {ended} ended early: {other} differ", end="")
     print(f" from {revision}")
     sys.exit(bool(other))
 

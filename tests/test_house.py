@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "objectives": {"settings"},
     "algorithms": {"settings", "surrogates"},
     "actors": {"settings", "algorithms", "objectives"},
-    "coordinator": {"settings", "actors", "algorithms"},
+    "coordinator": {"settings", "actors", "algorithms", "surrogates"},
     "study": CORE,
     "analysis": CORE | {"study"},
     "execution": CORE | {"study", "analysis"},
@@ -261,6 +261,7 @@ BY_POSITION = {
     "fedbo/algorithms/components/trees/box_tree.py": "a node is a plain tuple, of which a tree has a hundred thousand",
     "fedbo/coordinator/logged/earlier.py": "the text of an event of an earlier version has its facts in their order",
     "fedbo/coordinator/logged/kinds.py": "makes lines of the event log, five for each step, without a call of their class",
+    "fedbo/coordinator/runtime/windows.py": "the rows of its columns are plain lists and tuples",
     "fedbo/algorithms/streams.py": "the counter of Philox is four words",
 }
 COMPILED = "fedbo/surrogates/compiled/"  # numba passes tuples of arrays between functions

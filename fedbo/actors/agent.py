@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.actors.agent_state import AgentState, BestObservation, UncommittedStep
-from fedbo.actors.evaluation.batches import BatchEvaluation, cut_to_budget, pull_counts
+from fedbo.actors.evaluation.batches import cut_to_budget, pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.failed_points import keeps_points, other_than, takes_worst, with_failures
 from fedbo.actors.evaluation.learning import Learner, learned, problem_with_goals
@@ -138,7 +138,9 @@ class HostedAgent:
             self.state, decision = self.decided(request)
             return self._work_overlapping(request, before, decision, self.overlapping)
         state, decision = self.decided(request)
-        result = self.evaluate(request, state, decision)
+        result = self._evaluate(request, decision, self.state.evaluated)
+        self._learn(state, decision, result)
+        state.spent = math.inf if decision.last else result.spent(state.spent)
         return self.end(request, state, result, self._outbox(state, request))
 
     def begin(self, request: StepRequest) -> StepReport | None:
@@ -152,28 +154,6 @@ class HostedAgent:
             return report
         self.commit(())
         return None
-
-    @property
-    def evaluates_at_once(self) -> bool:
-        """Return whether its points may be evaluated together with others, in this process and without early stopping."""
-        return self._evaluate.at_once
-
-    def evaluate(
-        self,
-        request: StepRequest,
-        state: AgentState,
-        decision: Decision,
-        natives: Array | None = None,
-        known: BatchEvaluation | None = None,
-    ) -> StepResult:
-        """Evaluate the points of a step and update `state`.
-
-        `natives (q, d)` are the points in native units and `known` their outcomes, where these are known.
-        """
-        result = self._evaluate(request, decision, self.state.evaluated, natives, known)
-        self._learn(state, decision, result)
-        state.spent = math.inf if decision.last else result.spent(state.spent)
-        return result
 
     def _outbox(self, state: AgentState, request: StepRequest) -> Sent | None:
         """Write the message of a step, if the step sends one."""
@@ -297,16 +277,14 @@ class HostedAgent:
         self.state = changed(self.saved, rows=self.saved.rows + forgotten, **counts)
         self.saved = self.state
 
-    def decided(self, request: StepRequest, asked: tuple[Decision, Any] | None = None) -> tuple[AgentState, Decision]:
+    def decided(self, request: StepRequest) -> tuple[AgentState, Decision]:
         """Return a copy of the agent's state, and the decision of a step. A decision that exists already is not made again."""
         state = copied(self.state)
         if state.decision is not None:
             return state, state.decision
         algorithm, own = self.task.algorithm, state.algorithm
         if request.step == 0:
-            decision = Decision(self._initial_points(), "initial")
-        elif asked is not None:
-            decision, own = asked
+            decision = Decision(initial_points(self.task, self.number), "initial")
         else:
             overlaps = self.overlapping is not None or (request.ended is not None and self._scheduled.overlaps)
             if overlaps and isinstance(algorithm, Overlapping):
@@ -327,19 +305,6 @@ class HostedAgent:
         state.before_decision, state.algorithm = state.algorithm, own
         state.decision, state.cut = decision, cut
         return state, decision
-
-    def _initial_points(self) -> Array:
-        if self.number not in self.task.problem.targets:
-            return np.empty((0, self._problem.dim))
-        given = self.task.initial.get(self.number)
-        if given is not None:
-            return given
-        uniform = self.streams.at(0).rng("initial points").random((self._budget.initial, self._problem.dim))
-        algorithm, lattice = self.task.algorithm, self._problem.lattice
-        points = algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
-        if isinstance(lattice, Space) and self._problem.pulls == 0:
-            return lattice.spread(points, self.streams.at(0).rng("instead of a repeated point"))
-        return points
 
     def _learn(self, state: AgentState, decision: Decision, result: StepResult) -> None:
         """Pass the observations to the algorithm, and the failed points if the policy is to avoid them."""
@@ -374,3 +339,20 @@ class HostedAgent:
         state.evaluated += result.size
         state.t_n += seen
         state.pulled += made
+
+
+def initial_points(task: Task, number: int) -> Array:
+    """Return the points `(q, d)` that an agent evaluates before its first decision."""
+    if number not in task.problem.targets:
+        return np.empty((0, task.problem.dim))
+    given = task.initial.get(number)
+    if given is not None:
+        return given
+    streams = task.streams.of(number).at(0)
+    points = streams.rng("initial points").random((task.budget_of(number).initial, task.problem.dim))
+    algorithm, lattice = task.algorithm, task.problem.lattice
+    if isinstance(algorithm, Starting):
+        points = algorithm.initial_points(replace(task.problem, agent=number), points)
+    if isinstance(lattice, Space) and task.problem.pulls == 0:
+        return lattice.spread(points, streams.rng("instead of a repeated point"))
+    return points

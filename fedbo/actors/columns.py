@@ -1,14 +1,12 @@
-"""Requests and reports of many agents as columns, which take a third of the time to send between processes.
-
-The engine speaks of many steps at once in `StepRequests` and `StepReports`, where all of them are plain.
-"""
+"""Requests and reports of many agents as columns, in which engine, hosts and channels pass on all that is plain."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain, repeat
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,29 +14,28 @@ import numpy.typing as npt
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound, Payload
 
-Columns = dict[str, Any]  # by field
 Ints = npt.NDArray[np.int64]
+Payloads = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(slots=True)
 class Letters:
-    """One message for each of k requests: `senders (k,)`, their `steps (k,)`, the times `sent (k,)`, and `payload` by name.
+    """The messages in the inboxes of k requests: `senders (l,)`, their `steps (l,)`, the times `sent (l,)`, and `payload`.
 
-    An array of `payload` is `(k, ...)`; its rows are read-only.
+    `places (l,)` are the requests that they belong to, in ascending order; None: each request has exactly one. An array of
+    `payload` is `(l, ...)`, or `(1, ...)` where all messages share it; its rows are read-only.
     """
 
     senders: Ints
     steps: Ints
     sent: npt.NDArray[np.float64]
-    payload: dict[str, npt.NDArray[Any]]
+    payload: Payloads
+    places: Ints | None = None
 
 
 @dataclass(slots=True)
 class StepRequests:
-    """Plain requests to k different agents: nothing but `agent`, `step`, `lease`, `speaks` `(k,)`, and an inbox.
-
-    Every inbox is empty, or has exactly one of the `letters`.
-    """
+    """Plain requests to k different agents: nothing but `agent`, `step`, `lease`, `speaks` `(k,)`, and an inbox."""
 
     agent: Ints
     step: Ints
@@ -62,115 +59,261 @@ class StepReports:
     queries: Ints
     t_n: Ints
     pulled: Ints
-    payload: dict[str, npt.NDArray[Any]] | None = None
+    payload: Payloads | None = None
+
+
+Columns = TypeVar("Columns", StepRequests, StepReports)
+_NUMBERS = {StepRequests: ("agent", "step", "lease"), StepReports: ("agent", "step", "lease", "queries", "t_n", "pulled")}
+_USUAL: dict[type, Any] = {StepRequests: StepRequest(0, 0), StepReports: StepReport(0, 0, 0, None)}
+_OWN = {"inbox", "speaks", "payload"}
+_UNUSUAL: dict[Any, Any] = {
+    kind: attrgetter(*(one.name for one in fields(usual) if one.name not in {*_NUMBERS[kind], *_OWN}))
+    for kind, usual in _USUAL.items()
+}
+_PLAIN: dict[Any, Any] = {kind: _UNUSUAL[kind](usual) for kind, usual in _USUAL.items()}
 
 
 def single_requests(requests: StepRequests) -> list[StepRequest]:
     """Return plain requests one by one."""
-    inboxes: Iterable[tuple[Inbound, ...]] = [()] * len(requests.agent)
+    inboxes: list[tuple[Inbound, ...]] = [()] * len(requests.agent)
     if (letters := requests.letters) is not None:
-        payloads = _unstacked(_Stack(letters.payload))
+        count = len(letters.senders)
+        payloads = _unstacked(letters.payload, count)
         each = map(Inbound, letters.senders.tolist(), letters.steps.tolist(), letters.sent.tolist(), payloads)
-        inboxes = [(letter,) for letter in each]
+        for place, letter in zip(range(count) if letters.places is None else letters.places.tolist(), each, strict=True):
+            inboxes[place] += (letter,)
     numbers = (requests.agent.tolist(), requests.step.tolist(), requests.lease.tolist())
     return list(map(StepRequest, *numbers, inboxes, requests.speaks.tolist()))
 
 
+def joint_requests(requests: Sequence[StepRequest]) -> StepRequests | None:
+    """Return requests as columns; None where one of them is not plain, or where messages differ in form."""
+    if not _are_plain(StepRequests, requests):
+        return None
+    numbers = _numbers(StepRequests, requests)
+    speaks = np.array([one.speaks for one in requests])
+    counts = np.array([len(one.inbox) for one in requests])
+    inbox = list(chain.from_iterable(one.inbox for one in requests))
+    if not inbox:
+        return StepRequests(**numbers, speaks=speaks)
+    payload = stacked([letter.payload for letter in inbox])
+    if payload is None:
+        return None
+    places = None if (counts == 1).all() else np.repeat(np.arange(len(requests)), counts)
+    senders, steps = (np.array([getattr(letter, name) for letter in inbox]) for name in ("sender", "step"))
+    letters = Letters(senders, steps, np.array([letter.sent for letter in inbox]), payload, places)
+    return StepRequests(**numbers, speaks=speaks, letters=letters)
+
+
+def single_reports(reports: StepReports) -> list[StepReport]:
+    """Return plain reports one by one."""
+    count = len(reports.agent)
+    payloads = repeat(None, count) if reports.payload is None else _unstacked(reports.payload, count)
+    agent, step, lease, queries, t_n, pulled = (getattr(reports, name).tolist() for name in _NUMBERS[StepReports])
+    found = list(map(StepReport, agent, step, queries, payloads, lease, t_n))
+    for report, times in zip(found, pulled, strict=True):
+        report.pulled = times
+    return found
+
+
 def joint_reports(reports: list[StepReport]) -> StepReports | list[StepReport]:
     """Return reports as columns, or unchanged where one of them is not plain."""
-    if not reports or any(
-        one.retried or one.failed or one.failure is not None or one.again or one.reached or one.verdicts or one.spent
-        for one in reports
-    ):
+    if not reports or not _are_plain(StepReports, reports):
         return reports
     payloads = None
     if any(one.payload is not None for one in reports):
-        payloads = _stacked([one.payload for one in reports])
-        if not isinstance(payloads, _Stack):
+        payloads = stacked([one.payload for one in reports], shared=False)
+        if payloads is None:
             return reports
-    names = ("agent", "step", "lease", "queries", "t_n", "pulled")
-    numbers = {name: np.array([getattr(one, name) for one in reports], np.int64) for name in names}
-    return StepReports(**numbers, payload=None if payloads is None else payloads.arrays)
+    return StepReports(**_numbers(StepReports, reports), payload=payloads)
 
 
-class _Stack(NamedTuple):
-    """Messages with the same names and shapes: one array `(k, ...)` for each name, stacked."""
-
-    arrays: dict[str, npt.NDArray[Any]]
-
-
-class _Inboxes(NamedTuple):
-    """Inboxes of exactly one message each: senders, steps, sending times and payloads."""
-
-    senders: list[int]
-    steps: list[int]
-    sent: list[float]
-    payloads: Any
-
-
-def from_requests(requests: Sequence[StepRequest]) -> Columns:
-    """Convert requests to columns."""
-    columns = _columns(StepRequest, requests)
-    if requests and all(len(inbox) == 1 for inbox in columns["inbox"]):
-        letters = [inbox[0] for inbox in columns["inbox"]]
-        columns["inbox"] = _Inboxes(
-            senders=[letter.sender for letter in letters],
-            steps=[letter.step for letter in letters],
-            sent=[letter.sent for letter in letters],
-            payloads=_stacked([letter.payload for letter in letters]),
-        )
-    return columns
+def rows_of(columns: Columns, places: npt.NDArray[Any]) -> Columns:
+    """Return some of the requests or reports, by number or mask."""
+    some: dict[str, Any] = {name: getattr(columns, name)[places] for name in _NUMBERS[type(columns)]}
+    if isinstance(columns, StepReports):
+        some["payload"] = columns.payload and {name: array[places] for name, array in columns.payload.items()}
+        return StepReports(**some)
+    some["speaks"], letters = columns.speaks[places], columns.letters
+    if letters is not None and letters.places is None and len(some["agent"]):
+        payload = {name: array if len(array) == 1 else array[places] for name, array in letters.payload.items()}
+        letters = Letters(letters.senders[places], letters.steps[places], letters.sent[places], payload)
+    elif letters is not None:
+        count = len(columns.agent)
+        chosen = np.arange(count)[places]
+        own = np.arange(count) if letters.places is None else letters.places
+        place = np.full(count, -1)
+        place[chosen] = np.arange(len(chosen))
+        kept = np.flatnonzero(place[own] >= 0)
+        kept = kept[np.argsort(place[own[kept]], kind="stable")]
+        payload = {name: array if len(array) == 1 else array[kept] for name, array in letters.payload.items()}
+        at = None if letters.places is None else place[own[kept]]
+        letters = Letters(letters.senders[kept], letters.steps[kept], letters.sent[kept], payload, at) if len(kept) else None
+    return StepRequests(**some, letters=letters)
 
 
-def to_requests(columns: Columns) -> list[StepRequest]:
-    """Convert columns back to requests."""
-    letters = columns["inbox"]
-    if isinstance(letters, _Inboxes):
-        each = map(Inbound, letters.senders, letters.steps, letters.sent, _unstacked(letters.payloads))
-        columns = {**columns, "inbox": [(letter,) for letter in each]}
-    return list(map(StepRequest, *columns.values()))
+def stacked(payloads: Sequence[Any], shared: bool = True) -> Payloads | None:
+    """Stack messages of equal names, types and shapes, to arrays `(k, ...)`; None where they differ.
 
-
-def from_reports(reports: Sequence[StepReport]) -> Columns:
-    """Convert reports to columns."""
-    columns = _columns(StepReport, reports)
-    if reports:
-        columns["payload"] = _stacked(columns["payload"])
-    return columns
-
-
-def to_reports(columns: Columns) -> list[StepReport]:
-    """Convert columns back to reports."""
-    columns = {**columns, "payload": _unstacked(columns["payload"])}
-    return list(map(StepReport, *columns.values()))
-
-
-def _columns(kind: type, records: Sequence[Any]) -> Columns:
-    """Return the values of each field, in the order of the class's constructor."""
-    return {field.name: list(map(attrgetter(field.name), records)) for field in fields(kind)}
-
-
-def _stacked(payloads: Sequence[Payload | None]) -> Any:
-    """Stack messages of equal names, types and shapes; return others as they are.
-
-    Arrays that receivers share are not stacked, so that they stay shared.
+    An array that is one object in all of them becomes `(1, ...)` where that is allowed, so that it stays `shared`.
     """
     first: Any = payloads[0]
-    if type(first) is not dict or not first or any(type(one) is not dict or one.keys() != first.keys() for one in payloads):
-        return payloads
+    if type(first) is not dict or not first:
+        return None
+    if any(one is not first and (type(one) is not dict or one.keys() != first.keys()) for one in payloads):
+        return None
     arrays = {}
     for name in first:
-        column: list[Any] = [one[name] for one in payloads if one is not None]
+        column: list[Any] = [one[name] for one in payloads]
         if not all(type(array) is np.ndarray and array.ndim and array.flags.c_contiguous for array in column):
-            return payloads  # whatever it is, the coordinator shall see it
-        if len({(array.dtype, array.shape) for array in column}) > 1 or len(set(map(id, column))) < len(column):
-            return payloads
-        arrays[name] = np.concatenate(column).reshape(len(column), *column[0].shape)
-    return _Stack(arrays)
+            return None  # whatever it is, the coordinator shall see it
+        if len({(array.dtype, array.shape) for array in column}) > 1:
+            return None
+        if shared and len(set(map(id, column))) == 1:
+            arrays[name] = column[0][None]
+        else:
+            arrays[name] = np.concatenate(column).reshape(len(column), *column[0].shape)
+    return arrays
 
 
-def _unstacked(payloads: Any) -> Iterable[Any]:
-    if not isinstance(payloads, _Stack):
-        return tuple(payloads)
-    names = list(payloads.arrays)
-    return (dict(zip(names, rows, strict=True)) for rows in zip(*payloads.arrays.values(), strict=True))
+def _unstacked(arrays: Mapping[str, npt.NDArray[Any]], count: int) -> list[Payload]:
+    """Return messages one by one."""
+    if all(len(array) == 1 for array in arrays.values()):
+        return [{name: array[0] for name, array in arrays.items()}] * count
+    each = [repeat(array[0], count) if len(array) == 1 else array for array in arrays.values()]
+    return [dict(zip(arrays, rows, strict=True)) for rows in zip(*each, strict=True)]
+
+
+def _are_plain(kind: type, records: Iterable[Any]) -> bool:
+    unusual, plain = _UNUSUAL[kind], _PLAIN[kind]
+    return all(unusual(one) == plain for one in records)
+
+
+def _numbers(kind: type, records: Sequence[Any]) -> dict[str, Any]:
+    rows = np.array(list(map(attrgetter(*_NUMBERS[kind]), records)), np.int64).reshape(-1, len(_NUMBERS[kind]))
+    return dict(zip(_NUMBERS[kind], np.ascontiguousarray(rows.T), strict=True))
+
+
+class ByAgent:
+    """Requests or reports that wait for something, by agent: single ones, or rows of columns. The newest of an agent counts."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, Any] = {}  # a single one, or the columns and the row
+
+    def __contains__(self, agent: int) -> bool:
+        return agent in self._found
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._found)
+
+    def put(self, given: StepRequests | StepReports | Iterable[Any]) -> None:
+        """Store requests or reports; an agent that has one loses it, and its place."""
+        if isinstance(given, StepRequests | StepReports):
+            agents: Iterable[int] = given.agent.tolist()
+            entries: Iterable[Any] = zip(repeat(given), range(len(given.agent)), strict=False)
+        else:
+            singles = list(given)
+            agents, entries = [one.agent for one in singles], singles
+        for agent, entry in zip(agents, entries, strict=True):
+            self._found.pop(agent, None)
+            self._found[agent] = entry
+
+    def discard(self, agent: int) -> None:
+        """Forget what an agent has, if it has anything."""
+        self._found.pop(agent, None)
+
+    def pop(self, agent: int) -> Any:
+        """Remove and return the single request or report of an agent."""
+        entry = self._found.pop(agent)
+        if type(entry) is not tuple:
+            return entry
+        columns = entry[0]
+        singles: list[Any] = single_requests(columns) if isinstance(columns, StepRequests) else single_reports(columns)
+        for place, one in enumerate(singles):  # its neighbours are asked for next
+            other = self._found.get(one.agent)
+            if type(other) is tuple and other[0] is columns and other[1] == place:
+                self._found[one.agent] = one
+        return singles[entry[1]]
+
+    def take(self, agents: Sequence[int]) -> list[Any]:
+        """Remove and return what these agents have, as a list of columns and of lists of single ones."""
+        groups: dict[int, tuple[Any, list[Any]]] = {}
+        for agent in agents:
+            entry = self._found.pop(agent)
+            columns, row = entry if type(entry) is tuple else (None, entry)
+            groups.setdefault(id(columns), (columns, []))[1].append(row)
+        singles, parts = list[Any](), list[Any]()
+        for columns, rows in groups.values():
+            if columns is None:
+                singles = rows
+            else:
+                parts.append(_all_or_some(columns, rows))
+        if len(parts) > 1 and isinstance(parts[0], StepRequests):
+            parts = _joined_requests(parts)
+        return [singles, *parts] if singles else parts
+
+    def reports(self, agents: Sequence[int]) -> StepReports | list[StepReport]:
+        """Remove and return the reports of these agents in their order, as columns if all are plain."""
+        parts = self.take(agents)
+        if len(parts) == 1:
+            return joint_reports(parts[0]) if isinstance(parts[0], list) else parts[0]
+        several = [joint_reports(part) if isinstance(part, list) else part for part in parts]
+        joint = _joined(several)
+        if joint is not None:
+            order = np.argsort(joint.agent)
+            return rows_of(joint, order[np.searchsorted(joint.agent[order], np.array(agents))])
+        singles = chain.from_iterable(single_reports(part) if isinstance(part, StepReports) else part for part in several)
+        found = {report.agent: report for report in singles}
+        return [found[agent] for agent in agents]
+
+
+def _joined_requests(parts: Sequence[StepRequests]) -> list[StepRequests]:
+    """Return requests to different agents in one set of columns, unless messages differ in form or are shared."""
+    first, counts = np.cumsum([0, *(len(part.agent) for part in parts)]), []
+    letters, at = list[Letters](), list[Any]()
+    for part, start in zip(parts, first.tolist(), strict=False):
+        own = part.letters
+        counts.append(own is not None and own.places is None)
+        if own is not None:
+            letters.append(own)
+            at.append(start + (np.arange(len(part.agent)) if own.places is None else own.places))
+    forms = {tuple((name, array.dtype, array.shape[1:]) for name, array in own.payload.items()) for own in letters}
+    shared = any(len(array) < len(own.senders) for own in letters for array in own.payload.values())
+    if len(forms) > 1 or shared:
+        return list(parts)
+    joint = None
+    if letters:
+        senders, steps, sent = (
+            np.concatenate([getattr(own, name) for own in letters]) for name in ("senders", "steps", "sent")
+        )
+        payload = {name: np.concatenate([own.payload[name] for own in letters]) for name in letters[0].payload}
+        joint = Letters(senders, steps, sent, payload, None if all(counts) else np.concatenate(at))
+    numbers = {name: np.concatenate([getattr(part, name) for part in parts]) for name in (*_NUMBERS[StepRequests], "speaks")}
+    return [StepRequests(**numbers, letters=joint)]
+
+
+def _joined(parts: Sequence[Any]) -> StepReports | None:
+    """Return reports in one set of columns; None where some are not plain, or have other messages than others."""
+    forms = {_form(part) for part in parts}
+    if len(forms) > 1 or None in forms:
+        return None
+    numbers = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _NUMBERS[StepReports]}
+    payload = parts[0].payload
+    if payload is not None:
+        payload = {name: np.concatenate([part.payload[name] for part in parts]) for name in payload}
+    return StepReports(**numbers, payload=payload)
+
+
+def _form(part: Any) -> Any:
+    """Return the names, types and shapes of the messages; None for single reports."""
+    if not isinstance(part, StepReports):
+        return None
+    return tuple((name, array.dtype, array.shape[1:]) for name, array in (part.payload or {}).items())
+
+
+def _all_or_some(columns: Columns, rows: list[int]) -> Columns:
+    whole = len(rows) == len(columns.agent) and rows == list(range(len(rows)))
+    return columns if whole else rows_of(columns, np.array(rows))

@@ -6,16 +6,16 @@ import contextlib
 import gc
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from fedbo.actors.agent import HostedAgent
-from fedbo.actors.blocks import failure, serves_blocks, work_together
-from fedbo.actors.columns import Columns, from_reports, to_requests
+from fedbo.actors.columns import StepReports, StepRequests, joint_requests, single_reports
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool, rehearse
+from fedbo.actors.evaluation.together import JointEvaluator
 from fedbo.actors.host_storage import HostConfig, HostStorage
-from fedbo.actors.lazy_records import LazyRecords
+from fedbo.actors.population import Commit, HostedAgents
 from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.printed import keep_printed
 from fedbo.actors.storage.run_folder import Superseded
@@ -26,7 +26,8 @@ from fedbo.settings.own_code import note_step
 from fedbo.settings.trust import admit
 
 _COLLECT, _WHOLE = 10_000, 100  # objects made between two times, and how rarely these are all
-Commits = Sequence[tuple[int, tuple[float, ...]]]
+Commits = Sequence[Commit]
+Reports = StepReports | list[StepReport]
 
 
 class Host:
@@ -34,7 +35,7 @@ class Host:
 
     def __init__(self) -> None:
         blas_threads().limit(limits=1)
-        self.agents: LazyRecords[HostedAgent]
+        self.agents: HostedAgents
         self._storage: HostStorage | None = None
         self._evaluator: Evaluator | None = None
         self._begun = 0.0  # by the monotonic clock of this machine
@@ -66,7 +67,9 @@ class Host:
                 evaluator.printed = partial(keep_printed, config.folder.path)
         self._end_process()
         self._evaluator = evaluator
-        self.agents = LazyRecords(lambda number: HostedAgent(task, number, self.clock, evaluator))
+        joint = JointEvaluator(task, evaluator, self.clock)
+        make = partial(HostedAgent, task, clock=self.clock, evaluator=evaluator)
+        self.agents = HostedAgents(task, make, joint, self.in_virtual_time)
         for number in numbers if config is not None and (config.real or config.recorded) else ():
             self.agents[number]  # in real time nothing that is done once shall take the time of a step
         if config is not None and config.real:
@@ -77,11 +80,9 @@ class Host:
             return os.getpid()
         if task.policy.overlaps and (config.real or config.recorded):
             again = task.policy.failure == "stop" and not config.recorded
-            for agent in self.agents.values():
+            for agent in self.agents.objects.values():
                 agent.overlapping = AsyncEvaluations(task, self._pool(agent, config), storage.log, self.clock, again)
-        for number, kept in storage.checkpoints().items():
-            agent = self.agents[number]
-            agent.state, agent.saved, agent.uncommitted = kept.state, kept.saved, kept.uncommitted
+        storage.restore(self.agents)
         return os.getpid()
 
     @property
@@ -127,43 +128,55 @@ class Host:
 
     def work(self, commits: Commits, requests: Sequence[StepRequest]) -> list[StepReport]:
         """Run steps of several agents one after the other, for another process."""
-        self.commit(commits)
-        return self.carry_out(requests, told=True)
-
-    def work_in_columns(self, commits: Commits, requests: Columns) -> Columns:
-        """Run steps as `work` does, with requests and reports as columns."""
-        return from_reports(self.work(commits, to_requests(requests)))
+        (reports,) = self.work_in_columns(commits, [list(requests)])
+        return single_reports(reports) if isinstance(reports, StepReports) else reports
 
     @exits_as_errors
-    def carry_out(self, requests: Sequence[StepRequest], told: bool = False) -> list[StepReport]:
-        """Run steps and return their reports; with `told`, flush the log first because the reports leave this process."""
-        try:
-            reports = self._work_together(requests) or [self._work(request) for request in requests if not self._halted]
-            if told and self._storage is not None:
+    def work_in_columns(self, commits: Commits, batches: Sequence[StepRequests | list[StepRequest]]) -> list[Reports]:
+        """Run several batches of steps for another process; the log is flushed because the reports leave this one."""
+        self.commit(commits)
+        found = [self.carry_out(batch) for batch in batches]
+        if self._storage is not None:
+            with self._may_have_ended():
                 self._storage.log.flush()
+        return found
+
+    @exits_as_errors
+    def carry_out(self, requests: StepRequests | list[StepRequest]) -> Reports:
+        """Run steps of different agents, or one by one, and return their reports; fewer where the run ends meanwhile."""
+        reports: Reports = []
+        with self._may_have_ended():
+            several = requests if isinstance(requests, StepRequests) else self._joint(requests)
+            if several is not None and not self._halted:
+                reports = self.agents.work(several, self._work)
+            elif isinstance(requests, list):
+                reports = [report for report in map(self._work, requests) if report is not None]
+        return reports
+
+    def _joint(self, requests: Sequence[StepRequest]) -> StepRequests | None:
+        """Return requests as columns where that serves: to different agents that may be in columns."""
+        if not self.agents.serves or not requests or len({request.agent for request in requests}) < len(requests):
+            return None
+        return joint_requests(requests)
+
+    @contextlib.contextmanager
+    def _may_have_ended(self) -> Iterator[None]:
+        """Halt where files are missing because the run has ended."""
+        try:
+            yield
         except FileNotFoundError:  # an objective's own is an error of its evaluation
             if self._storage is None or self._storage.config.folder.is_current():
                 raise
-            self._halted, reports = True, []  # the run has ended, and its files are gone
-        return [report for report in reports if report is not None]
-
-    def _work_together(self, requests: Sequence[StepRequest]) -> list[StepReport | None]:
-        """Run several steps at once where the algorithm supports it and time is virtual; return an empty list otherwise."""
-        if self._halted or not self.in_virtual_time or len({request.agent for request in requests}) < max(2, len(requests)):
-            return []
-        agents = [self.agents[request.agent] for request in requests]
-        algorithm = agents[0].task.algorithm
-        if not serves_blocks(type(algorithm)) or any(agent.overlapping is not None for agent in agents):
-            return []
-        if any(request.ended is not None for request in requests):
-            return []
-        return [*work_together(algorithm, agents, requests)]
+            self._halted = True
 
     def _work(self, request: StepRequest) -> StepReport | None:
+        if self._halted:
+            return None
         try:
             return self._step(request)
         except EvaluationError as error:
-            return failure(request, error)
+            # It is raised when this step is due, not when the steps beside it are.
+            return StepReport(request.agent, request.step, queries=0, payload=None, lease=request.lease, failure=str(error))
         except Exception as error:
             note_step(error, request.agent, request.step)
             raise
@@ -200,16 +213,15 @@ class Host:
 
     def commit(self, commits: Commits) -> None:
         """Commit the last steps of agents, whose states before them are discarded."""
-        for agent, times in commits:
-            self.agents[agent].commit(times)
+        self.agents.commit(commits)
 
     def best(self) -> dict[int, float]:
         """Return the score of the best observation so far of every agent that has one, for the progress display."""
-        return {agent.number: agent.state.best.score for agent in self.agents.every() if agent.state.best is not None}
+        return self.agents.best()
 
     def best_values(self) -> dict[int, float | None]:
         """Return the known noise-free optimum over the box of the objective of every agent created so far."""
-        return {agent.number: agent.best_value for agent in self.agents.every()}
+        return self.agents.best_values()
 
     def snapshot(self, commits: Commits, number: int, whole: bool = True) -> dict[str, str]:
         """Write new rows and the committed states of the agents; return the names of the files with their SHA-256.
@@ -224,7 +236,7 @@ class Host:
     def write_checkpoints(self) -> None:
         """Write the checkpoint of each agent in real time."""
         assert self._storage is not None
-        for agent in self.agents.every():
+        for agent in self.agents.objects.every():
             self._storage.write_own(agent)
 
     def finish(self, commits: Commits, number: int, kind: str, counted: Mapping[int, int] | None = None) -> dict[str, str]:
@@ -234,7 +246,7 @@ class Host:
         """
         assert self._storage is not None
         self.commit(commits)
-        for agent in self.agents.every() if counted is not None else ():
+        for agent in self.agents.objects.every() if counted is not None else ():
             done = agent.uncommitted
             if done is not None and done.report.step <= (counted or {}).get(agent.number, -1):
                 agent.commit(())

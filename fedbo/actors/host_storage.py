@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.agent_state import AgentState, UncommittedStep
-from fedbo.actors.lazy_records import LazyRecords
+from fedbo.actors.population import HostedAgents
+from fedbo.actors.slots import SavedColumns
 from fedbo.actors.storage.checkpoint import EncodedRecords, read_checkpoint, write_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog
-from fedbo.actors.storage.rows import Row, single_rows, write_evaluations, write_rows
+from fedbo.actors.storage.rows import OBSERVATIONS, Row, single_rows, write_evaluations, write_part
 from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.storage.snapshot_store import SnapshotIndex
@@ -62,8 +62,8 @@ class HostStorage:
         self._encoded = EncodedRecords(Row)  # those of a run in real time stay in its agents to the end
         self.log = EvaluationLog(config.folder, self._numbers, None if config.real else config.latest.number)
 
-    def checkpoints(self) -> dict[int, AgentCheckpoint]:
-        """Read the checkpoints of the agents that have one: of the snapshot, or in real time each agent's own last one.
+    def restore(self, agents: HostedAgents) -> None:
+        """Load the checkpoints of the agents that have one: of the snapshot, or in real time each agent's own last one.
 
         Raises DamagedError where a file belongs to another agent. No index has its sum, since agents write at
         any moment in real time.
@@ -71,11 +71,18 @@ class HostStorage:
         folder = self.config.folder
         if self.config.real:
             paths = {number: folder.checkpoints(number) for number in self._numbers}
-            return {number: _own(written[-1], number) for number, written in paths.items() if written}
-        found: dict[int, AgentCheckpoint] = {}
+            for number, written in paths.items():
+                if written:
+                    _restore(agents, number, _own(written[-1], number))
+            return
         for path in self.config.latest.parts(folder.path, ".agents"):
-            found |= {number: kept for number, kept in read_checkpoint(path).items() if number in self._numbers}
-        return found
+            found = read_checkpoint(path)
+            if isinstance(found, SavedColumns):
+                agents.load(found, self._numbers)
+                continue
+            for number, kept in found.items():
+                if number in self._numbers:
+                    _restore(agents, number, kept)
 
     def write_own(self, agent: HostedAgent) -> dict[str, str]:
         """Write an agent's own checkpoint; the first one of a process replaces those of earlier processes."""
@@ -89,38 +96,45 @@ class HostStorage:
                 older.unlink(missing_ok=True)
         return {path.name: digest}
 
-    def write_snapshot(self, agents: LazyRecords[HostedAgent], number: int, whole: bool) -> dict[str, str]:
+    def write_snapshot(self, agents: HostedAgents, number: int, whole: bool) -> dict[str, str]:
         """Write new rows and the committed agents, all or those that changed; return the file names with their SHA-256."""
         if whole:
             agents.unsettle()
         names = self.write_rows(agents, number, self.config.lossy)
-        written = list(agents.values())
-        for part in range(max(1, math.ceil(len(written) / _PART))):
-            path, some = self.config.folder.agents(number, self._place, part), written[part * _PART : (part + 1) * _PART]
-            kept = {agent.number: AgentCheckpoint(agent.committed, agent.saved, None, agent.number) for agent in some}
-            names[path.name] = write_checkpoint(kept, path)
+        written, slots = list(agents.objects.values()), agents.changed()
+        parts: list[Any] = [agents.save(slots[first : first + _PART]) for first in range(0, len(slots), _PART)]
+        for first in range(0, len(written) if slots.size else max(1, len(written)), _PART):
+            some = written[first : first + _PART]
+            parts.append({agent.number: AgentCheckpoint(agent.committed, agent.saved, None, agent.number) for agent in some})
+        for place, part in enumerate(parts):
+            path = self.config.folder.agents(number, self._place, place)
+            names[path.name] = write_checkpoint(part, path)
         agents.settle()
         self.log.begin(number)
         return names
 
-    def write_rows(
-        self, agents: dict[int, HostedAgent], number: int, lossy: bool, kind: str = "observations"
-    ) -> dict[str, str]:
+    def write_rows(self, agents: HostedAgents, number: int, lossy: bool, kind: str = "observations") -> dict[str, str]:
         """Write the rows that agents release as a table of this kind, in real time also their evaluations.
 
         Returns the names of the files with their SHA-256.
         """
-        rows = [row for agent in sorted(agents) for row in agents[agent].take(lossy)]
-        if not rows:
+        rows, columns = agents.take_rows(lossy)
+        if not rows and columns is None:
             return {}
         folder = self.config.folder
         path = folder.table(kind, number, self._place)
-        written = {path.name: write_rows(rows, folder.key, path)}
+        table = agents.table_of(rows, columns)
+        written = {path.name: write_part(table, folder.key, OBSERVATIONS, path)}
         if not self.config.real or kind == PROVISIONAL:
             return written
         evaluations = folder.table("evaluations", number, self._place)
         begun = {(row.agent, row.started) for row in single_rows(rows)}
         return {**written, evaluations.name: write_evaluations(self.log.begun_at(begun), folder.key, evaluations)}
+
+
+def _restore(agents: HostedAgents, number: int, kept: AgentCheckpoint) -> None:
+    agent = agents[number]
+    agent.state, agent.saved, agent.uncommitted = kept.state, kept.saved, kept.uncommitted
 
 
 def _own(path: Path, number: int) -> AgentCheckpoint:

@@ -10,8 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.actors.blocks import serves_blocks
-from fedbo.actors.columns import Ints, StepReports, StepRequests, joint_reports, single_requests
+from fedbo.actors.columns import ByAgent, Ints, StepReports, StepRequests, joint_reports, single_requests
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
@@ -117,38 +116,56 @@ class InlineHosts(Hosts):
     def __init__(self, task: Task, numbers: Sequence[int], config: HostConfig | None = None) -> None:
         self.host = Host()
         self.host.load(task, numbers, config)
-        self._requests: dict[int, StepRequest] = {}
-        self._reports: dict[int, StepReport] = {}
-        is_whole = task.early_end is None
-        self._most = _MOST if serves_blocks(type(task.algorithm)) and is_whole and self.host.in_virtual_time else 1
+        self._requests, self._reports = ByAgent(), ByAgent()
+        self._most = _MOST if self.host.agents.serves else 1
         self._together = 1
         self._written: dict[str, str] = {}
         self._replays_overlaps = config is not None and config.recorded and task.policy.overlaps
 
     def submit(self, request: StepRequest) -> None:
         """Store the request."""
-        self._requests[request.agent] = request
-        self._reports.pop(request.agent, None)
+        self._requests.put([request])
+        self._reports.discard(request.agent)
+
+    def submit_each(self, requests: StepRequests) -> None:
+        """Store the requests."""
+        self._requests.put(requests)
+        for agent in requests.agent.tolist():
+            self._reports.discard(agent)
 
     def decide(self, request: StepRequest) -> DecisionSize:
         """Return the agent's decision."""
-        self._requests.pop(request.agent, None)  # else a request that this one replaces might be carried out after it
+        self._requests.discard(request.agent)  # else a request that this one replaces might be carried out after it
         return self.host.decide((), request)
 
     def report(self, agent: int) -> StepReport:
         """Run the request now, unless it has run already, and return its report."""
         if agent not in self._reports:
-            self._carry_out([self._requests.pop(agent)])
-        return self._reports.pop(agent)
+            self._carry_out(self._with_others([agent]))
+        report: StepReport = self._reports.pop(agent)
+        return report
 
-    def _carry_out(self, requests: list[StepRequest]) -> None:
-        """Run a request, together with as many others as take little time."""
-        if self._most > 1:
-            others = islice(self._requests, self._together - 1)
-            requests += [self._requests.pop(number) for number in list(others)]
+    def results(self, agents: Ints) -> StepReports | list[StepReport]:
+        """Run those of the requests that have not run, and return their reports."""
+        wanted = agents.tolist()
+        missing = [agent for agent in wanted if agent not in self._reports]
+        if missing:
+            self._carry_out(self._with_others(missing))
+        return self._reports.reports(wanted)
+
+    def _with_others(self, agents: list[int]) -> list[int]:
+        """Return these agents and those that are computed with them."""
+        room = self._together - len(agents)
+        if room <= 0:
+            return agents
+        due = set(agents)
+        return [*agents, *islice((number for number in self._requests if number not in due), room)]
+
+    def _carry_out(self, agents: list[int]) -> None:
+        """Run the requests of these agents, and learn how many take little time together."""
         begun = time.perf_counter()
-        for report in self.host.carry_out(requests):
-            self._reports[report.agent] = report
+        for batch in self._requests.take(agents):
+            self._reports.put(self.host.carry_out(batch))
         if time.perf_counter() - begun < _ENOUGH:
             self._together = min(2 * self._together, self._most)
         else:
@@ -156,7 +173,11 @@ class InlineHosts(Hosts):
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
         """Commit the agent's last step."""
-        self.host.agents[agent].commit(times)
+        self.host.commit([(agent, times)])
+
+    def commit_each(self, agents: Ints, begun: npt.NDArray[np.float64], ended: npt.NDArray[np.float64]) -> None:
+        """Commit the last steps of these agents."""
+        self.host.agents.commit_each(agents, begun, ended)
 
     def flush(self, ends: Ends = dict) -> None:
         """Do nothing, since no request is buffered."""
@@ -188,10 +209,10 @@ class InlineHosts(Hosts):
         since an evaluation is committed as soon as it ends.
         """
         if self._replays_overlaps:
-            for request in self._requests.values():
-                self.host.carry_out([request])
-            for agent in self.host.agents.every():
-                agent.close()
+            for agent in list(self._requests):
+                self.host.carry_out([self._requests.pop(agent)])
+            for hosted in self.host.agents.objects.every():
+                hosted.close()
         return self.host.finish((), number, kind)
 
 

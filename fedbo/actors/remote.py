@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import socket
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from fedbo.actors.channel import Channel, ChannelClosed, Reply, serve
-from fedbo.actors.columns import from_requests, to_reports
+from fedbo.actors.columns import ByAgent, Ints, StepReports, StepRequests, joint_requests, rows_of
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Ends, Hosts
@@ -74,7 +76,7 @@ class RemoteHost:
     place: int
     handle: Any
     numbers: Sequence[int]
-    buffer: dict[int, StepRequest] = field(default_factory=dict)
+    buffer: ByAgent = field(default_factory=ByAgent)
     commits: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
     calls: list[Any] = field(default_factory=list)
     told: list[Any] = field(default_factory=list)
@@ -130,7 +132,7 @@ class RayHosts(Hosts):
         loads = [host.handle.load.remote(task, host.numbers, config, host.place) for host in self.remote]
         for host, process in zip(self.remote, got(loads), strict=True):
             host.process = process
-        self._reports: dict[tuple[int, int], StepReport] = {}
+        self._reports = ByAgent()
         self._given: dict[int, int] = {}  # the lease of each agent's last request: only its report counts
         self._asked: list[Any] = []
         self._best: dict[int, float] = {}
@@ -170,17 +172,27 @@ class RayHosts(Hosts):
     def submit(self, request: StepRequest) -> None:
         """Put the request in its host's buffer; send a full buffer to an idle host."""
         host = self._host_of(request.agent)
-        host.buffer.pop(request.agent, None)  # a request that is replaced loses its place
-        host.buffer[request.agent] = request
-        self._reports.pop((request.agent, self._given.get(request.agent, request.lease)), None)
+        host.buffer.put([request])
+        self._reports.discard(request.agent)
         self._given[request.agent] = request.lease
         if len(host.buffer) >= _MOST and not host.calls:
             self._send(host)
 
+    def submit_each(self, requests: StepRequests) -> None:
+        """Put the requests in the buffers of their hosts; send full buffers to idle hosts."""
+        place = requests.agent % len(self.remote)
+        for host in self.remote:
+            host.buffer.put(rows_of(requests, place == host.place))
+            if len(host.buffer) >= _MOST and not host.calls:
+                self._send(host)
+        for agent, lease in zip(requests.agent.tolist(), requests.lease.tolist(), strict=True):
+            self._reports.discard(agent)
+            self._given[agent] = lease
+
     def decide(self, request: StepRequest) -> DecisionSize:
         """Wait for the agent's decision and return it."""
         host = self._host_of(request.agent)
-        host.buffer.pop(request.agent, None)  # else a request that this one replaces would be carried out after it
+        host.buffer.discard(request.agent)  # else a request that this one replaces would be carried out after it
         (decided,) = got([host.call("decide", host.take_commits(), request)])
         assert isinstance(decided, DecisionSize)
         return decided
@@ -195,21 +207,30 @@ class RayHosts(Hosts):
     def flush(self, ends: Ends = dict) -> None:
         """Send the buffers of hosts that will soon be idle, the steps that end first before others."""
         for host in self.remote:
-            if host.buffer and len(host.calls) < 2:
-                if len(host.buffer) > _MOST:
-                    known = ends()
-                    host.buffer = dict(sorted(host.buffer.items(), key=lambda item: known.get(item[0], 0.0)))
-                self._send(host)
+            if len(host.buffer) and len(host.calls) < 2:
+                self._send(host, ends() if len(host.buffer) > _MOST else {})
 
     def report(self, agent: int) -> StepReport:
         """Wait for the report of the agent's last request and return it."""
-        host, wanted = self._host_of(agent), (agent, self._given[agent])
-        while wanted not in self._reports:
+        self._await(agent)
+        report: StepReport = self._reports.pop(agent)
+        return report
+
+    def results(self, agents: Ints) -> StepReports | list[StepReport]:
+        """Wait for the reports of these agents' last requests."""
+        wanted = agents.tolist()
+        for agent in wanted:
+            self._await(agent)
+        return self._reports.reports(wanted)
+
+    def _await(self, agent: int) -> None:
+        """Wait for the report of the agent's last request."""
+        while agent not in self._reports:
+            host = self._host_of(agent)
             if agent in host.buffer:
                 self._send(host)
                 self.flush()  # no other waits while this one works
             self._collect(host)
-        return self._reports.pop(wanted)
 
     def snapshot(self, number: int, whole: bool) -> None:
         """Make every host write its agents; calls that are sent later run after that."""
@@ -249,18 +270,29 @@ class RayHosts(Hosts):
     def restart_dead(self) -> None:
         """Do nothing: in virtual time the run restarts from its last snapshot instead."""
 
-    def _send(self, host: RemoteHost) -> None:
-        requests, host.buffer = list(host.buffer.values()), {}
-        for first in range(0, len(requests), _MOST):  # the engine goes on with some while the host works on others
-            columns = from_requests(requests[first : first + _MOST])
-            host.calls.append(host.call("work_in_columns", host.take_commits(), columns))
+    def _send(self, host: RemoteHost, ends: Mapping[int, float] | None = None) -> None:
+        """Send the buffer of a host, the steps that end first before others as far as that is known."""
+        agents = list(host.buffer)
+        agents.sort(key=lambda agent: (ends or {}).get(agent, 0.0))
+        for first in range(0, len(agents), _MOST):  # the engine goes on with some while the host works on others
+            batches = [_plain(batch) for batch in host.buffer.take(agents[first : first + _MOST])]
+            host.calls.append(host.call("work_in_columns", host.take_commits(), batches))
 
     def _collect(self, host: RemoteHost) -> None:
         """Wait for the oldest call of a host, and keep those of its reports that are still current."""
-        (reports,) = got([host.calls.pop(0)])
-        for report in to_reports(reports):
-            if report.lease == self._given[report.agent]:
-                self._reports[report.agent, report.lease] = report
+        (parts,) = got([host.calls.pop(0)])
+        for reports in parts:
+            if isinstance(reports, StepReports):
+                leases = zip(reports.agent.tolist(), reports.lease.tolist(), strict=True)
+                current = np.array([self._given[agent] == lease for agent, lease in leases])
+                self._reports.put(reports if current.all() else rows_of(reports, current))
+            else:
+                self._reports.put(report for report in reports if report.lease == self._given[report.agent])
+
+
+def _plain(batch: StepRequests | list[StepRequest]) -> StepRequests | list[StepRequest]:
+    """Return requests to different agents as columns, which take a third of the time to send, where all are plain."""
+    return (joint_requests(batch) or batch) if isinstance(batch, list) else batch
 
 
 def start_hosts(count: int) -> list[Any]:

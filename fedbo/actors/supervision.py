@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedbo.actors.columns import ByAgent
 from fedbo.actors.evaluation.ray_pool import start_dispatcher
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Ends, News, WallClockState, raise_if_failed
@@ -35,7 +36,7 @@ class HostProcesses:
         """Kill a process at once."""
         ray.kill(host.handle)
         host.calls.clear()
-        host.buffer.clear()
+        host.buffer = ByAgent()
         host.process = 0
 
     def hold(self, host: RemoteHost, agent: int, until: float) -> None:
@@ -56,7 +57,7 @@ class HostProcesses:
     def handle_death(self, host: RemoteHost) -> None:
         """Replace a process that died unexpectedly; RuntimeError when that happens repeatedly."""
         host.calls.clear()
-        host.buffer.clear()
+        host.buffer = ByAgent()
         host.deaths += 1
         if host.deaths == HOST_DEATHS:
             agents = ", ".join(map(str, host.numbers[:5]))
@@ -122,7 +123,7 @@ class SupervisedHosts(RayHosts):
     def flush(self, ends: Ends = dict) -> None:
         """Send all buffers."""
         for host in self.remote:
-            if host.buffer:
+            if len(host.buffer):
                 self._send(host)
 
     def snapshot(self, number: int, whole: bool) -> None:
@@ -190,10 +191,10 @@ class SupervisedHosts(RayHosts):
             except actor_losses():
                 self._take(host, self._processes.restart(host))
 
-    def _send(self, host: RemoteHost) -> None:
+    def _send(self, host: RemoteHost, ends: Mapping[int, float] | None = None) -> None:
         if host.process == 0:
             self._processes.restart(host)
-        requests, host.buffer = list(host.buffer.values()), {}
+        requests = [host.buffer.pop(agent) for agent in list(host.buffer)]
         host.calls += [host.handle.work.remote((), [request]) for request in requests]
 
     def _take(self, host: RemoteHost, call: Any) -> list[StepReport]:

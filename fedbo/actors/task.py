@@ -185,6 +185,10 @@ class Task:
         """Return whether objectives may run code that is not part of fedbo: of the study, or of a plug-in."""
         return bool(self.code) or not type(self.federation).__module__.startswith("fedbo.")
 
+    def phase_of(self, step: int) -> str:
+        """Return the phase of the rows of a step."""
+        return "initial" if step == 0 and self.phase == "search" else self.phase
+
     def costs_at(self, u: Array) -> tuple[float, ...] | None:
         """Return the costs of points `(q, d)` of the unit cube; None where the objective determines them."""
         if not self.slopes:

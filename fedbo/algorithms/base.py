@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Le, Lt
 
-from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.streams import Numbers, StreamBlock, Streams
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.projected import Lattice
@@ -119,7 +119,8 @@ def horizon(problem: Problem) -> int:
 # place of that, as a control; at random; agreed on in the end; the next of a tree; one of a batch, or of what is left over
 # when the batches are done; the best one known, while waiting for an answer; or there is no point.
 Origin = Literal["initial", "own", "federated", "uniform", "random", "agreed", "tree", "batch", "rest", "waiting", "none"]
-ORIGINS: frozenset[str] = frozenset(get_args(Origin))
+ORIGINS_IN_ORDER: tuple[str, ...] = get_args(Origin)
+ORIGINS = frozenset(ORIGINS_IN_ORDER)
 
 
 class Decision(NamedTuple):
@@ -306,6 +307,83 @@ class Avoiding(Protocol):
         """Record the points `(f, d)` whose evaluations failed, in place of those of the last call."""
 
 
+class AnswerColumns(NamedTuple):
+    """The messages that arrived for some of k agents: the agents' `places (l,)`, in ascending order, and the arrays.
+
+    An array of `payload` is `(l, ...)`, or `(1, ...)` where all messages share it. The last message of an agent comes last.
+    """
+
+    places: Numbers
+    payload: Mapping[str, npt.NDArray[Any]]
+
+
+class StateColumns(Protocol):
+    """The states of many agents of a method in common arrays; `slots (k,)` are the rows of the agents that are meant.
+
+    Each function does for every agent what the method's function of this name does, with the same bits in any company.
+    """
+
+    def grow(self, count: int) -> None:
+        """Make room for `count` agents."""
+
+    def state(self, slot: int) -> Any:
+        """Return an agent's state as the method's functions know it."""
+
+    def put(self, slot: int, state: Any) -> bool:
+        """Store an agent's state; False, with nothing stored, where the arrays cannot hold it."""
+
+    def start(self, slots: Numbers) -> None:
+        """Store the states before the first evaluation."""
+
+    def ask(self, slots: Numbers, streams: StreamBlock, answers: AnswerColumns | None) -> tuple[Array, npt.NDArray[np.int8]]:
+        """Return the points of all agents, one agent after another, `(k q, d)`, and the number of each one's origin."""
+
+    def tell(self, slots: Numbers, counts: Numbers, x: Array, y: Array) -> None:
+        """Append `counts (k,)` observations of each agent."""
+
+    def outbox(self, slots: Numbers, streams: StreamBlock) -> dict[str, npt.NDArray[Any]] | None:
+        """Return the arrays `(k, ...)` of all messages."""
+
+    def turn(self, slots: Numbers, counts: Numbers, asked: npt.NDArray[np.bool_], forth: bool) -> None:
+        """Undo a step, which made so many observations, after `ask` if it was `asked`; or do it again, if `forth`."""
+
+    def save(self, slots: Numbers) -> Any:
+        """Return states as plain data."""
+
+    def load(self, slots: Numbers, saved: Any) -> None:
+        """Store what `save` returned."""
+
+
+class StatelessColumns:
+    """Columns of a method whose agents have no state."""
+
+    def grow(self, count: int) -> None:
+        """Do nothing, as all functions here."""
+
+    def put(self, slot: int, state: Any) -> bool:
+        """Return True."""
+        return True
+
+    def start(self, slots: Numbers) -> None:
+        """Do nothing."""
+
+    def tell(self, slots: Numbers, counts: Numbers, x: Array, y: Array) -> None:
+        """Do nothing."""
+
+    def outbox(self, slots: Numbers, streams: StreamBlock) -> dict[str, npt.NDArray[Any]] | None:
+        """Send nothing."""
+        return None
+
+    def turn(self, slots: Numbers, counts: Numbers, asked: npt.NDArray[np.bool_], forth: bool) -> None:
+        """Do nothing."""
+
+    def save(self, slots: Numbers) -> Any:
+        """Return None."""
+
+    def load(self, slots: Numbers, saved: Any) -> None:
+        """Do nothing."""
+
+
 @runtime_checkable
 class Multiple(Protocol):
     """Optional protocol of methods that learn several objectives or constraints.
@@ -337,14 +415,47 @@ class CostAware(Protocol):
 
 
 @runtime_checkable
-class Blockwise(Protocol):
-    """Optional protocol of methods that serve several agents at once, in less time and with the same bits as one by one."""
+class Columnar(Protocol):
+    """Optional protocol of methods that serve many agents at once, in a fraction of the time."""
 
-    def ask_each(self, asked: Sequence[tuple[Any, Sequence[Inbound], Streams]]) -> list[tuple[Decision, Any]]:
-        """Decide for each agent as `ask` does."""
+    def columns(self, problem: Problem, streams: Streams) -> StateColumns | None:
+        """Return empty columns for the agents of a run; None where these settings have none."""
 
-    def outbox_each(self, sending: Sequence[tuple[Any, Streams]]) -> list[tuple[Payload | None, Any]]:
-        """Write each agent's message as `outbox` does."""
+
+@runtime_checkable
+class JointHalf(Protocol):
+    """Optional protocol of methods whose coordinator half processes many messages at once, in a fraction of the time.
+
+    Messages and answers have fixed shapes. The functions leave the state and return the answers that `receive` and `broadcast`
+    do for one message after another, to the bit. They refuse no message that is as declared, and keep no reference to arrays
+    `payload`, which are `(k, ...)`. A subclass that overrides `receive` or `broadcast` is called one by one.
+    """
+
+    @property
+    def is_joint(self) -> bool:
+        """Return whether these settings can be processed so."""
+
+    def receive_each(self, state: Any, senders: Numbers, payload: Mapping[str, npt.NDArray[Any]]) -> Any:
+        """Update the state with the messages of `senders (k,)`, in their order."""
+
+    def broadcast_each(
+        self, state: Any, recipients: Numbers, staleness_weight: Array, streams: Streams
+    ) -> tuple[AnswerColumns, Any]:
+        """Return the answers to those of the `recipients (k,)` that are answered, when the exchange mode closes a round."""
+
+    def answer_each(
+        self,
+        state: Any,
+        senders: Numbers,
+        payload: Mapping[str, npt.NDArray[Any]],
+        staleness_weight: Array,
+        numbers: Numbers,
+        streams: Streams,
+    ) -> tuple[dict[str, npt.NDArray[Any]], Any]:
+        """Receive each message and answer its sender before the next one; answer n of `numbers (k,)` has `streams.at(n)`.
+
+        It ends with the first sender that is not answered, whose message is received. Return the answers before it.
+        """
 
 
 @runtime_checkable

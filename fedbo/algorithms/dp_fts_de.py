@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
@@ -21,11 +21,10 @@ from fedbo.algorithms.components.inner_search import maximiser_rng
 from fedbo.algorithms.components.schedules import Schedule, check_probabilities, check_temperature, temperature
 from fedbo.algorithms.components.several import metrics
 from fedbo.algorithms.reveals import Reveals
-from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.streams import Numbers, StreamBlock, Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
-from fedbo.settings.records import changed
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.linear import feature_rows
 from fedbo.surrogates.maximise import maximise_pieces
@@ -172,14 +171,15 @@ class DPFTSDE(Federated):
     def _capacity(self, problem: Problem) -> int:
         return self.regions
 
-    def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
+    def held(self, payload: Payload) -> tuple[Array, Array]:
         omega = payload["omega"]
-        return changed(state, omega=omega, weight=np.full(self.regions, float(omega.any())))
+        return omega, np.full(self.regions, float(omega.any()))
 
-    def _federated_queries(
-        self, states: Sequence[FederatedState], streams: Sequence[Streams]
-    ) -> tuple[Array, list[FederatedState]]:
-        return np.array([self._summit(*one) for one in zip(states, streams, strict=True)]), list(states)
+    def federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+        return self._summit(state.features, state.omega, streams), state
+
+    def federated_queries(self, features: Features, held: Sequence[tuple[Array, Array]], streams: StreamBlock) -> Array:
+        return np.array([self._summit(features, omega, own) for (omega, _), own in zip(held, streams, strict=True)])
 
     def _surfaces(self, states: Sequence[FederatedState], streams: Streams) -> tuple[list[Values], Sequence[FederatedState]]:
         low, high = _boxes(self.regions, states[0].local.u.shape[1], self.own.coordinates)
@@ -193,28 +193,25 @@ class DPFTSDE(Federated):
 
         return [piecewise(each) for each in states], states
 
-    def _summit(self, state: FederatedState, streams: Streams) -> Array:
+    def _summit(self, features: Features, omega: Array, streams: Streams) -> Array:
         """Maximise the piecewise function (Alg. 2 line 8)."""
-        dim = state.local.u.shape[1]
+        dim = features.frequencies.shape[1]
         rng = maximiser_rng(dim, streams)
         pieces = (self.regions, dim, self.own.coordinates)
         if rng is not None:
-            return maximise_pieces(state.features, state.omega, *_boxes(*pieces), rng)[0]
-        frequencies, phases = state.features.frequencies.tobytes(), state.features.phases.tobytes()
-        return _summit(*pieces, state.omega.tobytes(), frequencies, phases)
+            return maximise_pieces(features, omega, *_boxes(*pieces), rng)[0]
+        return _summit(*pieces, omega.tobytes(), features.frequencies.tobytes(), features.phases.tobytes())
 
     @property
-    def _width(self) -> float:
+    def width(self) -> float:
         """Messages are draws omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (equation (2)), or nu_n."""
         return 1.0 if self.message == "draw" else 0.0
 
-    def _message(self, omega: Array, spread: float, used: int, streams: Streams) -> Array:
+    def messages(self, omega: Array, spread: Array, used: Numbers, streams: Iterable[Streams]) -> Array:
         if self.control != "noise":
             return omega
-        rng = streams.rng("message")
-        rng.standard_normal(used)
-        direction = rng.standard_normal(self.features)
-        return np.asarray(direction * (np.linalg.norm(omega) / np.linalg.norm(direction)))
+        each = zip(omega, used, streams, strict=True)
+        return np.array([_direction(one, count, own.rng("message")) for one, count, own in each])
 
     def server_init(self, problem: Problem) -> DPServer:
         """Start without a release."""
@@ -242,6 +239,13 @@ class DPFTSDE(Federated):
         omega = state.omega.copy()  # one for all recipients, since none may write to it
         omega.flags.writeable = False
         return dict.fromkeys(recipients, {"omega": omega}), state
+
+
+def _direction(omega: Array, used: int, rng: np.random.Generator) -> Array:
+    """Return a random direction of a draw's length, by numbers after those that the draw used."""
+    rng.standard_normal(used)
+    direction = rng.standard_normal(len(omega))
+    return np.asarray(direction * (np.linalg.norm(omega) / np.linalg.norm(direction)))
 
 
 def _boxes(count: int, dim: int, coordinates: str) -> Regions:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms import ts
-from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.base import AnswerColumns, Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.draw_search import Values
 from fedbo.algorithms.components.federated import Federated, FederatedState
-from fedbo.algorithms.components.inner_search import maximise_draws
+from fedbo.algorithms.components.inner_search import maximise_draw, maximise_in_cube
 from fedbo.algorithms.components.schedules import check_probabilities
 from fedbo.algorithms.components.several import metrics
 from fedbo.algorithms.reveals import Reveals
-from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.streams import Numbers, StreamBlock, Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
-from fedbo.settings.records import changed, copied
+from fedbo.settings.records import changed
 from fedbo.surrogates.draws import compiled_surface, message_function
+from fedbo.surrogates.features import Features
 
+Columns = dict[str, npt.NDArray[Any]]
 _ONE = np.ones(1)
 _ONE.flags.writeable = False  # the weight of the only message that agents hold, for all of them
 
@@ -100,49 +102,54 @@ class FTS(Federated):
     def _capacity(self, problem: Problem) -> int:
         return problem.n_agents if self.relay == "all" else 1
 
-    def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
+    def held(self, payload: Payload) -> tuple[Array, Array]:
         if self.relay == "one":
-            after = copied(state)
-            after.omega, after.weight = payload["omega"][None, :], _ONE
-            return after
-        return changed(state, omega=payload["omega"], weight=payload["weight"])
+            return payload["omega"][None, :], _ONE
+        return payload["omega"], payload["weight"]
 
-    def _federated_queries(
-        self, states: Sequence[FederatedState], streams: Sequence[Streams]
-    ) -> tuple[Array, list[FederatedState]]:
-        functions = [self._function(*one) for one in zip(states, streams, strict=True)]
-        omega, local = np.array([weights for weights, _ in functions]), [state.local for state in states]
-        u = maximise_draws(states[0].features, omega, local, self.own.coordinates, streams)
-        return u, [state for _, state in functions]
+    def federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+        omega, weight = self._function(state.omega, state.weight, streams)
+        function = message_function(state.features, omega)
+        u = maximise_draw(function, state.local, self.own.coordinates, streams)
+        return u, state if weight is state.weight else changed(state, weight=weight)
+
+    def federated_queries(self, features: Features, held: Sequence[tuple[Array, Array]], streams: StreamBlock) -> Array:
+        if self.relay == "one" and self.query == "draw":  # there is no choice to draw
+            omega = np.array([vectors[0] for vectors, _ in held])
+        else:
+            omega = np.array([self._function(*vectors, own)[0] for vectors, own in zip(held, streams, strict=True)])
+        return maximise_in_cube(features, omega, streams)
 
     def _surfaces(self, states: Sequence[FederatedState], streams: Streams) -> tuple[list[Values], Sequence[FederatedState]]:
-        found = [self._function(each, streams) for each in states]  # by one stream: the same agents for all metrics
+        found = [self._function(each.omega, each.weight, streams) for each in states]  # by one stream: the same agents for all
         dim, features = states[0].local.u.shape[1], states[0].features
-        return [compiled_surface(message_function(features, omega), dim)[0] for omega, _ in found], [own for _, own in found]
+        after = [changed(each, weight=weight) for each, (_, weight) in zip(states, found, strict=True)]
+        return [compiled_surface(message_function(features, omega), dim)[0] for omega, _ in found], after
 
-    def _function(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+    def _function(self, omega: Array, weight: Array, streams: Streams) -> tuple[Array, Array]:
         """Choose the weights `(M,)` of the function to follow, and take from P_N what may be used only once."""
         if self.query == "mean":
             if not self.aggregation.is_mean:  # a bootstrap may give half of the weight to a few who lie
-                return self.aggregation.of(state.omega, state.weight), state
-            bootstrap = state.weight * streams.rng("P_N").standard_exponential(len(state.weight))
-            return bootstrap @ state.omega / bootstrap.sum(), state
+                return self.aggregation.of(omega, weight), weight
+            bootstrap = weight * streams.rng("P_N").standard_exponential(len(weight))
+            return bootstrap @ omega / bootstrap.sum(), weight
         chosen = 0
-        if len(state.weight) > 1:
-            chosen = int(streams.rng("P_N").choice(len(state.weight), p=state.weight / state.weight.sum()))
-        if self.every:
-            return state.omega[chosen], state
-        weight = state.weight.copy()
-        weight[chosen] = 0.0
-        return state.omega[chosen], changed(state, weight=weight)
+        if len(weight) > 1:
+            chosen = int(streams.rng("P_N").choice(len(weight), p=weight / weight.sum()))
+        if not self.every:
+            weight = weight.copy()
+            weight[chosen] = 0.0
+        return omega[chosen], weight
 
     @property
-    def _width(self) -> float:
+    def width(self) -> float:
         """Messages are draws omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (section 3.1)."""
         return 1.0
 
-    def _message(self, omega: Array, spread: float, used: int, streams: Streams) -> Array:
-        return streams.rng("message").standard_normal(self.features) if self.control == "noise" else spread * omega
+    def messages(self, omega: Array, spread: Array, used: Numbers, streams: Iterable[Streams]) -> Array:
+        if self.control == "noise":
+            return np.array([own.rng("message").standard_normal(self.features) for own in streams])
+        return spread[:, None] * omega
 
     def server_init(self, problem: Problem) -> FTSServer:
         """Start without messages."""
@@ -152,17 +159,23 @@ class FTS(Federated):
 
     def receive(self, state: FTSServer, message: Inbound, now: float) -> FTSServer:
         """Store an agent's newest message."""
-        sender, count = message.sender, len(state.omega)
+        sender = message.sender
         if state.row[sender] < 0:
-            omega = state.omega
-            if state.used == count:
-                omega = np.zeros((max(64, 2 * count), state.omega.shape[1]))
-                omega[:count] = state.omega
-            state.row[sender] = state.used
-            state = state._replace(omega=omega, used=state.used + 1)
+            state = self._with_rows(state, [sender])
         state.omega[state.row[sender]] = message.payload["omega"]
         state.held[sender] = 1.0
         return state
+
+    def _with_rows(self, state: FTSServer, senders: Sequence[int]) -> FTSServer:
+        """Give rows to agents that have none."""
+        omega, count = state.omega, len(state.omega)
+        while state.used + len(senders) > count:
+            count = max(64, 2 * count)
+        if count > len(omega):
+            omega = np.zeros((count, state.omega.shape[1]))
+            omega[: len(state.omega)] = state.omega
+        state.row[senders] = np.arange(state.used, state.used + len(senders))
+        return state._replace(omega=omega, used=state.used + len(senders))
 
     def broadcast(
         self, state: FTSServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
@@ -183,15 +196,83 @@ class FTS(Federated):
         return payloads, state
 
     def _relayed(self, state: FTSServer, preference: Array, recipients: Sequence[int], streams: Streams) -> dict[int, Payload]:
-        """Draw one sender for each recipient from P_N without the recipient itself, by inversion."""
-        reach, asked = np.cumsum(preference), np.array(recipients, dtype=np.int64)
-        asked = asked[reach[-1] - preference[asked] > 0]  # the others know nobody but themselves
-        own = preference[asked]
-        place = streams.uniforms(asked, "P_N at the coordinator") * (reach[-1] - own)
-        place += np.where(place >= reach[asked] - own, own, 0.0)
-        chosen = reach.searchsorted(place, side="right")
-        sent = zip(asked.tolist(), state.row[chosen].tolist(), chosen[:, None], strict=True)
+        """Draw one sender for each recipient."""
+        asked = np.array(recipients, dtype=np.int64)
+        places, chosen = _drawn(preference, asked, np.full(len(asked), streams.step), streams)
+        sent = zip(asked[places].tolist(), state.row[chosen].tolist(), chosen[:, None], strict=True)
         return {agent: {"omega": state.omega[row].copy(), "sender": sender} for agent, row, sender in sent}
+
+    @property
+    def is_joint(self) -> bool:
+        """Return whether an answer is one message."""
+        return self.relay == "one"
+
+    def receive_each(self, state: FTSServer, senders: Numbers, payload: Columns) -> FTSServer:
+        """Store the newest messages of agents."""
+        first = dict.fromkeys(senders[state.row[senders] < 0].tolist())
+        state = self._with_rows(state, list(first)) if first else state
+        state.omega[state.row[senders]] = payload["omega"]  # of equal rows NumPy keeps the last
+        state.held[senders] = 1.0
+        return state
+
+    def broadcast_each(
+        self, state: FTSServer, recipients: Numbers, staleness_weight: Array, streams: Streams
+    ) -> tuple[AnswerColumns, FTSServer]:
+        """Relay one message to each recipient."""
+        preference = state.held * staleness_weight * np.asarray(self.weights or 1.0)
+        places, chosen = _drawn(preference, recipients, np.full(len(recipients), streams.step), streams)
+        return AnswerColumns(places, {"omega": state.omega[state.row[chosen]], "sender": chosen[:, None]}), state
+
+    def answer_each(
+        self,
+        state: FTSServer,
+        senders: Numbers,
+        payload: Columns,
+        staleness_weight: Array,
+        numbers: Numbers,
+        streams: Streams,
+    ) -> tuple[Columns, FTSServer]:
+        """Relay one message to each sender, of those that were there by then; P_N changes with first messages alone."""
+        omega, chosen, start, count = np.empty_like(payload["omega"]), np.empty(len(senders), np.int64), 0, len(senders)
+        while start < count:
+            new = start + np.flatnonzero(state.row[senders[start:]] < 0)
+            end = start + 1 if len(new) and new[0] == start else int(new[0]) if len(new) else count
+            part = slice(start, end)
+            before = state
+            if state.row[senders[start]] < 0:
+                before = state = self.receive_each(state, senders[part], {"omega": payload["omega"][part]})
+            preference = state.held * staleness_weight * np.asarray(self.weights or 1.0)
+            places, found = _drawn(preference, senders[part], numbers[part], streams)
+            if len(places) < end - start:  # the first that is not answered
+                end = start + 1 + int((np.append(places, -1) != np.arange(len(places) + 1)).argmax())
+                part, found = slice(start, end), found[: end - start - 1]
+            answered = start + len(found)
+            chosen[start:answered] = found
+            omega[start:answered] = before.omega[before.row[found]]
+            newest = dict[int, int]()
+            for place, (sender, of) in enumerate(zip(senders[start:answered].tolist(), found.tolist(), strict=True), start):
+                if of in newest:
+                    omega[place] = payload["omega"][newest[of]]
+                newest[sender] = place
+            state = self.receive_each(state, senders[part], {"omega": payload["omega"][part]})
+            if answered < end:
+                break
+            start = end
+        return {"omega": omega[:answered], "sender": chosen[:answered, None]}, state
+
+
+def _drawn(preference: Array, asked: Numbers, steps: Numbers, streams: Streams) -> tuple[Numbers, Numbers]:
+    """Draw a sender from P_N without the agent itself, by inversion, for each of the `asked` agents; each has its own step.
+
+    Return the places of those that have a sender, and the senders. The others know nobody but themselves.
+    """
+    reach = np.cumsum(preference)
+    places = np.flatnonzero(reach[-1] - preference[asked] > 0)
+    asked, steps = asked[places], steps[places]
+    own = preference[asked]
+    place = streams.each(asked, steps).uniforms("P_N at the coordinator") * (reach[-1] - own)
+    place += np.where(place >= reach[asked] - own, own, 0.0)
+    return places, reach.searchsorted(place, side="right")
 
 
 FAITHFUL = {

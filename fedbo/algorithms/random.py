@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from annotated_types import Ge
 
-from fedbo.algorithms.base import Array, Decision, Inbound, Problem
+from fedbo.algorithms.base import ORIGINS_IN_ORDER, AnswerColumns, Array, Decision, Inbound, Problem, StatelessColumns
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.streams import Numbers, StreamBlock, Streams
 from fedbo.settings.ranges import check
 from fedbo.surrogates.projected import COMBINATIONS, SAME_POINT, Lattice, ProjectedSpace
 
@@ -29,6 +30,23 @@ class RandomState(NamedTuple):
     space: Lattice | None = None
     seen: Array | None = None
     waiting: Array | None = None
+
+
+class RandomColumns(StatelessColumns):
+    """Uniform random search of many agents."""
+
+    def __init__(self, queries: int, dim: int) -> None:
+        self._queries, self._dim = queries, dim
+
+    def state(self, slot: int) -> RandomState:
+        """Return the state of an agent."""
+        return RandomState(self._dim)
+
+    def ask(self, slots: Numbers, streams: StreamBlock, answers: AnswerColumns | None) -> tuple[Array, npt.NDArray[np.int8]]:
+        """Draw the points of each agent."""
+        counts = np.full(len(slots), self._queries * self._dim)
+        x = streams.uniforms("random search", counts).reshape(-1, self._dim)
+        return x, np.full(len(x), ORIGINS_IN_ORDER.index("random"), np.int8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +80,9 @@ class Random(LocalOnly):
                     x[place] = left[rng.integers(len(left))]
         return Decision(x, "random"), state
 
-    def ask_each(self, asked: Sequence[tuple[RandomState, Sequence[Inbound], Streams]]) -> list[tuple[Decision, RandomState]]:
-        """Draw for several agents, for each as `ask` does: their points are evaluated together."""
-        return [self.ask(*one) for one in asked]
+    def columns(self, problem: Problem, streams: Streams) -> RandomColumns | None:
+        """Decide for many agents at once, which need no state unless the space may run out."""
+        return None if problem.lattice is not None else RandomColumns(self.queries, problem.dim)
 
     def pending(self, state: RandomState, x: Array) -> RandomState:
         """Record the points that are being evaluated, where the space may run out."""

@@ -8,9 +8,10 @@ policy therefore leaves every other draw as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -18,10 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
 
-Words = npt.NDArray[np.uint64]
-_MULTIPLIERS, _WEYL = (0xD2E7470EE14C6C93, 0xCA5A826395121157), (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-_HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
-_FEW = 64  # generators that cost no more than the arrays of all of them
+Numbers = npt.NDArray[np.int64]
 WORLD = -1  # owner of draws that all agents share
 COORDINATOR = -2
 
@@ -47,23 +45,9 @@ def _word(purpose: str) -> int:
     return int.from_bytes(blake2b(purpose.encode(), digest_size=8).digest(), "little")
 
 
-def _philox(counter: Sequence[Words], *key: int) -> Words:
-    """Return the first word of each block of Philox-4x64-10 (Salmon et al. 2011), as `numpy.random.Philox` does."""
-    first, second, third, fourth = counter
-    for turn in range(10):
-        high, low = zip(*map(_product, (first, third), _MULTIPLIERS), strict=True)
-        left, right = (np.uint64((word + turn * weyl) % 2**64) for word, weyl in zip(key, _WEYL, strict=True))
-        first, second, third, fourth = high[1] ^ second ^ left, low[1], high[0] ^ fourth ^ right, low[0]
-    return first
-
-
-def _product(words: Words, factor: int) -> tuple[Words, Words]:
-    """Return the upper and the lower 64 bits of products."""
-    high, low = words >> _HALF, words & _LOWER
-    above, below = np.uint64(factor >> 32), np.uint64(factor % 2**32)
-    middle = high * below + (low * below >> _HALF)
-    other = low * above + (middle & _LOWER)
-    return high * above + (middle >> _HALF) + (other >> _HALF), words * np.uint64(factor)
+@lru_cache(maxsize=256)
+def _words(seed: int, replicate: int, purpose: str) -> tuple[np.uint64, ...]:
+    return np.uint64(seed), np.uint64(replicate), np.uint64(_word(purpose))
 
 
 def hiding(purpose: str, numbers: npt.NDArray[np.float64]) -> str:
@@ -113,15 +97,6 @@ class Streams:
         """
         return draw(self.rng(purpose))
 
-    def uniforms(self, owners: npt.NDArray[np.int64], purpose: str) -> npt.NDArray[np.float64]:
-        """Return the first uniform number of each owner's generator for one purpose."""
-        if len(owners) < _FEW:
-            return np.array([self.of(owner).rng(purpose).random() for owner in owners.tolist()])
-        counter = [np.full(len(owners), word, dtype=np.uint64) for word in (1, self.step, 0, _word(self.scope + purpose))]
-        counter[2] = (owners + 2).astype(np.uint64)
-        words = _philox(counter, self.seed, self.replicate)
-        return np.asarray((words >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
-
     def shared(self, purpose: str) -> np.random.Generator:
         """Return the generator that every agent of this replicate obtains for this purpose, at any step."""
         return Streams(self.seed, self.replicate, scope=self.scope).rng(purpose)
@@ -138,34 +113,56 @@ class Streams:
         """Return the same owner's streams for another task."""
         return Streams(self.seed, self.replicate, self.owner, self.step, scope)
 
-
-def _generators(streams: Sequence[Streams], purpose: str) -> Iterator[np.random.Generator]:
-    """Yield the generator of each stream; the streams differ in owners and steps only, and each generator ends with the next.
-
-    It is one generator with a new state, which needs a third of the time of a new generator.
-    """
-    if len(streams) == 1 or type(streams[0]) is not Streams:  # to read a state takes as long as to make a generator
-        yield from (each.rng(purpose) for each in streams)
-        return
-    generator = streams[0].rng(purpose)
-    bits: Any = generator.bit_generator
-    begun = bits.state
-    counter = begun["state"]["counter"]
-    for each in streams:
-        counter[1], counter[2] = each.step, each.owner + 2
-        bits.state = begun
-        yield generator
+    def each(self, owners: Numbers, steps: Numbers) -> StreamBlock:
+        """Return the streams of several owners, each at its own step."""
+        return StreamBlock(self, owners, steps)
 
 
-def uniforms(streams: Sequence[Streams], purpose: str) -> list[float]:
-    """Return the first uniform number of each of these streams, which differ in owners and steps only."""
-    return [generator.random() for generator in _generators(streams, purpose)]
+@dataclass(slots=True)
+class StreamBlock:
+    """The streams of `owners (k,)` at `steps (k,)`, which have all else in common with `of`; each draws what it draws alone."""
+
+    of: Streams
+    owners: Numbers
+    steps: Numbers
+
+    def __getitem__(self, places: npt.NDArray[Any]) -> StreamBlock:
+        """Return the streams at some places, given by number or by a mask."""
+        return StreamBlock(self.of, self.owners[places], self.steps[places])
+
+    def __iter__(self) -> Iterator[Streams]:
+        """Return the streams one by one."""
+        for owner, step in zip(self.owners.tolist(), self.steps.tolist(), strict=True):
+            yield self.of.of(owner).at(step)
+
+    def uniforms(self, purpose: str, counts: Numbers | None = None) -> npt.NDArray[np.float64]:
+        """Return the first uniform number of each stream for one purpose, or the first `counts (k,)`, stream after stream."""
+        return self._numbers(purpose, counts, normal=False)
+
+    def normals(self, purpose: str, counts: Numbers | None = None) -> npt.NDArray[np.float64]:
+        """Return normal numbers as `uniforms` does uniform ones."""
+        return self._numbers(purpose, counts, normal=True)
+
+    def _numbers(self, purpose: str, counts: Numbers | None, normal: bool) -> npt.NDArray[np.float64]:
+        counts = np.ones(len(self.owners), np.int64) if counts is None else counts
+        if type(self.of) is not Streams or len(self.owners) < _few():  # some streams may be replaced
+            drawn = [each.rng(purpose) for each in self]
+            parts = [one.standard_normal(n) if normal else one.random(n) for one, n in zip(drawn, counts.tolist(), strict=True)]
+            return np.concatenate([np.empty(0), *parts])
+        found = np.empty(counts.sum())
+        key = _words(self.of.seed, self.of.replicate, self.of.scope + purpose)
+        _compiled().numbers(key, self.owners, self.steps, counts, normal, found)
+        return found
 
 
-def normals(streams: Sequence[Streams], purpose: str, counts: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Return the first `counts` normal numbers of each of these streams, which differ in owners and steps only."""
-    found, at = np.empty(sum(counts)), 0
-    for generator, count in zip(_generators(streams, purpose), counts, strict=True):
-        generator.standard_normal(out=found[at : at + count])
-        at += count
-    return found
+def _few() -> int:
+    """Return the number of streams from which on the compiled routines take less time, with that of their import."""
+    return 0 if "numba" in sys.modules else 64
+
+
+@cache
+def _compiled() -> Any:
+    """Import the compiled routines where they are needed, which takes half a second the first time."""
+    from fedbo.surrogates.compiled import philox
+
+    return philox

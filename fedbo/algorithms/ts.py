@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Lt
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import several, surrogate
-from fedbo.algorithms.components.coordinates import FEW, LEARNED, distances, from_coordinates
+from fedbo.algorithms.components.coordinates import FEW, LEARNED
 from fedbo.algorithms.components.draw_search import (
     SCALARISATIONS,
     Judge,
@@ -22,14 +22,15 @@ from fedbo.algorithms.components.draw_search import (
     make_judge,
     unsuitable,
 )
-from fedbo.algorithms.components.inner_search import maximise_draw, maximise_draws, maximise_typed_draw, projected
+from fedbo.algorithms.components.feature_columns import FeatureColumns, serves
+from fedbo.algorithms.components.inner_search import maximise_draw, maximise_typed_draw, projected
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.several import Several, scoped
 from fedbo.algorithms.components.several_models import fitted, standard_units, unclipped, with_fits
 from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, first_point
 from fedbo.algorithms.components.typed_coordinates import region
-from fedbo.algorithms.streams import Streams, normals
+from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
 from fedbo.settings.records import changed
@@ -37,10 +38,9 @@ from fedbo.surrogates.draws import Draw, WeightSpace, compiled_surface, message_
 from fedbo.surrogates.gp import POWERS, predict
 from fedbo.surrogates.kernels import LengthScale
 from fedbo.surrogates.linear import (
-    Drawn,
     Models,
     Observations,
-    draw_each,
+    draw_one,
     feature_rows,
     linear_model,
     mean,
@@ -111,49 +111,39 @@ class TS(Surrogate, LocalOnly):
             return self._ask_of_several(state, streams)
         if not len(state.u):
             return Decision(first_point(state, streams), "own"), state
-        if state.shared is not None:
-            return self._ask_on_features([state], [streams])[0]
         known = self.fit(state.cautious(), streams)
+        if known.shared is not None:
+            return self._ask_on_features(state, known, streams)
         seen = self.seen(known)
         decision = self.chosen(self._maximum(self.function(seen, streams), seen, streams), known, streams)
         return decision, state.fitted_by(known)
 
-    def ask_each(self, asked: Sequence[tuple[Any, Sequence[Inbound], Streams]]) -> list[tuple[Decision, Any]]:
-        """Decide for several agents, for each as `ask` does; those with the surrogate "features" at once."""
-        if any(isinstance(state, Several) for state, _, _ in asked):
-            return [self.ask(*one) for one in asked]
-        alike = [place for place, (state, _, _) in enumerate(asked) if state.shared is not None and len(state.u)]
-        decided = self._ask_on_features([asked[place][0] for place in alike], [asked[place][2] for place in alike])
-        found = dict(zip(alike, decided, strict=True))
-        return [found.get(place) or self.ask(*one) for place, one in enumerate(asked)]
+    def _ask_on_features(self, state: LocalState, known: LocalState, streams: Streams) -> tuple[Decision, LocalState]:
+        """Decide by the surrogate "features", given what is `known` in this state."""
+        assert known.shared is not None
+        omega, factor = self._weights(known, streams)
+        u = maximise_draw(message_function(known.shared, omega), known, self.coordinates, streams)
+        # The factor of points under way or failed is not kept: observations may come in another order, or not at all.
+        passing = known.waiting is not None or known is not state
+        kept = state if passing or factor is known.factor else state.grown(factor)
+        return self.fresh(u, known, streams, "own"), kept
 
-    def _ask_on_features(self, states: Sequence[LocalState], streams: Sequence[Streams]) -> list[tuple[Decision, LocalState]]:
-        """Decide for agents that have the surrogate "features" and observations."""
-        if not states:
-            return []
-        asked, states = states, [state.cautious() for state in states]
-        drawn, shared, found = self._draw_each(states, streams), states[0].shared, []
-        assert shared is not None
-        u = maximise_draws(shared, drawn.omega, states, self.coordinates, streams)
-        x, away = from_coordinates(u, self.coordinates)[:, None], distances([state.taken for state in states], u)
-        for before, state, own, point, far, factor in zip(asked, states, streams, x, away, drawn.factors, strict=True):
-            # That of points under way or failed is not kept: observations may come in another order, or not at all.
-            passing = state.waiting is not None or state is not before
-            kept = before if passing or factor is state.factor else state.grown(factor)
-            found.append((self.unrepeated(point, far, state, own, "own"), kept))
-        return found
+    def _weights(self, state: LocalState, streams: Streams) -> tuple[Array, Array | None]:
+        """Draw the weights `(m,)` of f_t ~ GP(mu, beta_t^2 sigma^2); return them with the `gram_factor`."""
+        assert state.shared is not None
+        models = Models(state.shared, self.noise, self.clip, self.standardise)
+        observed = Observations(state.u, state.y, state.factor)
+        if state.waiting is not None:
+            observed, models = self._observed(state), models._replace(clip=0.0, standardise=False)
+        count = int(normals_for(np.array(len(observed.y)), self.features))
+        omega, _, factor = draw_one(models, observed, self._beta(state), streams.rng("own draw").standard_normal(count))
+        return omega, factor
 
-    def _draw_each(self, states: Sequence[LocalState], streams: Sequence[Streams]) -> Drawn:
-        """Draw the weights of f_t ~ GP(mu, beta_t^2 sigma^2) for several agents with the surrogate "features"."""
-        shared, m = states[0].shared, self.features
-        assert shared is not None
-        models = Models(shared, self.noise, self.clip, self.standardise)
-        if any(state.waiting is not None for state in states):
-            observed, models = [self._observed(state) for state in states], models._replace(clip=0.0, standardise=False)
-        else:
-            observed = [Observations(state.u, state.y, state.factor) for state in states]
-        counts = [normals_for(len(one.y), m) for one in observed]
-        return draw_each(models, observed, [self._beta(state) for state in states], normals(streams, "own draw", counts))
+    def columns(self, problem: Problem, streams: Streams) -> FeatureColumns | None:
+        """Keep the states of many agents as arrays, with the surrogate "features"."""
+        if several.is_several(problem) or not serves(self, problem):
+            return None
+        return FeatureColumns(self, problem, streams)
 
     def _maximum(self, draw: Draw, state: LocalState, streams: Streams) -> Array:
         """Return the point `(d,)`, in coordinates, where a draw is largest, in the cube or the trust region."""
@@ -188,7 +178,7 @@ class TS(Surrogate, LocalOnly):
     def function(self, state: LocalState, streams: Streams) -> Draw:
         """Draw a function f_t ~ GP(mu, beta_t^2 sigma^2) in the surrogate's coordinates."""
         if state.shared is not None:
-            return message_function(state.shared, self._draw_each([state], [streams]).omega[0])
+            return message_function(state.shared, self._weights(state, streams)[0])
         assert state.hyper is not None
         beta, rng = self._beta(state), streams.rng("own draw")
         u, y = self.supposed(state)

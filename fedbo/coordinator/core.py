@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Private
 from fedbo.algorithms.streams import COORDINATOR
@@ -60,7 +59,7 @@ from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.fault_injection import FaultInjector
 from fedbo.coordinator.interruptions import Interruptions
 from fedbo.coordinator.log import Log
-from fedbo.coordinator.logged.kinds import EventLine
+from fedbo.coordinator.logged.columns import single_lines
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.presence import Presence
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator, why_not_amplified
@@ -69,7 +68,7 @@ from fedbo.coordinator.privacy.noise import Secure, Seeded
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
-from fedbo.coordinator.state import AgentRecord, CoreState
+from fedbo.coordinator.state import AgentRecords, CoreState
 from fedbo.coordinator.step_scheduler import StepScheduler
 from fedbo.coordinator.uplink import Uplink
 
@@ -193,14 +192,14 @@ class Core:
         given = [step.order for step in steps if step is not None and (self.environment.is_real_time or step.segments)]
         return [order for order in given if order is not None]
 
-    def flush_events(self, sink: Callable[[list[EventLine]], None]) -> None:
-        """Pass the lines of the event log since the last call to `sink`, and clear them."""
-        sink(self.rules.log)
+    def flush_events(self, sink: Callable[[list[Any]], None], in_columns: bool = False) -> None:
+        """Pass the lines of the event log since the last call to `sink`, some as columns if it can take these; clear them."""
+        sink(self.rules.log if in_columns else single_lines(self.rules.log))
         self.rules.log.clear()
 
     def flush(self, log: Log) -> None:
         """Pass the events and the entries of the privacy ledger since the last call to `log`, and clear them."""
-        self.flush_events(log.extend)
+        self.flush_events(log.extend, in_columns=True)
         if self.aggregator is not None:
             log.enter(self.aggregator.entries)
             self.aggregator.entries.clear()
@@ -268,7 +267,7 @@ def _of_evaluations(scheduler: StepScheduler, workers: WorkerEvents | None) -> d
 
 def _first_state(rules: Rules) -> CoreState:
     """Return the state before the first event."""
-    state = CoreState(LazyRecords(AgentRecord), rules.algorithm.server_init(rules.problem))
+    state = CoreState(AgentRecords(), rules.algorithm.server_init(rules.problem))
     if rules.environment.cluster is not None:
         state.cluster = WorkerPool(rules.environment.cluster).fresh()
     if rules.aggregator is not None:

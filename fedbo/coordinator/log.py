@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from fedbo.coordinator.logged.columns import EventColumns
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.privacy.ledger import LedgerEntry
 
@@ -12,7 +13,7 @@ from fedbo.coordinator.privacy.ledger import LedgerEntry
 class Log(Protocol):
     """A receiver of the lines of the event log and the entries of the privacy ledger."""
 
-    def extend(self, records: Iterable[EventLine]) -> None:
+    def extend(self, records: Iterable[EventLine | EventColumns]) -> None:
         """Append lines in their order."""
 
     def enter(self, entries: Iterable[LedgerEntry]) -> None:

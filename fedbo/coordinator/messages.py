@@ -18,7 +18,7 @@ DUMMY: Payload = {}  # sent in place of a message, where it shall not show who h
 # A damaged message may hold any number. With one like this to the fourth power nothing overflows in what is computed from it.
 LARGEST = 1e60
 # Without NumPy's question whether an array of another library comes, a third of its time; `dot` would warn of an overflow.
-_vdot: Final[Callable[..., Any]] = getattr(np.vdot, "_implementation", np.vdot)
+vdot: Final[Callable[..., Any]] = getattr(np.vdot, "_implementation", np.vdot)
 _ndarray: Final = np.ndarray
 _FEW_WORDS = 40  # characters of a sender's own words that a refusal repeats
 _FEW = 8  # numbers whose length is found in less time than by NumPy
@@ -120,7 +120,7 @@ def fault(payload: object, declaration: Declaration, most: float = math.inf) -> 
             if length > field.longest:
                 return f"field '{name}' has length {length}, but at most {field.longest} is allowed"
         # A finite sum of squares shows it at a third of the price; one that is too large shows nothing.
-        total = _vdot(array, array)
+        total = vdot(array, array)
         if not (isfinite(total) and total <= most * most) and (wrong := _too_large(array, field, most)):
             return f"field '{name}' contains a value that is {wrong}"
         if field.positive and not _is_positive(array):
@@ -140,7 +140,7 @@ class _Checked:
 
 def checker(declaration: Declaration, most: float = math.inf) -> Callable[[object], str | None]:
     """Return the function payload -> `fault`, which is fastest for vectors that are as declared."""
-    bound, vdot = most * most, _vdot
+    bound = most * most
     if not all(len(field.shape) == 1 and field.shape[0] is not None for field in declaration.values()):
         return lambda payload: fault(payload, declaration, most)
     fields = []

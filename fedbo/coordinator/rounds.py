@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
@@ -44,3 +45,17 @@ class Rounds:
         self.messages, self.left = 0, False
         self.number, self.opened = self.number + 1, now
         self.age += by
+
+    def close_each(self, now: float, count: int) -> None:
+        """Close rounds of one message each, one after the other, the last one now."""
+        self.buffer, self.messages, self.left = [], 0, False
+        self.number, self.opened, self.age = self.number + count, now, self.age + count
+
+    def hear(self, senders: Sequence[int], synchronous: bool) -> None:
+        """Record messages that took effect and close no round."""
+        self.messages += len(senders)
+        if synchronous:
+            self.reported.update(senders)
+            self.missing.difference_update(senders)
+        else:
+            self.buffer.extend(senders)

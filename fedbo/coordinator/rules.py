@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from fedbo.actors.task import Task
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.exchange import Exchange
-from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.rounds import Rounds
 
@@ -38,7 +38,7 @@ class Rules:
         everybody = self.upload is not None and self.algorithm.sends(0)
         self.participants: Collection[int] = range(self.problem.n_agents) if everybody else self.targets
         self.idles = self.is_synchronous and exchange.selection.idles and self.upload is not None
-        self.log: list[EventLine] = []
+        self.log: list[Any] = []  # EventLine or EventColumns
         self.more_up, self.more_down = 0, 0
         masks = None if aggregator is None else aggregator.secure_aggregation
         if aggregator is not None and masks is not None:

@@ -114,7 +114,7 @@ class Server:
 
     def _answer(self, state: CoreState, now: float) -> list[Effect]:
         """Close the open round, or empty the buffer: aggregate, and send the answers."""
-        recipients = _recipients(state.rounds, self._synchronous)
+        recipients = recipients_of(state.rounds, self._synchronous)
         if self._idles:
             recipients = self._next_cohort(state, recipients)
         # Who has not begun only hears that it shall: no message would change its initial points.
@@ -129,9 +129,7 @@ class Server:
         if not synchronous:  # others may have waited for what these have sent
             if list(payloads) != recipients:
                 recipients = sorted({*recipients, *(payloads.keys() & rounds.active)})
-        else:
-            self._log.append(RoundClosed(now, number, sum(map(self._bytes, payloads.values()))))
-        rounds.close(now, by=1 if synchronous else len(recipients))
+        self.close(state, len(recipients), sum(map(self._bytes, payloads.values())), now)
         effects: list[Effect] = []
         for agent in recipients:
             inbound = self._checked(agent, number, payloads.get(agent), now)
@@ -144,6 +142,12 @@ class Server:
         if rounds.unmasking:
             effects = [After(one.delay + rounds.unmasking, one.event) if isinstance(one, After) else one for one in effects]
         return effects
+
+    def close(self, state: CoreState, recipients: int, bytes_: int, now: float) -> None:
+        """Close the open round, or the answering occasion, with so many recipients and bytes of answers."""
+        if self._synchronous:
+            self._log.append(RoundClosed(now, state.rounds.number, bytes_))
+        state.rounds.close(now, by=1 if self._synchronous else recipients)
 
     @staticmethod
     def _rest(rounds: Rounds, reported: Collection[int]) -> None:
@@ -229,15 +233,19 @@ class Server:
         elif aggregator is not None:
             chosen = aggregator.sample(state.privacy, agents)
         else:
-            lasted = {agent: state.agents[agent].last_duration for agent in agents}
-            known = {agent: duration for agent, duration in lasted.items() if duration is not None}
-            chosen = exchange.selection.of_round(agents, known, self._rules.streams.at(rounds.number))
-        for agent in agents:
-            state.agents[agent].asked = agent in chosen
+            selection, known = exchange.selection, dict[int, float]()
+            for agent in agents if selection.who == "speed" else ():
+                if (lasted := state.agents[agent].last_duration) is not None:
+                    known[agent] = lasted
+            chosen = selection.of_round(agents, known, self._rules.streams.at(rounds.number))
+        records = state.agents.outside(agents)  # all others have been asked, and are there
+        for record in records:
+            record.asked = record.number in chosen
         # With nobody to wait for, the first who is done would close the round: it waits for all then. It also does so where
         # messages are private, since its length would give away who was asked.
         expected = agents if not chosen or aggregator is not None else chosen
-        rounds.missing.update(agent for agent in expected if not state.agents[agent].known_offline)
+        rounds.missing.update(expected)
+        rounds.missing.difference_update([record.number for record in records if record.known_offline])
         rounds.deadline_passed = False
         return [] if exchange.deadline is None else [After(exchange.deadline + rounds.unmasking, RoundDeadline(rounds.number))]
 
@@ -247,7 +255,7 @@ def _is_there(agent: AgentRecord) -> bool:
     return not (agent.interruptions or agent.is_cut_off or agent.lost)
 
 
-def _recipients(rounds: Rounds, synchronous: bool) -> list[int]:
+def recipients_of(rounds: Rounds, synchronous: bool) -> list[int]:
     """List the agents to answer."""
     buffer, active = rounds.buffer, rounds.active
     if synchronous:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.task import StepReport, StepRequest
@@ -17,7 +18,7 @@ from fedbo.coordinator.rounds import Rounds
 from fedbo.settings.sums import plain_sum
 
 
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class AgentStep:
     """The step that an agent works on.
 
@@ -32,26 +33,19 @@ class AgentStep:
     - `order`: the last request to the agent.
     """
 
-    inbox: tuple[Inbound, ...]
-    speaks: bool
-    begun: float
-    timed: bool
-    costs: tuple[float, ...] | None
-    pulls: tuple[int, ...] | None
-    segments: tuple[float, ...]
-    remaining: float
-    since: float
-    pace_history: list[tuple[float, float, float]] | None
-    void: bool
-    report: StepReport | None
-    order: StepRequest | None
-
-    # One by `dataclass` is never compiled, and a compiled class whose arguments have no default cannot be read from a snapshot.
-    def __init__(self, inbox: tuple[Inbound, ...] = (), speaks: bool = False, begun: float = 0.0) -> None:
-        self.inbox, self.speaks, self.begun = inbox, speaks, begun
-        self.timed = self.void = False
-        self.costs = self.pulls = self.pace_history = self.report = self.order = None
-        self.segments, self.remaining, self.since = (), math.inf, 0.0
+    inbox: tuple[Inbound, ...] = ()
+    speaks: bool = False
+    begun: float = 0.0
+    timed: bool = False
+    costs: tuple[float, ...] | None = None
+    pulls: tuple[int, ...] | None = None
+    segments: tuple[float, ...] = ()
+    remaining: float = math.inf
+    since: float = 0.0
+    pace_history: list[tuple[float, float, float]] | None = None
+    void: bool = False
+    report: StepReport | None = None
+    order: StepRequest | None = None
 
     def set_pace(self, now: float, before: float, after: float) -> None:
         """Change the pace from now on."""
@@ -225,6 +219,45 @@ def enter(numbers: list[int], number: int) -> None:
         insort(numbers, number)
 
 
+class AgentColumns(Protocol):
+    """Columns in place of the records of some agents."""
+
+    def leave(self, number: int) -> AgentRecord | None:
+        """Return the record of an agent that leaves the columns; None if it is not inside."""
+
+    def leave_all(self) -> None:
+        """Take all agents out of the columns."""
+
+    def __contains__(self, number: int) -> bool:
+        """Check whether an agent is inside."""
+
+
+class AgentRecords(LazyRecords[AgentRecord]):
+    """The records of all agents, some of which may be in `columns`."""
+
+    columns: AgentColumns | None = None
+
+    def __init__(self) -> None:
+        super().__init__(AgentRecord)
+
+    def __missing__(self, number: int) -> AgentRecord:
+        record = None if self.columns is None else self.columns.leave(number)
+        if record is None:
+            return super().__missing__(number)
+        self[number] = record
+        return record
+
+    def every(self) -> Iterator[AgentRecord]:
+        """Return all existing records, without marking them as accessed."""
+        if self.columns is not None:
+            self.columns.leave_all()
+        return super().every()
+
+    def outside(self, numbers: Sequence[int]) -> list[AgentRecord]:
+        """Return the records of those of these agents that are not in columns."""
+        return [self[number] for number in numbers if self.columns is None or number not in self.columns]
+
+
 @dataclass(slots=True)
 class ProgressCounter:
     """The progress of a run, which distinguishes a run that advances from one that never would.
@@ -248,6 +281,12 @@ class ProgressCounter:
         """Return the number of events since the last progress."""
         return self.events - self.last_event
 
+    def note_each(self, count: int, last: int, now: float) -> None:
+        """Count events, of which number `last` was the last progress, at the time `now`; 0 for none."""
+        if last:
+            self.last_event, self.last_time, self.restarts = self.events + last, now, {}
+        self.events += count
+
     def note(self, now: float) -> None:
         """Record progress: a step begins or ends, a message has been processed, or an agent continues."""
         self.last_event, self.last_time = self.events, now
@@ -270,7 +309,7 @@ class CoreState:
     - `cluster`: the `ClusterState`, where evaluations queue for workers.
     """
 
-    agents: LazyRecords[AgentRecord]
+    agents: AgentRecords
     server: Any
     privacy: Any = None
     rounds: Rounds = field(default_factory=Rounds)

@@ -6,7 +6,6 @@ itself is never formed: at sigma^2 = 1e-6 its condition number is near 1e8, that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache, lru_cache
 from math import isfinite, isqrt, sqrt
 from typing import Any, NamedTuple
@@ -18,8 +17,9 @@ import scipy
 from fedbo.surrogates.features import Features
 
 Array = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
 BLOCK = 12
-_NONE = np.empty(0)
+_NONE, _FIRST = np.empty(0), np.zeros(1, np.int64)
 
 
 @cache
@@ -46,6 +46,22 @@ class Observations(NamedTuple):
     factor: Array | None
 
 
+class CommonObservations(NamedTuple):
+    """The observations of k agents in common arrays: points `x (r, d)` and values `y (r,)`.
+
+    Agent a has `counts[a]` of them, from number `begins[a]` on. Its `gram_factor` begins at `places[a]` of `factors`, and its
+    first `columns[a]` columns are known. Each of these is `(k,)`.
+    """
+
+    x: Array
+    y: Array
+    begins: Numbers
+    counts: Numbers
+    factors: Array
+    places: Numbers
+    columns: Numbers
+
+
 class Models(NamedTuple):
     """The linear models of several agents: features that they share, sigma^2, and how values are scaled (`scaled_values`)."""
 
@@ -53,14 +69,6 @@ class Models(NamedTuple):
     noise_variance: float
     clip: float = 0.0
     standardise: bool = True
-
-
-class Drawn(NamedTuple):
-    """Weights `(k, m)` drawn for each agent, what its values were divided by, `(k,)`, and the `gram_factor` that it has now."""
-
-    omega: Array
-    spread: Array
-    factors: list[Array | None]
 
 
 @lru_cache(maxsize=16)
@@ -176,65 +184,55 @@ def draw_weights(
     return np.asarray(_drawn(update(linear_model(m, noise_variance), phi_rows, y), normals[None, :m], beta)[0])
 
 
-def draw_each(models: Models, observed: Sequence[Observations], beta: Sequence[float], normals: Array) -> Drawn:
-    """Return one draw of weights for each agent as `draw_weights` makes it, beta times as wide as its posterior.
+def draw_each(models: Models, observed: CommonObservations, beta: Array, normals: Array) -> tuple[Array, Array]:
+    """Return one draw of weights for each agent, `(k, m)`, and what its values were divided by, `(k,)`.
 
-    One call makes all draws, one after the other, with the same bits as separate calls. `normals` are standard normal draws,
-    `normals_for` of them for each agent.
+    Each is as `draw_weights` makes it, `beta (k,)` times as wide as its posterior, with the same bits in any company. `normals`
+    are standard normal draws, `normals_for` of them for each agent. Missing columns of factors are added to `observed`.
     """
-    m, first = len(models.features.phases), 0
-    if max(len(one.y) for one in observed) < m:
-        return _draw_from_few(models, observed, beta, normals)
-    omega, spread, factors = np.empty((len(observed), m)), np.empty(len(observed)), [one.factor for one in observed]
-    for place, (one, wide) in enumerate(zip(observed, beta, strict=True)):
-        own = normals[first : first + normals_for(len(one.y), m)]
-        first += len(own)
-        if len(one.y) < m:
-            (omega[place],), (spread[place],), (factors[place],) = _draw_from_few(models, [one], [wide], own)
-            continue
-        y = np.array(one.y)
-        spread[place] = _compiled()[0].scale(y, models.clip, models.standardise)
-        omega[place] = _drawn(_model(models, one.x, y), own[None, :m], wide)[0]
-    return Drawn(omega, spread, factors)
-
-
-def _draw_from_few(models: Models, observed: Sequence[Observations], beta: Sequence[float], normals: Array) -> Drawn:
-    """Make the draws of agents with fewer than m observations each."""
-    features, k, m = models.features, len(observed), len(models.features.phases)
-    x, y, before = zip(*observed, strict=True)
-    sizes = [len(values) for values in y]
-    known = [_NONE if factor is None else factor[: n * (n + 1) // 2] for factor, n in zip(before, sizes, strict=True)]
-    columns = np.array([[(isqrt(8 * len(factor) + 1) - 1) // 2, 0] for factor in known])
-    factors = np.empty(sum(n * (n + 1) // 2 for n in sizes))
-    omega, spread, values = np.empty((k, m)), np.empty(k), np.concatenate(y)
-    data, scaling, counts = (_joined(x), values, _joined(known), normals), (models.clip, models.standardise), np.array(sizes)
+    features, counts, m = models.features, observed.counts, len(models.features.phases)
+    omega, spread = np.empty((len(counts), m)), np.empty(len(counts))
     _compiled()[0].draw_weights(
-        tuple(features), scaling, models.noise_variance, data, counts, np.array(beta), factors, columns, omega, spread
+        tuple(features),
+        (models.clip, models.standardise),
+        models.noise_variance,
+        (observed.x, observed.y),
+        (observed.begins, counts, observed.places),
+        normals,
+        beta,
+        observed.factors,
+        observed.columns,
+        omega,
+        spread,
     )
-    found, at, first, used = list(before), 0, 0, 0
-    for place, (n, (had, has)) in enumerate(zip(sizes, columns.tolist(), strict=True)):
-        if has > had:
-            found[place] = factors[at : at + has * (has + 1) // 2].copy()
-        if has < n:
-            model = _model(models, x[place], values[first : first + n])
-            omega[place] = _drawn(model, normals[None, used : used + m], beta[place])[0]
-        at, first, used = at + n * (n + 1) // 2, first + n, used + m + n
-    return Drawn(omega, spread, found)
+    for place in (observed.columns < counts).nonzero()[0].tolist():
+        first, n = observed.begins[place], counts[place]
+        x, y = observed.x[first : first + n], observed.y[first : first + n]
+        used = int(normals_for(counts[:place], m).sum())
+        values = scaled_values(y, models.clip, models.standardise)
+        model = update(linear_model(m, models.noise_variance), feature_rows(features, x), values)
+        omega[place] = _drawn(model, normals[None, used : used + m], float(beta[place]))[0]
+    return omega, spread
 
 
-def _model(models: Models, x: Array, y: Array) -> LinearModel:
-    """Return the model given points `(n, d)` and scaled values `(n,)`."""
-    return update(linear_model(len(models.features.phases), models.noise_variance), feature_rows(models.features, x), y)
+def draw_one(models: Models, one: Observations, beta: float, normals: Array) -> tuple[Array, float, Array | None]:
+    """Return one draw of weights `(m,)` as `draw_each` does, its divisor, and the `gram_factor` that there is now."""
+    n, m = len(one.y), len(models.features.phases)
+    size = n * (n + 1) // 2 if n < m else 0
+    known = _NONE if one.factor is None else one.factor[:size]
+    factors, columns = np.empty(size), np.array([(isqrt(8 * len(known) + 1) - 1) // 2])
+    factors[: len(known)] = known
+    observed = CommonObservations(
+        x=one.x, y=one.y, begins=_FIRST, counts=np.array([n]), factors=factors, places=_FIRST, columns=columns
+    )
+    (omega,), (spread,) = draw_each(models, observed, np.array([beta]), normals)
+    held = int(columns[0]) * (int(columns[0]) + 1) // 2
+    return omega, float(spread), factors[:held] if held > len(known) else one.factor
 
 
-def _joined(arrays: Sequence[Array]) -> Array:
-    """Join arrays; return a single array without a copy."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def normals_for(n: int, m: int) -> int:
-    """Return the number of normal draws that one draw of `m` weights needs, given n observations."""
-    return m + n if n < m else m
+def normals_for(counts: Numbers, m: int) -> Numbers:
+    """Return the number of normal draws that one draw of `m` weights needs, given `counts (k,)` observations."""
+    return np.where(counts < m, m + counts, m)
 
 
 def scaled_values(y: Array, clip: float, standardise: bool) -> Array:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from fedbo.algorithms.streams import COORDINATOR, WORLD, Streams, normals, uniforms
+from fedbo.algorithms.streams import COORDINATOR, WORLD, Streams
 
 
 def test_a_stream_is_the_philox_of_its_key_and_counter() -> None:
@@ -27,16 +27,21 @@ def test_a_stream_is_the_philox_of_its_key_and_counter() -> None:
 @pytest.mark.parametrize("owners", [np.arange(-2, 400), np.array([10**12, 3]), np.arange(0)], ids=["many", "few", "none"])
 def test_uniform_numbers_of_many_owners_are_those_of_their_generators(streams: Streams, owners: npt.NDArray[np.int64]) -> None:
     expected = [streams.of(int(owner)).rng("coin").random() for owner in owners]
-    np.testing.assert_array_equal(streams.uniforms(owners, "coin"), expected)
+    np.testing.assert_array_equal(streams.each(owners, np.full(len(owners), streams.step)).uniforms("coin"), expected)
 
 
 @pytest.mark.parametrize("scope", ["", "task "])
 def test_numbers_of_many_streams_are_those_of_their_generators(scope: str) -> None:
-    owners = [Streams(2**64 - 1, 3, owner, step, scope) for owner, step in [(5, 0), (-2, 7), (10**12, 2**40), (5, 1), (5, 0)]]
-    assert uniforms(owners, "coin") == [one.rng("coin").random() for one in owners]
-    counts = [3, 100, 1, 7, 50]
-    expected = [one.rng("draw").standard_normal(count) for one, count in zip(owners, counts, strict=True)]
-    np.testing.assert_array_equal(normals(owners, "draw", counts), np.concatenate(expected))
+    """A normal number in three hundred takes further words, and one in three thousand those of the tail."""
+    rng, places = np.random.default_rng(0), [(5, 0), (-2, 7), (10**12, 2**40), (5, 1), (5, 0)]
+    owners, steps = (np.array([*first, *rng.integers(0, 50, 3000)]) for first in zip(*places, strict=True))
+    counts = np.array([3, 400, 1, 0, 50, *rng.integers(0, 50, 3000)])
+    block = Streams(2**64 - 1, 3, scope=scope).each(owners, steps)
+    expected = [one.rng("draw").standard_normal(count) for one, count in zip(block, counts, strict=True)]
+    np.testing.assert_array_equal(block.normals("draw", counts), np.concatenate(expected))
+    expected = [one.rng("coin").random(count) for one, count in zip(block, counts, strict=True)]
+    np.testing.assert_array_equal(block.uniforms("coin", counts), np.concatenate(expected))
+    np.testing.assert_array_equal(block[counts > 30].uniforms("coin"), [one[0] for one in expected if len(one) > 30])
 
 
 def test_asking_again_starts_the_same_stream_again_and_two_askers_do_not_disturb_each_other() -> None:

@@ -11,9 +11,9 @@ def check(setting: Setting) -> Ran:
     """Run a setting; check its tables by all laws, and its state by its tables."""
     ran = setting.run()
     assert violations_of(tables := ran.tables(setting)) == []
-    for agent, hosted in ran.hosts.host.agents.items():
+    for agent in (agents := ran.hosts.host.agents):
         record, good = ran.core.state.agents[agent], sum(row["agent"] == agent and row["error"] is None for row in tables.rows)
-        assert hosted.committed.t_n == good
+        assert agents[agent].committed.t_n == good
         assert record.needs_restore or record.t_n == good  # it forgot, but has not begun again
     closed = len(ran.of("round"))
     assert ran.core.state.rounds.number == closed or not setting.exchange.is_synchronous

@@ -13,7 +13,7 @@ import pytest
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.evaluations import reader
-from fedbo.actors.storage.rows import RunKey, single_rows
+from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.catalog import entry
@@ -92,8 +92,7 @@ class Ran:
 
     @property
     def rows(self) -> list[Any]:
-        agents = self.hosts.host.agents
-        return [row for number in sorted(agents) for row in single_rows(agents[number].state.rows)]
+        return self.hosts.host.agents.all_rows()
 
     def tables(self, setting: Setting) -> RunTables:
         """Return what the run would leave on disk, beside what it was made of."""

@@ -300,7 +300,7 @@ def test_second_copies_take_no_effect(exchange, by: float) -> None:
     assert [record for record in doubled.records if record.kind != "rejected"] == plain.records
     assert doubled.rows == plain.rows
     assert (loud.received, loud.answers) == (quiet.received, quiet.answers)
-    assert repr(loud.asks) == repr(quiet.asks)
+    assert sorted(map(repr, loud.asks)) == sorted(map(repr, quiet.asks))  # steps that wait for nothing are made in any order
 
 
 @every_mode

@@ -125,23 +125,12 @@ def hostile(algorithm: Any, change: Callable[[Declaration, Payload], Any], decla
         payload, state = type(algorithm).outbox(self, state, streams)
         return (payload if payload is None or streams.owner != HOSTILE else change(declared, payload)), state
 
-    def outbox_each(self: Any, sending: Any) -> Any:
-        return [self.outbox(state, streams) for state, streams in sending]
-
     made = type(algorithm).__name__ + "Hostile"
-    functions = {"outbox": outbox} | ({"outbox_each": outbox_each} if hasattr(algorithm, "outbox_each") else {})
-    if hasattr(algorithm, "outbox_each"):
-        functions["outbox"] = lambda self, state, streams: _changed(algorithm, self, state, streams, change, declared)
-    kind = type(made, (type(algorithm),), {**functions, "__slots__": ()})
+    kind = type(made, (type(algorithm),), {"outbox": outbox, "__slots__": ()})
     copy = object.__new__(kind)
     for field in fields(algorithm):
         object.__setattr__(copy, field.name, getattr(algorithm, field.name))
     return copy
-
-
-def _changed(algorithm: Any, self: Any, state: Any, streams: Streams, change: Any, declared: Declaration) -> Any:
-    ((payload, state),) = type(algorithm).outbox_each(algorithm, [(state, streams)])
-    return (payload if payload is None or streams.owner != HOSTILE else change(declared, payload)), state
 
 
 def run(name: str, message: str, preset: str | None = None) -> tuple[Ran, list[str]]:

@@ -178,8 +178,7 @@ def test_an_active_agent_costs_at_most_10_kilobytes_with_20_observations_and_100
         ran = setting.run()
         assert len(ran.rows) == observations * agents
         ran.records.clear()
-        for agent in ran.hosts.host.agents.every():
-            agent.take(lossy=False)
+        ran.hosts.host.agents.take_rows(lossy=False)
         gc.collect()
         size = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
@@ -203,7 +202,7 @@ def test_a_host_hears_that_steps_count_although_it_has_nothing_else_to_do(ray_se
     hosts.close()  # then the actor does what others ask of it
 
     def uncommitted(host: Host) -> int:
-        return sum(agent.uncommitted is not None for agent in host.agents.every())
+        return sum(host.agents[number].uncommitted is not None for number in host.agents)
 
     assert ray.get(actor.__ray_call__.remote(uncommitted), timeout=60) < 500
 

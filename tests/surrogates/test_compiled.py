@@ -129,20 +129,31 @@ def test_a_draw_of_each_of_several_agents_is_that_of_numpy_and_to_the_bit_that_o
         None if n is None else linear.gram_factor(linear.feature_rows(features, p)[:n], 0.01)
         for p, n in zip(x, known, strict=True)
     ]
-    observed = [linear.Observations(*one) for one in zip(x, y, factors, strict=True)]
-    beta, numbers = rng.uniform(0.5, 2.0, len(sizes)).tolist(), [rng.standard_normal(linear.normals_for(n, 40)) for n in sizes]
-    found = linear.draw_each(models, observed, beta, np.concatenate(numbers))
+    beta, m = rng.uniform(0.5, 2.0, len(sizes)), 40
+    numbers = [rng.standard_normal(int(linear.normals_for(np.array(n), m))) for n in sizes]
+    places = np.cumsum([0, *(n * (n + 1) // 2 for n in sizes)])
+    columns, together = np.minimum([n or 0 for n in known], sizes), np.empty(places[-1])
+    for place, factor in enumerate(factors):
+        held = columns[place] * (columns[place] + 1) // 2
+        together[places[place] : places[place] + held] = [] if factor is None else factor[:held]
+    begins = np.cumsum([0, *sizes[:-1]])
+    observed = linear.CommonObservations(
+        np.concatenate(x), np.concatenate(y), begins, np.array(sizes), together, places[:-1], columns.copy()
+    )
+    omega, spread = linear.draw_each(models, observed, beta, np.concatenate(numbers))
     for place, n in enumerate(sizes):
-        alone = linear.draw_each(models, [observed[place]], [beta[place]], numbers[place])
-        np.testing.assert_array_equal(found.omega[place], alone.omega[0])
-        assert found.spread[place] == alone.spread[0]
+        one = linear.Observations(x[place], y[place], factors[place])
+        alone = linear.draw_one(models, one, float(beta[place]), numbers[place])
+        np.testing.assert_array_equal(omega[place], alone[0])
+        assert spread[place] == alone[1]
         rows, values = phi(features, x[place]), linear.scaled_values(y[place], 0.5, True)
-        if 0 < n < 40:
-            np.testing.assert_array_equal(found.factors[place], alone.factors[0])  # type: ignore[arg-type]
-            dense = linear.gram_factor(rows, 0.01)
-            np.testing.assert_allclose(found.factors[place], dense, atol=1e-12)  # type: ignore[arg-type]
+        if 0 < n < m:
+            held = n * (n + 1) // 2
+            assert observed.columns[place] == n and alone[2] is not None
+            np.testing.assert_array_equal(together[places[place] : places[place] + held], alone[2][:held])
+            np.testing.assert_allclose(alone[2][:held], linear.gram_factor(rows, 0.01), atol=1e-12)
         again: Any = _Given(numbers[place])
-        np.testing.assert_allclose(found.omega[place], linear.draw_weights(rows, values, 0.01, again, beta[place]), atol=1e-10)
+        np.testing.assert_allclose(omega[place], linear.draw_weights(rows, values, 0.01, again, beta[place]), atol=1e-10)
 
 
 def test_an_agent_whose_factor_rounding_leaves_out_gets_its_draw_from_the_square_root() -> None:
@@ -150,13 +161,17 @@ def test_an_agent_whose_factor_rounding_leaves_out_gets_its_draw_from_the_square
     x, y = np.full((5, 2), 0.3), np.arange(5.0)
     numbers = np.random.default_rng(0).standard_normal(25)
     models = linear.Models(features, 1e-18, 0.0, False)
-    one, other = linear.Observations(x, y, None), linear.Observations(np.random.default_rng(1).random((3, 2)), y[:3], None)
-    both = linear.draw_each(models, [one, other], [1.0, 1.0], np.concatenate([numbers, numbers[:23]]))
+    more = np.random.default_rng(1).random((3, 2))
+    begins, counts = np.array([0, 5]), np.array([5, 3])
+    observed = linear.CommonObservations(
+        np.concatenate([x, more]), np.append(y, y[:3]), begins, counts, np.empty(21), np.array([0, 15]), np.zeros(2, int)
+    )
+    omega, _ = linear.draw_each(models, observed, np.ones(2), np.concatenate([numbers, numbers[:23]]))
     model = linear.update(linear.linear_model(20, 1e-18), linear.feature_rows(features, x), y)
     expected = linear.mean(model) + 1e-9 * np.linalg.solve(model.factor[:-1, :-1], numbers[:20])
-    np.testing.assert_allclose(both.omega[0], expected, rtol=1e-6)
-    again = linear.draw_each(models, [other], [1.0], numbers[:23])
-    np.testing.assert_array_equal(both.omega[1], again.omega[0])
+    np.testing.assert_allclose(omega[0], expected, rtol=1e-6)
+    again, _, _ = linear.draw_one(models, linear.Observations(more, y[:3], None), 1.0, numbers[:23])
+    np.testing.assert_array_equal(omega[1], again)
 
 
 class _Given:

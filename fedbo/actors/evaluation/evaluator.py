@@ -35,6 +35,7 @@ class Evaluator:
     - `delay`: called after each evaluation in real time with the agent and its duration in seconds.
     - `stopping`: judges what evaluations report, if set.
     - `goals`: returns the objectives and limits of an agent, whose metrics every evaluation must return, if the study has any.
+    - `ahead`: records by agent and number of evaluations that were made before their agent asked for them.
     - `printed`: called with the text that an evaluation printed, where objectives may run user code.
     """
 
@@ -49,6 +50,7 @@ class Evaluator:
         self.stopping: ReportedStopping | None = None
         self.goals: Callable[[int], Goals | None] | None = None
         self.printed: Callable[[Query, str], None] | None = None
+        self.ahead: dict[tuple[int, int], EvaluationRecord] = {}
         self._policy, self._real, self._log, self._delay, self._recorded = policy, real, log, delay, recorded
         self._again = policy.failure == "stop" and not recorded  # what stopped the run may have been mended
         limited = real and (policy.time_limit is not None or policy.memory_limit is not None)
@@ -72,6 +74,9 @@ class Evaluator:
             return query.failed(f"took longer than time_limit = {limit:g}")
         if query.known is not None:  # it would be made again to the same bits, and sooner than read in a log
             return query.evaluated(query.known)
+        ahead = self.ahead.pop((query.agent, query.number), None)
+        if ahead is not None:
+            return ahead
         found = self._log.find(query) if self._log is not None else None
         if found is not None and (found.error is None or not self._again):
             return found

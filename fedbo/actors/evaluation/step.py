@@ -108,17 +108,13 @@ def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int
     pulls: list[Pulls | None] = [None] * len(units)
     if decision.pulls is not None or decision.clip is not None:
         pulls = [Pulls(times, decision.clip, task.noise) for times in pull_counts(decision).tolist()]
-    phase, origin, note = _phase(task, step), checked(decision.origin), decision.note
+    phase, origin, note = task.phase_of(step), checked(decision.origin), decision.note
     queries = []
     for point, (x, u, times) in enumerate(zip(natives, units, pulls, strict=True)):
         query = Query(agent, first + point, point, x, u)
         query.phase, query.step, query.origin, query.note, query.pulls = phase, step, origin, note, times
         queries.append(query)
     return queries
-
-
-def _phase(task: Task, step: int) -> str:
-    return "initial" if step == 0 and task.phase == "search" else task.phase
 
 
 class StepEvaluator:
@@ -129,25 +125,9 @@ class StepEvaluator:
         self._evaluator, self._clock = evaluator, clock
         self._streams = task.streams.of(agent)
 
-    @property
-    def at_once(self) -> bool:
-        """Return whether points may be evaluated together: in this process, for their values alone, without early stopping."""
-        return self._evaluator.at_once and self._evaluator.stopping is None and self._task.goals is None
-
-    def __call__(
-        self,
-        request: StepRequest,
-        decision: Decision,
-        first: int,
-        natives: Array | None = None,
-        batch: BatchEvaluation | None = None,
-    ) -> StepResult:
-        """Evaluate every point, numbered from `first`; EvaluationError when the run must stop.
-
-        `natives (q, d)` are the points in native units and `batch` their outcomes, where these are known.
-        """
-        if natives is None:
-            natives = from_unit(self._task.federation.parameters, decision.x)
+    def __call__(self, request: StepRequest, decision: Decision, first: int) -> StepResult:
+        """Evaluate every point, numbered from `first`; EvaluationError when the run must stop."""
+        natives, batch = from_unit(self._task.federation.parameters, decision.x), None
         if self._evaluator.at_once and decision.pulls is not None and self._task.goals is None:
             batch = evaluate_batch(self._objective, decision, natives, self._task.noise, self._streams.at(first))
         if batch is None or request.tries is not None or len(natives) < MIN_BATCH:  # with `tries` some may take too long
@@ -161,7 +141,7 @@ class StepEvaluator:
         u: Any = decision.x
         pulls: Any = pull_counts(decision)
         query = Query(self._agent, first, points, x, u)
-        query.phase, query.step = _phase(self._task, step), step
+        query.phase, query.step = self._task.phase_of(step), step
         query.origin, query.note = checked(decision.origin), decision.note
         record = EvaluationRecord(self._agent, first, x, batch.outcome, pulls=pulls)
         return StepResult((query,), (record,), batch=True)

@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from types import BuiltinFunctionType, ModuleType
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from fedbo.settings.errors import FedboError
@@ -48,7 +48,7 @@ class RecordType(NamedTuple):
             return self.of_earlier(dict(zip(self.names, values, strict=True)))
         if issubclass(self.kind, tuple):
             return tuple.__new__(self.kind, values)
-        value = _empty(self.kind)
+        value = object.__new__(self.kind)
         for name, held in zip(self.names, values, strict=True):
             object.__setattr__(value, name, held)
         return value
@@ -68,7 +68,7 @@ def record_of(kind: type) -> RecordType:
         if slots - {*names, "__weakref__", "__dict__"}:
             raise CheckpointError("has slots besides its fields")
         try:
-            _empty(kind)
+            object.__new__(kind)
         except TypeError as error:  # an abstract class, or one that is made from a list, a number, an exception
             raise CheckpointError(f"cannot be constructed from its fields alone ({error})") from None
         read = attrgetter(*names) if len(names) > 1 else lambda value: [getattr(value, name) for name in names]
@@ -115,13 +115,6 @@ def _defaults(kind: Any) -> dict[str, Any]:
     if not dataclasses.is_dataclass(kind):
         return dict(kind._field_defaults)
     return {each.name: each.default for each in dataclasses.fields(kind) if each.default is not dataclasses.MISSING}
-
-
-def _empty(kind: type) -> Any:
-    """Create an instance without fields. A compiled class must do this itself, since `object.__new__` cannot."""
-    new: Any = kind.__new__
-    compiled = isinstance(new, BuiltinFunctionType) and new.__self__ is kind and dataclasses.is_dataclass(kind)
-    return new(kind) if compiled else object.__new__(kind)
 
 
 def _slots(kind: type) -> tuple[str, ...]:

@@ -210,19 +210,24 @@ def part_name(key: RunKey) -> str:
 
 def write_rows(rows: Sequence[Row], key: RunKey, path: Path) -> str:
     """Write rows and batches as one Parquet part, which appears complete or not at all; return its SHA-256."""
+    return write_part(table_of_rows(rows), key, OBSERVATIONS, path)
+
+
+def table_of_rows(rows: Sequence[Row]) -> pa.Table:
+    """Return rows and batches as a table, without the run's key."""
     tables = list[pa.Table]()
     for kind, group in groupby(rows, key=type):
         alike: list[Any] = list(group)
         tables += map(_of_batch, alike) if kind is Batch else [_of_records(alike, OBSERVATIONS)]
-    return _write_part(pa.concat_tables(tables or [_of_records([], OBSERVATIONS)]), key, OBSERVATIONS, path)
+    return pa.concat_tables(tables or [_of_records([], OBSERVATIONS)])
 
 
 def write_evaluations(records: Sequence[EvaluationRecord], key: RunKey, path: Path) -> str:
     """Write the records of evaluations as one Parquet part; return its SHA-256."""
-    return _write_part(_of_records(records, EVALUATIONS), key, EVALUATIONS, path)
+    return write_part(_of_records(records, EVALUATIONS), key, EVALUATIONS, path)
 
 
-def _write_part(table: pa.Table, key: RunKey, schema: pa.Schema, path: Path) -> str:
+def write_part(table: pa.Table, key: RunKey, schema: pa.Schema, path: Path) -> str:
     """Write the table of one run, with the columns of its key before the others."""
     columns = table.combine_chunks().columns
     head = [pa.repeat(pa.scalar(value, field.type), len(table)) for value, field in zip(key, schema, strict=False)]

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 import scipy
 
 from fedbo.algorithms.base import Array
+from fedbo.algorithms.streams import Numbers
 
 COORDINATES = ("arcsine", "plain", "stretched")
 LEARNED = (*COORDINATES, "learned")
@@ -96,14 +96,11 @@ def distance(points: Array, u: Array) -> float:
     return found
 
 
-def distances(taken: Sequence[Array], u: Array) -> list[float]:
-    """Return the `distance` of each point of `u (k, d)` to its set of points; a single set is for a single point."""
-    if len(taken) == 1:
-        return [distance(taken[0], u[0])]
+def distances(points: Array, begins: Numbers, counts: Numbers, u: Array) -> Array:
+    """Return the `distance (k,)` of each point of `u (k, d)` to its own points: `counts (k,)` of them from `begins (k,)` on."""
     found = np.empty(len(u))
-    _compiled_block().distances(np.concatenate(taken), np.array([len(points) for points in taken]), u, found)
-    near: list[float] = found.tolist()
-    return near
+    _compiled_block().distances(points, begins, counts, u, found)
+    return found
 
 
 @cache

@@ -7,7 +7,7 @@ cube (Dai et al. 2020, section 3.1).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import sqrt
@@ -19,20 +19,19 @@ from annotated_types import Ge, Gt
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.components import several, several_federated
 from fedbo.algorithms.components.centres import Aggregation
-from fedbo.algorithms.components.coordinates import FEW, distances, from_coordinates, to_coordinates
+from fedbo.algorithms.components.coordinates import FEW, distance, from_coordinates, to_coordinates
 from fedbo.algorithms.components.draw_search import Values, unsuitable
+from fedbo.algorithms.components.feature_columns import FederatedColumns, serves
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
 from fedbo.algorithms.components.several import Several
 from fedbo.algorithms.components.surrogate import LocalState, evaluable
-from fedbo.algorithms.streams import Streams, normals, uniforms
+from fedbo.algorithms.streams import Numbers, StreamBlock, Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.ranges import OneOf, check
 from fedbo.settings.records import changed, copied
 from fedbo.surrogates.features import KERNELS, Features
-from fedbo.surrogates.linear import Models, Observations, draw_each, normals_for
-
-Asked = tuple["FederatedState", Sequence[Inbound], Streams]
+from fedbo.surrogates.linear import Models, Observations, draw_one, normals_for
 
 
 @dataclass(slots=True)
@@ -106,23 +105,25 @@ class Federated(ABC):
         """Return K, the number of vectors that an agent can hold."""
 
     @abstractmethod
-    def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
-        """Update the state with an answer of the coordinator."""
+    def held(self, payload: Payload) -> tuple[Array, Array]:
+        """Return the vectors `(K, M)` that an agent holds with an answer of the coordinator, and their weights `(K,)`."""
 
     @abstractmethod
-    def _federated_queries(
-        self, states: Sequence[FederatedState], streams: Sequence[Streams]
-    ) -> tuple[Array, list[FederatedState]]:
-        """Choose the federated query of each agent, in coordinates, `(k, d)`."""
+    def federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+        """Choose the federated query, in coordinates, `(d,)`."""
+
+    @abstractmethod
+    def federated_queries(self, features: Features, held: Sequence[tuple[Array, Array]], streams: StreamBlock) -> Array:
+        """Choose the federated queries `(k, d)` of agents that hold these vectors and weights, in the cube."""
 
     @property
     @abstractmethod
-    def _width(self) -> float:
+    def width(self) -> float:
         """Return the width of the draws of messages: 1 as the posterior, 0 for its mean."""
 
     @abstractmethod
-    def _message(self, omega: Array, spread: float, used: int, streams: Streams) -> Array:
-        """Turn a draw `(M,)`, made of `used` normal numbers, into a message about values with this `spread`."""
+    def messages(self, omega: Array, spread: Array, used: Numbers, streams: Iterable[Streams]) -> Array:
+        """Turn draws `(k, M)`, made of `used (k,)` normal numbers each, into messages about values with a `spread (k,)`."""
 
     @property
     def queries(self) -> int:
@@ -152,54 +153,38 @@ class Federated(ABC):
 
     def ask(self, state: Any, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Any]:
         """Follow the agent's surrogate or the messages of others (Dai et al. 2020, Alg. 1 lines 2 to 7; 2021, Alg. 2)."""
-        return self.ask_each([(state, inbox, streams)])[0]
-
-    def ask_each(self, asked: Sequence[Any]) -> list[tuple[Decision, Any]]:
-        """Decide for several agents, for each as `ask` does."""
-        if any(isinstance(state, Several) for state, _, _ in asked):
-            return [several_federated.ask(self, *one) for one in asked]
-        streams = [one for _, _, one in asked]
-        states = [self._begun(*one) for one in asked]
-        found: dict[int, tuple[Decision, FederatedState]] = {}
-        follow = self._followers(states, streams)
-        if follow:
-            own = [streams[place] for place in follow]
-            u, after = self._federated_queries([states[place] for place in follow], own)
-            x, away = from_coordinates(u, self.own.coordinates)[:, None], distances([state.local.taken for state in after], u)
-            for place, state, point, point_u, far in zip(follow, after, x, u, away, strict=True):
-                states[place] = state
-                if far >= self.apart and not state.local.is_near_failure(point_u):
-                    found[place] = self._followed(point, far, state, streams[place]), state
-        left = [place for place in range(len(states)) if place not in found]
-        decided = self.own.ask_each([(states[place].local, (), streams[place]) for place in left])
-        for place, (decision, local) in zip(left, decided, strict=True):
-            state = states[place]
-            found[place] = decision, state if local is state.local else changed(state, local=local)
-        return [found[place] for place in range(len(states))]
+        if isinstance(state, Several):
+            return several_federated.ask(self, state, inbox, streams)
+        state = self._begun(state, inbox, streams)
+        if np.count_nonzero(state.weight) and streams.rng("coin").random() > probability(self.p, state.t):
+            u, state = self.federated_query(state, streams)
+            away = distance(state.local.taken, u)
+            if away >= self.apart and not state.local.is_near_failure(u):
+                return self._followed(from_coordinates(u[None], self.own.coordinates), away, state, streams), state
+        decision, local = self.own.ask(state.local, (), streams)
+        return decision, state if local is state.local else changed(state, local=local)
 
     def _begun(self, state: FederatedState, inbox: Sequence[Inbound], streams: Streams) -> FederatedState:
         """Update the state with the received messages."""
-        for message in inbox:
-            state = self._receive_answer(state, message.payload)
-        # The surrogate is fitted on schedule, also before a federated query: TS alone has the same hyperparameters then.
         after = copied(state)
+        for message in inbox:
+            after.omega, after.weight = self.held(message.payload)
+        # The surrogate is fitted on schedule, also before a federated query: TS alone has the same hyperparameters then.
         after.local = state.local.fitted_by(self.own.fit(state.local.cautious(), streams))
         after.t += 1
         return after
-
-    def _followers(self, states: Sequence[FederatedState], streams: Sequence[Streams]) -> list[int]:
-        """Return the agents that hold messages of others and follow them in this iteration, by their coins."""
-        holding = [place for place, state in enumerate(states) if np.count_nonzero(state.weight)]
-        if not holding:
-            return []
-        coins = uniforms([streams[place] for place in holding], "coin")
-        return [place for place, coin in zip(holding, coins, strict=True) if coin > probability(self.p, states[place].t)]
 
     def _followed(self, x: Array, away: float, state: FederatedState, streams: Streams) -> Decision:
         """Decide on a federated query `x (1, d)` at distance `away` from the evaluated points."""
         if self.control == "uniform":
             return Decision(evaluable(state.local, streams.rng("uniform instead").random(x.shape)), "uniform")
         return self.own.unrepeated(x, away, state.local, streams, "federated")
+
+    def columns(self, problem: Problem, streams: Streams) -> FederatedColumns | None:
+        """Keep the states of many agents as arrays, with the surrogate "features" and messages after the start."""
+        if not self.every or several.is_several(problem) or not serves(self.own, problem):
+            return None
+        return FederatedColumns(self, problem, streams)
 
     def pending(self, state: Any, x: Array) -> Any:
         """Record the points that are being evaluated."""
@@ -233,7 +218,7 @@ class Federated(ABC):
             return self.length_scale
         return 0.2 if dim <= FEW else 0.35 * sqrt(dim)
 
-    def _is_one_model(self, dim: int) -> bool:
+    def is_one_model(self, dim: int) -> bool:
         """Return whether the agent's linear model equals the shared one: same features and same noise."""
         mine = (self.features, self._scale(dim), self.noise)
         return self.kernel == "se" and mine == (self.own.features, self.own.length_scale, self.own.noise)
@@ -243,31 +228,23 @@ class Federated(ABC):
 
         Before the first iteration a message describes the earlier task alone, if there was one.
         """
-        return self.outbox_each([(state, streams)])[0]
+        if isinstance(state, Several):
+            return several_federated.outbox(self, state, streams)
+        known = self._known(state)
+        if not len(known.y):  # who knows nothing has nothing to say
+            return None, state
+        used = normals_for(np.array([len(known.y)]), self.features)
+        normals = streams.rng("message").standard_normal(int(used[0]))
+        omega, spread, factor = draw_one(self.models(state.features), known, self.width, normals)
+        if factor is not state.factor:
+            shares_factor = self.is_one_model(known.x.shape[1]) and not len(state.history_y)
+            state = copied(state)
+            state.local, state.factor = state.local.grown(factor) if shares_factor else state.local, factor
+        return {"omega": self.messages(omega[None], np.array([spread]), used, [streams])[0]}, state
 
-    def outbox_each(self, sending: Sequence[tuple[Any, Streams]]) -> list[tuple[Payload | None, Any]]:
-        """Write the messages of several agents, each as `outbox` does."""
-        if any(isinstance(state, Several) for state, _ in sending):
-            return [several_federated.outbox(self, *one) for one in sending]
-        known = [self._known(state) for state, _ in sending]
-        found: list[tuple[Payload | None, FederatedState]] = [(None, state) for state, _ in sending]
-        speaking = [place for place, one in enumerate(known) if len(one.y)]  # who knows nothing has nothing to say
-        if not speaking:
-            return found
-        streams, observed = [sending[place][1] for place in speaking], [known[place] for place in speaking]
-        used = [normals_for(len(one.y), self.features) for one in observed]
-        models = Models(sending[0][0].features, self.noise, standardise=self.centre)
-        width = [self._width] * len(speaking)
-        omega, spread, factors = draw_each(models, observed, width, normals(streams, "message", used))
-        is_one_model = self._is_one_model(observed[0].x.shape[1])
-        for row, place in enumerate(speaking):
-            state, factor = sending[place][0], factors[row]
-            if factor is not state.factor:
-                shares_factor = is_one_model and not len(state.history_y)
-                state = copied(state)
-                state.local, state.factor = state.local.grown(factor) if shares_factor else state.local, factor
-            found[place] = {"omega": self._message(omega[row], float(spread[row]), used[row], streams[row])}, state
-        return found
+    def models(self, features: Features) -> Models:
+        """Return the linear models that messages are drawn from."""
+        return Models(features, self.noise, standardise=self.centre)
 
     def _known(self, state: FederatedState) -> Observations:
         """Return the observations behind a message."""

@@ -6,7 +6,7 @@ points, which would be evaluated, and not at the points before rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
@@ -58,14 +58,14 @@ def maximise_typed_draw(draw: Draw, local: LocalState, space: ProjectedSpace, st
     return maximise_projected(values, newton(derivatives, space), space, local.u, streams.rng("maximiser"))[0]
 
 
-def maximise_draws(
-    features: Features, omega: Array, local: Sequence[LocalState], coordinates: str, streams: Sequence[Streams]
-) -> Array:
-    """Return the points `(k, d)`, in coordinates, where the functions with weights `omega (k, m)` are largest."""
-    if len(features.frequencies[0]) <= 3 and features.normalise and all(one.lattice is None for one in local):
+def maximise_in_cube(features: Features, omega: Array, streams: Iterable[Streams]) -> Array:
+    """Return the points `(k, d)`, in coordinates, where the functions with weights `omega (k, m)` are largest in the cube."""
+    dim = features.frequencies.shape[1]
+    if dim <= 3 and features.normalise:
         return maximise_each(features, omega)
-    each = zip(omega, local, streams, strict=True)
-    return np.array([maximise_draw(message_function(features, weights), one, coordinates, own) for weights, one, own in each])
+    each = zip(omega, streams, strict=True)
+    found = [maximise(message_function(features, weights), maximiser_rng(dim, own), dim)[0] for weights, own in each]
+    return np.array(found).reshape(-1, dim)
 
 
 def maximise_acquisition(

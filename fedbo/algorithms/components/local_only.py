@@ -37,10 +37,6 @@ class LocalOnly:
         """Send nothing."""
         return None, state
 
-    def outbox_each(self, sending: Sequence[tuple[Any, Streams]]) -> list[tuple[Payload | None, Any]]:
-        """Send nothing."""
-        return [(None, state) for state, _ in sending]
-
     def server_init(self, problem: Problem) -> Any:
         """Return None, since there is no coordinator half."""
         return None

@@ -53,7 +53,7 @@ class DrawSharing(Protocol):
     def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
         """Write a message about one metric."""
 
-    def _receive_answer(self, state: Any, payload: Payload) -> Any: ...
+    def held(self, payload: Payload) -> tuple[Array, Array]: ...
 
     def _surfaces(self, states: Sequence[Any], streams: Streams) -> tuple[list[Values], Sequence[Any]]: ...
 
@@ -99,7 +99,8 @@ def _received(method: DrawSharing, state: Several, payload: Payload) -> Several:
     m, states = method.features, []
     for metric, each in enumerate(state.states):
         block = {**payload, "omega": payload["omega"][..., metric * m : (metric + 1) * m]}
-        states.append(method._receive_answer(each, block))
+        omega, weight = method.held(block)
+        states.append(changed(each, omega=omega, weight=weight))
     return state._replace(states=tuple(states))
 
 

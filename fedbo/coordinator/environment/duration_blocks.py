@@ -34,11 +34,15 @@ class Durations:
         if last is None or last[0] != number // _BLOCK:
             if len(self._held) >= _HELD:
                 self._held.clear()
-            last = self._held[agent] = number // _BLOCK, self._block(agent, number // _BLOCK)
+            last = self._held[agent] = number // _BLOCK, self._drawn(agent, number // _BLOCK)
         return last[1][number % _BLOCK]
 
-    def _block(self, agent: int, number: int) -> Sequence[float]:
+    def block(self, agent: int, number: int) -> Sequence[float]:
         """Return an agent's block `number` of durations, which begins at duration 64 * `number`."""
+        last = self._held.get(agent)
+        return last[1] if last is not None and last[0] == number else self._drawn(agent, number)
+
+    def _drawn(self, agent: int, number: int) -> Sequence[float]:
         model, speed = self._models.get(agent) or self._enter(agent)
         if isinstance(model, Constant):
             return _same(model.mean)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedbo.actors.evaluation.policy import Policy
@@ -56,6 +57,10 @@ class StepDurations:
     def of(self, agent: int, number: int) -> float:
         """Return the length of one evaluation where durations are `plain`: nothing else adds to the step then."""
         return self._lengths.of(agent, number)
+
+    def block(self, agent: int, number: int) -> Sequence[float]:
+        """Return an agent's `plain` lengths from 64 * `number` on, of 64 evaluations."""
+        return self._lengths.block(agent, number)
 
     def thought(self, agent: int, t_n: int) -> float:
         """Return the length of a decision with `t_n` observations."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fedbo.actors.storage.rows import RunKey, schema_of
 from fedbo.coordinator.logged.agents import Verdict
+from fedbo.coordinator.logged.columns import RECORDS, EventColumns, values_of
 from fedbo.coordinator.logged.kinds import KINDS, EventLine, Kind
 from fedbo.coordinator.logged.messages import Direction, LossReason, MissReason, RefusalReason
 
@@ -90,28 +91,33 @@ class LoggedEvent(NamedTuple):
 
 EVENTS: Final = schema_of(LoggedEvent)
 _NUMBER = {record: number for number, record in enumerate(KINDS.values())}
-_NAMES = pa.array(list(KINDS), pa.string())
+_NAMES = pa.array([*KINDS, *(list(KINDS)[_NUMBER[record]] for record in RECORDS)], pa.string())  # then kinds of columns
 _AT_ONCE = 1000  # lines that are turned into columns at once
 
 
-def events_table(lines: Sequence[EventLine], key: RunKey, first: int) -> pa.Table:
+def events_table(lines: Sequence[EventLine | EventColumns], key: RunKey, first: int) -> pa.Table:
     """Return the lines of a run as a table, numbered from `first`."""
     columns = columns_of(lines)
+    count = len(columns["kind"])
     for name, value in zip(RunKey._fields, key, strict=True):
-        columns[name] = pa.repeat(pa.scalar(value, EVENTS.field(name).type), len(lines))
-    columns["sequence"] = pa.array(np.arange(first, first + len(lines)))
-    return declared(columns, len(lines))
+        columns[name] = pa.repeat(pa.scalar(value, EVENTS.field(name).type), count)
+    columns["sequence"] = pa.array(np.arange(first, first + count))
+    return declared(columns, count)
 
 
-def columns_of(lines: Sequence[EventLine]) -> dict[str, pa.Array]:
+def columns_of(lines: Sequence[EventLine | EventColumns]) -> dict[str, pa.Array]:
     """Return a column for each fact that at least one line has, by name.
 
     Lines of one kind become columns together; then all columns return to the order of the log.
     """
-    numbers, known = list[int](), dict[type[EventLine], list[list[Any]]]()
+    numbers, known, several = list[int](), dict[type[EventLine], list[list[Any]]](), list[npt.NDArray[Any]]()
     for start in range(0, len(lines), _AT_ONCE):  # what is made of all at once would not fit into the processor's cache
         alike = defaultdict[type[EventLine], list[EventLine]](list)
         for line in lines[start : start + _AT_ONCE]:
+            if isinstance(line, EventColumns):
+                several.append(line.lines)
+                numbers.extend((line.lines["kind"] + len(KINDS)).tolist())
+                continue
             alike[type(line)].append(line)
             numbers.append(_NUMBER[type(line)])
         for record, found in alike.items():
@@ -119,13 +125,19 @@ def columns_of(lines: Sequence[EventLine]) -> dict[str, pa.Array]:
                 known.setdefault(record, [[] for _ in record._fields]), zip(*found, strict=True), strict=True
             ):
                 values.extend(more)
-    return _in_order(np.array(numbers, np.int8), {record: known[record] for record in KINDS.values() if record in known})
+    parts: list[dict[str, Any]] = [
+        dict(zip(record._fields, known[record], strict=True)) for record in KINDS.values() if record in known
+    ]
+    if several:
+        joint = np.concatenate(several)
+        parts += [values_of(joint, kind) for kind in range(len(RECORDS))]
+    return _in_order(np.array(numbers, np.int8), parts)
 
 
-def _in_order(numbers: npt.NDArray[np.int8], known: Mapping[type[EventLine], list[list[Any]]]) -> dict[str, pa.Array]:
+def _in_order(numbers: npt.NDArray[np.int8], known: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
     """Return columns in the order of the log, whose line `n` is of kind `numbers[n]`, from those of each kind."""
     places = pa.array(np.argsort(np.argsort(numbers, kind="stable"), kind="stable"))
-    parts = [(len(values[0]), dict(zip(record._fields, values, strict=True))) for record, values in known.items()]
+    parts = [(len(part["time"]), part) for part in known]
     columns = {"kind": _NAMES.take(pa.array(numbers))}
     for name in dict.fromkeys(name for _, part in parts for name in part):
         kind = EVENTS.field(name).type

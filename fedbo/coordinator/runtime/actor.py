@@ -216,6 +216,8 @@ class Coordinator(PoolWorker):
             lambda: self._stopped,
             lambda: self._note_progress(run, core, hosts),
             keep=lambda events: snapshots.tick(events, parts),
+            every=run.events or 0,
+            in_columns=True,
             record=event_log.record,
             enough=lambda: self._stopped_early,
             die=_die,

@@ -6,33 +6,34 @@ That of real time is in `wall_clock`.
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedbo.actors.hosts import Hosts, InlineHosts
+from fedbo.actors.population import are_few
 from fedbo.actors.task import StepReport, StepRequest
+from fedbo.algorithms.base import LocallyPrivate, Waiting
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.endless import require_progress
+from fedbo.coordinator.environment.availability import leaves, never_before_steps
 from fedbo.coordinator.events import (
-    BACKGROUND,
     After,
-    Answer,
     Ask,
     Commit,
     DecisionMade,
     Effect,
-    Event,
     Finished,
-    Message,
 )
-from fedbo.coordinator.logged.kinds import EventLine
-from fedbo.coordinator.runtime.event_queue import EventQueue, arrival
-from fedbo.coordinator.runtime.fast_path import FastPath, has_fast_path
+from fedbo.coordinator.exchange import MODES
+from fedbo.coordinator.runtime.event_queue import EventQueue
 
-Sink = Callable[[list[EventLine]], None]
+if TYPE_CHECKING:
+    from fedbo.coordinator.runtime.windows import Windows
+
+Sink = Callable[[list[Any]], None]
 _IDLE = 1000  # events without progress between two checks of a run that stands still
 # Objects made before Python looks for cycles: what is made for an event is in none, but what an evaluation makes may be, where
 # agents are in this process. It rarely looks through all objects, of which agents are most.
@@ -64,7 +65,9 @@ class RunHooks:
     - `sink` receives the records.
     - `stop` returns whether to end now.
     - `tick` is called about twice a second.
-    - `keep`, if any, is called after every event with their number, and may save a snapshot of the run at that point.
+    - `keep`, if any, is called with the number of events, and may save a snapshot of the run at that point. It is called after
+      every multiple of `every` events, and now and then otherwise; 0 for the latter alone.
+    - `in_columns` says that `sink` also receives lines as columns.
     - `record` receives each event in real time before it happens, so that the run can be resumed and replayed.
     - `enough` returns, in real time, whether to end the run now as a complete one.
     - `die` ends this very process in real time, where the fault plan kills the coordinator.
@@ -74,6 +77,8 @@ class RunHooks:
     stop: Callable[[], bool] = lambda: False
     tick: Callable[[], None] = lambda: None
     keep: Callable[[int], None] | None = None
+    every: int = 1
+    in_columns: bool = False
     record: Callable[[RecordedEvent, StepReport | None], None] = lambda recorded, report: None
     enough: Callable[[], bool] = lambda: False
     die: Callable[[], None] = lambda: None
@@ -94,6 +99,7 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
         _events(core, hosts, hooks, queue, until)
     finally:
         gc.set_threshold(*thresholds)
+        queue.gather()
     report_progress(core, hooks)
     due = queue.next_time()
     if not queue.stopped and not core.state.progress.is_enough and (due is None or due <= until):
@@ -101,40 +107,41 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
 
 
 def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:
-    """Process one event after the other."""
-    heap, under_way, progress, active = queue.heap, queue.under_way, core.state.progress, core.state.rounds.active
-    fast = FastPath(core, hosts, queue) if has_fast_path(core) else None
-    watch, flushed, pop, keep, ends = _Watch(core, hooks, until), True, heappop, hooks.keep, queue.ends
-    while (heap or under_way) and (queue.waiting or core.will_recover()):
-        arrives = queue.arrives_first()
-        first = under_way[queue.arrived] if arrives else heap[0]
-        now: float = first[0]
-        event: Event | Message | Answer = first[2]
+    """Process windows of events, or one event after the other."""
+    heap, pop, ends, keep = queue.heap, queue.pop, queue.ends, hooks.keep
+    progress, active = core.state.progress, core.state.rounds.active
+    windows = _windows(core, hosts, queue)
+    result = hosts.result if windows is None else windows.result
+    watch, flushed = _Watch(core, hooks, until), True
+    while queue.waits or (heap and core.will_recover()):
+        if windows is not None:
+            if watch.stops(queue.time, True):
+                queue.stopped = True
+                break
+            if windows.take(until, hooks.every - queue.events % hooks.every if keep is not None and hooks.every else _IDLE):
+                hosts.flush(ends)
+                flushed = True
+                if keep is not None:
+                    keep(queue.events)
+                continue
+        now, _, event = heap[0]
         if now > until or (not active and core.is_over and queue.quiet):
             break
-        report: StepReport | None = None
         ended = event if type(event) is Finished else None
         if (ended or progress.events - progress.last_event >= _IDLE) and watch.stops(now, ended is not None):
             queue.stopped = True
             break
         if ended is not None:
-            report = ended.report
             if not core.is_current(ended.agent, ended.lease):  # its agent was interrupted, and this end with it
-                queue.pop()
+                pop()
                 continue
-            if report is None:  # an error here leaves the event where it is
-                report, flushed = hosts.result(ended.agent), False
-        if arrives:
-            queue.arrive()
-        else:
-            pop(heap)
-            queue.waiting -= type(event) not in BACKGROUND
+            if ended.report is None:  # an error here leaves the event where it is
+                event, flushed = Finished(ended.agent, ended.lease, result(ended.agent)), False
+        pop()
         queue.time = now
-        if fast is None or not fast.take(event, report, now):
-            if ended is not None:
-                event = Finished(ended.agent, ended.lease, report)
-            happens = arrival(event) if isinstance(event, Message | Answer) else event
-            flushed = not apply_effects(core.handle(happens, now), now, hosts, queue) and flushed
+        flushed = not apply_effects(core.handle(event, now), now, hosts, queue) and flushed
+        if windows is not None:
+            windows.readmit(event)
         queue.events += 1
         if progress.is_enough:
             break
@@ -143,6 +150,35 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
             flushed = True
         if keep is not None:
             keep(queue.events)
+
+
+def has_windows(core: Core) -> bool:
+    """Check whether a run qualifies for windows."""
+    rules, durations = core.rules, core.scheduler.durations
+    exchange, algorithm = rules.exchange, rules.algorithm
+    return (
+        not are_few(rules.task)
+        and not rules.environment.plan
+        and core.scheduler.evaluations is None
+        and rules.task.early_end is None
+        and rules.task.cost == math.inf
+        and core.network.is_plain
+        and all(never_before_steps(models.availability) for models in rules.environment.groups())
+        and not any(leaves(models.availability) for models in rules.environment.groups())
+        and (type(exchange) in MODES.values() and exchange.staleness.is_constant and exchange.selection.who == "all")
+        and (exchange.oldest is None and rules.aggregator is None and not isinstance(algorithm, LocallyPrivate | Waiting))
+        and (rules.upload is not None and rules.download is not None)
+        and (durations is not None and durations.plain and algorithm.queries == 1 and not rules.problem.pulls)
+    )
+
+
+def _windows(core: Core, hosts: Hosts, queue: EventQueue) -> Windows | None:
+    """Return the windows of a run that has them; their compiled routines are imported only then."""
+    if not has_windows(core):
+        return None
+    from fedbo.coordinator.runtime.windows import Windows
+
+    return Windows(core, hosts, queue)
 
 
 class _Watch:
@@ -203,5 +239,5 @@ def apply_effects(effects: list[Effect], now: float, hosts: Hosts, queue: EventQ
 
 def report_progress(core: Core, hooks: RunHooks) -> None:
     """Pass on the lines of the event log, and report that the run is alive."""
-    core.flush_events(hooks.sink)
+    core.flush_events(hooks.sink, hooks.in_columns)
     hooks.tick()

@@ -17,6 +17,7 @@ from fedbo.actors.storage.rows import RunKey, schema_of, write_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.task import StepReport
+from fedbo.coordinator.logged.columns import EventColumns
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.logged.table import events_table
 from fedbo.coordinator.privacy.ledger import LedgerEntry, table_of
@@ -82,7 +83,8 @@ class EventLog:
 
     def __init__(self, home: RunFolder, count: int = 0) -> None:
         self.home, self.count = home, count
-        self._records: list[EventLine] = []
+        self._records: list[EventLine | EventColumns] = []
+        self._lines = 0  # in `_records`
         self._tables: list[pa.Table] = []
         self._moments: list[RecordedEvent] = []
         self.moments = 0
@@ -112,10 +114,12 @@ class EventLog:
             os.close(self._file)
             self._file = None
 
-    def extend(self, records: Iterable[EventLine]) -> None:
+    def extend(self, records: Iterable[EventLine | EventColumns]) -> None:
         """Append records in their order."""
+        before = len(self._records)
         self._records.extend(records)
-        if len(self._records) >= self._BATCH:
+        self._lines += sum(len(one) if isinstance(one, EventColumns) else 1 for one in self._records[before:])
+        if self._lines >= self._BATCH:
             self._pack()
 
     def write(self, number: int) -> dict[str, str]:
@@ -134,7 +138,7 @@ class EventLog:
 
     def _pack(self) -> None:
         self._tables.append(events_table(self._records, self.home.key, self.count))
-        self._records, self.count = [], self.count + len(self._records)
+        self._records, self._lines, self.count = [], 0, self.count + self._lines
 
     def _moments_table(self) -> pa.Table:
         """Return the events of a run in real time since the last time as a table."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Protocol
 
 from fedbo.coordinator.events import (
     BACKGROUND,
@@ -19,18 +19,39 @@ from fedbo.coordinator.events import (
     StudyStarted,
 )
 
-# (time, number of its scheduling, event). Where it is compiled, a tuple of fixed length would be taken apart and made again.
-Entry = tuple[Any, ...]
+Entry = tuple[float, int, Any]  # time, number of its scheduling, event
 _LAST = 2**60  # above the number of any scheduling: of events that come last at their time
-_ARRIVED = 1000  # messages that have arrived and are still in the list, at most
+
+
+class Scheduled(Protocol):
+    """Columns that hold some of the scheduled events."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def first(self) -> tuple[float, int, int, bool] | None:
+        """Return time, number and agent of the first event, and whether it is the end of a step; None without one."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Check whether no message is on its way."""
+
+    def ends_by_agent(self) -> dict[int, float]:
+        """Return the end time of each agent's step."""
+
+    def schedule(self, time: float, number: int, event: Event) -> bool:
+        """Schedule an event in the columns; return False if it does not belong there."""
+
+    def leave_all(self) -> None:
+        """Move all events to the queue."""
 
 
 @dataclass(slots=True)
 class EventQueue:
     """The event queue, with (time, number of its scheduling, event) of all future events, and the progress of the run.
 
-    Messages and answers that arrive in the order of sending need no heap: they may be `under_way`, in place of the events of
-    their arrival, from place `arrived` on. All other events are in the `heap`.
+    A run with windows has ends of steps, messages and answers in `columns`; all other events are in the `heap`. `waiting` is
+    the number of those of the heap that do not happen by themselves.
     """
 
     heap: list[Entry] = field(default_factory=lambda: [(0.0, 0, StudyStarted())])
@@ -39,60 +60,47 @@ class EventQueue:
     events: int = 0
     stopped: bool = False
     waiting: int = 1
-    under_way: list[Entry] = field(default_factory=list)
-    arrived: int = 0
+    columns: Scheduled | None = None
 
     def become(self, other: EventQueue) -> None:
         """Adopt the state of another queue."""
         self.heap, self.scheduled, self.time = other.heap, other.scheduled, other.time
         self.events, self.waiting, self.stopped = other.events, other.waiting, False
-        self.under_way, self.arrived = other.under_way, other.arrived
+
+    @property
+    def waits(self) -> bool:
+        """Check whether an event is scheduled that does not happen by itself."""
+        return self.waiting > 0 or (self.columns is not None and len(self.columns) > 0)
 
     @property
     def quiet(self) -> bool:
         """Check whether no message is on its way."""
-        return not self.under_way and not any(type(event) in MESSAGES for _, _, event in self.heap)
+        quiet = self.columns is None or self.columns.is_quiet
+        return quiet and not any(type(event) in MESSAGES for _, _, event in self.heap)
 
     def ends(self) -> dict[int, float]:
         """Return the end time of each agent's step; an interrupted agent may have an earlier end there too."""
-        return {event.agent: time for time, _, event in self.heap if type(event) is Finished}
+        others = {event.agent: time for time, _, event in self.heap if type(event) is Finished}
+        return others if self.columns is None else others | self.columns.ends_by_agent()
 
     def push(self, time: float, event: Event) -> None:
         """Schedule an event; at one time they happen in the order of scheduling, and placements on workers last."""
         self.scheduled += 1
-        self.waiting += type(event) not in BACKGROUND
-        number = self.scheduled + _LAST if type(event) is PlacementDue else self.scheduled
-        heappush(self.heap, (time, number, event))
-
-    def send(self, time: float, sent: Message | Answer) -> None:
-        """Schedule the arrival of a message or answer, at a time not before that of the ones sent earlier."""
-        self.scheduled += 1
-        self.waiting += 1
-        self.under_way.append((time, self.scheduled, sent))
-
-    def arrives_first(self) -> bool:
-        """Check whether the next event is the arrival of a message in `under_way`."""
-        return bool(self.under_way) and not (self.heap and self.heap[0] < self.under_way[self.arrived])
+        if self.columns is None or not self.columns.schedule(time, self.scheduled, event):
+            number = self.scheduled + _LAST if type(event) is PlacementDue else self.scheduled
+            self.waiting += type(event) not in BACKGROUND
+            heappush(self.heap, (time, number, event))
 
     def next_time(self) -> float | None:
         """Return the time of the next event, None without one."""
-        if self.arrives_first():
-            return float(self.under_way[self.arrived][0])
-        return float(self.heap[0][0]) if self.heap else None
+        first = None if self.columns is None else self.columns.first
+        times = [entry[0] for entry in (self.heap[0] if self.heap else None, first) if entry is not None]
+        return float(min(times)) if times else None
 
     def is_due(self, now: float) -> bool:
         """Check whether another event is due now."""
-        heap, under_way = self.heap, self.under_way
-        return bool((heap and heap[0][0] <= now) or (under_way and under_way[self.arrived][0] <= now))
-
-    def arrive(self) -> None:
-        """Remove the message that arrives next."""
-        self.waiting -= 1
-        self.arrived += 1
-        # Deleting from the front of a list is linear in its length, so arrived entries are deleted in blocks.
-        if self.arrived in (len(self.under_way), _ARRIVED):
-            del self.under_way[: self.arrived]
-            self.arrived = 0
+        time = self.next_time()
+        return time is not None and time <= now
 
     def pop(self) -> Entry:
         """Remove and return the next event of the heap."""
@@ -101,13 +109,29 @@ class EventQueue:
         return first
 
     def gather(self) -> None:
-        """Move all events into the heap, as the queue is stored."""
-        for time, number, sent in self.under_way[self.arrived :]:
-            heappush(self.heap, (time, number, arrival(sent)))
-        self.under_way.clear()
-        self.arrived = 0
+        """Move all events into the heap."""
+        if self.columns is not None:
+            self.columns.leave_all()
+
+    def stored(self) -> EventQueue:
+        """Move all events into the heap, and return the queue as it is stored."""
+        self.gather()
+        return replace(self, columns=None)
+
+    @classmethod
+    def earlier_fields(cls) -> tuple[str, ...]:
+        """List its fields in snapshots of earlier versions."""
+        return ("heap", "scheduled", "time", "events", "stopped", "waiting", "under_way", "arrived")
+
+    @classmethod
+    def of_earlier(cls, values: dict[str, Any]) -> EventQueue:
+        """Make a queue of the fields of earlier versions."""
+        under_way, arrived = values.pop("under_way"), values.pop("arrived")
+        queue = cls(**values)
+        for time, number, sent in under_way[arrived:]:
+            heappush(queue.heap, (time, number, sent if type(sent) in MESSAGES else _arrival(sent)))
+        return queue
 
 
-def arrival(sent: Message | Answer) -> MessageReceived | AnswerReceived:
-    """Return the event of an arrival."""
+def _arrival(sent: Message | Answer) -> MessageReceived | AnswerReceived:
     return MessageReceived(sent) if isinstance(sent, Message) else AnswerReceived(sent)

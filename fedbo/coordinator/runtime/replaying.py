@@ -103,7 +103,7 @@ def extend_run(segments: Sequence[Run], record: Sequence[RecordedEvent], evaluat
     assert isinstance(parts.hosts, ReplayedHosts)
     if run.task.reported is not None:
         rules = ReportedStopping(run.task.reported, snapshots.home.path, run.task.federation.metric.sign)
-        for agent in parts.hosts.host.agents.every():
+        for agent in parts.hosts.host.agents.objects.every():
             places = {row.started: (row.step, row.query) for row in single_rows(agent.state.rows)}
             recall_rungs(rules, agent.streams, places, [one for one in evaluations if one.agent == agent.number])
     snapshots.start(parts)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fedbo.actors.hosts import Hosts, WallClockState
-from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
 from fedbo.actors.storage.sealed import sha256_of
@@ -18,7 +17,7 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.runtime.engine import RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
 from fedbo.coordinator.runtime.event_queue import EventQueue
-from fedbo.coordinator.state import AgentRecord, CoreState
+from fedbo.coordinator.state import AgentRecords, CoreState
 
 _REST = 20.0  # snapshots by the clock take at most one part in so many of a run's time
 _LINES = 1_000_000  # events after which there is a snapshot: their lines leave memory, so that it does not grow with the events
@@ -90,7 +89,7 @@ class Snapshotter:
         if not self.latest.number:
             return None
         found: list[Snapshot] = [read_checkpoint(path) for path in self.latest.parts(self.home.path, ".core")]
-        agents = LazyRecords(AgentRecord)
+        agents = AgentRecords()
         for each in found:
             agents.update(each.state.agents)
         found[-1].state.agents = agents
@@ -120,19 +119,19 @@ class Snapshotter:
         """Begin a snapshot now."""
         core, queue, event_log, hosts = run.core, run.queue, run.event_log, run.hosts
         begun, number = time.monotonic(), self.latest.number + 1
+        stored = queue.stored()
         agents = core.state.agents
         whole = self._parts % _WHOLE == 0 or self._tried != self.latest.number or core.environment.is_real_time
         whole = whole or len(agents) + len(agents.settled) <= _MANY
         self._tried = number
         core.flush(event_log)
-        queue.gather()
         live = getattr(hosts, "live", None)
         with self.home.while_current():
             self._files, path = event_log.write(number), self.home.core(number)
             if whole:
                 core.state.agents.unsettle()
             state: Any = replace(core.state, agents=dict(core.state.agents))  # type: ignore[arg-type]
-            snapshot = Snapshot(queue, state, event_log.count, event_log.moments, live)
+            snapshot = Snapshot(stored, state, event_log.count, event_log.moments, live)
             self._files[path.name] = write_checkpoint(snapshot, path)
             core.state.agents.settle()
             if core.environment.is_real_time:

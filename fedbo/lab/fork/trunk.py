@@ -48,7 +48,8 @@ def grow_trunk(run: Run, point: ForkPoint) -> float | None:
         reached = True
     else:
         try:
-            run_virtual(parts.core, parts.hosts, RunHooks(parts.event_log.extend, keep=look), parts.queue, until)
+            hooks = RunHooks(parts.event_log.extend, keep=look, every=point.event or 0, in_columns=True)
+            run_virtual(parts.core, parts.hosts, hooks, parts.queue, until)
         except _Reached:
             reached = True
     ended = parts.core.state.progress.is_enough or (parts.core.is_over and parts.queue.quiet) or not _goes_on(parts, run.until)

@@ -186,10 +186,6 @@ class RedrawnStreams(Streams):
                 return chain(past, after)
         return chain(past, rest)
 
-    def uniforms(self, owners: npt.NDArray[np.int64], purpose: str) -> npt.NDArray[np.float64]:
-        """Return the first uniform number of each owner's generator for one purpose."""
-        return np.array([self.of(owner).rng(purpose).random() for owner in owners.tolist()])
-
     def shared(self, purpose: str) -> np.random.Generator:
         """Return the generator that every agent of this replicate obtains for this purpose, at any step."""
         return self.of(WORLD).at(0).rng(purpose)

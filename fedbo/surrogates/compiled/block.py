@@ -18,7 +18,7 @@ Array = Any
 FEATURES = Tuple((MATRIX, VECTOR, FLOAT, BOOL))  # frequencies (m, d), phases (m,), variance, whether |phi(x)| is constant
 SCALING = Tuple((FLOAT, BOOL))
 COUNTS = types.Array(INT, 1, "C", readonly=True)
-DATA = Tuple((MATRIX, FLOAT[::1], VECTOR, VECTOR))
+DATA, PLACES = Tuple((MATRIX, VECTOR)), Tuple((COUNTS,) * 3)
 
 
 @compiled()
@@ -88,13 +88,14 @@ def scale(y: Array, clip: float, standardise: bool) -> float:
     return spread
 
 
-@compiled(types.void(FEATURES, SCALING, FLOAT, DATA, COUNTS, VECTOR, FLOAT[::1], INT[:, ::1], FLOAT[:, ::1], FLOAT[::1]))
+@compiled(types.void(FEATURES, SCALING, FLOAT, DATA, PLACES, VECTOR, VECTOR, FLOAT[::1], INT[::1], FLOAT[:, ::1], FLOAT[::1]))
 def draw_weights(
     features: Any,
     scaling: Any,
     noise_variance: float,
     data: Any,
-    counts: Array,
+    places: Any,
+    normals: Array,
     beta: Array,
     factors: Array,
     columns: Array,
@@ -103,35 +104,36 @@ def draw_weights(
 ) -> None:
     """Write the weights `omega (k, m)` that `linear.draw_weights` draws for each agent that a factor can serve.
 
-    All arrays are concatenated over the agents.
-
-    data: the points `(sum n, d)`; the values `(sum n,)`, scaled in place as `scaling` says; known factors; normal draws.
-    counts `(k,)`: the number of observations of each agent.
+    data: points `(r, d)` and values `(r,)` of all agents, which are scaled as `scaling` says.
+    places: where an agent's data begins, its number n of observations, and where its factor begins in `factors`, each `(k,)`.
+    normals: the normal draws of one agent after another.
     beta `(k,)`: the width of the draw over that of the posterior.
-    columns `(k, 2)`: first, the known columns of the agent's factor; second, written, the columns in `factors` afterwards.
+    columns `(k,)`: the known columns of each agent's factor, at most n; afterwards those that it has then.
+    spread `(k,)`: written, what the values were divided by.
 
-    An agent ends with fewer than n columns where rounding leaves no factor, and with none for n >= m. It then gets no weights.
+    An agent ends with fewer than n columns where rounding leaves no factor, and where n >= m. It then gets no weights.
     """
-    x, y, before, normals = data
-    m, first, old, new, drawn = omega.shape[1], 0, 0, 0, 0
-    rows = np.empty((max(1, counts.max()), m))
+    x, y = data
+    begins, counts, places_of_factors = places
+    m, most, drawn = omega.shape[1], 1, 0
     for a in range(len(counts)):
-        n, known = counts[a], columns[a, 0]
-        spread[a] = scale(y[first : first + n], scaling[0], scaling[1])
+        most = max(most, counts[a])
+    rows, values = np.empty((min(most, m), m)), np.empty(most)
+    for a in range(len(counts)):
+        n, first, new = counts[a], begins[a], places_of_factors[a]
+        own = values[:n]
+        for i in range(n):
+            own[i] = y[first + i]
+        spread[a] = scale(own, scaling[0], scaling[1])
         if n < m:
-            size, held = n * (n + 1) // 2, known * (known + 1) // 2
-            factor = factors[new : new + size]
-            for i in range(held):
-                factor[i] = before[old + i]
+            factor = factors[new : new + n * (n + 1) // 2]
             feature_rows(features, x[first : first + n], rows[:n])
-            columns[a, 1] = extend(rows[:n], noise_variance, known, factor)
-            if columns[a, 1] == n:
+            columns[a] = extend(rows[:n], noise_variance, columns[a], factor)
+            if columns[a] == n:
                 some, wide = normals[drawn : drawn + m + n], beta[a]
-                matheron(rows[:n], y[first : first + n], factor, some, wide, wide * sqrt(noise_variance), omega[a])
-            new, old, drawn = new + size, old + held, drawn + n
-        else:
-            columns[a, 1] = 0
-        first, drawn = first + n, drawn + m
+                matheron(rows[:n], own, factor, some, wide, wide * sqrt(noise_variance), omega[a])
+            drawn += n
+        drawn += m
 
 
 @compiled(FLOAT(FEATURES, MATRIX, SETS, POINTS, SHAPE, VECTOR, LIMITS, FLOAT, FLOAT[:, ::1]))
@@ -157,10 +159,8 @@ def maxima(
     return 0.0
 
 
-@compiled(types.void(MATRIX, COUNTS, MATRIX, FLOAT[::1]))
-def distances(points: Array, counts: Array, x: Array, found: Array) -> None:
-    """Write the distance of each point of `x (k, d)` to the nearest point of its agent; agent a has `counts[a]` of `points`."""
-    first = 0
+@compiled(types.void(MATRIX, COUNTS, COUNTS, MATRIX, FLOAT[::1]))
+def distances(points: Array, begins: Array, counts: Array, x: Array, found: Array) -> None:
+    """Write the distance of each point of `x (k, d)` to the nearest of its agent's: `counts[a]` points from `begins[a]` on."""
     for a in range(len(counts)):
-        found[a] = nearest(points[first : first + counts[a]], x[a])
-        first += counts[a]
+        found[a] = nearest(points[begins[a] : begins[a] + counts[a]], x[a])

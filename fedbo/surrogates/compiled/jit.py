@@ -1,9 +1,10 @@
-"""Compilation by Numba with a cache on disk, which is stale as soon as any of these modules has changed."""
+"""Compilation by Numba with a cache on disk, which is stale as soon as any module of the same folder has changed."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -17,7 +18,6 @@ INT, FLOAT, BOOL = types.int64, types.float64, types.boolean
 # What is only read may be read-only, as messages are, and every array is contiguous: one compiled version serves all.
 VECTOR, MATRIX = (types.Array(FLOAT, dimensions, "C", readonly=True) for dimensions in (1, 2))
 Tuple: Any = types.Tuple
-_SOURCES = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
 
 
 class _Notice(event.Listener):
@@ -46,13 +46,19 @@ _register: Callable[..., None] = event.register
 _register("numba:compile", _Notice())
 
 
+@cache
+def _sources(folder: Path) -> str:
+    """Return a digest of all modules in a folder of compiled routines."""
+    return sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()
+
+
 def compiled(*signatures: Any) -> Callable[[Function], Function]:
     """Compile a function at its first call, or for the signatures given when it is imported, unless the cache has it."""
 
     def compile_(function: Function) -> Function:
         dispatcher: Any = numba.njit(cache=True, error_model="numpy")(function)
         # Numba looks at the file of the function alone, and would go on with a routine that has changed in another one.
-        dispatcher._cache._cache_file._source_stamp = _SOURCES
+        dispatcher._cache._cache_file._source_stamp = _sources(Path(function.__code__.co_filename).parent)
         for signature in signatures:
             dispatcher.compile(signature)
         if signatures:

@@ -14,7 +14,6 @@ from fedbo.algorithms.components.centres import RULES, Aggregation, bounded_prod
 from fedbo.algorithms.components.trees.missing_clients import MissingPolicy
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
-from fedbo.settings.records import changed
 from fedbo.testing.algorithm_contract import check_algorithm
 
 ROBUST = [Aggregation("median"), Aggregation("trimmed_mean", trim=0.3), Aggregation("median_of_means", groups=7)]
@@ -119,14 +118,10 @@ LIARS = 3
 def test_fts_follows_a_robust_centre_of_what_others_have_sent(aggregation: Aggregation) -> None:
     """Two of twelve messages lie: what is followed lies among the honest ones."""
     made = entry("fts").make(aggregation=aggregation, features=8)
-    problem = Problem(2, 13, range(13), 3, 5, agent=12)
     omega = np.random.default_rng(8).standard_normal((13, 8))
     honest = omega[2:12].copy()
     omega[:2] = 1e6
-    state = changed(
-        made.agent_init(problem, Streams(3, owner=12)), omega=omega, weight=np.where(np.arange(13) < 12, 1 / 12, 0.0)
-    )
-    followed = made._function(state, Streams(3, owner=12))[0]
+    followed = made._function(omega, np.where(np.arange(13) < 12, 1 / 12, 0.0), Streams(3, owner=12))[0]
     assert (followed <= honest.max(axis=0)).all() and (followed >= honest.min(axis=0)).all()
 
 

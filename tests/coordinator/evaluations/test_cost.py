@@ -93,7 +93,7 @@ def test_evaluations_forgotten_in_a_crash_count_and_unfinished_ones_do_not(excha
     ran = setting.run()
     assert violations_of(ran.tables(setting)) == []
     assert ran.of("crashed") and all(own[-1] >= 7.0 for own in spent(ran).values())
-    for number, agent in ran.hosts.host.agents.items():
+    for number, agent in ran.hosts.host.agents.objects.items():
         known = ran.core.state.agents[number].spent
         assert known == pytest.approx(spent(ran)[number][-1])
         assert places == 1 or agent.state.spent == known

@@ -115,8 +115,8 @@ def test_the_neighbours_of_an_agent_do_not_change_its_bits() -> None:
         host.load(task, numbers)
         for step in range(5):
             host.work((), [StepRequest(number, step) for number in numbers])
-        host.agents[3].commit(())
-        found.append([replace(row, agent=0) for row in host.agents[3].state.rows])
+        host.commit([(3, ())])
+        found.append([row for row in host.agents.all_rows() if row.agent == 3])
     assert all(rows == found[0] for rows in found)
 
 

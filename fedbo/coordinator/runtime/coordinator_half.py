@@ -1,0 +1,157 @@
+"""The coordinator half of a method on the messages of a window: together where the method has that, else one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.base import Declaration, Inbound, JointHalf, Payload
+from fedbo.coordinator.messages import checker, varies, vdot
+from fedbo.coordinator.rules import Rules
+from fedbo.coordinator.runtime.payload_slots import OBJECTS, Columns, Ints
+
+Floats = npt.NDArray[np.float64]
+PlainFields = dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]] | None
+
+
+class Arrivals(NamedTuple):
+    """Messages `(k,)` in order of arrival: senders, steps, times of sending and of arrival, and payloads in columns."""
+
+    senders: Ints
+    steps: Ints
+    sent: Floats
+    times: Floats
+    payload: Columns
+
+
+class Heard(NamedTuple):
+    """What the coordinator half made of messages: its state, the number of messages it took, and the answers to the first.
+
+    `unusual` is what it returned for the last message it took, or raised, where that is not one answer to its sender. If it
+    took fewer messages than there are, and nothing is `unusual`, the next one is for the core.
+    """
+
+    server: Any
+    taken: int
+    answers: Columns | Sequence[Payload] = ()
+    unusual: dict[int, Payload] | Exception | None = None
+
+
+def is_joint(rules: Rules) -> bool:
+    """Check whether a method processes messages together: they are of fixed length, and no function that it would use is older.
+
+    A subclass that changes `receive` or `broadcast` alone is called one by one.
+    """
+    method = rules.algorithm
+    if not isinstance(method, JointHalf) or not method.is_joint or varies(rules.upload) or varies(rules.download):
+        return False
+    pairs = (("receive_each", "receive"), ("broadcast_each", "broadcast"), ("answer_each", "broadcast"))
+    return all(_defined(type(method), joint) <= _defined(type(method), single) for joint, single in pairs)
+
+
+def _defined(kind: type, name: str) -> int:
+    """Return the place of the first class in the order of resolution that defines a function."""
+    return next(place for place, each in enumerate(kind.__mro__) if name in vars(each))
+
+
+class CoordinatorHalf:
+    """The coordinator half of a run's method."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._method, self._streams, self._ones = rules.algorithm, rules.streams, np.ones(rules.problem.n_agents)
+        self.is_joint = is_joint(rules)
+        self._wrong, self._plain_download = checker(rules.download or {}), plain_fields(rules.download or {})
+
+    def receive(self, server: Any, arrivals: Arrivals) -> Heard:
+        """Receive messages that nothing answers yet."""
+        if self.is_joint:
+            server = self._method.receive_each(server, arrivals.senders, arrivals.payload)  # type: ignore[attr-defined]
+            return Heard(server, len(arrivals.senders))
+        taken = 0
+        for sender, step, sent, now, payload in _each(arrivals):
+            try:
+                server = self._method.receive(server, Inbound(sender, step, sent, payload), now)
+            except Exception:  # noqa: BLE001 -- the core logs it
+                break
+            taken += 1
+        return Heard(server, taken)
+
+    def answer(self, server: Any, arrivals: Arrivals, first: int) -> Heard:
+        """Receive messages, each of which is answered at once, by answer number `first` and those that follow."""
+        if self.is_joint:
+            return self._answer_together(server, arrivals, first)
+        answers, method = list[Payload](), self._method
+        for place, (sender, step, sent, now, payload) in enumerate(_each(arrivals)):
+            try:
+                server = method.receive(server, Inbound(sender, step, sent, payload), now)
+            except Exception:  # noqa: BLE001 -- the core logs it
+                return Heard(server, place, answers)
+            try:
+                payloads, server = method.broadcast(server, [sender], self._ones, self._streams.at(first + place))
+            except Exception as error:  # noqa: BLE001 -- it ends the run, once what came before is noted
+                return Heard(server, place + 1, answers, error)
+            answer = payloads.get(sender)
+            if len(payloads) != 1 or answer is None or self._wrong(answer):
+                return Heard(server, place + 1, answers, payloads)
+            answers.append(answer)
+        return Heard(server, len(answers), answers)
+
+    def _answer_together(self, server: Any, arrivals: Arrivals, first: int) -> Heard:
+        senders, method = arrivals.senders, self._method
+        numbers = np.arange(first, first + len(senders))
+        answers, server = method.answer_each(server, senders, arrivals.payload, self._ones, numbers, self._streams)  # type: ignore[attr-defined]
+        count = self.sound(answers)
+        if count == len(senders):
+            return Heard(server, count, answers)
+        unusual = {} if count == _length(answers) else {int(senders[count]): _row(answers, count)}
+        return Heard(server, count + 1, {name: array[:count] for name, array in answers.items()}, unusual)
+
+    def broadcast(self, server: Any, recipients: Ints, number: int) -> tuple[Ints, Columns, Any]:
+        """Return the places of the recipients that are answered, the answers, and the next state."""
+        (places, answers), server = self._method.broadcast_each(server, recipients, self._ones, self._streams.at(number))  # type: ignore[attr-defined]
+        return places, answers, server
+
+    def sound(self, answers: Columns) -> int:
+        """Return the number of answers before the first that is not as declared."""
+        count = _length(answers)
+        if are_sound(answers, self._plain_download):
+            return count
+        return next((place for place in range(count) if self._wrong(_row(answers, place))), count)
+
+
+def plain_fields(declared: Declaration) -> PlainFields:
+    """Return type and shape of each declared field, of which none is a matrix that must be positive."""
+    if any(field.positive for field in declared.values()):
+        return None
+    return {name: (np.dtype(field.dtype), field.shape) for name, field in declared.items()}
+
+
+def are_sound(payload: Columns, fields: PlainFields, most: float = math.inf) -> bool:
+    """Check whether payloads `(k, ...)` are as declared, where that is easily seen, and no number is larger than `most`."""
+    if fields is None or payload.keys() != fields.keys():
+        return False
+    for name, (dtype, shape) in fields.items():
+        array = payload[name]
+        if array.dtype != dtype or array.shape[1:] != shape:
+            return False
+        if dtype.kind == "f" and not (isfinite(total := vdot(array, array)) and total <= most * most):
+            return False
+    return True
+
+
+def _each(arrivals: Arrivals) -> Any:
+    numbers = (one.tolist() for one in arrivals[:4])
+    return zip(*numbers, arrivals.payload[OBJECTS].tolist(), strict=True)
+
+
+def _length(answers: Columns) -> int:
+    return len(next(iter(answers.values()))) if answers else 0
+
+
+def _row(answers: Mapping[str, npt.NDArray[Any]], place: int) -> Payload:
+    return {name: array[place].copy() for name, array in answers.items()}

@@ -1,0 +1,409 @@
+"""The bookkeeping of a window of events, compiled: which events happen, in which order, and what they change in the columns.
+
+All entries are structured arrays. What an event changes can be taken back by `undo`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from fedbo.surrogates.compiled.jit import Tuple, compiled
+
+
+def _dtype(integers: str, numbers: str) -> np.dtype[Any]:
+    return np.dtype([(name, np.int64) for name in integers.split()] + [(name, np.float64) for name in numbers.split()])
+
+
+# An agent: `inside` the columns or not, `working` on a step or waiting for the answer that it `awaits`, with the fields of
+# `AgentRecord` and `AgentStep`. Its steps before the `final` one end here. `accepted` and `received` are the newest of
+# its messages and answers, `heard` and `told` those since it is inside, as places in `past`. Slots of what is sent: the
+# `newest` of its `flights` messages on their way, the last of `letters` answers in its `inbox`, and that of `reads` answers
+# that came with its step, `reading`.
+AGENT = _dtype(
+    "inside working step lease final base newest_base next_evaluation t_n pulled saved_t_n accepted received heard told"
+    " awaits flights newest letters inbox reads reading",
+    "begun length last_duration",
+)
+END = _dtype("number agent lease", "time")  # the end of a step: `number` is that of its scheduling
+SENT = _dtype("number agent kind slot", "time")  # the arrival of what is in a slot
+MESSAGE, ANSWER, EMPTY, REFUSED = range(4)  # an empty answer only ends a wait, a refused message takes no effect
+# What is in a slot: the step of a message, or the number of an answer, and the slot of the one before it of its agent.
+SLOT = _dtype("before number base", "sent")
+# An event of a window; `starts` says whether a step starts.
+EVENT = _dtype("kind agent lease number slot starts", "time")
+LINE = _dtype("kind agent step bytes staleness", "time")  # of the event log
+FINISHED, ARRIVED, DELIVERED, STARTED, SPOKEN = range(5)  # kinds of lines, the first three of which are kinds of events
+# What a window found, in rows: the steps that ended, the slots of their messages, the messages that were heard with the slots
+# of answers to them, the answers that were met, the steps that begun, the agents without durations for the next one, and the
+# answers that come with a step by its place.
+ENDED_WHO, ENDED_STEP, ENDED_PLACE, SPOKEN_SLOT, HEARD_WHO, HEARD_STEP, HEARD_SLOT, HEARD_PLACE, ANSWER_SLOT = range(9)
+MET_WHO, MET_SLOT, BEGUN_WHO, BEGUN_STEP, BEGUN_LEASE, DRAWN_WHO = range(9, 15)
+ENDED_BEGUN, ENDED_AT, HEARD_SENT, HEARD_AT = range(4)
+LETTER_SLOT, LETTER_PLACE, LETTER_NUMBER = range(3)
+# The numbers of each, with other counters, before each event; N_UNEVEN is that of steps with more or less than one answer.
+N_LINES, N_ENDED, N_SPOKEN, N_HEARD, N_MET, N_BEGUN, N_DRAWN, N_LETTERS, NOTED = range(9)
+SCHEDULED_BY, TAIL_AT, PAST_BY, UP_AT, DOWN_AT, N_UNEVEN = range(9, 15)
+# Counters: entries of the heap of ends, what is on its way from HEAD to TAIL, entries of `past`, and free slots.
+COUNTERS = SIZE, HEAD, TAIL, SCHEDULED, PAST, UP, DOWN = range(7)
+# Rules of a run, and what a window begins with.
+RULES = IN_ROUNDS, AT_ONCE, DROPS_LATE, PER_ROUND, BYTES_UP, BYTES_DOWN, NUMBER, AGE, ARRIVALS, MOST = range(10)
+_AGENTS, _ENDS, _SENT, _SLOTS, _EVENTS, _LINES = (
+    numba.types.Array(numba.from_dtype(kind), 1, "C") for kind in (AGENT, END, SENT, SLOT, EVENT, LINE)
+)
+_INT, _FLOAT, _BOOL = numba.int64, numba.float64, numba.boolean
+_INTS, _PAIRS, _FLOATS = _INT[::1], _INT[:, ::1], _FLOAT[:, ::1]
+_READ_ONLY = numba.types.Array(_INT, 1, "C", readonly=True)
+
+
+@compiled(_INT(_ENDS, _INT, _FLOAT, _INT, _INT, _INT))
+def push(ends: Any, size: int, time: float, number: int, agent: int, lease: int) -> int:
+    """Add an entry to the heap of ends, which has one place more than entries; return its new size."""
+    place = size
+    while place > 0:
+        above = (place - 1) >> 1
+        if ends[above].time < time or (ends[above].time == time and ends[above].number < number):
+            break
+        ends[place] = ends[above]
+        place = above
+    ends[place].time, ends[place].number, ends[place].agent, ends[place].lease = time, number, agent, lease
+    return size + 1
+
+
+@compiled(_INT(_ENDS, _INT))
+def pop(ends: Any, size: int) -> int:
+    """Remove the first entry of the heap of ends; return its new size."""
+    size -= 1
+    time, number = ends[size].time, ends[size].number
+    place, below = 0, 1
+    while below < size:
+        other = below + 1
+        if other < size and (
+            ends[other].time < ends[below].time
+            or (ends[other].time == ends[below].time and ends[other].number < ends[below].number)
+        ):
+            below = other
+        if time < ends[below].time or (time == ends[below].time and number < ends[below].number):
+            break
+        ends[place] = ends[below]
+        place, below = below, 2 * below + 1
+    ends[place] = ends[size]
+    return size
+
+
+@compiled(_INT(_AGENTS, _SENT, _SLOTS, _INTS, _INTS, _INT, _FLOAT, _INT, _INT, _INT, _INT, _FLOAT))
+def send(
+    agents: Any,
+    sent: Any,
+    slots: Any,
+    free: Any,
+    counters: Any,
+    kind: int,
+    time: float,
+    number: int,
+    who: int,
+    step: int,
+    base: int,
+    now: float,
+) -> int:
+    """Put a message or an answer number `step` on its way, to arrive at `time`; return its slot."""
+    way = UP if kind in (MESSAGE, REFUSED) else DOWN
+    counters[way] -= 1
+    slot = free[counters[way]]
+    into, entry = slots[slot], sent[counters[TAIL]]
+    into.number, into.base, into.sent = step, base, now
+    if way == UP:
+        into.before = agents[who].newest
+        agents[who].newest = slot
+        agents[who].flights += 1
+    entry.number, entry.agent, entry.kind, entry.slot, entry.time = number, who, kind, slot, time
+    counters[TAIL] += 1
+    return int(slot)
+
+
+@compiled(_INTS(_AGENTS, _SENT, _SLOTS, _INTS, _INTS, _INTS, _BOOL[::1], _BOOL, _INT, _FLOAT, _FLOAT))
+def answer_each(
+    agents: Any,
+    sent: Any,
+    slots: Any,
+    free: Any,
+    counters: Any,
+    recipients: Any,
+    answered: Any,
+    all_wait: bool,
+    number: int,
+    now: float,
+    latency: float,
+) -> Any:
+    """Put answer `number` to each recipient on its way, an empty one to others if they wait; return the slots of the former."""
+    found, count = np.empty(len(recipients), np.int64), 0
+    for place in range(len(recipients)):
+        who = recipients[place]
+        agents[who].awaits = number
+        if answered[place] or all_wait:
+            counters[SCHEDULED] += 1
+            kind, order = ANSWER if answered[place] else EMPTY, counters[SCHEDULED]
+            slot = send(agents, sent, slots, free, counters, kind, now + latency, order, who, number, 0, now)
+            if answered[place]:
+                found[count] = slot
+                count += 1
+    return found[:count].copy()
+
+
+@compiled()
+def _line(entry: Any, kind: int, agent: int, step: int, time: float, bytes_: int) -> None:
+    entry.kind, entry.agent, entry.step, entry.time, entry.bytes, entry.staleness = kind, agent, step, time, bytes_, 0
+
+
+@compiled(
+    Tuple((_INT, _INT))(
+        *(
+            _AGENTS,
+            _AGENTS,
+            _ENDS,
+            _SENT,
+            _EVENTS,
+            _LINES,
+            _PAIRS,
+            _PAIRS,
+            _FLOATS,
+            _PAIRS,
+            _FLOAT[::1],
+            _PAIRS,
+            _SLOTS,
+            _SLOTS,
+        ),
+        *(_INTS, _INTS, _FLOATS, _BOOL[::1], _INTS, _INTS, _FLOAT, _FLOAT, _INT, _FLOAT),
+    )
+)
+def plan(
+    agents: Any,
+    before: Any,
+    ends: Any,
+    sent: Any,
+    events: Any,
+    lines: Any,
+    marks: Any,
+    found: Any,
+    times: Any,
+    letters: Any,
+    written: Any,
+    past: Any,
+    slots_up: Any,
+    slots_down: Any,
+    free_up: Any,
+    free_down: Any,
+    lengths: Any,
+    sends: Any,
+    counters: Any,
+    rules: Any,
+    until: float,
+    limit_time: float,
+    limit_number: int,
+    latency: float,
+) -> tuple[int, int]:
+    """Process events in order until one is not for a window; return their number, and that of the arrivals left.
+
+    No event happens at or after the first end of a step that starts in the window, the entry (`limit_time`, `limit_number`) of
+    other events, or `until`. `before` gets each agent as it was before the event, `found` and `times` what happened, `marks`
+    how much of it before each event, and `letters` with their times, `written`, the answers that come with steps.
+    """
+    in_rounds, at_once, arrivals = rules[IN_ROUNDS] > 0, rules[AT_ONCE] > 0, rules[ARRIVALS]
+    count = line = ended = spoken = heard = met = begun = drawn = letter = uneven = noted = 0
+    first_end, age = np.inf, rules[AGE]
+    while True:
+        mark = marks[count]
+        mark[N_LINES], mark[N_ENDED], mark[N_SPOKEN], mark[N_HEARD], mark[N_MET] = line, ended, spoken, heard, met
+        mark[N_BEGUN], mark[N_DRAWN], mark[N_LETTERS], mark[NOTED] = begun, drawn, letter, noted
+        mark[SCHEDULED_BY], mark[TAIL_AT], mark[PAST_BY] = counters[SCHEDULED], counters[TAIL], counters[PAST]
+        mark[UP_AT], mark[DOWN_AT], mark[N_UNEVEN] = counters[UP], counters[DOWN], uneven
+        if count == rules[MOST] or not arrivals:
+            break
+        kind, time, order, head = -1, np.inf, 0, counters[HEAD]
+        if counters[SIZE]:
+            kind, time, order = FINISHED, ends[0].time, ends[0].number
+        if head < counters[TAIL] and (sent[head].time < time or (sent[head].time == time and sent[head].number < order)):
+            kind, time, order = DELIVERED if sent[head].kind in (ANSWER, EMPTY) else ARRIVED, sent[head].time, sent[head].number
+        if kind < 0 or time > until or time >= first_end or (time, order) >= (limit_time, limit_number):
+            break
+        who = ends[0].agent if kind == FINISHED else sent[head].agent
+        agent = agents[who]
+        if not agent.inside:
+            break
+        starts, step, base, slot = 0, agent.step, agent.base, -1
+        if kind == FINISHED:
+            if not agent.working or agent.lease != ends[0].lease or step >= agent.final:
+                break
+            starts = 0 if in_rounds and sends[step] else 1
+        elif kind == DELIVERED:
+            slot = sent[head].slot
+            step = slots_down[slot].number
+            waits = agent.working == 0 and agent.awaits == step
+            if step <= agent.received or (in_rounds and not waits) or (not in_rounds and sent[head].kind == EMPTY):
+                break
+            starts = 1 if in_rounds else 0
+        else:
+            slot = sent[head].slot
+            step, base = slots_up[slot].number, slots_up[slot].base
+            if sent[head].kind == REFUSED or step <= agent.accepted or (rules[DROPS_LATE] and base < age):
+                break
+        before[count] = agent
+        happens = events[count]
+        happens.kind, happens.agent, happens.lease, happens.number, happens.time = kind, who, agent.lease, order, time
+        happens.slot, happens.starts = slot, starts
+        if kind != DELIVERED or sent[head].kind != EMPTY:
+            _line(lines[line], kind, who, step, time, rules[BYTES_DOWN] if kind == DELIVERED else 0)
+            line += 1
+        if kind == FINISHED:
+            counters[SIZE] = pop(ends, counters[SIZE])
+            found[ENDED_WHO, ended], found[ENDED_STEP, ended], found[ENDED_PLACE, ended] = who, step, count
+            times[ENDED_BEGUN, ended], times[ENDED_AT, ended] = agent.begun, time
+            ended += 1
+            agent.last_duration, agent.working, agent.awaits = time - agent.begun, 0, -1
+            if sends[step]:
+                _line(lines[line], SPOKEN, who, step, time, rules[BYTES_UP])
+                line += 1
+                counters[SCHEDULED] += 1
+                order = counters[SCHEDULED]
+                slot = send(agents, sent, slots_up, free_up, counters, MESSAGE, time + latency, order, who, step, base, time)
+                found[SPOKEN_SLOT, spoken] = slot
+                spoken += 1
+        else:
+            counters[HEAD] += 1
+            past[counters[PAST], 0] = step
+            past[counters[PAST], 1] = agent.heard if kind == ARRIVED else agent.told
+        if kind == ARRIVED:
+            lines[line - 1].staleness, lines[line - 1].bytes = (age - base) // rules[PER_ROUND], rules[BYTES_UP]
+            agent.accepted, agent.newest_base, agent.heard = step, base, counters[PAST]
+            agent.flights -= 1
+            arrivals -= 1
+            found[HEARD_WHO, heard], found[HEARD_STEP, heard], found[HEARD_SLOT, heard] = who, step, slot
+            found[HEARD_PLACE, heard], times[HEARD_SENT, heard], times[HEARD_AT, heard] = count, slots_up[slot].sent, time
+            if at_once:
+                counters[SCHEDULED] += 1
+                order, number = counters[SCHEDULED], rules[NUMBER] + heard
+                found[ANSWER_SLOT, heard] = send(
+                    agents, sent, slots_down, free_down, counters, ANSWER, time + latency, order, who, number, 0, time
+                )
+                age += 1
+            heard += 1
+        elif kind == DELIVERED:
+            agent.received, agent.told = step, counters[PAST]
+            found[MET_WHO, met], found[MET_SLOT, met] = who, slot
+            met += 1
+            if sent[head].kind == ANSWER:
+                slots_down[slot].before = agent.inbox
+                agent.inbox = slot
+                agent.letters += 1
+        counters[PAST] += kind != FINISHED
+        if starts:
+            agent.working, agent.step, agent.lease = 1, agent.step + 1, agent.lease + 1
+            agent.base, agent.begun = age, time
+            agent.length = lengths[who, agent.next_evaluation % lengths.shape[1]]
+            agent.next_evaluation += 1
+            if agent.next_evaluation % lengths.shape[1] == 0:
+                found[DRAWN_WHO, drawn] = who
+                drawn += 1
+            slot = agent.inbox
+            for place in range(letter + agent.letters - 1, letter - 1, -1):
+                letters[LETTER_SLOT, place], letters[LETTER_PLACE, place] = slot, begun
+                letters[LETTER_NUMBER, place], written[place] = slots_down[slot].number, slots_down[slot].sent
+                slot = slots_down[slot].before
+            letter += agent.letters
+            uneven += agent.letters != 1
+            agent.reading, agent.reads, agent.letters = agent.inbox, agent.letters, 0
+            found[BEGUN_WHO, begun], found[BEGUN_STEP, begun], found[BEGUN_LEASE, begun] = who, agent.step, agent.lease
+            begun += 1
+            _line(lines[line], STARTED, who, agent.step, time, 0)
+            line += 1
+            counters[SCHEDULED] += 1
+            first_end = min(first_end, time + agent.length)
+            counters[SIZE] = push(ends, counters[SIZE], time + agent.length, counters[SCHEDULED], who, agent.lease)
+        count += 1
+        if kind != DELIVERED or in_rounds:
+            noted = count
+    return count, arrivals
+
+
+@compiled(numba.void(_AGENTS, _AGENTS, _ENDS, _EVENTS, _INTS, _PAIRS, _INT, _INT))
+def undo(agents: Any, before: Any, ends: Any, events: Any, counters: Any, marks: Any, kept: int, count: int) -> None:
+    """Take back the planned events from number `kept` on."""
+    mark, size = marks[kept], 0
+    entries = ends[: counters[SIZE]].copy()
+    for place in range(len(entries)):  # without those that were scheduled since
+        entry = entries[place]
+        if entry.number <= mark[SCHEDULED_BY]:
+            size = push(ends, size, entry.time, entry.number, entry.agent, entry.lease)
+    for place in range(count - 1, kept - 1, -1):
+        happens = events[place]
+        agents[happens.agent] = before[place]
+        if happens.kind == FINISHED:
+            size = push(ends, size, happens.time, happens.number, happens.agent, happens.lease)
+        else:
+            counters[HEAD] -= 1
+    counters[SIZE], counters[SCHEDULED], counters[TAIL] = size, mark[SCHEDULED_BY], mark[TAIL_AT]
+    counters[PAST], counters[UP], counters[DOWN] = mark[PAST_BY], mark[UP_AT], mark[DOWN_AT]
+
+
+@compiled(
+    numba.void(
+        *(_AGENTS, _AGENTS, _EVENTS, _SENT, _SLOTS, _INTS, _INTS, _INTS, _PAIRS, _READ_ONLY, _READ_ONLY, _INT, _INT, _INT),
+    )
+)
+def settle(
+    agents: Any,
+    before: Any,
+    events: Any,
+    sent: Any,
+    slots: Any,
+    free_up: Any,
+    free_down: Any,
+    counters: Any,
+    found: Any,
+    t_n: Any,
+    pulled: Any,
+    checkpoint: int,
+    ended: int,
+    kept: int,
+) -> None:
+    """Enter the counts of evaluations after the steps that have ended, and free the slots of what was read.
+
+    These are messages that have arrived, empty answers, and answers that came with an earlier step.
+    """
+    for place in range(ended):
+        agent = agents[found[ENDED_WHO, place]]
+        agent.t_n, agent.pulled = t_n[place], pulled[place]
+        if found[ENDED_STEP, place] % checkpoint == 0:
+            agent.saved_t_n = agent.t_n
+    head = counters[HEAD]
+    for place in range(kept - 1, -1, -1):
+        happens = events[place]
+        if happens.kind == ARRIVED:
+            free_up[counters[UP]] = happens.slot
+            counters[UP] += 1
+        if happens.kind != FINISHED:
+            head -= 1
+            if sent[head].kind == EMPTY:
+                free_down[counters[DOWN]] = happens.slot
+                counters[DOWN] += 1
+        if happens.starts:
+            slot = before[place].reading
+            for _ in range(before[place].reads):
+                free_down[counters[DOWN]] = slot
+                counters[DOWN] += 1
+                slot = slots[slot].before
+
+
+@compiled(_INTS(_PAIRS, _INT))
+def since(past: Any, last: int) -> Any:
+    """Return the numbers of entry `last` of `past` and of those before it, in ascending order."""
+    count, place = 0, last
+    while place >= 0:
+        count, place = count + 1, past[place, 1]
+    numbers = np.empty(count, np.int64)
+    while last >= 0:
+        count -= 1
+        numbers[count], last = past[last, 0], past[last, 1]
+    return numbers

@@ -1,0 +1,218 @@
+"""Windows of events: which runs have them, and that they leave the same as the core alone."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from small_runs import Setting, fts
+
+from fedbo.actors.columns import Ints, StepReports, joint_reports
+from fedbo.actors.hosts import Hosts, InlineHosts
+from fedbo.actors.storage.checkpoint import pack, unpack
+from fedbo.actors.task import StepReport
+from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.fts import FTS
+from fedbo.coordinator.environment.availability import Always, Bernoulli, Markov
+from fedbo.coordinator.environment.durations import StepDurations
+from fedbo.coordinator.environment.faults import Loss
+from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Lognormal, SpeedClasses
+from fedbo.coordinator.errors import ProtocolError
+from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
+from fedbo.coordinator.runtime import plain_agents, windows
+from fedbo.coordinator.runtime.engine import RunHooks, has_windows, run_virtual
+from fedbo.coordinator.runtime.event_queue import EventQueue
+from fedbo.coordinator.selection import Selection
+from fedbo.settings.records import changed
+
+PLAIN = Setting(fts(), availability=Always())
+
+
+@pytest.fixture(autouse=True)
+def of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few agents be in columns and windows too."""
+    monkeypatch.setattr("fedbo.actors.population._FEWEST", 1)
+
+
+class Spoilt(InlineHosts):
+    """Agents that report one by one; some of their messages are refused, and some of them say nothing."""
+
+    results = Hosts.results
+
+    def report(self, agent: int) -> StepReport:
+        report = super().report(agent)
+        if report.payload is None or (agent + report.step) % 3:
+            return report
+        spoilt = {name: np.full_like(array, np.nan) for name, array in report.payload.items()}
+        return changed(report, payload=spoilt if (agent + report.step) % 2 else None)
+
+
+class SpoiltTogether(Spoilt):
+    """The same agents, which report in columns."""
+
+    def results(self, agents: Ints) -> StepReports | list[StepReport]:
+        return joint_reports([self.report(agent) for agent in agents.tolist()])
+
+
+def carried_out(setting: Setting, hosts: type[InlineHosts], every: int = 0) -> tuple[Any, ...]:
+    """Return all that a run leaves; its queue is made ready to be stored after each so many events."""
+    core, lines, queue = setting.core(), list[Any](), EventQueue()
+    agents = hosts(setting.task(), range(setting.agents))
+
+    def keep(events: int) -> None:
+        if every and events % every == 0:
+            stored = unpack(pack((queue.stored(), replace(core.state, agents=dict(core.state.agents)))))
+            assert repr(stored[0].heap) == repr(queue.heap)
+
+    run_virtual(core, agents, RunHooks(lines.extend, keep=keep, every=every), queue, setting.until)
+    rows = agents.host.agents.all_rows()
+    left = sorted(queue.heap, key=lambda happens: happens[:2])
+    core.state.agents.unsettle()
+    rounds = {name: sorted(value) if isinstance(value, set) else value for name, value in vars_of(core.state.rounds).items()}
+    state: Any = replace(core.state, agents=dict(sorted(core.state.agents.items())), rounds=rounds)  # type: ignore[arg-type]
+    return lines, repr(rows), repr(state), repr(left), queue.scheduled, queue.events, queue.time, queue.waiting
+
+
+def drawn(seed: int) -> Setting:
+    """Draw a run that has windows."""
+    draw = random.Random(seed)
+    agents = draw.choice([1, 2, 3, 6, 20])
+    k = draw.randint(1, 3)
+    late: Any = draw.choice(["drop", "carry"])
+    exchange = draw.choice([Immediate(), Buffered(k), Barrier(), Deadline(draw.choice([0.5, 2.0]), late), FirstK(k, late)])
+    return replace(
+        PLAIN,
+        algorithm=fts(every=draw.choice([1, 2]), relay=draw.choice(["all", "one"])),
+        exchange=exchange,
+        agents=agents,
+        targets=draw.choice([None, (0,), tuple(range(0, agents, 2))]),
+        iterations=draw.choice([1, 2, 5, 8, 70 // agents]) or 1,
+        initial=draw.randint(1, 3),
+        seed=seed,
+        evaluation=draw.choice([Lognormal(1.0, 1.0), Exponential(0.5), Constant(1.0)]),
+        latency=Constant(draw.choice([0.0, 0.1, 0.5, 3.0])),
+        checkpoint=draw.choice([1, 2]),
+        until=draw.choice([float("inf"), 2.0]),
+    )
+
+
+def without_windows(exchange: Any) -> Any:
+    """Return an exchange of the same rules, of which windows do not know."""
+    kind = type(exchange)
+    values = {field.name: getattr(exchange, field.name) for field in fields(exchange)}
+    return type("Unknown", (kind,), {"__slots__": ()})(**values)
+
+
+@pytest.mark.parametrize("hosts", [InlineHosts, Spoilt, SpoiltTogether])
+@pytest.mark.parametrize("seed", [*range(7), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(7, 60))])
+def test_a_run_leaves_the_same_with_windows_and_without_them(
+    seed: int, hosts: type[InlineHosts], taken: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = drawn(seed)
+    slow = replace(setting, exchange=without_windows(setting.exchange))
+    assert has_windows(setting.core()) and not has_windows(slow.core())
+    plain = carried_out(slow, hosts)
+    assert not taken
+    for every in (0, 1, 3):
+        assert carried_out(setting, hosts, every) == plain
+    for module, name, value in ((windows, "_MOST", 2), (plain_agents, "_ARRIVED", 1), (plain_agents, "_BLOCKS", 1)):
+        monkeypatch.setattr(module, name, value)
+    assert carried_out(setting, hosts) == plain
+    assert sum(taken) or setting.iterations < 3 or setting.until < 3, "no event was in a window"
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the numbers of events of all windows."""
+    found, take = list[int](), windows.Windows.take
+
+    def noted(self: Any, *limits: Any) -> int:
+        found.append(take(self, *limits))
+        return found[-1]
+
+    monkeypatch.setattr(windows.Windows, "take", noted)
+    return found
+
+
+def test_a_plain_run_has_windows() -> None:
+    assert has_windows(PLAIN.core())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"exchange": FirstK(2, oldest=1)},
+        {"exchange": Immediate(staleness=Staleness(bound=3))},
+        {"exchange": Immediate(staleness=Staleness("polynomial"))},
+        {"exchange": Immediate(selection=Selection("poisson", 0.5))},
+        {"availability": Bernoulli(0.2, 1.0)},
+        {"availability": Markov(5.0, 1.0)},
+        {"latency": Exponential(0.1)},
+        {"world": {"plan": (Loss(agents=(0,), probability=0.1),)}},
+        {"world": {"link": 1000.0}},
+        {"models": {"bandwidth": 1000.0}},
+        {"models": {"speed": SpeedClasses((1.0, 2.0))}},
+        {"models": {"decision": DecisionTimeModel(0.1, 1.0)}},
+        {"algorithm": entry("dp_fts_de").make(features=20, length_scale=0.3, own=None)},
+        {"algorithm": entry("random").make()},
+    ],
+    ids=repr,
+)
+def test_a_run_in_which_anything_comes_between_has_none(changed: dict[str, Any]) -> None:
+    assert not has_windows(replace(PLAIN, **changed).core())
+
+
+def test_durations_say_that_they_are_plain_only_where_a_step_takes_one_evaluation_and_nothing_else() -> None:
+    plain, slower = PLAIN.core(), replace(PLAIN, models={"speed": SpeedClasses((2.0,))}).core()
+    for core, expected in ((plain, True), (slower, False)):
+        assert isinstance(core.scheduler.durations, StepDurations)
+        assert core.scheduler.durations.plain is expected
+
+
+@pytest.mark.parametrize("wrong", ["raises", "nothing", "malformed", "others"])
+@pytest.mark.parametrize("agents", [3, 20])
+def test_an_answer_that_is_unusual_has_the_same_effect_in_a_window(wrong: str, agents: int) -> None:
+    setting = replace(PLAIN, algorithm=Odd(**vars_of(fts(relay="one")), wrong=wrong), agents=agents, iterations=8)
+    found = [outcome(replace(setting, exchange=exchange)) for exchange in (Immediate(), without_windows(Immediate()))]
+    assert found[0] == found[1]
+
+
+@dataclass(frozen=True)
+class Odd(FTS):
+    """FTS some of whose answers are unusual."""
+
+    wrong: str = ""
+
+    def broadcast(self, state: Any, recipients: Any, staleness_weight: Any, streams: Any) -> Any:
+        payloads, state = super().broadcast(state, recipients, staleness_weight, streams)
+        if streams.step % 7 != 5:
+            return payloads, state
+        if self.wrong == "raises":
+            raise ArithmeticError("no answer")
+        if self.wrong == "others":
+            (payload,) = payloads.values()
+            return {**payloads, (recipients[0] + 1) % len(staleness_weight): payload}, state
+        return {agent: {"omega": np.zeros(3)} for agent in recipients} if self.wrong == "malformed" else {}, state
+
+
+def vars_of(record: Any) -> dict[str, Any]:
+    """Return the fields of a record, as the settings of an algorithm."""
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def outcome(setting: Setting) -> tuple[Any, ...]:
+    """Return what a run leaves, or its log and error."""
+    lines, queue, core = list[Any](), EventQueue(), setting.core()
+    words = ""
+    try:
+        run_virtual(core, InlineHosts(setting.task(), range(setting.agents)), RunHooks(lines.extend), queue)
+    except (ArithmeticError, ProtocolError) as error:
+        words = repr(error)
+    core.flush_events(lines.extend)
+    state = core.state
+    state.agents.unsettle()
+    agents = sorted(state.agents.items())
+    return words, lines, repr(agents), repr(state.rounds), queue.events, queue.scheduled, repr(sorted(queue.heap, key=str))

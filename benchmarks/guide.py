@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -146,23 +146,28 @@ class Cell(NamedTuple):
 
 
 def cells(replicates: int) -> Iterator[Cell]:
-    """List all runs; those that say most for their time are first, and the functions of each group are in turn."""
-    centred = [name for name in FUNCTIONS if name not in OTHERS]
-    groups: list[tuple[Iterable[str], Sequence[str], Sequence[int], Sequence[str]]] = [
-        (["published"], [*FUNCTIONS], [*LEVELS], (*CHIEF, "gp_ei")),
-        (["published"], [*FUNCTIONS], [1], (*FAITHFUL, "share_best")),
-        (["real"], [*REAL], [0], (*CHIEF, *CONTROLS, "gp_ei", "share_best", *FAITHFUL)),
-        (["shifted", "rotated"], centred, [1], CHIEF),
-        (["shifted"], centred, [1], FAITHFUL),
-        (PACED, centred[:4], [2], CHIEF[:2]),
-        (["published"], [*FUNCTIONS], [1], (*CONTROLS, "guide_shuffled, faithful")),
-        (["published"], [*FUNCTIONS], [3, 2], (*FAITHFUL, "share_best")),
-        (["shifted"], centred, [1], ("gp_ei", "share_best")),
-    ]
+    """List all runs, three functions after three, so that a run that is stopped has whole functions of both kinds."""
     for seed in range(replicates):
-        for parts, names, levels, methods in groups:
-            for name, level, part, method in product(names, levels, parts, methods):
-                yield Cell(part, name, level, seed, method)
+        threes = [[*FUNCTIONS][start : start + 3] for start in range(0, len(FUNCTIONS), 3)]
+        for number, names in enumerate(threes):
+            centred = [name for name in names if name not in OTHERS]
+            groups: list[tuple[Sequence[str], Sequence[str], Sequence[int], Sequence[str]]] = [
+                (("published",), names, (1,), (*CHIEF, "gp_ei")),
+                (("published",), names, (1,), (*FAITHFUL, "share_best")),
+                (("shifted",), centred, (1,), (*CHIEF, *FAITHFUL)),
+                (("published",), names, (2, 3), (*CHIEF, "gp_ei")),
+                (("rotated",), centred, (1,), CHIEF),
+            ]
+            if number == 1:
+                groups.append((("real",), [*REAL], (0,), (*CHIEF, *CONTROLS, "gp_ei", "share_best", *FAITHFUL)))
+                groups.append((PACED, [*FUNCTIONS][:2], (2,), CHIEF[:2]))
+            for parts, tasks, levels, methods in groups:
+                for name, level, part, method in product(tasks, levels, parts, methods):
+                    yield Cell(part, name, level, seed, method)
+        rest = (*CONTROLS, "guide_shuffled, faithful")
+        for name, level, method in product(FUNCTIONS, (1, 3, 2), (*FAITHFUL, "share_best", *rest)):
+            if level > 1 or method in rest:
+                yield Cell("published", name, level, seed, method)
 
 
 @dataclass(frozen=True)

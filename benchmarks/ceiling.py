@@ -33,7 +33,7 @@ LOCAL = ("ts", "gp_ei")
 # Each federated method, itself without messages, and its controls.
 CONTROLS = {
     "fed_prior": ("fed_prior_alone", "fed_prior_noise", "fed_prior_shuffled"),
-    "trust_best": ("trust_best_alone", "trust_best_noise", "trust_best_uniform"),
+    "trust_best": ("trust_best_alone", "trust_best_noise"),
     "guide": ("guide_alone", "guide_centre", "guide_shuffled"),
     "share_best": (),
     "fts": ("fts_noise",),
@@ -44,7 +44,7 @@ METHODS: dict[str, dict[str, Any]] = {
     for name in ("gp_ei", "ts", "random", *(name for one, controls in CONTROLS.items() for name in (one, *controls)), "pooled")
 } | {"pooled_ei": {"name": "pooled", "improvement": True, "clip": 0.0}}
 EARLIER = {"history": {"algorithm": "ts", "observations": 30, "initial": 3}}  # an earlier task of every agent
-PEOPLE = {"targets": [6, 7, 8, 9, 10, 11, 12, 13, 14, 15], **EARLIER}
+PEOPLE = {"targets": [*range(6, 12)], **EARLIER}
 HELD_OUT = {"part": "held_out"}
 TASKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "convolution_milo": ({"name": "gpu_kernels", "kernel": "convolution_milo"}, {}),
@@ -143,9 +143,11 @@ def tables(task: str, result: Result) -> str:
 
 def sites(result: Result, share: dict[str, Array]) -> list[str]:
     """Write what each method gains over `gp_ei` at each of at most eight agents, Holm's correction over all of them."""
-    names = getattr(result.study.federation(), "agent_names", None)
+    federation: Any = result.study.federation()
+    names = getattr(federation, "agent_names", None)
     if names is None or len(names) > 8:
         return []
+    best = np.array([federation.objective(agent, None, None).best_value for agent in range(len(names))])
     methods = (*CONTROLS, *CEILINGS)
     apart = {(one, site): (share[one] - share["gp_ei"])[:, site, -1] for one in methods for site in range(len(names))}
     corrected = dict(zip(apart, holm([chance(values) for values in apart.values()]), strict=True))
@@ -153,7 +155,26 @@ def sites(result: Result, share: dict[str, Array]) -> list[str]:
     for one in methods:
         marked = [f"{interval(apart[one, site])}{' *' if corrected[one, site] < 0.05 else ''}" for site in range(len(names))]
         lines.append(f"| `{one}` | {' | '.join(marked)} |")
+    lines += [
+        f"\n| log time over the least one, t = {TIMES[-1]} | {' | '.join(names)} | mean |",
+        "|---" * (len(names) + 2) + "|",
+    ]
+    regrets = {f"`{name}`": (best - rows[:, :, -1]).mean(axis=0) for name, rows in best_of(result).items()}
+    for name, row in (regrets | {"tables of the others, t = 1": transferred(federation)}).items():
+        lines.append(f"| {name} | {' | '.join(f'{value:.3f}' for value in [*row, row.mean()])} |")
     return lines
+
+
+def transferred(federation: Any) -> Array:
+    """Return the log time over the least one `(N,)` of what the complete tables of all other GPUs choose for each."""
+    tables = [federation.objective(agent, None, None).table for agent in range(federation.n_agents)]
+    times = np.log([np.where(one.place >= 0, one.time[one.place], np.nan) for one in tables])
+    regret = times - np.nanmin(times, axis=1, keepdims=True)
+    found = []
+    for agent in range(len(regret)):
+        others = np.delete(regret, agent, axis=0).mean(axis=0)  # NaN where one fails
+        found.append(float(regret[agent, np.nanargmin(others)]))
+    return np.array(found)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

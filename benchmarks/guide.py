@@ -314,16 +314,21 @@ def show(given: argparse.Namespace) -> None:
         gap = np.maximum(optimum - value[:, 0], 1e-12)
         closed = ((value[:, 1:] - value[:, :1]) / gap[:, None]).mean(axis=0)
         scores.setdefault((row["part"], row["level"]), {}).setdefault(row["method"], {})[row["task"], row["seed"]] = closed
+    times = rows[0]["times"][1:]
     for (part, level), methods in scores.items():
         title = part if part == "real" else f"{part}, level {level}"
-        table(title, methods, rows[0]["times"][1:])
+        most = max(len(found) for found in methods.values())
+        whole = {name: found for name, found in methods.items() if len(found) >= most - 1}
+        table(title, whole, times)
         if part == "published":
             for words, middle in (("optimum in the middle", True), ("the others", False)):
                 some = {
                     name: {unit: row for unit, row in found.items() if (unit[0] not in OTHERS) == middle}
-                    for name, found in methods.items()
+                    for name, found in whole.items()
                 }
-                table(f"{title}, {words}", some, rows[0]["times"][1:])
+                table(f"{title}, {words}", some, times)
+        if len(whole) < len(methods):
+            table(f"{title}, all methods", methods, times)
 
 
 def table(title: str, methods: dict[str, dict[Any, Array]], times: Sequence[int]) -> None:

@@ -2,6 +2,7 @@
 
     python benchmarks/guide.py run CELLS.jsonl [--agents 16] [--rounds 50] [--replicates 10]
     python benchmarks/guide.py show CELLS.jsonl
+    python benchmarks/guide.py messages
     python benchmarks/guide.py private
 
 `run` appends a line for each cell, a method on a task, and goes on after an interruption. Functions, numbers of agents, initial
@@ -360,6 +361,27 @@ def _interval(apart: Array, chance: float) -> str:
     return f"{apart.mean():+.1f} ± {(high - low) / 2:.1f}, p = {chance:.2g}"
 
 
+def messages(given: argparse.Namespace) -> None:
+    """Print where messages point: root mean square distances over the inputs; of a uniform point to the middle, 0.289."""
+    print("| | | messages after | to the middle | to the optimum | standard deviation | share |\n|---|---|---|---|---|---|---|")
+    for preset, name, part in product(("faithful", None), [*FUNCTIONS][:4], ("published", "shifted")):
+        if name in OTHERS:
+            continue
+        drawn, algorithm = world(Cell(part, name, 1, 0, "guide"), given.agents), entry("guide").make(preset)
+        assert isinstance(drawn, World)
+        problem = Problem(DIM, given.agents, tuple(range(given.agents)), INITIAL, given.rounds)
+        played = Absent(algorithm, problem, noisy(drawn.values, NOISE), 0)
+        played.begin()
+        played.exchange()
+        played.play()
+        for after in (0, given.rounds):
+            sent = played.sent[after].values()
+            mean, spread = np.array([one["mean"] for one in sent]), np.sqrt([one["variance"] for one in sent]).mean()
+            away = [np.sqrt(((mean - place) ** 2).mean(axis=1)).mean() for place in (0.5, 0.5 + drawn.shifts)]
+            cells_ = [*(f"{value:.3f}" for value in (*away, spread)), f"{np.mean([one['share'] for one in sent]):.2f}"]
+            print(f"| {name}, {part} | {preset or 'ours'} | {after} | {' | '.join(cells_)} |", flush=True)
+
+
 def private(given: argparse.Namespace) -> None:
     """Compare private methods, with one release about an earlier task: 20 agents with bowls in two inputs, z = 1.5."""
     count, rounds = 20, 8
@@ -393,13 +415,13 @@ def private(given: argparse.Namespace) -> None:
 def main() -> None:
     """Run or print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "show", "private"))
+    parser.add_argument("what", choices=("run", "show", "messages", "private"))
     parser.add_argument("file", type=Path, nargs="?", default=Path("guide.jsonl"))
     parser.add_argument("--agents", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--replicates", type=int, default=1)
     given = parser.parse_args()
-    {"run": run, "show": show, "private": private}[given.what](given)
+    {"run": run, "show": show, "messages": messages, "private": private}[given.what](given)
 
 
 if __name__ == "__main__":

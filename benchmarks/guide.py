@@ -159,15 +159,16 @@ def cells(replicates: int) -> Iterator[Cell]:
                 (("published",), names, (2, 3), (*CHIEF, "gp_ei")),
                 (("rotated",), centred, (1,), CHIEF),
             ]
-            if number == 1:
+            if number == 0:
+                groups.append((("published",), centred, (1,), (*CONTROLS, "guide_shuffled, faithful")))
+                groups.append((PACED, centred, (2,), CHIEF[:2]))
                 groups.append((("real",), [*REAL], (0,), (*CHIEF, *CONTROLS, "gp_ei", "share_best", *FAITHFUL)))
-                groups.append((PACED, [*FUNCTIONS][:2], (2,), CHIEF[:2]))
             for parts, tasks, levels, methods in groups:
                 for name, level, part, method in product(tasks, levels, parts, methods):
                     yield Cell(part, name, level, seed, method)
         rest = (*CONTROLS, "guide_shuffled, faithful")
         for name, level, method in product(FUNCTIONS, (1, 3, 2), (*FAITHFUL, "share_best", *rest)):
-            if level > 1 or method in rest:
+            if level > 1 or (method in rest and (name in OTHERS or name not in threes[0])):
                 yield Cell("published", name, level, seed, method)
 
 

@@ -112,7 +112,7 @@ FUNCTIONS = {
     ),
 }
 OTHERS = ("styblinski_tang", "michalewicz", "levy", "rosenbrock")  # whose optimum is not in the middle
-REAL = {"landmine": Landmine(log=True), "har": Har(log=True)}
+REAL: dict[str, Any] = {"landmine": Landmine(log=True), "har": Har(log=True)}
 
 
 class Part(NamedTuple):
@@ -400,7 +400,8 @@ def private(given: argparse.Namespace) -> None:
 
         problem = Problem(2, count, tuple(range(count)), 1, rounds, history=12)
         for name in names:
-            algorithm = entry(name).make(**({} if name.startswith("dp_") or name.endswith("alone") else {"every": 0}))
+            settings: dict[str, Any] = {} if name.startswith("dp_") or name.endswith("alone") else {"every": 0}
+            algorithm = entry(name).make(**settings)
             run_ = Lockstep(algorithm, problem, noisy(value), seed, [(x, value(x, agent)) for agent, x in enumerate(known)])
             run_.begin()
             run_.exchange()

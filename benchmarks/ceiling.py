@@ -1,6 +1,6 @@
 """All main methods, their controls and a centralised ceiling on one bench of real federations; prints Markdown.
 
-    python benchmarks/ceiling.py [TASK ...] [--replicates 5] [--out ceiling] [--show]
+    python benchmarks/ceiling.py [--tasks NAME ...] [--replicates 5] [--out ceiling] [--show]
 
 Methods send after every iteration, behind a barrier, with their default settings. `pooled` and `pooled_ei` see the observations
 of all agents, now and before. Scores are in per cent of an agent's range, from the worst to the best score of any method.
@@ -77,9 +77,9 @@ def study_of(task: str, replicates: int) -> Study:
 
 def result_of(study: Study, out: Path) -> Result:
     """Run a study, or open or resume the run in a folder."""
-    if (out / "observations.parquet").is_file():
-        return Result.open(out)
-    return fedbo.resume(out) if unfinished(out) else fedbo.run(study, out=out)
+    if unfinished(out):
+        return fedbo.resume(out)
+    return Result.open(out) if (out / "observations.parquet").is_file() else fedbo.run(study, out=out)
 
 
 def best_of(result: Result) -> dict[str, Array]:
@@ -130,15 +130,31 @@ def tables(task: str, result: Result) -> str:
         cells = [*values, *(f"{rows.mean(axis=(0, 1))[TIMES.index(t)]:.1f}" for t in TESTED)]
         cells += [interval((mean[name] - mean[one])[:, -1]) if one != name else "" for one in CEILINGS]
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
-    pairs = [(one, other) for one, controls in CONTROLS.items() for other in (*LOCAL, *controls)]
+    return "\n".join([*lines, *differences(mean), *sites(result, share)])
+
+
+def differences(mean: dict[str, Array]) -> list[str]:
+    """Write the paired differences of methods, `(replicates, times)` each, with Holm's correction over all of them."""
+    pairs = [(one, other) for one, controls in CONTROLS.items() for other in (*LOCAL, *controls, *CEILINGS)]
     pairs += [(one, other) for one in CEILINGS for other in LOCAL]
     apart = {(one, other, t): (mean[one] - mean[other])[:, TIMES.index(t)] for one, other in pairs for t in TESTED}
     corrected = dict(zip(apart, holm([chance(values) for values in apart.values()]), strict=True))
-    lines += [f"\n| | minus | {' | '.join(f't = {t} | p' for t in TESTED)} |", "|---" * (2 + 2 * len(TESTED)) + "|"]
+    lines = [f"\n| | minus | {' | '.join(f't = {t} | p' for t in TESTED)} |", "|---" * (2 + 2 * len(TESTED)) + "|"]
     for one, other in pairs:
         cells = [f"{interval(apart[one, other, t])} | {corrected[one, other, t]:.2g}" for t in TESTED]
         lines.append(f"| `{one}` | `{other}` | {' | '.join(cells)} |")
-    return "\n".join([*lines, *sites(result, share)])
+    return lines
+
+
+def overall(results: dict[str, Result]) -> str:
+    """Write the mean scores over federations, and the differences over the replicates of all of them."""
+    mean = [{name: rows.mean(axis=1) for name, rows in shares(one, best_of(one)).items()} for one in results.values()]
+    lines = [f"\n## All {len(results)} federations\n", f"| t = {TIMES[-1]}, % | {' | '.join(results)} | mean |"]
+    lines.append("|---" * (len(results) + 2) + "|")
+    for name in mean[0]:
+        ends = [rows[name][:, -1].mean() for rows in mean]
+        lines.append(f"| `{name}` | {' | '.join(f'{value:.1f}' for value in [*ends, np.mean(ends)])} |")
+    return "\n".join([*lines, *differences({name: np.concatenate([rows[name] for rows in mean]) for name in mean[0]})])
 
 
 def sites(result: Result, share: dict[str, Array]) -> list[str]:
@@ -180,14 +196,19 @@ def transferred(federation: Any) -> Array:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the tasks in turn and print their tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*", choices=TASKS, default=[*TASKS])
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=[*TASKS])
     parser.add_argument("--replicates", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("ceiling"))
     parser.add_argument("--show", action="store_true")
     given = parser.parse_args(arguments)
+    results = {}
     for task in given.tasks:
-        if not given.show or (given.out / task / "observations.parquet").is_file():
-            print(tables(task, result_of(study_of(task, given.replicates), given.out / task)), flush=True)
+        out = given.out / task
+        if not given.show or ((out / "observations.parquet").is_file() and not unfinished(out)):
+            results[task] = result_of(study_of(task, given.replicates), out)
+            print(tables(task, results[task]), flush=True)
+    if len(results) > 1:
+        print(overall(results))
 
 
 if __name__ == "__main__":

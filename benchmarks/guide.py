@@ -1,54 +1,71 @@
 """What the gain of guided optimisation consists of: the centre of the cube, the base optimiser, and the messages.
 
-    python benchmarks/guide.py [--only functions moved absent faithful private] [--levels 1 2 3] [--methods NAME ...]
+    python benchmarks/guide.py run CELLS.jsonl [--agents 16] [--rounds 50] [--replicates 10]
+    python benchmarks/guide.py show CELLS.jsonl
+    python benchmarks/guide.py messages
+    python benchmarks/guide.py private
 
-Four agents optimise functions of Wei, Li and Wang (2026) in four inputs: three random points, and ten decisions in lock-step.
-Agents differ by shifts of the optimum: none at level 1, up to 5 % of the range at level 2, 20 % at level 3. In the part `moved`
-the common optimum is away from the middle, and the axes are rotated. A score is the share of the gap between the
-best initial value and the optimum that is closed. Differences are paired over functions, levels and replicates.
+`run` appends a line for each cell, a method on a task, and goes on after an interruption. Functions, numbers of agents, initial
+points and rounds, noise, shifts and rotations are those of Wei, Li and Wang (2026), whose code says that level 2 has
+shifts with a deviation of 5 % of the range and rotations by 0.1, and level 3 of 30 % and 1. In `shifted` all optima are away
+from the middle, in `rotated` all axes are turned about it. A score is the share of the gap between an agent's best initial
+value and its optimum that is closed, both without noise. Differences are paired over tasks and replicates.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import ortho_group, rankdata, ttest_1samp
+import scipy
+from scipy.stats import rankdata, ttest_1samp
 
-from fedbo.algorithms.base import Algorithm, Problem
+from fedbo.algorithms.base import Decision, Problem
 from fedbo.algorithms.catalog import entry
+from fedbo.analysis.statistics.pairs import holm
+from fedbo.objectives.har import Har
+from fedbo.objectives.landmine import Landmine
+from fedbo.objectives.space import from_unit
 from fedbo.testing.lockstep import Lockstep, noisy
 
 Array = npt.NDArray[np.float64]
-AGENTS, DIM, INITIAL, DECISIONS = 4, 4, 3, 10
-TIMES = (1, 2, 3, 5, DECISIONS)
-LEVELS = {1: 0.0, 2: 0.05, 3: 0.2}
-METHODS = ("guide", "guide_alone", "guide_centre", "guide_noise", "guide_shuffled", "share_best")
+DIM, INITIAL, NOISE = 10, 30, 0.1
+TIMES = (1, 3, 5, 10, 20)  # and then the last one
+LEVELS = {1: (0.0, 0.0), 2: (0.05, 0.1), 3: (0.3, 1.0)}  # standard deviation of shifts over the range, strength of rotations
+BASE = "guide_alone"
+CHIEF = ("guide", BASE, "guide_centre")
+CONTROLS = ("guide_noise", "guide_shuffled")
+FAITHFUL = tuple(f"{name}, faithful" for name in CHIEF)
+SHIFT = 0.25  # of the range, in each input
 
 
 class Function(NamedTuple):
-    """A function to minimise: values `(n,)` at native points `(n, d)`, the range of each input, and the least value."""
+    """A function to minimise: values `(n,)` at points `(n, d)`, ends of the inputs, ten times the noise, the least value."""
 
     values: Callable[[Array], Array]
     low: float
     high: float
+    unit: float
     least: float = 0.0
 
 
 def _weierstrass(x: Array) -> Array:
-    a, b = 0.5 ** np.arange(12), 3.0 ** np.arange(12)
+    a, b = 0.5 ** np.arange(21), 3.0 ** np.arange(21)
     waves = (a * np.cos(2.0 * np.pi * b * (x[:, :, None] + 0.5))).sum(axis=2)
     return np.asarray((waves - (a * np.cos(np.pi * b)).sum()).sum(axis=1))
 
 
 def _powell(x: Array) -> Array:
-    a, b, c, d = x.T[:4]
-    return np.asarray((a + 10 * b) ** 2 + 5 * (c - d) ** 2 + (b - 2 * c) ** 4 + 10 * (a - d) ** 4)
+    a, b, c, d = np.moveaxis(x[:, : x.shape[1] // 4 * 4].reshape(len(x), -1, 4), 2, 0)
+    return np.asarray(((a + 10 * b) ** 2 + 5 * (c - d) ** 2 + (b - 2 * c) ** 4 + 10 * (a - d) ** 4).sum(axis=1))
 
 
 def _levy(x: Array) -> Array:
@@ -77,47 +94,133 @@ def _michalewicz(x: Array) -> Array:
     return np.asarray(-(np.sin(x) * np.sin(np.arange(1, x.shape[1] + 1) * x**2 / np.pi) ** 20).sum(axis=1))
 
 
+# In turn two with the optimum in the middle and one of the others, so that a run that is stopped has both.
 FUNCTIONS = {
-    "ackley": Function(_ackley, -32.0, 32.0),
-    "griewank": Function(_griewank, -600.0, 600.0),
-    "rastrigin": Function(lambda x: (x**2 - 10 * np.cos(2 * np.pi * x) + 10).sum(axis=1), -5.12, 5.12),
-    "weierstrass": Function(_weierstrass, -0.5, 0.5),
-    "ellipsoid": Function(lambda x: (np.arange(1, x.shape[1] + 1) * x**2).sum(axis=1), -5.12, 5.12),
-    "sphere": Function(lambda x: (x**2).sum(axis=1), -5.12, 5.12),
-    "zakharov": Function(_zakharov, -10.0, 10.0),
-    "powell": Function(_powell, -5.0, 5.0),
-    "levy": Function(_levy, -10.0, 10.0),
+    "sphere": Function(lambda x: (x**2).sum(axis=1), -5.0, 5.0, 200.0),
+    "ackley": Function(_ackley, -32.768, 32.768, 20.0),
+    "styblinski_tang": Function(lambda x: 0.5 * (x**4 - 16 * x**2 + 5 * x).sum(axis=1), -5.0, 5.0, 400.0, -39.16617 * DIM),
+    "rastrigin": Function(lambda x: (x**2 - 10 * np.cos(2 * np.pi * x) + 10).sum(axis=1), -5.12, 5.12, 200.0),
+    "griewank": Function(_griewank, -600.0, 600.0, 200.0),
+    "michalewicz": Function(_michalewicz, 0.0, np.pi, 10.0, -9.66015),
+    "ellipsoid": Function(lambda x: (np.arange(1, x.shape[1] + 1) * x**2).sum(axis=1), -5.12, 5.12, 2000.0),
+    "weierstrass": Function(_weierstrass, -0.5, 0.5, 50.0),
+    "levy": Function(_levy, -10.0, 10.0, 200.0),
+    "powell": Function(_powell, -5.0, 5.0, 5000.0),
+    "zakharov": Function(_zakharov, -5.0, 5.0, 1e7),
     "rosenbrock": Function(
-        lambda x: (100 * (x[:, 1:] - x[:, :-1] ** 2) ** 2 + (1 - x[:, :-1]) ** 2).sum(axis=1), -2.048, 2.048
+        lambda x: (100 * (x[:, 1:] - x[:, :-1] ** 2) ** 2 + (1 - x[:, :-1]) ** 2).sum(axis=1), -2.048, 2.048, 5000.0
     ),
-    "michalewicz": Function(_michalewicz, 0.0, np.pi, -3.6988571),
-    "styblinski_tang": Function(lambda x: 0.5 * (x**4 - 16 * x**2 + 5 * x).sum(axis=1), -5.0, 5.0, -39.16617 * DIM),
 }
-CENTRED = ("ackley", "griewank", "rastrigin", "weierstrass", "ellipsoid", "sphere", "zakharov", "powell")
+OTHERS = ("styblinski_tang", "michalewicz", "levy", "rosenbrock")  # whose optimum is not in the middle
+REAL: dict[str, Any] = {"landmine": Landmine(log=True), "har": Har(log=True)}
+
+
+class Part(NamedTuple):
+    """How tasks differ from the published ones: all optima shifted, axes rotated, agents absent, durations of heavy tail."""
+
+    shifted: bool = False
+    rotated: bool = False
+    absent: float = 0.0
+    pareto: bool = False
+
+
+PARTS = {
+    "published": Part(),
+    "shifted": Part(shifted=True),
+    "rotated": Part(rotated=True),
+    "shifted, 20 % absent": Part(shifted=True, absent=0.2),
+    "shifted, 50 % absent": Part(shifted=True, absent=0.5),
+    "shifted, Pareto durations": Part(shifted=True, pareto=True),
+    "real": Part(),
+}
+PACED = tuple(name for name in PARTS if name.startswith("shifted"))
+
+
+class Cell(NamedTuple):
+    """One run: a part, a task, its level of likeness (0 if real), a seed, and a method."""
+
+    part: str
+    task: str
+    level: int
+    seed: int
+    method: str
+
+
+def cells(replicates: int) -> Iterator[Cell]:
+    """List all runs, three functions after three, so that a run that is stopped has whole functions of both kinds."""
+    for seed in range(replicates):
+        threes = [[*FUNCTIONS][start : start + 3] for start in range(0, len(FUNCTIONS), 3)]
+        for number, names in enumerate(threes):
+            centred = [name for name in names if name not in OTHERS]
+            groups: list[tuple[Sequence[str], Sequence[str], Sequence[int], Sequence[str]]] = [
+                (("published",), names, (1,), (*CHIEF, "gp_ei")),
+                (("published",), names, (1,), (*FAITHFUL, "share_best")),
+                (("shifted",), centred, (1,), (*CHIEF, *FAITHFUL)),
+                (("published",), names, (2, 3), (*CHIEF, "gp_ei")),
+                (("rotated",), centred, (1,), CHIEF),
+            ]
+            if number == 0:
+                groups.append((("published",), centred, (1,), (*CONTROLS, "guide_shuffled, faithful")))
+                groups.append((PACED, centred, (2,), CHIEF[:2]))
+                groups.append((("real",), [*REAL], (0,), (*CHIEF, *CONTROLS, "gp_ei", "share_best", *FAITHFUL)))
+            for parts, tasks, levels, methods in groups:
+                for name, level, part, method in product(tasks, levels, parts, methods):
+                    yield Cell(part, name, level, seed, method)
+        rest = (*CONTROLS, "guide_shuffled, faithful")
+        for name, level, method in product(FUNCTIONS, (1, 3, 2), (*FAITHFUL, "share_best", *rest)):
+            if level > 1 or (method in rest and (name in OTHERS or name not in threes[0])):
+                yield Cell("published", name, level, seed, method)
 
 
 @dataclass(frozen=True)
 class World:
-    """Agents' functions in the unit cube: one function, shifted for all and for each `(N, d)`, and rotated about its middle."""
+    """Agents' functions in the unit cube: one function, moved by `shifts (N, d)` and turned by `turns (N, d, d)`."""
 
     function: Function
     shifts: Array
-    rotation: Array
+    turns: Array
+
+    def values(self, x: Array, agent: int) -> Array:
+        """Return the values `(n,)` to maximise at `x (n, d)`, in units of the noise."""
+        low, high = self.function.low, self.function.high
+        native = (low + (high - low) * (x - self.shifts[agent])) @ self.turns[agent].T
+        return np.asarray(-self.function.values(native) / self.function.unit)
+
+    def optimum(self, agent: int) -> float:
+        """Return the largest value, which lies outside the cube for some agents of level 3."""
+        return -self.function.least / self.function.unit
+
+
+class RealWorld:
+    """Agents' real tasks in the unit cube; `optimum` is not known."""
+
+    def __init__(self, name: str, agents: int) -> None:
+        rng = np.random.default_rng(0)  # which no objective draws from
+        self.parameters = REAL[name].parameters
+        self.objectives = [REAL[name].objective(agent, rng, rng) for agent in range(agents)]
 
     def values(self, x: Array, agent: int) -> Array:
         """Return the values `(n,)` to maximise at `x (n, d)`."""
-        centred = (x - 0.5 - self.shifts[agent]) @ self.rotation.T
-        native = self.function.low + (self.function.high - self.function.low) * (0.5 + centred)
-        return np.asarray(self.function.least - self.function.values(native))
+        rng = np.random.default_rng(0)
+        return np.array([self.objectives[agent].evaluate(point, rng) for point in from_unit(self.parameters, x)])
+
+    def optimum(self, agent: int) -> None:
+        """Return None."""
 
 
-def world(name: str, level: int, seed: int, moved: bool = False) -> World:
-    """Draw the agents of a function at a level; a `moved` one has its optimum elsewhere and rotated axes."""
-    rng = np.random.default_rng([seed, level, sorted(FUNCTIONS).index(name)])
-    shifts = LEVELS[level] * rng.uniform(-1.0, 1.0, (AGENTS, DIM))
-    common = 0.25 * rng.choice([-1.0, 1.0], DIM)
-    rotation = ortho_group.rvs(DIM, random_state=rng)
-    return World(FUNCTIONS[name], shifts + common * moved, rotation if moved else np.eye(DIM))
+def world(cell: Cell, agents: int) -> World | RealWorld:
+    """Draw the agents of a task."""
+    if cell.part == "real":
+        return RealWorld(cell.task, agents)
+    part, (shift, rotation) = PARTS[cell.part], LEVELS[cell.level]
+    rng = np.random.default_rng([cell.seed, cell.level, sorted(FUNCTIONS).index(cell.task)])
+    shifts, skew = shift * rng.standard_normal((agents, DIM)), rng.standard_normal((agents, DIM, DIM))
+    turns = scipy.linalg.expm(rotation * (skew - np.swapaxes(skew, 1, 2)))
+    if part.shifted:
+        shifts = shifts + SHIFT * rng.choice([-1.0, 1.0], DIM)
+    if part.rotated:
+        turns = turns @ scipy.stats.ortho_group.rvs(DIM, random_state=rng)
+    return World(FUNCTIONS[cell.task], shifts, turns)
 
 
 class Absent(Lockstep):
@@ -128,97 +231,156 @@ class Absent(Lockstep):
     def active(self) -> list[int]:
         """Return the agents that are there and have decisions left."""
         there = self.streams.of(-2).at(self.step).rng("absence").random(len(self.states)) >= self.share
-        return [agent for agent in range(len(self.states)) if there[agent] and len(self.observed[agent]) <= DECISIONS]
+        left = [len(observed) <= self.problem.iterations for observed in self.observed]
+        return [agent for agent in range(len(self.states)) if there[agent] and left[agent]]
 
     def play(self) -> None:
         """Run until every agent has made its decisions."""
-        while any(len(observed) <= DECISIONS for observed in self.observed):
+        while any(len(observed) <= self.problem.iterations for observed in self.observed):
             self.act()
             there = self.decisions[-1]
             self.exchange(deaf=[agent for agent in range(len(self.states)) if agent not in there])
 
 
-def closed(algorithm: Algorithm, drawn: World, seed: int, absent: float = 0.0) -> Array:
-    """Return the share of the gap that is closed at `TIMES`, the mean over agents."""
-    problem = Problem(DIM, AGENTS, tuple(range(AGENTS)), INITIAL, DECISIONS)
-    run = Absent(algorithm, problem, noisy(drawn.values), seed)
-    run.share = absent
+class Paced(Lockstep):
+    """The same without rounds: durations are Pareto with exponent 1.5, and an agent exchanges whenever it has evaluated."""
+
+    def play(self) -> None:
+        """Run until every agent has made its decisions."""
+        everybody, made = range(len(self.states)), [0] * len(self.states)
+        durations = 1.0 + self.streams.of(-2).rng("durations").pareto(1.5, (len(made), self.problem.iterations))
+        ends, pending = durations[:, 0].copy(), dict[int, Decision]()
+        for agent in everybody:
+            pending[agent] = self.ask(agent)
+        while pending:
+            agent = min(pending, key=lambda one: float(ends[one]))
+            self.step += 1
+            self.decisions.append({agent: pending.pop(agent)})
+            self.tell(agent, self.decisions[-1][agent])
+            self.exchange(deaf=[other for other in everybody if other != agent])
+            made[agent] += 1
+            if made[agent] < self.problem.iterations:
+                pending[agent], ends[agent] = self.ask(agent), ends[agent] + durations[agent, made[agent]]
+
+
+def best(cell: Cell, agents: int, rounds: int) -> dict[str, Any]:
+    """Run a cell: the best value without noise of each agent, after the initial points and at each time, and its optimum."""
+    name, _, preset = cell.method.partition(", ")
+    drawn, part = world(cell, agents), PARTS[cell.part]
+    algorithm = entry(name).make(preset or None, **({"every": 1} if name == "share_best" else {}))
+    real = isinstance(drawn, RealWorld)
+    dim = len(drawn.parameters) if isinstance(drawn, RealWorld) else DIM
+    problem = Problem(dim, agents, tuple(range(agents)), INITIAL, rounds)
+    run = (Paced if part.pareto else Absent)(algorithm, problem, noisy(drawn.values, 0.0 if real else NOISE), cell.seed)
+    if isinstance(run, Absent):
+        run.share = part.absent
     run.begin()
     run.exchange()
     run.play()
-    rows = []
-    for observed in run.observed:
-        first, *rest = [float(y.max()) for _, y in observed]
-        best = np.maximum.accumulate([first, *rest])[list(TIMES)]
-        rows.append((best - first) / max(-first, 1e-12))
-    return np.asarray(np.mean(rows, axis=0))
+    found, times = [], [0, *(at for at in TIMES if at < rounds), rounds]
+    for agent, observed in enumerate(run.observed):
+        exact = [y.max() if real else drawn.values(x, agent).max() for x, y in observed]
+        found.append([float(value) for value in np.maximum.accumulate(exact)[times]])
+    return {"times": times, "best": found, "optimum": [drawn.optimum(agent) for agent in range(agents)]}
 
 
-def table(title: str, scores: dict[str, list[Array]], base: str) -> None:
-    """Print the mean score of each method with its mean rank at the end, and paired differences from `base`."""
-    print(f"\n### {title}\n\n| | {' | '.join(f't = {t}' for t in TIMES)} | rank at the end | minus `{base}`, end |")
-    print("|---" * (len(TIMES) + 3) + "|")
-    found = {name: 100.0 * np.array(rows) for name, rows in scores.items()}
+def written(path: Path) -> list[dict[str, Any]]:
+    """Read the cells of a file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run(given: argparse.Namespace) -> None:
+    """Append the cells that are missing."""
+    there = {(*(row[field] for field in Cell._fields), row["agents"], row["rounds"]) for row in written(given.file)}
+    for cell in cells(given.replicates):
+        if (*cell, given.agents, given.rounds) in there:
+            continue
+        begun = time.process_time()
+        found = best(cell, given.agents, given.rounds)
+        size = {"agents": given.agents, "rounds": given.rounds, "seconds": round(time.process_time() - begun, 2)}
+        with given.file.open("a") as file:
+            file.write(json.dumps({**cell._asdict(), **size, **found}) + "\n")
+
+
+def show(given: argparse.Namespace) -> None:
+    """Print a table for each part and level, of the tasks that are whole."""
+    rows = written(given.file)
+    highest: dict[tuple[Any, ...], Array] = {}  # of real tasks, whose optimum is not known: the best of all methods
+    for row in rows:
+        key, seen = (row["task"], row["seed"]), np.max(row["best"], axis=1)
+        highest[key] = np.maximum(highest.get(key, seen), seen)
+    scores: dict[tuple[str, int], dict[str, dict[Any, Array]]] = {}
+    for row in rows:
+        value = np.array(row["best"])
+        optimum = highest[row["task"], row["seed"]] if row["optimum"][0] is None else np.array(row["optimum"])
+        gap = np.maximum(optimum - value[:, 0], 1e-12)
+        closed = ((value[:, 1:] - value[:, :1]) / gap[:, None]).mean(axis=0)
+        scores.setdefault((row["part"], row["level"]), {}).setdefault(row["method"], {})[row["task"], row["seed"]] = closed
+    times = rows[0]["times"][1:]
+    for (part, level), methods in scores.items():
+        title = part if part == "real" else f"{part}, level {level}"
+        most = max(len(found) for found in methods.values())
+        whole = {name: found for name, found in methods.items() if len(found) >= most - 1}
+        table(title, whole, times)
+        if part == "published":
+            for words, middle in (("optimum in the middle", True), ("the others", False)):
+                some = {
+                    name: {unit: row for unit, row in found.items() if (unit[0] not in OTHERS) == middle}
+                    for name, found in whole.items()
+                }
+                table(f"{title}, {words}", some, times)
+        if len(whole) < len(methods):
+            table(f"{title}, all methods", methods, times)
+
+
+def table(title: str, methods: dict[str, dict[Any, Array]], times: Sequence[int]) -> None:
+    """Print the mean score of each method, its mean rank at the end, and paired differences from `guide_alone`."""
+    units, names = [unit for unit in methods.get(BASE, ()) if all(unit in found for found in methods.values())], [*methods]
+    if not units:
+        return
+    found = {name: 100.0 * np.array([methods[name][unit] for unit in units]) for name in names}
+    middle = times.index(5) if 5 in times else 0
     ranks = np.mean([rankdata(-column) for column in np.array([rows[:, -1] for rows in found.values()]).T], axis=0)
+    tests = {(name, at): found[name][:, at] - found[BASE][:, at] for name in names if name != BASE for at in (middle, -1)}
+    chances = dict(zip(tests, holm([_chance(apart) for apart in tests.values()]), strict=True))
+    heads = [f"t = {t}" for t in times] + ["rank", *(f"minus `{BASE}`, t = {times[at]}" for at in (middle, -1))]
+    print(f"\n### {title}: {len(units)} tasks\n\n| | {' | '.join(heads)} |\n{'|---' * (len(heads) + 1)}|")
     for (name, rows), rank in zip(found.items(), ranks, strict=True):
-        apart = rows[:, -1] - found[base][:, -1]
-        words = "" if name == base or len(apart) < 2 else _interval(apart)
-        print(f"| `{name}` | {' | '.join(f'{value:.1f}' for value in rows.mean(axis=0))} | {rank:.2f} | {words} |", flush=True)
+        words = [_interval(tests[name, at], chances[name, at]) if name != BASE else "" for at in (middle, -1)]
+        cells_ = [f"{value:.1f}" for value in rows.mean(axis=0)] + [f"{rank:.2f}", *words]
+        print(f"| `{name}` | {' | '.join(cells_)} |", flush=True)
 
 
-def _interval(apart: Array) -> str:
-    test = ttest_1samp(apart, 0.0)
-    low, high = test.confidence_interval(0.95)
-    return f"{apart.mean():+.1f} ± {(high - low) / 2:.1f}, p = {test.pvalue:.2g}"
+def _chance(apart: Array) -> float:
+    return float(ttest_1samp(apart, 0.0).pvalue) if len(apart) > 1 and apart.any() else float("nan")
 
 
-def compare(
-    title: str, made: dict[str, Algorithm], worlds: Sequence[tuple[World, int]], base: str, absent: float = 0.0
-) -> dict[str, list[Array]]:
-    """Run every method in every world and print a table."""
-    scores = {name: [closed(algorithm, drawn, seed, absent) for drawn, seed in worlds] for name, algorithm in made.items()}
-    table(title, scores, base)
-    return scores
+def _interval(apart: Array, chance: float) -> str:
+    if len(apart) < 2:
+        return f"{apart.mean():+.1f}"
+    low, high = ttest_1samp(apart, 0.0).confidence_interval(0.95)
+    return f"{apart.mean():+.1f} ± {(high - low) / 2:.1f}, p = {chance:.2g}"
 
 
-def made(*names: str, **settings: Any) -> dict[str, Algorithm]:
-    """Make algorithms by name, those of `guide` with these settings."""
-    return {name: entry(name).make(**(settings if name.startswith("guide") else {})) for name in names}
-
-
-def functions(given: argparse.Namespace) -> None:
-    """Compare all methods on the twelve functions as published, by level and by whether the optimum is in the middle."""
-    for level in given.levels:
-        centred = [(world(name, level, seed), seed) for name in CENTRED for seed in range(given.replicates)]
-        others = [
-            (world(name, level, seed), seed) for name in FUNCTIONS if name not in CENTRED for seed in range(given.replicates)
-        ]
-        first = compare(f"level {level}, optimum in the middle (8 functions)", made(*given.methods), centred, "guide_alone")
-        rest = compare(f"level {level}, the four others", made(*given.methods), others, "guide_alone")
-        table(f"level {level}, all twelve", {name: first[name] + rest[name] for name in first}, "guide_alone")
-
-
-def moved(given: argparse.Namespace) -> None:
-    """Compare all methods with the optimum of the eight functions away from the middle, and rotated axes."""
-    for level in given.levels[:1]:
-        worlds = [(world(name, level, seed, moved=True), seed) for name in CENTRED for seed in range(given.replicates)]
-        compare(f"level {level}, moved and rotated (8 functions)", made(*given.methods), worlds, "guide_alone")
-
-
-def absent(given: argparse.Namespace) -> None:
-    """Compare with the method alone under absence; the optimum is away from the middle."""
-    names = ("sphere", "ackley", "rastrigin", "styblinski_tang")
-    worlds = [(world(name, 2, seed, moved=True), seed) for name in names for seed in range(given.replicates)]
-    for share in (0.0, 0.2, 0.5):
-        compare(f"level 2, moved, {share:.0%} absent", made("guide", "guide_alone"), worlds, "guide_alone", share)
-
-
-def faithful(given: argparse.Namespace) -> None:
-    """Compare the published settings with our base optimiser, each with and without messages."""
-    worlds = [(world(name, 1, seed), seed) for name in ("sphere", "ackley", "michalewicz") for seed in range(given.replicates)]
-    methods = {f"{name}, {preset or 'ours'}": entry(name).make(preset) for preset in ("faithful", None) for name in METHODS[:2]}
-    methods["gp_ei"] = entry("gp_ei").make()
-    compare("base optimiser, level 1 (sphere, ackley, michalewicz)", methods, worlds, "guide_alone, ours")
+def messages(given: argparse.Namespace) -> None:
+    """Print where messages point: root mean square distances over the inputs; of a uniform point to the middle, 0.289."""
+    print("| | | messages after | to the middle | to the optimum | standard deviation | share |\n|---|---|---|---|---|---|---|")
+    for preset, name, part in product(("faithful", None), [*FUNCTIONS][:4], ("published", "shifted")):
+        if name in OTHERS:
+            continue
+        drawn, algorithm = world(Cell(part, name, 1, 0, "guide"), given.agents), entry("guide").make(preset)
+        assert isinstance(drawn, World)
+        problem = Problem(DIM, given.agents, tuple(range(given.agents)), INITIAL, given.rounds)
+        played = Absent(algorithm, problem, noisy(drawn.values, NOISE), 0)
+        played.begin()
+        played.exchange()
+        played.play()
+        for after in (0, given.rounds):
+            sent = played.sent[after].values()
+            mean, spread = np.array([one["mean"] for one in sent]), np.sqrt([one["variance"] for one in sent]).mean()
+            away = [np.sqrt(((mean - place) ** 2).mean(axis=1)).mean() for place in (0.5, 0.5 + drawn.shifts)]
+            cells_ = [*(f"{value:.3f}" for value in (*away, spread)), f"{np.mean([one['share'] for one in sent]):.2f}"]
+            print(f"| {name}, {part} | {preset or 'ours'} | {after} | {' | '.join(cells_)} |", flush=True)
 
 
 def private(given: argparse.Namespace) -> None:
@@ -238,12 +400,13 @@ def private(given: argparse.Namespace) -> None:
 
         problem = Problem(2, count, tuple(range(count)), 1, rounds, history=12)
         for name in names:
-            algorithm = entry(name).make(**({} if name.startswith("dp_") or name.endswith("alone") else {"every": 0}))
-            run = Lockstep(algorithm, problem, noisy(value), seed, [(x, value(x, agent)) for agent, x in enumerate(known)])
-            run.begin()
-            run.exchange()
-            run.run(rounds)
-            best = [np.maximum.accumulate([float(y.max()) for _, y in observed]) for observed in run.observed]
+            settings: dict[str, Any] = {} if name.startswith("dp_") or name.endswith("alone") else {"every": 0}
+            algorithm = entry(name).make(**settings)
+            run_ = Lockstep(algorithm, problem, noisy(value), seed, [(x, value(x, agent)) for agent, x in enumerate(known)])
+            run_.begin()
+            run_.exchange()
+            run_.run(rounds)
+            best = [np.maximum.accumulate([float(y.max()) for _, y in observed]) for observed in run_.observed]
             found[name].append(-np.mean(best, axis=0)[[1, 2, 3, 5, rounds]])
     print("\n### one release, 20 agents, z = 1.5 (epsilon 1.9 at delta = 0.001): regret\n")
     print("| | t = 1 | 2 | 3 | 5 | 8 |\n|---|---|---|---|---|---|")
@@ -251,21 +414,16 @@ def private(given: argparse.Namespace) -> None:
         print(f"| `{name}` | {' | '.join(f'{value:.4f}' for value in np.mean(rows, axis=0))} |")
 
 
-PARTS = {"private": private, "functions": functions, "moved": moved, "absent": absent, "faithful": faithful}
-
-
 def main() -> None:
-    """Print the tables."""
+    """Run or print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=[*PARTS])
-    parser.add_argument("--levels", nargs="+", type=int, choices=LEVELS, default=[*LEVELS])
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS])
+    parser.add_argument("what", choices=("run", "show", "messages", "private"))
+    parser.add_argument("file", type=Path, nargs="?", default=Path("guide.jsonl"))
+    parser.add_argument("--agents", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--replicates", type=int, default=1)
     given = parser.parse_args()
-    for name in given.only:
-        begun = time.process_time()
-        PARTS[name](given)
-        print(f"\n{name}: {time.process_time() - begun:.0f} s of processor time", flush=True)
+    {"run": run, "show": show, "messages": messages, "private": private}[given.what](given)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,16 @@ from annotated_types import Ge, Lt
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coordinates import COORDINATES, to_coordinates
-from fedbo.algorithms.components.inner_search import maximise_draw
+from fedbo.algorithms.components.inner_search import maximise_draw, maximise_posterior
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, first_point, standardised
+from fedbo.algorithms.gp import incumbent
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.settings.records import changed
+from fedbo.surrogates.acquisition import Criterion
 from fedbo.surrogates.gp import ROBUST, fit_shared_gp
-from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
+from fedbo.surrogates.multitask import Observed, evidence, multitask_draw, multitask_posterior
 
 LIKENESS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99)
 TABLES = 8  # the hyperparameters are fitted to so many agents' observations, …
@@ -56,7 +58,7 @@ class PooledServer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """Thompson sampling on one Gaussian process of all agents' observations, which every agent sends to everybody.
+    """One Gaussian process of all agents' observations, which every agent sends to everybody.
 
     **This is what federated optimisation forbids**: the messages are raw observations. It is here as a bound for comparisons.
 
@@ -64,6 +66,9 @@ class Pooled:
     those below the quantile `clip` are taken as that quantile. Two agents are alike to a degree rho, the same for all, which
     is fitted with the hyperparameters after every `refit` observations (see `fedbo.surrogates.multitask`). `coordinates` are
     those of the surrogate and `features` the number of random features of a draw.
+
+    Decisions maximise a draw, which is Thompson sampling, or with `improvement` the expected improvement over the largest
+    posterior mean at an own point.
     """
 
     horizon_use: ClassVar[str] = "computes the size of its messages from the budget"
@@ -77,6 +82,8 @@ class Pooled:
     """Observations between two fits of the hyperparameters."""
     features: Annotated[int, Ge(1)] = 200
     """Random features of a draw."""
+    improvement: bool = False
+    """Whether decisions maximise the expected improvement instead of a draw."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -120,7 +127,7 @@ class Pooled:
         )
 
     def ask(self, state: PooledState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, PooledState]:
-        """Maximise a draw from the posterior given all known observations."""
+        """Maximise a draw from the posterior given all known observations, or the expected improvement."""
         for message in inbox:
             state = state._replace(others=message.payload["x"], values=message.payload["y"])
         if not len(state.local.u):
@@ -131,8 +138,14 @@ class Pooled:
         state = self._fit(state, tables, streams)
         local = state.local
         assert local.hyper is not None
-        draw = multitask_draw(local.hyper, state.rho, _combined(tables), state.number, streams.rng("own draw"), self.features)
-        u = maximise_draw(draw, local, self.coordinates, streams, extra=local.u)
+        seen = _combined(tables)
+        if self.improvement:
+            posterior = multitask_posterior(local.hyper, state.rho, seen, state.number)
+            best = Criterion(incumbent(posterior, "mean", len(local.u)))
+            u = maximise_posterior(posterior, best, local, self.coordinates, streams)
+        else:
+            draw = multitask_draw(local.hyper, state.rho, seen, state.number, streams.rng("own draw"), self.features)
+            u = maximise_draw(draw, local, self.coordinates, streams, extra=local.u)
         decision = self._model.fresh(u, local, streams, "federated" if len(tables) > 1 else "own")
         return decision, state._replace(local=before.fitted_by(local))
 

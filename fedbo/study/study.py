@@ -64,7 +64,15 @@ from fedbo.study.tables import (
 __all__ = ["Cell", "Study", "StudyError", "load_study", "recall_study"]
 
 # Settings of algorithms that runs of earlier versions do not have, with their defaults, so that those runs can go on.
-_LATER = {"cost": "ignored", "feasibility": False, "front": 5, "price": 1e-3, "scalarise": "hypervolume", "stop": False}
+_LATER = {
+    "cost": "ignored",
+    "feasibility": False,
+    "front": 5,
+    "improvement": False,
+    "price": 1e-3,
+    "scalarise": "hypervolume",
+    "stop": False,
+}
 
 
 class Study(StudyTables):

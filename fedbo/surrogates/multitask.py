@@ -15,7 +15,7 @@ import scipy
 
 from fedbo.surrogates.draws import Draw, KernelPart
 from fedbo.surrogates.features import draw_features, phi
-from fedbo.surrogates.posterior import Hyperparameters, factorise
+from fedbo.surrogates.posterior import Hyperparameters, Posterior, condition, factorise
 
 Array = npt.NDArray[np.float64]
 Tasks = npt.NDArray[np.int64]
@@ -35,6 +35,21 @@ def evidence(hyper: Hyperparameters, rho: float, seen: Observed) -> float:
     alpha = scipy.linalg.lapack.dpotrs(factor, seen.y, lower=1)[0]
     half = float(np.log(factor.diagonal()).sum())
     return -0.5 * float(seen.y @ alpha) - half - 0.5 * len(seen.y) * float(np.log(2.0 * np.pi))
+
+
+def multitask_posterior(hyper: Hyperparameters, rho: float, seen: Observed, target: int) -> Posterior:
+    """Return the process f_target given all observations, as if they were its own with more noise.
+
+    With c_i = 1 for the target's observations and rho for all others, their covariance with f_target(x) is c_i k(x, x_i). So
+    the factor L / c and the solve c alpha give the moments of f_target with the kernel k alone.
+    """
+    if rho == 0.0:
+        mine = seen.task == target
+        return condition(hyper, seen.x[mine], seen.y[mine])
+    share = np.where(seen.task == target, 1.0, rho)
+    factor, jitter = factorise(_covariance(hyper, rho, seen))
+    alpha = share * scipy.linalg.lapack.dpotrs(factor, seen.y, lower=1)[0]
+    return Posterior(hyper, seen.x, seen.y, factor=np.asfortranarray(factor / share[:, None]), alpha=alpha, jitter=jitter)
 
 
 def multitask_draw(

@@ -313,9 +313,10 @@ def test_bayesian_optimisation_alone_maximises_its_acquisition(acquisition: str)
     assert value(chosen)[0] >= value(grid).max() * (1 - 1e-6)
 
 
-def test_pooled_finds_the_maximum_that_others_have_seen_and_counts_them_less_where_they_differ() -> None:
+@pytest.mark.parametrize("improvement", [False, True])
+def test_pooled_finds_the_maximum_that_others_have_seen_and_counts_them_less_where_they_differ(improvement: bool) -> None:
     """What others observed leads to the maximum at once; a likeness fitted to a reversed function is lower."""
-    algorithm: Any = entry("pooled").make()
+    algorithm: Any = entry("pooled").make(improvement=improvement)
     likeness = []
     for sign in (1.0, -1.0):
         server = algorithm.server_init(PROBLEM)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, multivariate_normal
 
+from fedbo.surrogates.acquisition import Criterion, criterion_values, maximise_criterion
 from fedbo.surrogates.draws import value
 from fedbo.surrogates.gp import ROBUST, fit_gp, fit_shared_gp, log_marginal_likelihood
-from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
-from fedbo.surrogates.posterior import Hyperparameters
+from fedbo.surrogates.multitask import Observed, evidence, multitask_draw, multitask_posterior
+from fedbo.surrogates.posterior import Hyperparameters, predict
 
 HYPER = Hyperparameters((0.3, 0.5), 1.3, 0.05, "matern52")
 
@@ -83,3 +84,22 @@ def test_hyperparameters_of_several_processes_are_a_maximum_of_the_sum() -> None
 
     (best,) = np.atleast_1d(found.length_scale)
     assert total(best) >= max(total(best * 1.02), total(best / 1.02))
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("target", [1, 2])
+def test_the_posterior_of_an_agent_has_the_moments_of_dense_algebra(rho: float, target: int) -> None:
+    """For an agent with observations and one without, also where the compiled search sees the process."""
+    seen, x = observed(), np.random.default_rng(3).random((5, 2))
+    cross = dense(rho, seen, x, np.full(5, target))
+    covariance = dense(rho, seen, seen.x, seen.task) + HYPER.noise_variance * np.eye(12)
+    posterior = multitask_posterior(HYPER, rho, seen, target)
+    mean, variance = predict(posterior, x)
+    np.testing.assert_allclose(mean, cross.T @ np.linalg.solve(covariance, seen.y), rtol=1e-8, atol=1e-10)
+    left = HYPER.variance - np.einsum("in,in->n", cross, np.linalg.solve(covariance, cross))
+    np.testing.assert_allclose(variance, left, rtol=1e-8)
+    if len(posterior.x):
+        u, found = maximise_criterion(posterior, Criterion(float(mean.max())), np.random.default_rng(0))
+        values = criterion_values(posterior, Criterion(float(mean.max())), np.vstack([u[None], x]))
+        assert found == pytest.approx(values[0], rel=1e-6)
+        assert found >= values.max() - 1e-9

@@ -101,15 +101,17 @@ class HostedAgents:
     def _settle(self) -> None:
         """Commit what is to be committed."""
         commits, self._commits = self._commits, []
-        usual = [(agent, *times) for agent, times in commits if len(times) == 2]
-        if usual:
-            columns = np.array(usual)
-            self.commit_each(columns[:, 0].astype(np.int64), columns[:, 1], columns[:, 2])
-        for agent, times in commits if len(usual) < len(commits) else ():
-            if len(times) != 2 and self._slot[agent] >= 0:
-                self.columns.commit_one(int(self._slot[agent]), times)
-            elif len(times) != 2:
+        usual = []
+        for agent, times in commits:
+            if (slot := self._slot.item(agent)) < 0:
                 self.objects[agent].commit(times)
+            elif len(times) == 2:
+                usual.append((slot, *times))
+            else:
+                self.columns.commit_one(slot, times)
+        if usual:
+            slots, begun, ended = np.array(usual).T
+            self.columns.commit(slots.astype(np.int64), begun, ended)
 
     def work(self, requests: StepRequests, unusual: Unusual) -> StepReports | list[StepReport]:
         """Run plain steps of different agents, in columns as far as possible; `unusual` runs the others one by one."""

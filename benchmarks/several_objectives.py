@@ -4,12 +4,14 @@
     python benchmarks/several_objectives.py --from FILE ... [--methods gp_ei ts gpsampler]
     python benchmarks/several_objectives.py --ratios [--methods ts gp_ei fts fed_prior] [--seeds 5]
 
-Tasks are those of the suite `pareto` whose evaluations are the same in each run, and `fcnet` with a limit in place of its second objective.
-Published problems have equal agents. In tuning tasks the agent of a seed is the held-out agent of that number, from the start again after
-the last, and an evaluation is the mean over the trainings. All methods begin with 10 uniform points, the same for each.
-Optuna's GPSampler needs PyTorch, and `ax` Ax 1.3; both are told that evaluations have no noise. Regret is of the best feasible
-value, with that of a bad value (`BAD`) before there is one; on `lcbench`, whose optimum under the limit is not known, it is one
-minus the accuracy. Hypervolume is a share of that of the exact front. The last column is processor time for a decision.
+Tasks are those of the suite `pareto` whose evaluations are the same in each run, and `fcnet` with a limit in place of its
+second objective. Published problems have equal agents. In tuning tasks the agent of a seed is the held-out agent of that
+number, from the start again after the last, and an evaluation is the mean over the trainings. All methods begin with 10 uniform
+points, the same for each. Optuna's GPSampler needs PyTorch, and `ax` Ax 1.3; both are told that evaluations have no noise.
+
+Regret is of the best feasible value, with that of a bad value (`BAD`) before there is one; on `lcbench`, whose optimum under
+the limit is not known, it is one minus the accuracy. Hypervolume is a share of that of the exact front. The last column is
+processor time for a decision.
 
 With `--out FILE` every result is a line of the file, and existing results are not repeated: stop at any time, and give the
 same command to continue. All methods and tasks run on one seed after another. `--from FILE ...` prints the tables of such files
@@ -340,7 +342,10 @@ def print_tables(found: dict[tuple[str, str, int], dict[str, Any]], methods: lis
             cells = "".join(f" {rows[:, t - 1].mean():.3f} ± {rows[:, t - 1].std(ddof=1):.3f} |" for t in times)
             print(f"| `{method}` |{cells} {cost:.0f} |")
     ranks = ranking(methods, ends.reshape(-1, len(methods)))
-    means, spent = ends.mean(axis=1), [np.mean([one["ms"] for one in found.values() if one["method"] == each]) for each in methods]
+    means, spent = (
+        ends.mean(axis=1),
+        [np.mean([one["ms"] for one in found.values() if one["method"] == each]) for each in methods],
+    )
     apart = (means[:, :1] - means) / np.maximum(np.ptp(means, axis=1, keepdims=True), 1e-12)
     tests = [signed_ranks(column) for column in apart.T[1:]]
     print(f"\nFriedman's p {ranks.p:.2g}; two mean ranks differ at .05 by {ranks.critical:.2f} or more (Nemenyi).\n")

@@ -39,7 +39,6 @@ FEDERATED: list[dict[str, Any]] = [
     {"name": "fed_prior", "every": 1},
     {"name": "fed_prior_alone"},
     {"name": "fed_prior_noise", "every": 1},
-    {"name": "fed_prior_shuffled", "every": 1},
 ]
 METHODS = {
     "plain": [*LOCAL, *FEDERATED, {"name": "share_best", "every": 1}],

@@ -341,6 +341,8 @@ def print_tables(found: dict[tuple[str, str, int], dict[str, Any]], methods: lis
             ends[place, :, number] = rows[:, given.evaluations - 1] * (-1.0 if one_objective else 1.0)
             cells = "".join(f" {rows[:, t - 1].mean():.3f} ± {rows[:, t - 1].std(ddof=1):.3f} |" for t in times)
             print(f"| `{method}` |{cells} {cost:.0f} |")
+    if len(methods) < 2:
+        return
     ranks = ranking(methods, ends.reshape(-1, len(methods)))
     means, spent = (
         ends.mean(axis=1),

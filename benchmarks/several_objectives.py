@@ -11,12 +11,13 @@ points, the same for each. Optuna's GPSampler needs PyTorch, and `ax` Ax 1.3; bo
 
 Regret is of the best feasible value, with that of a bad value (`BAD`) before there is one; on `lcbench`, whose optimum under
 the limit is not known, it is one minus the accuracy. Hypervolume is a share of that of the exact front. The last column is
-processor time for a decision.
+processor time for a decision in milliseconds.
 
-With `--out FILE` every result is a line of the file, and existing results are not repeated: stop at any time, and give the
-same command to continue. All methods and tasks run on one seed after another. `--from FILE ...` prints the tables of such files
+With `--out FILE` every result is a line of the file, and existing results are not repeated: stop at any time, and give the same
+command to continue. All methods and tasks run on one seed after another. `--from FILE ...` prints the tables of such files
 without running anything, of the seeds that all methods have in all tasks. Mean ranks, Friedman's test and the critical
-difference of Nemenyi are over pairs of task and seed, Wilcoxon's signed ranks with Holm's correction over means of tasks.
+difference of Nemenyi are over pairs of task and seed. Over means of tasks are the numbers of tasks where the first method is
+better, equal or worse, and p of Wilcoxon's signed ranks with Holm's correction.
 
 `--ratios` prints the processor time of a decision instead: in milliseconds with one objective, and how many times that
 with bounds or several objectives. It is the mean over five decisions after as many further observations, one of which fits the
@@ -65,7 +66,8 @@ SECONDS = 150.0  # at most, in `fcnet-limited`
 # Regrets that no feasible point exceeds.
 BAD = {"gardner": 6.0, "hernandez-lobato": 2.0, "mystery": 35.0, "lcbench": 1.0, "fcnet-limited": 12.0}
 OPTUNA = {"gpsampler": "GPSampler", "tpe": "TPESampler", "nsga2": "NSGAIISampler"}
-TIMES = (15, 20, 30, 40, 60)
+TIMES = (20, 40, 60)
+DECIMALS = 4  # of regrets and shares; closer ones are equal
 
 
 class Task:
@@ -325,38 +327,43 @@ def _key(one: dict[str, Any]) -> tuple[str, str, int]:
 
 
 def print_tables(found: dict[tuple[str, str, int], dict[str, Any]], methods: list[str], given: argparse.Namespace) -> None:
-    """Print a table of means for each task, then the ranks, and the tests of the first method against the others."""
+    """Print a table of the tasks after some numbers of evaluations, then the ranks, and the tests of the first method."""
     present = {task for task, _, _ in found}
     names = [name for name in given.tasks if name in present]
     there = [seed for seed in range(given.seeds) if all((name, each, seed) in found for name in names for each in methods)]
-    times, ends = [t for t in TIMES if t <= given.evaluations], np.empty((len(names), len(there), len(methods)))
-    print(f"seeds: {', '.join(map(str, there))}")
-    for place, name in enumerate(names):
-        one_objective = name in BAD
-        print(f"\n| {name}: {'regret' if one_objective else 'hypervolume, share of the exact'} |", end="")
-        print(f"{''.join(f' t = {t} |' for t in times)} ms |\n|---|{'---|' * (len(times) + 1)}")
-        for number, method in enumerate(methods):
-            results = [found[name, method, seed] for seed in there]
-            rows, cost = np.array([one["figures"] for one in results]), np.mean([one["ms"] for one in results])
-            ends[place, :, number] = rows[:, given.evaluations - 1] * (-1.0 if one_objective else 1.0)
-            cells = "".join(f" {rows[:, t - 1].mean():.3f} ± {rows[:, t - 1].std(ddof=1):.3f} |" for t in times)
-            print(f"| `{method}` |{cells} {cost:.0f} |")
-    if len(methods) < 2:
-        return
-    ranks = ranking(methods, ends.reshape(-1, len(methods)))
-    means, spent = (
-        ends.mean(axis=1),
-        [np.mean([one["ms"] for one in found.values() if one["method"] == each]) for each in methods],
-    )
+    times, rows = [t for t in TIMES if t <= given.evaluations], list[np.ndarray]()
+    heads = "".join(f" `{each}` |" for each in methods)
+    each_seed = [[[found[name, each, seed]["figures"] for each in methods] for seed in there] for name in names]
+    print(f"Seeds: {', '.join(map(str, there))}.")
+    for t in times:
+        figures = np.array([[[series[t - 1] for series in row] for row in seeds] for seeds in each_seed]).round(DECIMALS)
+        print(f"\n| t = {t} |{heads}\n|---|{'---|' * len(methods)}")
+        for name, values in zip(names, figures, strict=True):
+            means, better = values.mean(axis=0), np.argmin if name in BAD else np.argmax
+            spread = values.std(axis=0, ddof=1) if len(there) > 1 else np.zeros(len(methods))
+            cells = [f"{mean:.3f}" + f" ± {sd:.3f}" * (len(there) > 1) for mean, sd in zip(means, spread, strict=True)]
+            cells[int(better(means))] = f"**{cells[int(better(means))]}**"
+            print(f"| {name}, {'regret' if name in BAD else 'hypervolume'} | {' | '.join(cells)} |")
+        rows.append(figures * np.array([-1.0 if name in BAD else 1.0 for name in names])[:, None, None])
+    if len(methods) > 1:
+        print_ranks(rows, times, methods, [np.mean([found[key]["ms"] for key in found if key[1] == each]) for each in methods])
+
+
+def print_ranks(rows: list[np.ndarray], times: list[int], methods: list[str], ms: list[Any]) -> None:
+    """Print mean ranks at each time, and tests at the last, of the figures `(tasks, seeds, methods)`; larger is better."""
+    ranks = [ranking(methods, one.reshape(-1, len(methods))) for one in rows]
+    means = rows[-1].mean(axis=1)
     apart = (means[:, :1] - means) / np.maximum(np.ptp(means, axis=1, keepdims=True), 1e-12)
-    tests = [signed_ranks(column) for column in apart.T[1:]]
-    print(f"\nFriedman's p {ranks.p:.2g}; two mean ranks differ at .05 by {ranks.critical:.2f} or more (Nemenyi).\n")
-    print(f"| | mean rank | `{methods[0]}` better, equal, worse in tasks | p (Wilcoxon, Holm) | ms |\n|---|---|---|---|---|")
-    chances = ["", *(f"{chance:.3f}" for chance in holm(tests))]
-    for place in ranks.order:
-        won = [int((np.sign(apart[:, place]) == sign).sum()) for sign in (1, 0, -1)] if place else ""
-        words = ", ".join(map(str, won))
-        print(f"| `{methods[place]}` | {ranks.mean[place]:.2f} | {words} | {chances[place]} | {spent[place]:.0f} |")
+    chances = ["", *(f"{chance:.3f}" for chance in holm([signed_ranks(column) for column in apart.T[1:]]))]
+    print(
+        f"\nFriedman's p {ranks[-1].p:.2g} at t = {times[-1]}; mean ranks that differ by {ranks[-1].critical:.2f} differ at .05"
+    )
+    print(f"(Nemenyi).\n\n| mean rank |{''.join(f' t = {t} |' for t in times)} `{methods[0]}` better, equal, worse | p | ms |")
+    print(f"|---|{'---|' * (len(times) + 3)}")
+    for place in ranks[-1].order:
+        won = ", ".join(str(int((np.sign(apart[:, place]) == sign).sum())) for sign in (1, 0, -1)) if place else ""
+        cells = "".join(f" {one.mean[place]:.2f} |" for one in ranks)
+        print(f"| `{methods[place]}` |{cells} {won} | {chances[place]} | {ms[place]:.0f} |")
 
 
 def main() -> None:

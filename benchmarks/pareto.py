@@ -7,10 +7,10 @@ earlier tasks; with an earlier task of 20 evaluations that each agent has made a
 private forms with 20 agents, at the epsilon that is printed. `compressors` is left out: it measures seconds on the present
 machine.
 
-It prints what `benchmarks/methods.py` prints for each task, and the same differences over all pairs of task and replicate. The
-indicator is the best feasible value, the worst one of any method before there is one, or the hypervolume. All parts and tasks
-run on one replicate after another, each into a folder of its own: stop at any time, and give the same command to continue.
-`--table` runs nothing, and prints what is there.
+It prints values, and shares of an agent's range and paired differences as `benchmarks/methods.py` does, but over all pairs of
+task and replicate. The indicator is the best feasible value, the worst one of any method before there is one, or the
+hypervolume. All parts and tasks run on one replicate after another, each into a folder of its own: stop at any time, and give
+the same command to continue. `--table` runs nothing, and prints what is there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from methods import Task, differences_table, task_of, values_table
+from methods import EARLY, Task, differences_table, task_of
 
 from fedbo.execution.again import has_ended, run_again
 from fedbo.objectives.suites.catalog import SUITES
@@ -84,18 +84,30 @@ def over_all(tasks: Sequence[Task]) -> Task:
 
 
 def print_part(part: str, runs: dict[tuple[str, str], list[Task]]) -> None:
-    """Print the tables of a part."""
-    tasks = [joined(found) for (of, _), found in runs.items() if of == part]
-    for task in tasks:
-        print(f"{values_table(task)}\n\n{differences_table(task)}\n")
-        if part == "private":
-            spent = max(float(trace.spent[-1]) for trace in task.result.traces)
-            print(f"Epsilon of the first replicate: {spent:.2f}.\n")
-    if len(tasks) > 1:
-        pairs = sum(len(next(iter(task.share.values()))) for task in tasks)
-        print(
-            f"## All {len(tasks)} tasks, {part}: {pairs} pairs of task and replicate\n\n{differences_table(over_all(tasks))}\n"
-        )
+    """Print the tables of a part: values of each task early and late, then shares and differences of all tasks."""
+    tasks = {name: joined(found) for (of, name), found in runs.items() if of == part}
+    if not tasks:
+        return
+    whole = over_all(list(tasks.values()))
+    labels, counts = list(whole.share), sorted({len(found) for (of, _), found in runs.items() if of == part})
+    print(f"## {part}: {len(tasks)} tasks, replicates: {', '.join(map(str, counts))}\n")
+    for place in (EARLY.index(5), len(EARLY)):
+        print(f"| t = {whole.at[place]:.0f} |{''.join(f' `{each}` |' for each in labels)}\n|---|{'---|' * len(labels)}")
+        for name, task in tasks.items():
+            metric = task.result.metric()
+            cells = "".join(f" {float(metric.native(task.native[each][..., place].mean())):.4g} |" for each in labels)
+            print(f"| {name}, {len(task.result.study.targets)} agents; {metric.name} |{cells}")
+        print()
+    print(f"| per cent of the range | {' | '.join(f't = {at:.0f}' for at in whole.at)} | sent by an agent |")
+    print(f"|---|{'---|' * (len(whole.at) + 1)}")
+    for each in labels:
+        cells = "".join(f" {100 * share:.1f} |" for share in whole.share[each].mean(axis=(0, 1)))
+        print(f"| `{each}` |{cells} {np.mean([task.sent[each] for task in tasks.values()]) / 1024.0:.1f} KiB |")
+    if len(next(iter(whole.share.values()))) > 1:
+        print(f"\n{differences_table(whole)}\n")
+    if part == "private":
+        traces = [trace for task in tasks.values() for trace in task.result.traces]
+        print(f"Epsilon of the first replicates: at most {max(float(trace.spent[-1]) for trace in traces):.2f}.\n")
 
 
 def main() -> None:

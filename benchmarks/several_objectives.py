@@ -339,10 +339,11 @@ def print_tables(found: dict[tuple[str, str, int], dict[str, Any]], methods: lis
         figures = np.array([[[series[t - 1] for series in row] for row in seeds] for seeds in each_seed]).round(DECIMALS)
         print(f"\n| t = {t} |{heads}\n|---|{'---|' * len(methods)}")
         for name, values in zip(names, figures, strict=True):
-            means, better = values.mean(axis=0), np.argmin if name in BAD else np.argmax
+            means = values.mean(axis=0)
+            best = means.min() if name in BAD else means.max()
             spread = values.std(axis=0, ddof=1) if len(there) > 1 else np.zeros(len(methods))
             cells = [f"{mean:.3f}" + f" ± {sd:.3f}" * (len(there) > 1) for mean, sd in zip(means, spread, strict=True)]
-            cells[int(better(means))] = f"**{cells[int(better(means))]}**"
+            cells = [f"**{cell}**" if mean == best else cell for cell, mean in zip(cells, means, strict=True)]
             print(f"| {name}, {'regret' if name in BAD else 'hypervolume'} | {' | '.join(cells)} |")
         rows.append(figures * np.array([-1.0 if name in BAD else 1.0 for name in names])[:, None, None])
     if len(methods) > 1:

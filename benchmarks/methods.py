@@ -4,9 +4,9 @@
     python benchmarks/methods.py bench [--figure methods.png]
 
 It reads complete runs and prints Markdown. An agent's scores are in units of the range between the worst and the best score of
-any method for it; a replicate's value is the mean over its agents. Intervals and tests are paired over replicates, so they
-hold for these agents. With a single replicate they are paired over agents, and hold for that replicate. Holm's correction
-covers all comparisons of a task.
+any method for it, the worst of which also counts before the first feasible point; a replicate's value is the mean over its
+agents. Intervals and tests are paired over replicates, so they hold for these agents. With a single replicate they are paired
+over agents, and hold for that replicate. Holm's correction covers all comparisons of a task.
 """
 
 from __future__ import annotations
@@ -30,7 +30,15 @@ from fedbo.figures.style import COLOURS, STYLE
 Array = npt.NDArray[np.float64]
 EARLY = (1, 3, 5, 10)  # iterations, and then the last one
 # The agent half of each method without messages.
-ALONE = {"fts": "ts", "fed_prior": "fed_prior_alone", "share_best": "gp_ei", "rgpe": "gp_ei", "taf": "gp_ei", "pooled": "ts"}
+ALONE = {
+    "dp_fts_de": "ts",
+    "fts": "ts",
+    "fed_prior": "fed_prior_alone",
+    "share_best": "gp_ei",
+    "rgpe": "gp_ei",
+    "taf": "gp_ei",
+    "pooled": "ts",
+}
 LOCAL = ("ts", "gp_ei")
 SOURCE = "Measured once, with the commands above."
 DRAWN = ("random", "ts", "gp_ei", "fts", "fed_prior", "share_best", "rgpe", "pooled")
@@ -79,7 +87,13 @@ def task_of(result: Result) -> Task:
     native, share = dict[str, Array](), dict[str, Array]()
     for method, mine in grouped(result.traces, lambda trace: trace.algorithm).items():
         own = grouped(mine, lambda trace: trace.replicate)
-        best = {number: [_best(trace, axis, at) for trace in sorted(own[number], key=lambda one: one.agent)] for number in own}
+        best = {
+            number: [
+                _best(trace, axis, at, ends[trace.agent][0] if study.metric else trace.first)
+                for trace in sorted(own[number], key=lambda one: one.agent)
+            ]
+            for number in own
+        }
         native[method] = np.array([best[number] for number in sorted(best)])
         low, span = np.array([ends[agent] for agent in sorted(ends)]).T
         share[method] = (native[method] - low[:, None]) / span[:, None]
@@ -89,12 +103,14 @@ def task_of(result: Result) -> Task:
 
 def _ends(scores: list[Array]) -> tuple[float, float]:
     seen = np.concatenate(scores)
-    return float(np.nanmin(seen)), float(np.ptp(seen[np.isfinite(seen)])) or 1.0
+    seen = seen[np.isfinite(seen)]
+    return (float(seen.min()), float(np.ptp(seen)) or 1.0) if len(seen) else (0.0, 1.0)
 
 
-def _best(trace: object, axis: str, at: Array) -> Array:
+def _best(trace: object, axis: str, at: Array, before: float) -> Array:
+    """Give the best values at places of an axis, and `before` where there is none yet."""
     found = trace.at(axis, at)  # type: ignore[attr-defined]
-    return np.where(np.isnan(found), trace.first, found)  # type: ignore[attr-defined]
+    return np.where(np.isnan(found), before, found)
 
 
 def comparisons(task: Task) -> list[Comparison]:

@@ -1,4 +1,4 @@
-"""Sharing the best with local differential privacy: every agent votes for one of the common points, by an exponential mechanism.
+"""Sharing the best with local differential privacy: agents vote for common points by an exponential mechanism.
 
 A vote is private before it leaves the agent, so that neither the coordinator nor the sum has to be trusted. The coordinator
 makes a portfolio of the votes, as `share_best` does of incumbents (docs/algorithms/collaborative.md).
@@ -59,11 +59,11 @@ class DPShareBest(Collaborative):
     """Privacy parameter of each vote."""
     points: Annotated[int, Ge(2), Le(1000)] = 100
     """Common points M; in two inputs the largest square number below."""
-    likely: Annotated[float, Gt(0), Lt(1)] = 0.05
+    likely: Annotated[float, Gt(0), Lt(1)] = 0.1
     """Share of the common points that a vote prefers."""
     size: Annotated[int, Ge(1)] = 5
     """Members of the portfolio."""
-    reach: Annotated[float, Gt(0)] = 0.2
+    reach: Annotated[float, Gt(0)] = 0.3
     """Distance over which a member counts for another vote."""
     control: Annotated[str, OneOf(("none", "noise"))] = "none"
     """Control of an experiment, fixed by the algorithm's name."""
@@ -90,18 +90,15 @@ class DPShareBest(Collaborative):
         return (member, state) if member is not None else self._own_query(state, streams)
 
     def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload, CollaborativeState]:
-        """Vote for one of the common points; a repeated vote by equal knowledge is the same."""
+        """Vote for one of the common points."""
         ranked = self._ranked(state, streams)
-        preferred = max(1, round(self.likely * len(ranked)))
-        odds = preferred * exp(self.epsilon)
         rng = streams.rng(hiding("vote", ranked.astype(np.float64)))
-        among = ranked[:preferred] if rng.random() < odds / (odds + len(ranked) - preferred) else ranked[preferred:]
         if self.control == "noise":
-            among = ranked
-        return {"vote": rng.choice(among, 1)}, state
+            return {"vote": rng.choice(ranked, 1)}, state
+        return {"vote": vote(ranked, max(1, round(self.likely * len(ranked))), self.epsilon, rng)}, state
 
     def _ranked(self, state: CollaborativeState, streams: Streams) -> npt.NDArray[np.int64]:
-        """Return the numbers of the common points `(M,)` by their posterior mean, the largest first, and equal ones in any order."""
+        """Return the numbers of the common points `(M,)`, the largest posterior mean first, and equal ones in any order."""
         local, (u, y) = state.local, self._known(state)
         points = common_points(self.points, local.dim, local.lattice)
         order = streams.rng("order of equals").permutation(len(points))
@@ -135,6 +132,16 @@ class DPShareBest(Collaborative):
             return {}, state
         chosen = there[greedy_cover(state.points[there], votes[there], self.size, self.reach)]
         return dict.fromkeys(recipients, {"x": state.points[chosen]}), state
+
+
+def vote(ranked: npt.NDArray[np.int64], likely: int, epsilon: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Choose one `(1,)` of the numbers `ranked (M,)`: each of the first `likely` is exp(epsilon) times as likely as each other.
+
+    All orders have the same normaliser, so no number is more than exp(epsilon) times as likely by one order as by another.
+    """
+    others = (len(ranked) - likely) * exp(-epsilon)
+    first = rng.random() * (likely + others) < likely
+    return rng.choice(ranked[:likely] if first else ranked[likely:], 1)
 
 
 ALGORITHMS = {

@@ -3,7 +3,8 @@
     python benchmarks/costs.py --replicates 8 --out costs [--tasks kernels lcbench xgboost]
 
 Each agent is alone. One unit of cost is the median cost of a random point for the agent; costs are those after three random
-points, the same for all. The cost-adjusted regret is the regret plus `price` times the cost (Xie et al. 2025). Run it again to continue after an interruption.
+points, the same for all. The cost-adjusted regret is the regret plus `price` times the cost (Xie et al. 2025). Run it again to
+continue after an interruption.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class DPShareBest(Collaborative):
     ) -> tuple[dict[int, Payload], VoteServer]:
         """Send the portfolio of all votes to all recipients."""
         sent = state.votes >= 0
-        votes = np.bincount(state.votes[sent], staleness_weight[sent], len(state.points))
+        votes = np.bincount(state.votes[sent], staleness_weight[sent], len(state.points)).astype(np.float64)
         there = np.flatnonzero(votes)
         if not len(there):
             return {}, state

@@ -1,6 +1,6 @@
 """Where federation pays: regret by likeness, scales, an earlier task and failures, over functions whose truth is known.
 
-    python benchmarks/pays.py --out pays.jsonl [--replicates 8] [--figure pays.png]
+    python benchmarks/pays.py --out pays.jsonl [--replicates 8] [--figure pays.png] [--time 3]
 
 Agents' functions are draws on the unit square with variance 1 and length scale 0.2; any two have the correlation `likeness`.
 With `units`, each agent observes its function times exp(N(0, 1)), plus N(0, 10^2). With `earlier`, each agent has that many
@@ -15,8 +15,9 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc
+from scipy.stats import t as student
 
 from fedbo.algorithms.base import Algorithm, Avoiding, Decision, Problem
 from fedbo.algorithms.catalog import entry
@@ -31,14 +33,13 @@ from fedbo.objectives.models.cosines import drawn_cosines
 from fedbo.testing.lockstep import Lockstep, noisy
 
 Array = npt.NDArray[np.float64]
-AGENTS, INITIAL, DECISIONS, EARLIER, RELATED, LENGTH = 10, 3, 8, 12, 0.9, 0.2
+AGENTS, INITIAL, DECISIONS, EARLIER, RELATED, LENGTH = 8, 3, 5, 12, 0.9, 0.2
 AXES = {"likeness": (0.0, 0.5, 0.9), "units": (False, True), "earlier": (0, EARLIER), "failing": (0.0, 0.3)}
-TIMES = (1, 3, 5, DECISIONS)
+TIMES = (1, 3, DECISIONS)
 METHODS: dict[str, dict[str, Any]] = {
     "gp_ei": {},
     "gp_ei_earlier": {},
     "fed_prior": {"every": 1},
-    "fed_prior_noise": {"every": 1},
     "fed_prior_shuffled": {"every": 1},
     "share_best": {"every": 1},
     "trust_best": {},
@@ -54,6 +55,9 @@ class Cell(NamedTuple):
     units: bool
     earlier: int
     failing: float
+
+
+Found = dict[tuple[int, Cell, str], Array]
 
 
 @dataclass(frozen=True)
@@ -90,10 +94,11 @@ def _cosines(x: Array, drawn: tuple[Array, Array, Array]) -> Array:
 
 
 def world(cell: Cell, replicate: int) -> World:
-    """Draw a world; cells of one replicate share all that they can."""
+    """Draw a world, the same for cells that differ in units and the earlier task alone; others are independent."""
+    place = [replicate, AXES["likeness"].index(cell.likeness), AXES["failing"].index(cell.failing)]
 
     def drawn(variance: float, *name: int) -> tuple[Array, Array, Array]:
-        return drawn_cosines(np.random.default_rng([replicate, *name]), 2, LENGTH, variance)
+        return drawn_cosines(np.random.default_rng([*place, *name]), 2, LENGTH, variance)
 
     def mixed(*parts: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         frequencies, phases, amplitudes = (np.concatenate(held) for held in zip(*parts, strict=True))
@@ -105,7 +110,7 @@ def world(cell: Cell, replicate: int) -> World:
         present.append(mixed(common, own))
         frequencies, phases, amplitudes = present[-1]
         before.append(mixed((frequencies, phases, np.sqrt(RELATED) * amplitudes), drawn(1.0 - RELATED, 2, agent)))
-    rng = np.random.default_rng([replicate, 3])
+    rng = np.random.default_rng([*place, 3])
     scale, offset = np.exp(rng.standard_normal(AGENTS)), 10.0 * rng.standard_normal(AGENTS)
     grid = qmc.Sobol(2, scramble=False).random(2**13)
     obstacle = drawn(1.0, 4)
@@ -157,8 +162,8 @@ def regrets(name: str, cell: Cell, replicate: int) -> Array:
 def representative(cell: Cell, name: str) -> Cell:
     """Return the cell whose runs stand for this one.
 
-    Only `fed_prior` sends values, so that units change no other method; its controls are not run with them. `gp_ei` does not use
-    an earlier task.
+    Only `fed_prior` sends values, so that units change no other method; its controls are not run with them. `gp_ei` does not
+    use an earlier task.
     """
     if name != "fed_prior":
         cell = cell._replace(units=False)
@@ -177,9 +182,9 @@ def runs(replicates: int) -> Iterator[tuple[int, Cell, str]]:
             yield replicate, cell, name
 
 
-def run_all(out: Path, replicates: int) -> dict[tuple[int, Cell, str], Array]:
+def run_all(out: Path, replicates: int) -> Found:
     """Run what is missing in a file, line by line, and return the regrets of all."""
-    found = {}
+    found: Found = {}
     for line in out.read_text().splitlines() if out.exists() else []:
         row = json.loads(line)
         found[row["replicate"], Cell(*row["cell"]), row["method"]] = np.array(row["regret"])
@@ -194,13 +199,98 @@ def run_all(out: Path, replicates: int) -> dict[tuple[int, Cell, str], Array]:
     return found
 
 
+def gains(found: Found, method: str, base: str, chosen: Callable[[Cell], bool]) -> Array:
+    """Return by how much regrets of a method are below those of another `(n, times)`, a row for each independent world.
+
+    A row is the mean over the chosen cells that share the world and have both.
+    """
+    apart: dict[tuple[float, ...], list[Array]] = {}
+    for replicate, cell in product(sorted({replicate for replicate, _, _ in found}), filter(chosen, cells())):
+        mine, other = ((replicate, representative(cell, name), name) for name in (method, base))
+        if mine in found and other in found:
+            apart.setdefault((replicate, cell.likeness, cell.failing), []).append(found[other] - found[mine])
+    return np.array([np.mean(rows, axis=0) for rows in apart.values()]).reshape(-1, len(TIMES))
+
+
+def interval(apart: Array) -> Array:
+    """Return half of the 95 % interval of the mean of each column."""
+    if len(apart) < 2:
+        return np.full(apart.shape[1], np.nan)
+    return np.asarray(student.ppf(0.975, len(apart) - 1) * apart.std(axis=0, ddof=1) / np.sqrt(len(apart)))
+
+
+def _is(cell: Cell, **values: float) -> bool:
+    return all(getattr(cell, axis) == value for axis, value in values.items())
+
+
+def tables(found: Found) -> Iterator[str]:
+    """Write the gains of each method over `gp_ei`, and over its control, at each value of each axis."""
+    pairs = [(name, "gp_ei") for name in FEDERATED] + [("fed_prior", "fed_prior_shuffled"), ("trust_best", "trust_best_noise")]
+    pairs += [("gp_ei_earlier", "gp_ei")]
+    yield "| where | method | over | " + " | ".join(f"t = {t}" for t in TIMES) + " | worlds |"
+    yield "|---" * (len(TIMES) + 4) + "|"
+    places = [("anywhere", partial(_is))]
+    places += [(f"{axis} {value:g}", partial(_is, **{axis: value})) for axis, values in AXES.items() for value in values]
+    for (words, chosen), (method, base) in product(places, pairs):
+        apart = gains(found, method, base, chosen)
+        if len(apart):
+            cells_ = [f"{m:+.2f} ± {h:.2f}" for m, h in zip(apart.mean(axis=0), interval(apart), strict=True)]
+            yield f"| {words} | `{method}` | `{base}` | {' | '.join(cells_)} | {len(apart)} |"
+
+
+def figure(found: Found, path: Path, time_: int) -> None:
+    """Draw the gains over `gp_ei` by likeness, one panel for each number of earlier evaluations and share of failures."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    column = TIMES.index(time_)
+    shape = len(AXES["earlier"]), len(AXES["failing"])
+    drawn, axes = pyplot.subplots(*shape, figsize=(8.0, 6.0), sharex=True, sharey=True, squeeze=False)
+    lines = {
+        "share_best": "C0-o",
+        "trust_best": "C1-s",
+        "fed_prior": "C2-^",
+        "trust_best_noise": "C1--",
+        "fed_prior_shuffled": "C2--",
+    }
+    for (row, earlier), (col, failing) in product(enumerate(AXES["earlier"]), enumerate(AXES["failing"])):
+        panel = axes[row][col]
+        for number, (name, style) in enumerate(lines.items()):
+            here = [
+                gains(found, name, "gp_ei", partial(_is, likeness=likeness, earlier=earlier, failing=failing))
+                for likeness in AXES["likeness"]
+            ]
+            mean = [one[:, column].mean() if len(one) else np.nan for one in here]
+            half = [interval(one)[column] for one in here]
+            x = np.array(AXES["likeness"]) + 0.012 * (number - 2)
+            panel.errorbar(x, mean, half, fmt=style, ms=4, lw=1.2, elinewidth=0.8, label=name)
+        panel.axhline(0.0, color="0.5", lw=0.8)
+        words = f"{earlier} earlier evaluations" if earlier else "no earlier task"
+        panel.set_title(f"{words}, {failing:.0%} of the space fails", fontsize=9)
+    for panel in axes[-1]:
+        panel.set_xlabel("likeness: correlation of two agents")
+    for panel in axes[:, 0]:
+        panel.set_ylabel("gain over gp_ei, in standard deviations")
+    axes[0][0].legend(fontsize=8, frameon=False)
+    drawn.suptitle(f"After {time_} decisions, 95 % intervals", fontsize=10)
+    drawn.tight_layout()
+    drawn.savefig(path, dpi=150)
+
+
 def main() -> None:
-    """Run what is missing."""
+    """Run what is missing, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("pays.jsonl"))
     parser.add_argument("--replicates", type=int, default=8)
+    parser.add_argument("--figure", type=Path)
+    parser.add_argument("--time", type=int, choices=TIMES, default=3)
     given = parser.parse_args()
-    run_all(given.out, given.replicates)
+    found = run_all(given.out, given.replicates)
+    print("\n".join(tables(found)))
+    if given.figure:
+        figure(found, given.figure, given.time)
 
 
 if __name__ == "__main__":

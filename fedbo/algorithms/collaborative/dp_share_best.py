@@ -115,10 +115,10 @@ class DPShareBest(Collaborative):
 
     def receive(self, state: VoteServer, message: Inbound, now: float) -> VoteServer:
         """Store an agent's newest vote; ValueError for a point that there is not."""
-        (vote,) = message.payload["vote"].tolist()
-        if not 0 <= vote < len(state.points):
-            raise ValueError(f"vote = {vote}: there are {len(state.points)} common points")
-        state.votes[message.sender] = vote
+        (number,) = message.payload["vote"].tolist()
+        if not 0 <= number < len(state.points):
+            raise ValueError(f"vote = {number}: there are {len(state.points)} common points")
+        state.votes[message.sender] = number
         return state
 
     def broadcast(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -36,6 +36,7 @@ Array = npt.NDArray[np.float64]
 AGENTS, INITIAL, DECISIONS, EARLIER, RELATED, LENGTH = 8, 3, 5, 12, 0.9, 0.2
 AXES = {"likeness": (0.0, 0.5, 0.9), "units": (False, True), "earlier": (0, EARLIER), "failing": (0.0, 0.3)}
 TIMES = (1, 3, DECISIONS)
+FEW = 4  # worlds below which an interval would say nothing
 METHODS: dict[str, dict[str, Any]] = {
     "gp_ei": {},
     "gp_ei_earlier": {},
@@ -175,21 +176,21 @@ def cells() -> list[Cell]:
     return [Cell(*values) for values in product(*AXES.values())]
 
 
-def runs(replicates: int) -> Iterator[tuple[int, Cell, str]]:
+def runs(replicates: int, methods: Sequence[str]) -> Iterator[tuple[int, Cell, str]]:
     """List what is to be run, replicate by replicate."""
-    for replicate, cell, name in product(range(replicates), cells(), METHODS):
+    for replicate, cell, name in product(range(replicates), cells(), methods):
         if representative(cell, name) == cell and (cell.earlier or name != "gp_ei_earlier"):
             yield replicate, cell, name
 
 
-def run_all(out: Path, replicates: int) -> Found:
+def run_all(out: Path, replicates: int, methods: Sequence[str]) -> Found:
     """Run what is missing in a file, line by line, and return the regrets of all."""
     found: Found = {}
     for line in out.read_text().splitlines() if out.exists() else []:
         row = json.loads(line)
         found[row["replicate"], Cell(*row["cell"]), row["method"]] = np.array(row["regret"])
     with out.open("a") as file:
-        for replicate, cell, name in runs(replicates):
+        for replicate, cell, name in runs(replicates, methods):
             if (replicate, cell, name) in found:
                 continue
             begun = time.process_time()
@@ -213,8 +214,8 @@ def gains(found: Found, method: str, base: str, chosen: Callable[[Cell], bool]) 
 
 
 def interval(apart: Array) -> Array:
-    """Return half of the 95 % interval of the mean of each column."""
-    if len(apart) < 2:
+    """Return half of the 95 % interval of the mean of each column; NaN for fewer than `FEW` rows."""
+    if len(apart) < FEW:
         return np.full(apart.shape[1], np.nan)
     return np.asarray(student.ppf(0.975, len(apart) - 1) * apart.std(axis=0, ddof=1) / np.sqrt(len(apart)))
 
@@ -231,50 +232,44 @@ def tables(found: Found) -> Iterator[str]:
     yield "|---" * (len(TIMES) + 4) + "|"
     places = [("anywhere", partial(_is))]
     places += [(f"{axis} {value:g}", partial(_is, **{axis: value})) for axis, values in AXES.items() for value in values]
+    for likeness, earlier in product(AXES["likeness"], AXES["earlier"]):
+        places.append((f"likeness {likeness:g}, earlier {earlier:g}", partial(_is, likeness=likeness, earlier=earlier)))
     for (words, chosen), (method, base) in product(places, pairs):
         apart = gains(found, method, base, chosen)
         if len(apart):
-            cells_ = [f"{m:+.2f} ± {h:.2f}" for m, h in zip(apart.mean(axis=0), interval(apart), strict=True)]
-            yield f"| {words} | `{method}` | `{base}` | {' | '.join(cells_)} | {len(apart)} |"
+            each = zip(apart.mean(axis=0), interval(apart), strict=True)
+            shown = [f"{mean:+.2f}" + (f" ± {half:.2f}" if half == half else "") for mean, half in each]
+            yield f"| {words} | `{method}` | `{base}` | {' | '.join(shown)} | {len(apart)} |"
 
 
-def figure(found: Found, path: Path, time_: int) -> None:
-    """Draw the gains over `gp_ei` by likeness, one panel for each number of earlier evaluations and share of failures."""
+def figure(found: Found, path: Path, time: int) -> None:
+    """Draw the gains over `gp_ei` by likeness after so many decisions, without and with an earlier task."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    column = TIMES.index(time_)
-    shape = len(AXES["earlier"]), len(AXES["failing"])
-    drawn, axes = pyplot.subplots(*shape, figsize=(8.0, 6.0), sharex=True, sharey=True, squeeze=False)
+    drawn, axes = pyplot.subplots(1, 2, figsize=(8.0, 3.8), sharex=True, sharey=True)
     lines = {
+        "gp_ei_earlier": "k:D",
         "share_best": "C0-o",
         "trust_best": "C1-s",
-        "fed_prior": "C2-^",
         "trust_best_noise": "C1--",
-        "fed_prior_shuffled": "C2--",
+        "fed_prior": "C2-^",
     }
-    for (row, earlier), (col, failing) in product(enumerate(AXES["earlier"]), enumerate(AXES["failing"])):
-        panel = axes[row][col]
+    for panel, earlier in zip(axes, AXES["earlier"], strict=True):
         for number, (name, style) in enumerate(lines.items()):
-            here = [
-                gains(found, name, "gp_ei", partial(_is, likeness=likeness, earlier=earlier, failing=failing))
-                for likeness in AXES["likeness"]
-            ]
-            mean = [one[:, column].mean() if len(one) else np.nan for one in here]
-            half = [interval(one)[column] for one in here]
-            x = np.array(AXES["likeness"]) + 0.012 * (number - 2)
-            panel.errorbar(x, mean, half, fmt=style, ms=4, lw=1.2, elinewidth=0.8, label=name)
+            here = [gains(found, name, "gp_ei", partial(_is, likeness=one, earlier=earlier)) for one in AXES["likeness"]]
+            if all(map(len, here)):
+                mean, half = np.array([(one.mean(axis=0), interval(one)) for one in here])[:, :, TIMES.index(time)].T
+                x = np.array(AXES["likeness"]) + 0.012 * (number - 2)
+                panel.errorbar(x, mean, half, fmt=style, ms=4, lw=1.2, elinewidth=0.8, label=name)
         panel.axhline(0.0, color="0.5", lw=0.8)
-        words = f"{earlier} earlier evaluations" if earlier else "no earlier task"
-        panel.set_title(f"{words}, {failing:.0%} of the space fails", fontsize=9)
-    for panel in axes[-1]:
+        panel.set_title(f"{earlier} earlier evaluations" if earlier else "no earlier task", fontsize=10)
         panel.set_xlabel("likeness: correlation of two agents")
-    for panel in axes[:, 0]:
-        panel.set_ylabel("gain over gp_ei, in standard deviations")
-    axes[0][0].legend(fontsize=8, frameon=False)
-    drawn.suptitle(f"After {time_} decisions, 95 % intervals", fontsize=10)
+    axes[0].set_ylabel("gain over gp_ei, standard deviations")
+    axes[-1].legend(fontsize=8, frameon=False, loc="upper left")
+    drawn.suptitle(f"Regret after {time} decisions, 95 % intervals", fontsize=10)
     drawn.tight_layout()
     drawn.savefig(path, dpi=150)
 
@@ -284,10 +279,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("pays.jsonl"))
     parser.add_argument("--replicates", type=int, default=8)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS], help="methods to run")
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--time", type=int, choices=TIMES, default=3)
     given = parser.parse_args()
-    found = run_all(given.out, given.replicates)
+    found = run_all(given.out, given.replicates, given.methods)
     print("\n".join(tables(found)))
     if given.figure:
         figure(found, given.figure, given.time)

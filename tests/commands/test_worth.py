@@ -115,9 +115,9 @@ def test_a_run_without_an_algorithm_to_compare_with_is_refused(tmp_path: Path, c
 @pytest.mark.parametrize(
     ("alike", "words"),
     [
-        (0.1, "0.10: others' best points are not shown to be better than random ones."),
-        (0.5, "0.50: others' best points are better than random ones, but not surely than deciding alone."),
-        (0.8, "0.80: others' best points are better than deciding alone where agents have earlier evaluations."),
+        (0.1, "0.10: messages are not shown to help."),
+        (0.5, "0.50: fed_prior helps where agents have earlier evaluations."),
+        (0.8, "0.80: fed_prior and share_best help, most where agents have earlier evaluations."),
     ],
 )
 def test_a_rule_of_thumb_follows_from_how_alike_agents_are(alike: float, words: str) -> None:

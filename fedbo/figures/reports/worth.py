@@ -202,12 +202,12 @@ def _expected(gain: Gain) -> list[str]:
     """Return the rule of thumb for agents as alike as these, measured in `benchmarks/results/2026-11-26-pays.md`."""
     if math.isnan(gain.alike):
         return []
-    found = "are not shown to be better than random ones"
+    found = "messages are not shown to help"
     if gain.alike >= UNLIKE:
-        found = "are better than random ones, but not surely than deciding alone"
+        found = "fed_prior helps where agents have earlier evaluations"
     if gain.alike >= ALIKE:
-        found = "are better than deciding alone where agents have earlier evaluations"
-    return [f"Rule of thumb for agents with a rank correlation of {gain.alike:.2f}: others' best points {found}."]
+        found = "fed_prior and share_best help, most where agents have earlier evaluations"
+    return [f"Rule of thumb for agents with a rank correlation of {gain.alike:.2f}: {found}."]
 
 
 def _single(rows: Sequence[Worth]) -> bool:

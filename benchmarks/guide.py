@@ -44,6 +44,7 @@ BASE = "guide_alone"
 CHIEF = ("guide", BASE, "guide_centre")
 CONTROLS = ("guide_noise", "guide_shuffled")
 FAITHFUL = tuple(f"{name}, faithful" for name in CHIEF)
+MULTIPLIERS = {2.0: 1.4453, 1.0: 2.5747, 0.5: 4.6102}  # of the noise of one release by epsilon, at delta = 0.001
 SHIFT = 0.25  # of the range, in each input
 
 
@@ -384,12 +385,21 @@ def messages(given: argparse.Namespace) -> None:
 
 
 def private(given: argparse.Namespace) -> None:
-    """Compare private methods, with one release about an earlier task: 20 agents with bowls in two inputs, z = 1.5."""
-    count, rounds = 20, 8
-    names = ("dp_guide", "dp_guide_noise", "guide", "guide_alone", "dp_fed_prior", "dp_fed_prior_noise", "fed_prior_alone")
-    found: dict[str, list[Array]] = {name: [] for name in names}
+    """Compare private methods, with one message about an earlier task: 20 agents with bowls in two inputs."""
+    count, rounds = 20, 5
+    names = ("share_best", "fed_prior", "fed_prior_alone", "gp_ei")
+    made = {name: entry(name).make(**dict[str, Any]({"every": 0} if name in names[:2] else {})) for name in names}
+    for epsilon, noise in MULTIPLIERS.items():
+        made[f"dp_share_best, {epsilon:g}"] = entry("dp_share_best").make(epsilon=epsilon)
+        for name in ("dp_guide", "dp_fed_prior"):
+            made[f"{name}, {epsilon:g}"] = entry(name).make(noise_multiplier=noise)
+    for name in ("dp_share_best_noise", "dp_guide_noise", "dp_fed_prior_noise"):
+        made[f"{name}, 2"] = entry(name).make(
+            **dict[str, Any]({"noise_multiplier": MULTIPLIERS[2.0]} if "share" not in name else {})
+        )
+    found: dict[str, list[Array]] = {name: [] for name in made}
     for seed in range(given.replicates):
-        rng = np.random.default_rng([9, seed])
+        rng = np.random.default_rng([10, seed])
         centres = rng.uniform(0.2, 0.8, 2) + 0.05 * rng.standard_normal((count, 2))
         known = [rng.random((12, 2)) for _ in range(count)]
 
@@ -399,19 +409,20 @@ def private(given: argparse.Namespace) -> None:
             )
 
         problem = Problem(2, count, tuple(range(count)), 1, rounds, history=12)
-        for name in names:
-            settings: dict[str, Any] = {} if name.startswith("dp_") or name.endswith("alone") else {"every": 0}
-            algorithm = entry(name).make(**settings)
+        for name, algorithm in made.items():
             run_ = Lockstep(algorithm, problem, noisy(value), seed, [(x, value(x, agent)) for agent, x in enumerate(known)])
             run_.begin()
             run_.exchange()
             run_.run(rounds)
             best = [np.maximum.accumulate([float(y.max()) for _, y in observed]) for observed in run_.observed]
-            found[name].append(-np.mean(best, axis=0)[[1, 2, 3, 5, rounds]])
-    print("\n### one release, 20 agents, z = 1.5 (epsilon 1.9 at delta = 0.001): regret\n")
-    print("| | t = 1 | 2 | 3 | 5 | 8 |\n|---|---|---|---|---|---|")
+            found[name].append(-np.mean(best, axis=0)[[1, 2, 3, rounds]])
+            print(f"# {seed} {name}: {found[name][-1].round(4).tolist()}", flush=True)
+    print(f"\n### one message, 20 agents, {given.replicates} replicates; after the comma epsilon: regret\n")
+    print("| | t = 1 | 2 | 3 | 5 | minus `gp_ei`, t = 3 |\n|---|---|---|---|---|---|")
     for name, rows in found.items():
-        print(f"| `{name}` | {' | '.join(f'{value:.4f}' for value in np.mean(rows, axis=0))} |")
+        apart = np.array(rows)[:, 2] - np.array(found["gp_ei"])[:, 2]
+        words = _interval(apart, _chance(apart)) if name != "gp_ei" and len(apart) > 1 else ""
+        print(f"| `{name}` | {' | '.join(f'{value:.4f}' for value in np.mean(rows, axis=0))} | {words} |")
 
 
 def main() -> None:

@@ -257,27 +257,31 @@ class Private(Protocol):
 
 
 class Disclosure(NamedTuple):
-    """The privacy cost of one message that its sender has hidden: `numbers` means of evaluations with Laplace noise.
+    """The privacy cost of one message that its sender has hidden.
 
-    One evaluation moves one of them by `sensitivity` at most, and `scale` is that of the noise; epsilon is their quotient.
+    With the mechanism "laplace" it has `numbers` means of evaluations. One evaluation moves one of them by `sensitivity` at
+    most, `scale` is that of the noise, and epsilon is their quotient. No evaluation is in two means, so the epsilon of several
+    messages is the largest. With "exponential" it has `numbers` choices by utilities of this sensitivity. Epsilon holds for all
+    that the sender has observed, and adds up over messages.
     """
 
     numbers: int
     sensitivity: float
     scale: float
+    mechanism: Literal["laplace", "exponential"] = "laplace"
 
     @property
     def epsilon(self) -> float:
-        """Return the epsilon that every evaluation in it costs."""
+        """Return the epsilon of the message."""
         return self.sensitivity / self.scale
 
 
 @runtime_checkable
 class LocallyPrivate(Protocol):
-    """Optional protocol of local differential privacy: agents add noise to their messages before sending them.
+    """Optional protocol of local differential privacy: agents hide what they know in their messages before sending them.
 
-    Every evaluation enters one number of one message at most, and a repeated message has the same bits. This fails where the
-    value of one evaluation may replace that of a failed one, and such a run is refused.
+    A repeated message has the same bits, and a message holds no more than its `Disclosure` says. Where that holds for single
+    evaluations, the value of one may not replace that of a failed one, and such a run is refused.
     """
 
     @property

@@ -36,7 +36,7 @@ MEANINGS = {
     Reveals.OBSERVATIONS: "messages hold points that an agent evaluates, or their values",
     Reveals.COMPUTABLE: "observations can be computed from messages, exactly or closely",
     Reveals.DRAWS: "a message is a random draw of the surrogate; many draws, or a known seed, reveal observations",
-    Reveals.NOISY_SUMS: "other agents receive only sums or means with noise for differential privacy",
+    Reveals.NOISY_SUMS: "other agents receive only sums, means or votes with noise for differential privacy",
     Reveals.NOTHING: "no message is sent",
 }
 

@@ -88,7 +88,7 @@ def privacy_summaries(privacy: Any, spent: Any) -> list[PrivacySummary]:
 
 def privacy_total(privacy: Any) -> PrivacyTotal | None:
     """Compose all releases of a study; None if fewer than two of its runs have any."""
-    rows = [row for row in privacy.to_pylist() if row["noise_multiplier"] and row["sampling"] != LOCAL]
+    rows = [row for row in privacy.to_pylist() if row["noise_multiplier"] and row["sampling"] not in LOCAL]
     runs = {(row["cell"], row["algorithm"], row["replicate"]) for row in rows}
     if len(runs) < 2:
         return None

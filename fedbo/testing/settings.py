@@ -81,6 +81,7 @@ CHEAP: dict[str, Table] = {
     "taf": {"features": 12, "own": {"refit": 1000}},
     "share_best": {"own": {"refit": 1000}},
     **{name: {"own": {"refit": 1000}} for name in ("trust_best", "trust_best_alone", "trust_best_noise", "trust_best_uniform")},
+    **{name: {"points": 9, "own": {"refit": 1000}} for name in ("dp_share_best", "dp_share_best_noise")},
     "consensus": {"own": {"refit": 1000}},
     "fed_gp": {"features": 12, "own": {"refit": 1000}},
     "quantile_transfer": {"features": 12, "candidates": 50, "own": {"refit": 1000}},

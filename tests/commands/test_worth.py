@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,16 @@ def test_a_run_without_an_algorithm_to_compare_with_is_refused(tmp_path: Path, c
     assert main(["worth", str(tmp_path / "run"), "--points", "16"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "has no algorithm without messages to compare with; call fedbo worth" in line
+
+
+@pytest.mark.parametrize(
+    ("alike", "words"),
+    [
+        (0.1, "0.10: messages are not shown to help."),
+        (0.5, "0.50: fed_prior helps where agents have earlier evaluations."),
+        (0.8, "0.80: fed_prior and share_best help, most where agents have earlier evaluations."),
+    ],
+)
+def test_a_rule_of_thumb_follows_from_how_alike_agents_are(alike: float, words: str) -> None:
+    assert worth._expected(replace(GAIN, alike=alike)) == [f"Rule of thumb for agents with a rank correlation of {words}"]
+    assert worth._expected(replace(GAIN, alike=float("nan"))) == []

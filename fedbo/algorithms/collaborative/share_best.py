@@ -13,8 +13,8 @@ from annotated_types import Ge, Gt, Le
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import several
-from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, improvement
-from fedbo.algorithms.components.coordinates import distance, from_coordinates, to_coordinates
+from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, improvement, next_member
+from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.several import Several
 from fedbo.algorithms.components.several_improvement import improve, unsuitable_for_improvement
@@ -25,7 +25,6 @@ from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
 from fedbo.settings.records import changed
 from fedbo.surrogates.fronts import hypervolume, non_dominated
-from fedbo.surrogates.projected import SAME_POINT
 
 CANDIDATES = 500  # the portfolio is chosen among so many incumbents at most, since each is compared with every other
 NARROWEST = 1e-3  # a bounding box is this wide at least
@@ -107,7 +106,7 @@ class ShareBest(Collaborative):
             return Collaborative.ask(self, state, inbox, streams)
         answer = inbox[-1].payload if inbox else state.states[0].answer
         state = state._replace(states=tuple(own._replace(answer=answer, t=own.t + 1) for own in state.states))
-        member = self._next_member(state.states[0], streams)
+        member = next_member(self.own, state.states[0], self.size, streams)
         if member is not None:
             return member, state
         local = state._replace(states=tuple(own.local for own in state.states))
@@ -138,18 +137,8 @@ class ShareBest(Collaborative):
         if self.form == "box":
             state = self._fitted(state, streams)
             return self._within(state, answer["low"], answer["high"], streams), state
-        member = self._next_member(state, streams)
+        member = next_member(self.own, state, self.size, streams)
         return (member, state) if member is not None else self._own_query(state, streams)
-
-    def _next_member(self, state: CollaborativeState, streams: Streams) -> Decision | None:
-        """Decide for the first member of the portfolio that is new to the agent; None after the first decisions."""
-        local, answer = state.local, state.answer
-        if answer is None or state.t > self.size:
-            return None
-        for u in to_coordinates(evaluable(local, answer["x"]), self.own.coordinates):
-            if not local.is_near_failure(u) and (not len(local.taken) or distance(local.taken, u) >= SAME_POINT):
-                return self.own.fresh(u, local, streams, "federated")
-        return None
 
     def _within(self, state: CollaborativeState, low: Array, high: Array, streams: Streams) -> Decision:
         """Maximise the own expected improvement over a box of the unit cube."""

@@ -11,14 +11,15 @@ import numpy as np
 from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Origin, Payload, Problem
-from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.coordinates import distance, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition
-from fedbo.algorithms.components.surrogate import LocalState, Surrogate, first_point
+from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, first_point
 from fedbo.algorithms.gp import SEARCH, incumbent
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import check
 from fedbo.surrogates.acquisition import log_expected_improvement, prediction
 from fedbo.surrogates.gp import Posterior
+from fedbo.surrogates.projected import SAME_POINT
 
 Surface = Callable[[Array], tuple[Array, Array]]
 
@@ -124,3 +125,14 @@ def improvement(posterior: Posterior, seen: int) -> Surface:
     """Return the logarithm of the expected improvement over the largest posterior mean at the first `seen` points."""
     best = incumbent(posterior, "mean", seen)
     return lambda u: log_expected_improvement(prediction(posterior, u), best)
+
+
+def next_member(own: Surrogate, state: CollaborativeState, size: int, streams: Streams) -> Decision | None:
+    """Decide for the first member of a portfolio `x` that is new to the agent; None after the first `size` decisions."""
+    local, answer = state.local, state.answer
+    if answer is None or state.t > size:
+        return None
+    for u in to_coordinates(evaluable(local, answer["x"]), own.coordinates):
+        if not local.is_near_failure(u) and (not len(local.taken) or distance(local.taken, u) >= SAME_POINT):
+            return own.fresh(u, local, streams, "federated")
+    return None

@@ -103,7 +103,7 @@ class LedgerEntry(NamedTuple):
     share: float
     """Charged sampling rate q; 1 without a gain from sampling."""
     sampling: str
-    """`poisson`, `fixed`, or `laplace` for local noise."""
+    """`poisson`, `fixed`, or the mechanism of a message that its sender has hidden."""
     population: int
     """Agents among whom a fixed number was drawn."""
     charged: list[int]
@@ -125,14 +125,15 @@ class LedgerEntry(NamedTuple):
         return PrivacyCharge(self.share, inverse(max(self.norms, default=0.0)), self.sampling, self.population)
 
 
-LOCAL = "laplace"  # the sampling of entries whose senders have hidden them
+LOCAL = ("laplace", "exponential")  # the `sampling` of entries whose senders have hidden them, by mechanism
 
 
 def local_entry(agent: int, number: int, disclosure: Disclosure, now: float) -> LedgerEntry:
-    """Return the entry of one agent's message with Laplace noise, charged its epsilon, which holds for each evaluation in it.
+    """Return the entry of one agent's message that it has hidden, charged its epsilon.
 
-    `norms` has that epsilon, `noise_multiplier` its inverse, and `noise` the standard deviation.
+    `norms` has that epsilon, `noise_multiplier` its inverse, and `noise` the standard deviation, NaN for a choice.
     """
+    deviation = math.sqrt(2.0) * disclosure.scale if disclosure.mechanism == "laplace" else math.nan
     return LedgerEntry(
         time=now,
         release=number,
@@ -143,10 +144,10 @@ def local_entry(agent: int, number: int, disclosure: Disclosure, now: float) -> 
         clip=1.0,
         sensitivity=disclosure.sensitivity,
         noise_multiplier=1.0 / disclosure.epsilon,
-        noise=[math.sqrt(2.0) * disclosure.scale],
+        noise=[deviation],
         numbers=disclosure.numbers,
         share=1.0,
-        sampling=LOCAL,
+        sampling=disclosure.mechanism,
         population=0,
         charged=[agent],
         norms=[disclosure.epsilon],
@@ -178,7 +179,7 @@ def accounted(releases: pa.Table, deltas: Sequence[float], n_agents: int) -> tup
     """
     rows = releases.to_pylist()
     entries = [LedgerEntry(**{name: row[name] for name in LedgerEntry._fields}) for row in rows]
-    if entries and entries[0].sampling == LOCAL:
+    if entries and entries[0].sampling in LOCAL:
         return _local(releases, rows, deltas, n_agents)
     whole = any(entry.whole for entry in entries)
     found = _whole(entries, tuple(deltas), n_agents) if whole else _sampled(entries, tuple(deltas))
@@ -194,16 +195,17 @@ def accounted(releases: pa.Table, deltas: Sequence[float], n_agents: int) -> tup
 def _local(
     releases: pa.Table, rows: Sequence[dict[str, Any]], deltas: Sequence[float], n_agents: int
 ) -> tuple[pa.Table, pa.Table]:
-    """Account for messages that agents made private themselves: no evaluation is in two means, so epsilon is the largest.
+    """Account for messages that agents made private themselves: no evaluation is in two means, but in every choice.
 
-    It is pure, and so the same at every delta. The accountants of sums with Gaussian noise do not apply.
+    So epsilon is the largest of an agent's messages, or their sum. It is pure, and so the same at every delta. The accountants
+    of sums with Gaussian noise do not apply.
     """
     spent, own = 0.0, np.zeros((n_agents, len(deltas)))
     running = []
     for row in rows:
         (agent,), (cost,) = row["charged"], row["norms"]
-        spent = max(spent, cost)
-        own[agent] = np.maximum(own[agent], cost)
+        own[agent] = own[agent] + cost if row["sampling"] == "exponential" else np.maximum(own[agent], cost)
+        spent = max(spent, float(own[agent].max()))
         running.append([spent] * len(deltas))
     unknown = [[math.nan] * len(deltas)] * len(rows)
     columns = {"deltas": [list(deltas)] * len(rows), **dict.fromkeys(_EPSILONS, unknown), "epsilon": running}

@@ -31,6 +31,7 @@ Array = npt.NDArray[np.float64]
 Role = Literal["random", "local", "federated", "control", "bound"]
 BESIDE = ("random", "gp_ei", "fed_prior", "share_best", "pooled")
 CONTROLS = ("noise", "shuffled")
+UNLIKE, ALIKE = 0.25, 0.7  # rank correlations half way between those that were measured: 0, 0.5 and 0.9
 PLACES = ("a quarter", "half", "the end")
 
 
@@ -194,7 +195,19 @@ def _words(rows: Sequence[Worth], gain: Gain, local: str, enough: tuple[int | No
     if reached is None:
         words = f"In {last} iterations alone, an agent ({local}) does not reach {level}."
         said_of_level = f"{words} The common optimum is worth communicating."
-    return [*said[: len(said) - len(best)], said_of_level, *best]
+    return [*said[: len(said) - len(best)], said_of_level, *_expected(gain), *best]
+
+
+def _expected(gain: Gain) -> list[str]:
+    """Return the rule of thumb for agents as alike as these, measured in `benchmarks/results/2026-11-26-pays.md`."""
+    if math.isnan(gain.alike):
+        return []
+    found = "messages are not shown to help"
+    if gain.alike >= UNLIKE:
+        found = "fed_prior helps where agents have earlier evaluations"
+    if gain.alike >= ALIKE:
+        found = "fed_prior and share_best help, most where agents have earlier evaluations"
+    return [f"Rule of thumb for agents with a rank correlation of {gain.alike:.2f}: {found}."]
 
 
 def _single(rows: Sequence[Worth]) -> bool:

@@ -35,6 +35,7 @@ KNOBS: dict[str, tuple[float, ...]] = {
     "fedbo.coordinator.logged.table._AT_ONCE": (1, 7),
     "fedbo.coordinator.runtime.plain_agents._ARRIVED": (1, 2, 30),
     "fedbo.coordinator.runtime.plain_agents._BLOCKS": (1,),
+    "fedbo.coordinator.runtime.windows._FEW": (0, 1000),
     "fedbo.coordinator.runtime.windows._MOST": (1, 2, 10),
     "fedbo.coordinator.runtime.snapshots._CHECK": (0.0, 1.0),
     "fedbo.coordinator.runtime.snapshots._LINES": (1, 10, 100),

@@ -39,7 +39,7 @@ class VoteServer(NamedTuple):
 class DPShareBest(Collaborative):
     """Sharing the best with local privacy; `Collaborative` has the settings that are not named here.
 
-    A message is the number of one of M common points. Utility is 1 for the `likely` M points with the largest posterior mean,
+    A message is one of M common points. Utility is 1 for the `likely` M points with the largest posterior mean,
     and 0 for the others; an exponential mechanism chooses a point with a probability in proportion to exp(`epsilon` utility).
     The number of points of either kind is the same for any data, so a vote is `epsilon`-differentially private for all that an
     agent has observed. An agent without observations votes for any point.
@@ -78,8 +78,8 @@ class DPShareBest(Collaborative):
         return Disclosure(1, sensitivity=1.0, scale=1.0 / self.epsilon, mechanism="exponential")
 
     def upload(self, problem: Problem) -> Declaration:
-        """Declare the number of a common point `(1,)`."""
-        return {"vote": Field((1,), "int64", low=0.0, high=len(common_points(self.points, problem.dim, problem.lattice)) - 1.0)}
+        """Declare one of the common points `(d,)`."""
+        return {"x": Field((problem.dim,), low=0.0, high=1.0)}
 
     def download(self, problem: Problem) -> Declaration:
         """Declare the portfolio `(s, d)`, in order of choice."""
@@ -93,9 +93,9 @@ class DPShareBest(Collaborative):
         """Vote for one of the common points."""
         ranked = self._ranked(state, streams)
         rng = streams.rng(hiding("vote", ranked.astype(np.float64)))
-        if self.control == "noise":
-            return {"vote": rng.choice(ranked, 1)}, state
-        return {"vote": vote(ranked, max(1, round(self.likely * len(ranked))), self.epsilon, rng)}, state
+        likely = len(ranked) if self.control == "noise" else max(1, round(self.likely * len(ranked)))
+        points = common_points(self.points, state.local.dim, state.local.lattice)
+        return {"x": points[vote(ranked, likely, self.epsilon, rng)]}, state
 
     def _ranked(self, state: CollaborativeState, streams: Streams) -> npt.NDArray[np.int64]:
         """Return the numbers of the common points `(M,)`, the largest posterior mean first, and equal ones in any order."""
@@ -114,11 +114,8 @@ class DPShareBest(Collaborative):
         return VoteServer(points, np.full(problem.n_agents, -1))
 
     def receive(self, state: VoteServer, message: Inbound, now: float) -> VoteServer:
-        """Store an agent's newest vote; ValueError for a point that there is not."""
-        (number,) = message.payload["vote"].tolist()
-        if not 0 <= number < len(state.points):
-            raise ValueError(f"vote = {number}: there are {len(state.points)} common points")
-        state.votes[message.sender] = number
+        """Store an agent's newest vote, moved to the nearest common point if it was damaged."""
+        state.votes[message.sender] = ((state.points - np.clip(message.payload["x"], 0.0, 1.0)) ** 2).sum(axis=1).argmin()
         return state
 
     def broadcast(
@@ -134,14 +131,14 @@ class DPShareBest(Collaborative):
         return dict.fromkeys(recipients, {"x": state.points[chosen]}), state
 
 
-def vote(ranked: npt.NDArray[np.int64], likely: int, epsilon: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Choose one `(1,)` of the numbers `ranked (M,)`: each of the first `likely` is exp(epsilon) times as likely as each other.
+def vote(ranked: npt.NDArray[np.int64], likely: int, epsilon: float, rng: np.random.Generator) -> int:
+    """Choose one of the numbers `ranked (M,)`: each of the first `likely` is exp(epsilon) times as likely as each other.
 
     All orders have the same normaliser, so no number is more than exp(epsilon) times as likely by one order as by another.
     """
     others = (len(ranked) - likely) * exp(-epsilon)
     first = rng.random() * (likely + others) < likely
-    return rng.choice(ranked[:likely] if first else ranked[likely:], 1)
+    return int(rng.choice(ranked[:likely] if first else ranked[likely:]))
 
 
 ALGORITHMS = {

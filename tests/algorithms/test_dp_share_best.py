@@ -42,8 +42,7 @@ def votes(made: DPShareBest, best: float, trials: int = TRIALS) -> Array:
     found = []
     for seed in range(trials):
         streams = Streams(seed, owner=0)
-        x = made.outbox(made.agent_init(problem, streams), streams)[0]["x"]
-        found.append(np.flatnonzero((POINTS == x).all(axis=1))[0])
+        found.append(made.outbox(made.agent_init(problem, streams), streams)[0]["vote"][0])
     return np.array(found, dtype=np.float64)
 
 
@@ -85,7 +84,7 @@ def test_each_of_the_likely_points_is_chosen_exp_epsilon_times_as_often_as_each_
 def test_who_knows_nothing_votes_all_the_same_and_a_repeated_vote_is_the_same() -> None:
     made = method()
     empty = made.agent_init(replace(PROBLEM, agent=0), Streams(1, owner=0))
-    first, again = (made.outbox(empty, Streams(1, owner=0))[0]["x"] for _ in range(2))
+    first, again = (made.outbox(empty, Streams(1, owner=0))[0]["vote"] for _ in range(2))
     assert first.tolist() == again.tolist()
     knowing = made.agent_init(replace(PROBLEM, agent=0, history_x=PLACES, history_y=np.full(8, 3.0)), Streams(1, owner=0))
     assert sorted(made._ranked(knowing, Streams(1, owner=0))) == list(range(25))
@@ -102,13 +101,13 @@ def test_several_votes_of_an_agent_add_up_in_the_ledger_and_means_of_evaluations
     assert accounted(table_of(means, (0, "dp_fed_pne", 0)), (1e-3,), N)[0].to_pylist()[-1]["epsilon"] == [0.75]
 
 
-def test_a_damaged_vote_counts_for_the_nearest_common_point() -> None:
+def test_a_damaged_vote_counts_for_the_nearest_number() -> None:
     made = method()
     server = made.server_init(PROBLEM)
     assert made.broadcast(server, [0], np.ones(N), Streams(1, owner=COORDINATOR))[0] == {}
-    made.receive(server, Inbound(0, 0, 0.0, {"x": POINTS[7] + 1e-3}), 0.0)
-    made.receive(server, Inbound(1, 0, 0.0, {"x": np.array([9.0, 9.0])}), 0.0)
-    assert server.votes.tolist()[:3] == [7, int(POINTS.sum(axis=1).argmax()), -1]
+    made.receive(server, Inbound(0, 0, 0.0, {"vote": np.array([7.2])}), 0.0)
+    made.receive(server, Inbound(1, 0, 0.0, {"vote": np.array([-1e300])}), 0.0)
+    assert server.votes.tolist()[:3] == [7, 0, -1]
 
 
 def regret(name: str, epsilon: float, seed: int) -> float:

@@ -39,7 +39,7 @@ class VoteServer(NamedTuple):
 class DPShareBest(Collaborative):
     """Sharing the best with local privacy; `Collaborative` has the settings that are not named here.
 
-    A message is one of M common points. Utility is 1 for the `likely` M points with the largest posterior mean,
+    A message is the number of one of M common points. Utility is 1 for the `likely` M points with the largest posterior mean,
     and 0 for the others; an exponential mechanism chooses a point with a probability in proportion to exp(`epsilon` utility).
     The number of points of either kind is the same for any data, so a vote is `epsilon`-differentially private for all that an
     agent has observed. An agent without observations votes for any point.
@@ -78,8 +78,8 @@ class DPShareBest(Collaborative):
         return Disclosure(1, sensitivity=1.0, scale=1.0 / self.epsilon, mechanism="exponential")
 
     def upload(self, problem: Problem) -> Declaration:
-        """Declare one of the common points `(d,)`."""
-        return {"x": Field((problem.dim,), low=0.0, high=1.0)}
+        """Declare the number of a common point `(1,)`."""
+        return {"vote": Field((1,), low=0.0, high=len(common_points(self.points, problem.dim, problem.lattice)) - 1.0)}
 
     def download(self, problem: Problem) -> Declaration:
         """Declare the portfolio `(s, d)`, in order of choice."""
@@ -94,8 +94,7 @@ class DPShareBest(Collaborative):
         ranked = self._ranked(state, streams)
         rng = streams.rng(hiding("vote", ranked.astype(np.float64)))
         likely = len(ranked) if self.control == "noise" else max(1, round(self.likely * len(ranked)))
-        points = common_points(self.points, state.local.dim, state.local.lattice)
-        return {"x": points[vote(ranked, likely, self.epsilon, rng)]}, state
+        return {"vote": np.array([float(vote(ranked, likely, self.epsilon, rng))])}, state
 
     def _ranked(self, state: CollaborativeState, streams: Streams) -> npt.NDArray[np.int64]:
         """Return the numbers of the common points `(M,)`, the largest posterior mean first, and equal ones in any order."""
@@ -114,8 +113,8 @@ class DPShareBest(Collaborative):
         return VoteServer(points, np.full(problem.n_agents, -1))
 
     def receive(self, state: VoteServer, message: Inbound, now: float) -> VoteServer:
-        """Store an agent's newest vote, moved to the nearest common point if it was damaged."""
-        state.votes[message.sender] = ((state.points - np.clip(message.payload["x"], 0.0, 1.0)) ** 2).sum(axis=1).argmin()
+        """Store an agent's newest vote, moved to the nearest number if it was damaged."""
+        state.votes[message.sender] = round(float(np.clip(message.payload["vote"][0], 0, len(state.points) - 1)))
         return state
 
     def broadcast(

@@ -79,7 +79,7 @@ class DPShareBest(Collaborative):
 
     def upload(self, problem: Problem) -> Declaration:
         """Declare the number of a common point `(1,)`."""
-        return {"vote": Field((1,), "int64", low=0.0, high=len(common_points(self.points, problem.dim, problem.lattice)) - 1.0)}
+        return {"vote": Field((1,), low=0.0, high=len(common_points(self.points, problem.dim, problem.lattice)) - 1.0)}
 
     def download(self, problem: Problem) -> Declaration:
         """Declare the portfolio `(s, d)`, in order of choice."""
@@ -93,9 +93,8 @@ class DPShareBest(Collaborative):
         """Vote for one of the common points."""
         ranked = self._ranked(state, streams)
         rng = streams.rng(hiding("vote", ranked.astype(np.float64)))
-        if self.control == "noise":
-            return {"vote": rng.choice(ranked, 1)}, state
-        return {"vote": vote(ranked, max(1, round(self.likely * len(ranked))), self.epsilon, rng)}, state
+        likely = len(ranked) if self.control == "noise" else max(1, round(self.likely * len(ranked)))
+        return {"vote": np.array([float(vote(ranked, likely, self.epsilon, rng))])}, state
 
     def _ranked(self, state: CollaborativeState, streams: Streams) -> npt.NDArray[np.int64]:
         """Return the numbers of the common points `(M,)`, the largest posterior mean first, and equal ones in any order."""
@@ -114,11 +113,8 @@ class DPShareBest(Collaborative):
         return VoteServer(points, np.full(problem.n_agents, -1))
 
     def receive(self, state: VoteServer, message: Inbound, now: float) -> VoteServer:
-        """Store an agent's newest vote; ValueError for a point that there is not."""
-        (number,) = message.payload["vote"].tolist()
-        if not 0 <= number < len(state.points):
-            raise ValueError(f"vote = {number}: there are {len(state.points)} common points")
-        state.votes[message.sender] = number
+        """Store an agent's newest vote, moved to the nearest number if it was damaged."""
+        state.votes[message.sender] = round(float(np.clip(message.payload["vote"][0], 0, len(state.points) - 1)))
         return state
 
     def broadcast(
@@ -134,14 +130,14 @@ class DPShareBest(Collaborative):
         return dict.fromkeys(recipients, {"x": state.points[chosen]}), state
 
 
-def vote(ranked: npt.NDArray[np.int64], likely: int, epsilon: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Choose one `(1,)` of the numbers `ranked (M,)`: each of the first `likely` is exp(epsilon) times as likely as each other.
+def vote(ranked: npt.NDArray[np.int64], likely: int, epsilon: float, rng: np.random.Generator) -> int:
+    """Choose one of the numbers `ranked (M,)`: each of the first `likely` is exp(epsilon) times as likely as each other.
 
     All orders have the same normaliser, so no number is more than exp(epsilon) times as likely by one order as by another.
     """
     others = (len(ranked) - likely) * exp(-epsilon)
     first = rng.random() * (likely + others) < likely
-    return rng.choice(ranked[:likely] if first else ranked[likely:], 1)
+    return int(rng.choice(ranked[:likely] if first else ranked[likely:]))
 
 
 ALGORITHMS = {

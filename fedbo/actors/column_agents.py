@@ -37,7 +37,7 @@ class ColumnAgents:
         """Give slots to agents that have done nothing."""
         if len(self._free) < len(numbers):
             held = len(self._objectives)
-            count = max(held + len(numbers), 2 * held)
+            count = max(held + len(numbers), min(held + held // 2, self._task.problem.n_agents))
             self._free += range(count - 1, held - 1, -1)
             self.of.grow(count)
             self.states.grow(count)

@@ -8,6 +8,9 @@ import warnings
 from collections.abc import Iterable
 from types import FrameType
 
+_MANY = 40
+_CONTROLS = ("_centre", "_noise", "_shuffled", "_uniform")  # how the names of controls of an algorithm end
+
 
 class FedboError(Exception):
     """The base of all errors that fedbo raises deliberately; the message names the fault and the remedy."""
@@ -72,8 +75,10 @@ def unknown_choice(key: str, choice: str, known: Iterable[str]) -> SettingError:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """Return an error for an unknown name, with the closest known name and all of them."""
+    """Return an error for an unknown name, with the closest known name and all of them, of many without controls."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ";"
+    if len(names) > _MANY and any(each.endswith(_CONTROLS) for each in names):
+        names = [*(each for each in names if not each.endswith(_CONTROLS)), "and controls of them (`fedbo list`)"]
     return f"no {kind} '{name}'{hint} available: {', '.join(names) or 'none'}"

@@ -165,8 +165,8 @@ def test_an_agent_that_was_never_asked_costs_next_to_nothing_and_no_event() -> N
     assert (many - few) / 20_000 < 200
 
 
-@pytest.mark.parametrize(("observations", "most"), [pytest.param(2, 7_000, marks=pytest.mark.long), (20, 10_000)])
-def test_an_active_agent_costs_at_most_10_kilobytes_with_20_observations_and_100_features(observations: int, most: int) -> None:
+@pytest.mark.parametrize(("observations", "most"), [pytest.param(2, 7_000, marks=pytest.mark.long), (20, 12_000)])
+def test_an_active_agent_costs_at_most_12_kilobytes_with_20_observations_and_100_features(observations: int, most: int) -> None:
     """As above, without the rows that the next snapshot writes; features on which nothing is fitted have no M x M matrix."""
     own = TS(surrogate="features", features=100, length_scale=0.2)
     algorithm = fts(every=1, relay="one", features=100, kernel="se", length_scale=0.2, own=own)
@@ -184,7 +184,7 @@ def test_an_active_agent_costs_at_most_10_kilobytes_with_20_observations_and_100
         tracemalloc.stop()
         return size
 
-    assert (held(16) - held(8)) / 8 < most
+    assert (held(48) - held(16)) / 32 < most
 
 
 @pytest.mark.ray

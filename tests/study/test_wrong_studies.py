@@ -17,7 +17,9 @@ TABLES = (
     "agents, algorithm, availability, budget, cluster, evaluation, exchange, fault, group, hosting, metric, network, "
     "objective, privacy, recovery, sites, stopping, study, sweep, timing"
 )
-ALGORITHMS = ", ".join(algorithms())
+CONTROLS = ("_centre", "_noise", "_shuffled", "_uniform")
+ALGORITHMS = ", ".join(sorted(each for each in algorithms() if not each.endswith(CONTROLS)))
+ALGORITHMS += ", and controls of them (`fedbo list`)"
 OBJECTIVES = ", ".join(federations())
 DEEP = "tables and lists are nested more than 16 deep; reduce the nesting"
 QUADRATIC = "agents, cost_spread, differences, dimensions, name, noise, spread"

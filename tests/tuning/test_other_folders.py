@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,9 +100,11 @@ def test_a_checkpoint_of_another_agent_of_a_run_in_real_time_is_refused_by_name(
     folder = RunFolder.of(tmp_path, RunKey(0, "ts", 0))
     folder.path.mkdir(parents=True, exist_ok=True)
     storage = HostStorage(HostConfig(folder, real=True), 0, (0, 1))
+    agents: Any = {number: SimpleNamespace() for number in (0, 1)}
     for number in (0, 1):
         write_checkpoint(AgentCheckpoint(None, None, None, number), folder.checkpoint(number, 0))  # type: ignore[arg-type]
-    assert set(storage.checkpoints()) == {0, 1}
+    storage.restore(agents)
+    assert all(agents[number].state is None for number in (0, 1))
     shutil.copy(folder.checkpoint(1, 0), folder.checkpoint(0, 0))
     with pytest.raises(DamagedError, match=r"is damaged \(is the checkpoint of agent 1; restore the checkpoint of agent 0\)"):
-        storage.checkpoints()
+        storage.restore(agents)

@@ -11,8 +11,7 @@ COPY constraints.txt /tmp/
 COPY --from=wheel /dist /tmp/dist
 # Compiled arithmetic is kept beside the package; on other kinds of processors it is compiled again.
 RUN pip install --no-cache-dir --constraint /tmp/constraints.txt "ray[default]" /tmp/dist/*.whl \
-    && python -m fedbo.surrogates.compiled \
-    && python -c 'import fedbo.coordinator.runtime.window_kernel' \
+    && python -m fedbo.execution.compiling \
     && rm -rf /tmp/dist
 USER ray
 WORKDIR /home/ray

@@ -79,8 +79,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/compiled: $(VENV)/ready  # beside which types are checked
-	$(BIN)/python -m fedbo.surrogates.compiled
-	$(BIN)/python -c "import fedbo.coordinator.runtime.window_kernel"
+	$(BIN)/python -m fedbo.execution.compiling
 	touch $@
 
 $(VENV)/docs: $(VENV)/ready  # and what runs the notebooks

@@ -112,7 +112,7 @@ def _compiled() -> Finding:
 
     folder = Path(str(compiled.__file__)).parent / "__pycache__"
     count = sum(1 for _ in folder.glob("*.nbi"))
-    remedy = "" if count else "run once, for a minute: python -m fedbo.surrogates.compiled"
+    remedy = "" if count else "run once, for a minute: python -m fedbo.execution.compiling"
     return Finding("compiled arithmetic", "ok" if count else "missing", f"{count} cached routines", remedy)
 
 

@@ -47,7 +47,7 @@ def job_runner(study: Study, folder: Path) -> Iterator[JobRunner]:
         yield InProcess()
         return
     count = (hosting.workers or 1) if inline else 1
-    import fedbo.surrogates.compiled.__main__  # noqa: F401  # else every process would compile it, all at once
+    import fedbo.execution.compiling  # noqa: F401  # else every process would compile it, all at once
 
     with connected(Cluster(hosting.address, hosting.package, distributions(study)), count if inline else 1, folder):
         yield CoordinatorActors(count, cpus=1.0 if inline else 0.0)

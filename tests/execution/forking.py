@@ -114,7 +114,7 @@ def prepare() -> None:
     from killing import TROUBLED
 
     os.fsync = lambda file: None  # type: ignore[assignment]  # which only a power failure would show
-    for name in ("fedbo.surrogates.compiled.__main__", "pandas", "scipy.linalg"):  # which else both would import below
+    for name in ("fedbo.execution.compiling", "pandas", "scipy.linalg"):  # which else both would import below
         importlib.import_module(name)
     with tempfile.TemporaryDirectory() as folder:
         if os.fork() == 0:

@@ -154,7 +154,7 @@ def import_for_runs(study: Study, folder: Path) -> None:
 
     def imported() -> list[str]:
         run_study(study, folder / "imports")
-        import_module("fedbo.surrogates.compiled.__main__")
+        import_module("fedbo.execution.compiling")
         return list(sys.modules)
 
     for name in forked(imported, folder, 600.0).given:

@@ -1,5 +1,6 @@
-"""Compiles all routines, so that no first decision waits for it: `python -m fedbo.surrogates.compiled`."""
+"""Compiles all routines, so that no first decision waits for it: `python -m fedbo.execution.compiling`."""
 
+import fedbo.coordinator.runtime.window_kernel
 import fedbo.surrogates.compiled.block
 import fedbo.surrogates.compiled.distance
 import fedbo.surrogates.compiled.draws

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -15,8 +15,12 @@ from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
+from fedbo.actors.unsent import Ends
 
-Ends = Callable[[], dict[int, float]]
+
+def no_ends(agents: Sequence[int]) -> list[float]:
+    """Return the ends of steps of which nothing is known."""
+    return [0.0] * len(agents)
 
 
 class WallClockState(NamedTuple):
@@ -80,8 +84,8 @@ class Hosts(Protocol):
         for agent, *times in zip(agents.tolist(), begun.tolist(), ended.tolist(), strict=True):
             self.commit(agent, tuple(times))
 
-    def flush(self, ends: Ends = dict) -> None:
-        """Note that nothing else is due now; `ends` returns when the agents' current steps will end, as far as known."""
+    def flush(self, ends: Ends | None = None) -> None:
+        """Note that nothing else is due now; `ends` returns when agents' steps will end, as far as known."""
 
     def close(self) -> None:
         """Close open files and channels; no more requests are accepted."""
@@ -179,7 +183,7 @@ class InlineHosts(Hosts):
         """Commit the last steps of these agents."""
         self.host.agents.commit_each(agents, begun, ended)
 
-    def flush(self, ends: Ends = dict) -> None:
+    def flush(self, ends: Ends | None = None) -> None:
         """Do nothing, since no request is buffered."""
 
     def close(self) -> None:

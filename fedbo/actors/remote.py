@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,13 +19,15 @@ from fedbo.actors.channel import Channel, ChannelClosed, Reply, serve
 from fedbo.actors.columns import ByAgent, Ints, StepReports, StepRequests, joint_requests, rows_of
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
-from fedbo.actors.hosts import Ends, Hosts
+from fedbo.actors.hosts import Hosts, no_ends
 from fedbo.actors.late_ray import actor_losses, ray
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
+from fedbo.actors.unsent import Ends, Unsent
 from fedbo.settings.interrupts import mark_interrupts
 
 _COMMITS = 500  # steps that count and of which a host has not been told: until then it keeps what its agents were before
 _MOST = 112  # requests in one call: with messages of a hundred numbers they are just less than Ray sends by way of its store
+_AHEAD = 4  # calls that a host is given while others of its calls run
 
 
 class HostLost(RuntimeError):
@@ -64,7 +66,7 @@ class RemoteHost:
 
     - `numbers`: its agents.
     - `buffer`: requests that are not sent yet; `commits`: commits that are not sent yet.
-    - `calls`: running calls, oldest first.
+    - `calls`: calls whose results are not read yet, oldest first; so many of them have `ended`.
     - `told`: calls without a result, or on which a snapshot rests. If one is lost, so is the host, since later calls depend
       on it.
     - `process`: id of its process in real time (0: killed).
@@ -76,9 +78,10 @@ class RemoteHost:
     place: int
     handle: Any
     numbers: Sequence[int]
-    buffer: ByAgent = field(default_factory=ByAgent)
+    buffer: Unsent = field(default_factory=Unsent)
     commits: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
     calls: list[Any] = field(default_factory=list)
+    ended: int = 0
     told: list[Any] = field(default_factory=list)
     process: int = 0
     life: int = 0
@@ -122,8 +125,8 @@ class RemoteHost:
 class RayHosts(Hosts):
     """Agents in Ray actors, each of which may have several running calls.
 
-    A request is sent when its actor has fewer than two running calls; others wait in a buffer. So the load on Ray falls when
-    the actors are busy. The agents of a round are requested at one moment: an idle actor gets its first call while others are
+    A request is sent when its actor has few running calls; others wait in a buffer, from which those are sent first whose
+    steps end first. The agents of a round are requested at one moment: an idle actor gets its first call while others are
     still being requested. None of this can change a result, since a request is complete when it is made.
     """
 
@@ -137,6 +140,7 @@ class RayHosts(Hosts):
         self._asked: list[Any] = []
         self._best: dict[int, float] = {}
         self._writing: list[Any] = []
+        self._ends: Ends = no_ends
         self._connect()
 
     def _connect(self) -> None:
@@ -204,11 +208,18 @@ class RayHosts(Hosts):
         if len(host.commits) >= _COMMITS:
             host.told.append(host.call("commit", host.take_commits()))
 
-    def flush(self, ends: Ends = dict) -> None:
-        """Send the buffers of hosts that will soon be idle, the steps that end first before others."""
+    def flush(self, ends: Ends | None = None) -> None:
+        """Send requests to hosts that will soon be idle."""
+        self._ends = ends or self._ends
         for host in self.remote:
-            if len(host.buffer) and len(host.calls) < 2:
-                self._send(host, ends() if len(host.buffer) > _MOST else {})
+            while len(host.buffer) and self._running(host) < _AHEAD:
+                self._send(host)
+
+    def _running(self, host: RemoteHost) -> int:
+        """Return how many calls of a host are running; their results, or errors, are looked at when the run needs them."""
+        while len(host.calls) - host.ended >= _AHEAD and _all_there([host.calls[host.ended]]):
+            host.ended += 1
+        return len(host.calls) - host.ended
 
     def report(self, agent: int) -> StepReport:
         """Wait for the report of the agent's last request and return it."""
@@ -227,9 +238,9 @@ class RayHosts(Hosts):
         """Wait for the report of the agent's last request."""
         while agent not in self._reports:
             host = self._host_of(agent)
-            if agent in host.buffer:
-                self._send(host)
-                self.flush()  # no other waits while this one works
+            while agent in host.buffer:
+                self._send(host, agent)
+            self.flush()  # no other waits while this one works
             self._collect(host)
 
     def snapshot(self, number: int, whole: bool) -> None:
@@ -270,17 +281,15 @@ class RayHosts(Hosts):
     def restart_dead(self) -> None:
         """Do nothing: in virtual time the run restarts from its last snapshot instead."""
 
-    def _send(self, host: RemoteHost, ends: Mapping[int, float] | None = None) -> None:
-        """Send the buffer of a host, the steps that end first before others as far as that is known."""
-        agents = list(host.buffer)
-        agents.sort(key=lambda agent: (ends or {}).get(agent, 0.0))
-        for first in range(0, len(agents), _MOST):  # the engine goes on with some while the host works on others
-            batches = [_plain(batch) for batch in host.buffer.take(agents[first : first + _MOST])]
-            host.calls.append(host.call("work_in_columns", host.take_commits(), batches))
+    def _send(self, host: RemoteHost, wanted: int = -1) -> None:
+        """Send a call of requests to a host."""
+        batches = [_plain(batch) for batch in host.buffer.first(_MOST, self._ends, wanted)]
+        host.calls.append(host.call("work_in_columns", host.take_commits(), batches))
 
     def _collect(self, host: RemoteHost) -> None:
         """Wait for the oldest call of a host, and keep those of its reports that are still current."""
         (parts,) = got([host.calls.pop(0)])
+        host.ended = max(host.ended - 1, 0)
         for reports in parts:
             if isinstance(reports, StepReports):
                 leases = zip(reports.agent.tolist(), reports.lease.tolist(), strict=True)

@@ -6,14 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedbo.actors.columns import ByAgent
 from fedbo.actors.evaluation.ray_pool import start_dispatcher
 from fedbo.actors.host_storage import HostConfig
-from fedbo.actors.hosts import Ends, News, WallClockState, raise_if_failed
+from fedbo.actors.hosts import News, WallClockState, raise_if_failed
 from fedbo.actors.late_ray import actor_losses, ray
 from fedbo.actors.remote import HostLost, RayHosts, RemoteHost, got, start_hosts
 from fedbo.actors.retry_limits import HOST_DEATHS
 from fedbo.actors.task import StepReport, Task
+from fedbo.actors.unsent import Ends, Unsent
 
 
 class HostProcesses:
@@ -36,7 +36,7 @@ class HostProcesses:
         """Kill a process at once."""
         ray.kill(host.handle)
         host.calls.clear()
-        host.buffer = ByAgent()
+        host.buffer = Unsent()
         host.process = 0
 
     def hold(self, host: RemoteHost, agent: int, until: float) -> None:
@@ -57,7 +57,7 @@ class HostProcesses:
     def handle_death(self, host: RemoteHost) -> None:
         """Replace a process that died unexpectedly; RuntimeError when that happens repeatedly."""
         host.calls.clear()
-        host.buffer = ByAgent()
+        host.buffer = Unsent()
         host.deaths += 1
         if host.deaths == HOST_DEATHS:
             agents = ", ".join(map(str, host.numbers[:5]))
@@ -120,7 +120,7 @@ class SupervisedHosts(RayHosts):
         """Note that the agent's last step is committed; its next request shows this to the agent."""
         self.live.counted[agent] = self._heard[agent]
 
-    def flush(self, ends: Ends = dict) -> None:
+    def flush(self, ends: Ends | None = None) -> None:
         """Send all buffers."""
         for host in self.remote:
             if len(host.buffer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 
@@ -59,3 +59,8 @@ class Rounds:
             self.missing.difference_update(senders)
         else:
             self.buffer.extend(senders)
+
+    def remove(self, agents: Collection[int]) -> None:
+        """Remove agents that take part no more."""
+        for members in (self.active, self.missing, self.reported):
+            members.difference_update(agents)

@@ -69,8 +69,7 @@ class Server:
         if self._left is not None and (self._idles or agent.number in state.rounds.active):
             state.server = self._left(state.server, agent.number)
             state.rounds.left = True
-        for members in (state.rounds.active, state.rounds.missing, state.rounds.reported):
-            members.discard(agent.number)
+        state.rounds.remove((agent.number,))
 
     def expect(self, state: CoreState, agent: AgentRecord) -> None:
         """Make the open round wait for an agent that was asked to send."""

@@ -6,10 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from fedbo.actors.hosts import Ends, Hosts, News, WallClockState
+from fedbo.actors.hosts import Hosts, News, WallClockState
 from fedbo.actors.storage.rows import Row, write_rows
 from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest
+from fedbo.actors.unsent import Ends
 from fedbo.algorithms.base import Declaration
 from fedbo.coordinator.runtime.reports import write_reports
 from fedbo.sites.mask_rounds import MaskRounds
@@ -186,7 +187,7 @@ class RemoteSites(Hosts):
         """Hold reports back so that steps take so many times as long as at the site."""
         self.live.slowed[agent] = factor
 
-    def flush(self, ends: Ends = dict) -> None:
+    def flush(self, ends: Ends | None = None) -> None:
         """Do nothing, since no request is buffered."""
 
     def close(self) -> None:

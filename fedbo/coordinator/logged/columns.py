@@ -9,14 +9,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.coordinator.logged.agents import StepFinished, StepStarted
+from fedbo.coordinator.logged.agents import AgentDone, StepFinished, StepStarted
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.logged.messages import AnswerDelivered, MessageArrived, MessageSent
 
 # The records of the kinds, and the column of `LINE` of each of their fields; `again` never holds.
 _FIELDS: Final[tuple[tuple[type[EventLine], dict[str, str]], ...]] = tuple(
     (record, {name: {"answer": "step"}.get(name, name) for name in record._fields})
-    for record in (StepFinished, MessageArrived, AnswerDelivered, StepStarted, MessageSent)
+    for record in (StepFinished, MessageArrived, AnswerDelivered, StepStarted, MessageSent, AgentDone)
 )
 RECORDS: Final = tuple(record for record, _ in _FIELDS)
 

@@ -118,7 +118,7 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
             if watch.stops(queue.time, True):
                 queue.stopped = True
                 break
-            if windows.take(until, hooks.every - queue.events % hooks.every if keep is not None and hooks.every else _IDLE):
+            if windows.take(until, hooks.every - queue.events % hooks.every if keep is not None and hooks.every else windows.most):
                 hosts.flush(ends)
                 flushed = True
                 if keep is not None:

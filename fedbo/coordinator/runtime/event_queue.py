@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, Protocol
@@ -36,8 +37,8 @@ class Scheduled(Protocol):
     def is_quiet(self) -> bool:
         """Check whether no message is on its way."""
 
-    def ends_by_agent(self) -> dict[int, float]:
-        """Return the end time of each agent's step."""
+    def ends_of(self, agents: Sequence[int]) -> list[float]:
+        """Return the end times of agents' steps."""
 
     def schedule(self, time: float, number: int, event: Event) -> bool:
         """Schedule an event in the columns; return False if it does not belong there."""
@@ -78,10 +79,12 @@ class EventQueue:
         quiet = self.columns is None or self.columns.is_quiet
         return quiet and not any(type(event) in MESSAGES for _, _, event in self.heap)
 
-    def ends(self) -> dict[int, float]:
-        """Return the end time of each agent's step; an interrupted agent may have an earlier end there too."""
-        others = {event.agent: time for time, _, event in self.heap if type(event) is Finished}
-        return others if self.columns is None else others | self.columns.ends_by_agent()
+    def ends(self, agents: Sequence[int]) -> list[float]:
+        """Return the end times of agents' steps, as far as they are known; an interrupted agent may have an earlier end."""
+        if self.columns is not None:
+            return self.columns.ends_of(agents)
+        known = {event.agent: time for time, _, event in self.heap if type(event) is Finished}
+        return [known.get(agent, 0.0) for agent in agents]
 
     def push(self, time: float, event: Event) -> None:
         """Schedule an event; at one time they happen in the order of scheduling, and placements on workers last."""

@@ -7,6 +7,7 @@ that the core asks for leaves the columns, and returns when an event of its own 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from heapq import heapify, heappush
 from types import SimpleNamespace
 from typing import Any
@@ -108,7 +109,7 @@ class PlainAgents:
         )
         accepted, received, awaits = record.steps_accepted, record.received_answers, self._core.state.rounds.waiting.get(number)
         self.agents[number] = (
-            *(1, step is not None, record.step, record.lease, final, record.base, record.newest_base, record.next_evaluation),
+            *(1, 0, step is not None, record.step, record.lease, final, record.base, record.newest_base, record.next_evaluation),
             *(record.t_n, record.pulled, record.saved_t_n, accepted[-1] if accepted else -1, received[-1] if received else -1),
             *(-1, -1, -1 if awaits is None else awaits, row["flights"], row["newest"]),
             *(len(inbox), self.down.enter(inbox), len(reads), self.down.enter(reads)),
@@ -131,6 +132,7 @@ class PlainAgents:
             row.pulled,
             row.saved_t_n,
         )
+        record.ended = bool(row.ended)
         record.last_duration = None if math.isnan(row.last_duration) else row.last_duration
         record.unheard = record.unheard and row.heard < 0
         if row.heard >= 0:
@@ -273,10 +275,11 @@ class PlainAgents:
         self.down.discard([slot])
         return time, number, AnswerReceived(Answer(agent, inbound, place))
 
-    def ends_by_agent(self) -> dict[int, float]:
-        """Return the end time of each agent's step."""
-        ends = self.ends[: self.counters[kernel.SIZE]]
-        return dict(zip(ends["agent"].tolist(), ends["time"].tolist(), strict=True))
+    def ends_of(self, agents: Sequence[int]) -> list[float]:
+        """Return the end times of agents' steps; those of agents outside the columns are not known."""
+        rows = self.agents[np.array(agents, np.int64)]
+        found: list[float] = (rows["inside"] * (rows["begun"] + rows["length"])).tolist()
+        return found
 
     def make_room(self, count: int, answers: bool) -> None:
         """Make room for so many events, with answers if they have any, and forget what has arrived."""

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fedbo.actors.hosts import Ends, Hosts
+from fedbo.actors.hosts import Hosts
 from fedbo.actors.storage.evaluations import column
 from fedbo.actors.storage.rows import RunKey, schema_of, write_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest
+from fedbo.actors.unsent import Ends
 from fedbo.algorithms.base import Declaration
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.errors import ReplayError
@@ -93,7 +94,7 @@ class ReportedHosts(Hosts):
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
         """Do nothing: the agent is at its site."""
 
-    def flush(self, ends: Ends = dict) -> None:
+    def flush(self, ends: Ends | None = None) -> None:
         """Do nothing."""
 
     def close(self) -> None:

@@ -18,12 +18,12 @@ def _dtype(integers: str, numbers: str) -> np.dtype[Any]:
 
 
 # An agent: `inside` the columns or not, `working` on a step or waiting for the answer that it `awaits`, with the fields of
-# `AgentRecord` and `AgentStep`. Its steps before the `final` one end here. `accepted` and `received` are the newest of
+# `AgentRecord` and `AgentStep`. Its `final` step ends here where that is followed by a message to a round. `accepted` and `received` are the newest of
 # its messages and answers, `heard` and `told` those since it is inside, as places in `past`. Slots of what is sent: the
 # `newest` of its `flights` messages on their way, the last of `letters` answers in its `inbox`, and that of `reads` answers
 # that came with its step, `reading`.
 AGENT = _dtype(
-    "inside working step lease final base newest_base next_evaluation t_n pulled saved_t_n accepted received heard told"
+    "inside ended working step lease final base newest_base next_evaluation t_n pulled saved_t_n accepted received heard told"
     " awaits flights newest letters inbox reads reading",
     "begun length last_duration",
 )
@@ -35,7 +35,7 @@ SLOT = _dtype("before number base", "sent")
 # An event of a window; `starts` says whether a step starts.
 EVENT = _dtype("kind agent lease number slot starts", "time")
 LINE = _dtype("kind agent step bytes staleness", "time")  # of the event log
-FINISHED, ARRIVED, DELIVERED, STARTED, SPOKEN = range(5)  # kinds of lines, the first three of which are kinds of events
+FINISHED, ARRIVED, DELIVERED, STARTED, SPOKEN, DONE = range(6)  # kinds of lines, the first three of which are kinds of events
 # What a window found, in rows: the steps that ended, the slots of their messages, the messages that were heard with the slots
 # of answers to them, the answers that were met, the steps that begun, the agents without durations for the next one, and the
 # answers that come with a step by its place.
@@ -49,7 +49,7 @@ SCHEDULED_BY, TAIL_AT, PAST_BY, UP_AT, DOWN_AT, N_UNEVEN = range(9, 15)
 # Counters: entries of the heap of ends, what is on its way from HEAD to TAIL, entries of `past`, and free slots.
 COUNTERS = SIZE, HEAD, TAIL, SCHEDULED, PAST, UP, DOWN = range(7)
 # Rules of a run, and what a window begins with.
-RULES = IN_ROUNDS, AT_ONCE, DROPS_LATE, PER_ROUND, BYTES_UP, BYTES_DOWN, NUMBER, AGE, ARRIVALS, MOST = range(10)
+RULES = IN_ROUNDS, AT_ONCE, DROPS_LATE, PER_ROUND, BYTES_UP, BYTES_DOWN, NUMBER, AGE, ARRIVALS, MOST, MOST_ENDS = range(11)
 _AGENTS, _ENDS, _SENT, _SLOTS, _EVENTS, _LINES = (
     numba.types.Array(numba.from_dtype(kind), 1, "C") for kind in (AGENT, END, SENT, SLOT, EVENT, LINE)
 )
@@ -219,7 +219,7 @@ def plan(
         mark[N_BEGUN], mark[N_DRAWN], mark[N_LETTERS], mark[NOTED] = begun, drawn, letter, noted
         mark[SCHEDULED_BY], mark[TAIL_AT], mark[PAST_BY] = counters[SCHEDULED], counters[TAIL], counters[PAST]
         mark[UP_AT], mark[DOWN_AT], mark[N_UNEVEN] = counters[UP], counters[DOWN], uneven
-        if count == rules[MOST] or not arrivals:
+        if count == rules[MOST] or ended == rules[MOST_ENDS] or not arrivals:
             break
         kind, time, order, head = -1, np.inf, 0, counters[HEAD]
         if counters[SIZE]:
@@ -234,9 +234,9 @@ def plan(
             break
         starts, step, base, slot = 0, agent.step, agent.base, -1
         if kind == FINISHED:
-            if not agent.working or agent.lease != ends[0].lease or step >= agent.final:
-                break
             starts = 0 if in_rounds and sends[step] else 1
+            if not agent.working or agent.lease != ends[0].lease or step > agent.final - starts:
+                break
         elif kind == DELIVERED:
             slot = sent[head].slot
             step = slots_down[slot].number
@@ -248,6 +248,8 @@ def plan(
             slot = sent[head].slot
             step, base = slots_up[slot].number, slots_up[slot].base
             if sent[head].kind == REFUSED or step <= agent.accepted or (rules[DROPS_LATE] and base < age):
+                break
+            if agent.ended and agent.flights > 1:
                 break
         before[count] = agent
         happens = events[count]
@@ -270,6 +272,10 @@ def plan(
                 slot = send(agents, sent, slots_up, free_up, counters, MESSAGE, time + latency, order, who, step, base, time)
                 found[SPOKEN_SLOT, spoken] = slot
                 spoken += 1
+            if step == agent.final:
+                agent.ended = 1
+                _line(lines[line], DONE, who, step, time, 0)
+                line += 1
         else:
             counters[HEAD] += 1
             past[counters[PAST], 0] = step

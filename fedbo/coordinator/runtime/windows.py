@@ -3,7 +3,7 @@
 A step that ends needs no event but its start, since a request to an agent is complete when it is made. So all events before the
 first end of a step that starts among them form a window (conservative parallel simulation: Chandy and Misra 1979): the compiled
 kernel finds their order, and what they change in the columns; reports, messages and answers pass through in that order. A round
-or buffer that closes ends its window. All else is left to the core: first and last steps, failed evaluations, refused messages.
+or buffer that closes ends its window. All else is left to the core: first steps, last steps without rounds, failed evaluations, refused messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from fedbo.coordinator.runtime.plain_agents import PlainAgents
 from fedbo.coordinator.server import recipients_of
 from fedbo.coordinator.state import AgentStep
 
-_MOST = 768  # events of a window, so that hosts work on other steps meanwhile
+_MOST = 2048  # events of a window, so that hosts work on the steps of others meanwhile
+_ENDS = 384  # steps that end in a window, so that it waits for few hosts
 _FEW = 64  # agents for which these many events are enough
 
 
@@ -67,8 +68,8 @@ class Windows:
         drops_late = self._synchronous and not rules.exchange.accepts_late
         bytes_ = (declared_size(rules.upload), declared_size(rules.download))
         per_round = 1 if self._synchronous else len(rules.targets)
-        self._rules = np.array([self._synchronous, self._at_once, drops_late, per_round, *bytes_, 0, 0, 0, 0])
-        self._most = most = _MOST if rules.problem.n_agents > _FEW else min(_MOST, _FEW)
+        self._rules = np.array([self._synchronous, self._at_once, drops_late, per_round, *bytes_, 0, 0, 0, 0, _ENDS])
+        self.most = most = _MOST if rules.problem.n_agents > _FEW else min(_MOST, _FEW)
         self._before, self._events = np.zeros(most, kernel.AGENT), np.zeros(most, kernel.EVENT)
         self._lines, self._marks = np.zeros(3 * most, kernel.LINE), np.zeros((most + 1, 15), np.int64)
         self._found, self._times = np.zeros((15, most), np.int64), np.zeros((4, most))
@@ -90,7 +91,7 @@ class Windows:
             columns.enter_all()
         first, count = columns.first, 0
         if first is not None and first[2] in columns and rounds.active and (self._synchronous or not rounds.waiting):
-            count = self._plan(until, min(most, self._most))
+            count = self._plan(until, min(most, self.most))
         if count:
             count = self._carry_out(count)
         if not count:
@@ -100,12 +101,12 @@ class Windows:
     def _plan(self, until: float, most: int) -> int:
         """Find the events of a window; return their number."""
         columns, rounds, heap, rules = self._columns, self._core.state.rounds, self._queue.heap, self._rules
-        columns.make_room(self._most, self._at_once)
+        columns.make_room(self.most, self._at_once)
         if len(self._written) < len(columns.down.slots):
             self._letters, self._written = np.zeros((3, len(columns.down.slots)), np.int64), np.zeros(len(columns.down.slots))
         limit = heap[0][:2] if heap else (np.inf, 0)
         arrivals = self._until_closing()
-        rules[kernel.NUMBER :] = rounds.number, rounds.age, arrivals, most
+        rules[kernel.NUMBER : kernel.MOST_ENDS] = rounds.number, rounds.age, arrivals, most
         columns.counters[kernel.SCHEDULED] = self._queue.scheduled
         up, down = columns.up, columns.down
         count, left = kernel.plan(
@@ -237,7 +238,9 @@ class Windows:
         if answered:
             state.rounds.close_each(self._times.item(kernel.HEARD_AT, answered - 1), answered)
         elif arrived and not self._at_once:
-            state.rounds.hear(self._found[kernel.HEARD_WHO, :arrived].tolist(), self._synchronous)
+            senders = self._found[kernel.HEARD_WHO, :arrived]
+            state.rounds.hear(senders.tolist(), self._synchronous)
+            state.rounds.remove(senders[columns.agents["ended"][senders] > 0].tolist())
         lines = self._lines[: mark[kernel.N_LINES]].copy()
         if self._varies:
             self._weigh(mark, lines)
@@ -267,8 +270,8 @@ class Windows:
             else:
                 self._hosts.commit_each(who, begun, now)
             if self._synchronous:
-                speak = self._columns.sends[found[kernel.ENDED_STEP, :count]]
-                waiting.update(dict.fromkeys(who[speak].tolist()))
+                waits = self._columns.sends[found[kernel.ENDED_STEP, :count]] & (self._columns.agents["ended"][who] == 0)
+                waiting.update(dict.fromkeys(who[waits].tolist()))
         if self._synchronous:
             for agent in found[kernel.MET_WHO, :met].tolist():
                 del waiting[agent]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain, repeat
+from itertools import chain, compress, repeat
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -198,79 +198,135 @@ class ByAgent:
     """Requests or reports that wait for something, by agent: single ones, or rows of columns. The newest of an agent counts."""
 
     def __init__(self) -> None:
-        self._found: dict[int, Any] = {}  # a single one, or the columns and the row
+        self._singles: dict[int, Any] = {}
+        self._parts: dict[int, Any] = {}  # columns by the number of their arrival
+        self._left: dict[int, int] = {}  # their rows that are still here
+        self._part, self._row = np.full(0, -1), np.zeros(0, np.int64)  # of each agent
+        self._rows = self._arrived = 0
 
     def __contains__(self, agent: int) -> bool:
-        return agent in self._found
+        return agent in self._singles or (agent < len(self._part) and self._part.item(agent) >= 0)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._singles) + self._rows
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._found)
+        return chain(list(self._singles), np.flatnonzero(self._part >= 0).tolist() if self._rows else ())
 
     def put(self, given: StepRequests | StepReports | Iterable[Any]) -> None:
-        """Store requests or reports; an agent that has one loses it, and its place."""
-        if isinstance(given, StepRequests | StepReports):
-            agents: Iterable[int] = given.agent.tolist()
-            entries: Iterable[Any] = zip(repeat(given), range(len(given.agent)), strict=False)
-        else:
-            singles = list(given)
-            agents, entries = [one.agent for one in singles], singles
-        for agent, entry in zip(agents, entries, strict=True):
-            self._found.pop(agent, None)
-            self._found[agent] = entry
+        """Store requests or reports; an agent that has one loses it."""
+        if not isinstance(given, StepRequests | StepReports):
+            for one in given:
+                self.discard(one.agent)
+                self._singles[one.agent] = one
+            return
+        agents, number = given.agent, self._arrived
+        if not len(agents):
+            return
+        self.discard_each(agents)
+        if (most := int(agents.max()) + 1) > len(self._part):
+            more = max(most, 2 * len(self._part)) - len(self._part)
+            self._part, self._row = np.append(self._part, np.full(more, -1)), np.append(self._row, np.zeros(more, np.int64))
+        self._part[agents], self._row[agents] = number, np.arange(len(agents))
+        self._parts[number], self._left[number] = given, len(agents)
+        self._rows, self._arrived = self._rows + len(agents), number + 1
 
     def discard(self, agent: int) -> None:
         """Forget what an agent has, if it has anything."""
-        self._found.pop(agent, None)
+        if self._singles.pop(agent, None) is None and self._rows and agent in self:
+            self._forget(np.array([agent]))
+
+    def discard_each(self, agents: Ints) -> None:
+        """Forget what these agents have."""
+        for agent in agents.tolist() if self._singles else ():
+            self._singles.pop(agent, None)
+        if self._rows:
+            self._forget(agents[self.have_rows(agents)])
+
+    def have(self, agents: Ints) -> npt.NDArray[np.bool_]:
+        """Return which of these agents have something."""
+        found = self.have_rows(agents)
+        return found | np.array([agent in self._singles for agent in agents.tolist()], bool) if self._singles else found
+
+    def have_rows(self, agents: Ints) -> npt.NDArray[np.bool_]:
+        """Return which of these agents have a row of columns."""
+        if len(agents) and int(agents.max()) < len(self._part):
+            return self._part[agents] >= 0
+        return np.array([0 <= agent < len(self._part) and self._part.item(agent) >= 0 for agent in agents.tolist()], bool)
+
+    def _forget(self, agents: Ints) -> None:
+        """Forget the rows of agents that have some."""
+        for number, count in zip(*_counted(self._part[agents]), strict=True):
+            self._left[number] -= count
+            if not self._left[number]:
+                del self._left[number], self._parts[number]
+        self._part[agents] = -1
+        self._rows -= len(agents)
 
     def pop(self, agent: int) -> Any:
         """Remove and return the single request or report of an agent."""
-        entry = self._found.pop(agent)
-        if type(entry) is not tuple:
-            return entry
-        columns = entry[0]
+        if agent in self._singles:
+            return self._singles.pop(agent)
+        number = self._part.item(agent)
+        columns = self._parts[number]
+        here = self._part[columns.agent] == number
         singles: list[Any] = single_requests(columns) if isinstance(columns, StepRequests) else single_reports(columns)
-        for place, one in enumerate(singles):  # its neighbours are asked for next
-            other = self._found.get(one.agent)
-            if type(other) is tuple and other[0] is columns and other[1] == place:
-                self._found[one.agent] = one
-        return singles[entry[1]]
+        for one in compress(singles, here):  # its neighbours are asked for next
+            self._singles[one.agent] = one
+        self._forget(columns.agent[here])
+        return self._singles.pop(agent)
 
-    def take(self, agents: Sequence[int]) -> list[Any]:
+    def take(self, agents: Sequence[int] | Ints) -> list[Any]:
         """Remove and return what these agents have, as a list of columns and of lists of single ones."""
-        groups: dict[int, tuple[Any, list[Any]]] = {}
-        for agent in agents:
-            entry = self._found.pop(agent)
-            columns, row = entry if type(entry) is tuple else (None, entry)
-            groups.setdefault(id(columns), (columns, []))[1].append(row)
-        singles, parts = list[Any](), list[Any]()
-        for columns, rows in groups.values():
-            if columns is None:
-                singles = rows
-            else:
-                parts.append(_all_or_some(columns, rows))
+        numbers, singles = np.asarray(agents, np.int64), list[Any]()
+        if self._singles:
+            singles = [self._singles.pop(agent) for agent in numbers.tolist() if agent in self._singles]
+            numbers = numbers[self.have_rows(numbers)] if singles else numbers
+        parts, _ = self.take_rows(numbers) if len(numbers) else ([], None)
         if len(parts) > 1 and isinstance(parts[0], StepRequests):
-            parts = _joined_requests(parts)
+            parts = joined_requests(parts)
         return [singles, *parts] if singles else parts
 
-    def reports(self, agents: Sequence[int]) -> StepReports | list[StepReport]:
+    def take_rows(self, agents: Ints) -> tuple[list[Any], Ints | None]:
+        """Remove and return the rows of agents by part, and the places of the agents among them; None for the same order."""
+        part, row = self._part[agents], self._row[agents]
+        order = None
+        if (part[1:] < part[:-1]).any():
+            order = np.argsort(part, kind="stable")
+            part, row = part[order], row[order]
+        numbers, counts = _counted(part)
+        found, first = [], 0
+        for number, count in zip(numbers, counts, strict=True):
+            found.append(_all_or_some(self._parts[number], row[first : first + count]))
+            first += count
+        self._forget(agents)
+        return found, None if order is None else np.argsort(order)
+
+    def reports(self, agents: Ints) -> StepReports | list[StepReport]:
         """Remove and return the reports of these agents in their order, as columns if all are plain."""
-        parts = self.take(agents)
-        if len(parts) == 1:
-            return joint_reports(parts[0]) if isinstance(parts[0], list) else parts[0]
-        several = [joint_reports(part) if isinstance(part, list) else part for part in parts]
-        joint = _joined(several)
-        if joint is not None:
+        singles = [self._singles.pop(agent) for agent in agents.tolist() if agent in self._singles] if self._singles else []
+        parts, order = self.take_rows(agents[self.have_rows(agents)] if singles else agents)
+        parts += [joint_reports(singles)] if singles else []
+        joint = parts[0] if len(parts) == 1 and isinstance(parts[0], StepReports) else _joined(parts)
+        if joint is not None and singles:
             order = np.argsort(joint.agent)
-            return rows_of(joint, order[np.searchsorted(joint.agent[order], np.array(agents))])
-        singles = chain.from_iterable(single_reports(part) if isinstance(part, StepReports) else part for part in several)
-        found = {report.agent: report for report in singles}
-        return [found[agent] for agent in agents]
+            order = order[np.searchsorted(joint.agent[order], agents)]
+        if joint is not None:
+            return joint if order is None else rows_of(joint, order)
+        each = chain.from_iterable(single_reports(part) if isinstance(part, StepReports) else part for part in parts)
+        found = {report.agent: report for report in each}
+        return [found[agent] for agent in agents.tolist()]
 
 
-def _joined_requests(parts: Sequence[StepRequests]) -> list[StepRequests]:
+def _counted(numbers: Ints) -> tuple[list[int], list[int]]:
+    """Return the different numbers, ascending, and how often each occurs."""
+    if not len(numbers) or (numbers == numbers[0]).all():
+        return numbers[:1].tolist(), [len(numbers)][: len(numbers)]
+    found, counts = np.unique(numbers, return_counts=True)
+    return found.tolist(), counts.tolist()
+
+
+def joined_requests(parts: Sequence[StepRequests]) -> list[StepRequests]:
     """Return requests to different agents in one set of columns, unless messages differ in form or are shared."""
     first, counts = np.cumsum([0, *(len(part.agent) for part in parts)]), []
     letters, at = list[Letters](), list[Any]()
@@ -314,6 +370,6 @@ def _form(part: Any) -> Any:
     return tuple((name, array.dtype, array.shape[1:]) for name, array in (part.payload or {}).items())
 
 
-def _all_or_some(columns: Columns, rows: list[int]) -> Columns:
-    whole = len(rows) == len(columns.agent) and rows == list(range(len(rows)))
-    return columns if whole else rows_of(columns, np.array(rows))
+def _all_or_some(columns: Columns, rows: Ints) -> Columns:
+    whole = len(rows) == len(columns.agent) and bool((rows == np.arange(len(rows))).all())
+    return columns if whole else rows_of(columns, rows)

@@ -17,6 +17,8 @@ from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.actors.unsent import Ends
 
+Floats = npt.NDArray[np.float64]
+
 
 def no_ends(agents: Sequence[int]) -> list[float]:
     """Return the ends of steps of which nothing is known."""
@@ -79,7 +81,7 @@ class Hosts(Protocol):
     def report(self, agent: int) -> StepReport:
         """Wait for the report of the last request, which may say why the run cannot continue."""
 
-    def commit_each(self, agents: Ints, begun: npt.NDArray[np.float64], ended: npt.NDArray[np.float64]) -> None:
+    def commit_each(self, agents: Ints, begun: Floats, ended: Floats) -> None:
         """Commit the last steps of different agents, each of one evaluation between these times."""
         for agent, *times in zip(agents.tolist(), begun.tolist(), ended.tolist(), strict=True):
             self.commit(agent, tuple(times))
@@ -134,8 +136,7 @@ class InlineHosts(Hosts):
     def submit_each(self, requests: StepRequests) -> None:
         """Store the requests."""
         self._requests.put(requests)
-        for agent in requests.agent.tolist():
-            self._reports.discard(agent)
+        self._reports.discard_each(requests.agent)
 
     def decide(self, request: StepRequest) -> DecisionSize:
         """Return the agent's decision."""
@@ -151,11 +152,10 @@ class InlineHosts(Hosts):
 
     def results(self, agents: Ints) -> StepReports | list[StepReport]:
         """Run those of the requests that have not run, and return their reports."""
-        wanted = agents.tolist()
-        missing = [agent for agent in wanted if agent not in self._reports]
-        if missing:
-            self._carry_out(self._with_others(missing))
-        return self._reports.reports(wanted)
+        missing = agents[~self._reports.have(agents)]
+        if len(missing):
+            self._carry_out(self._with_others(missing.tolist()))
+        return self._reports.reports(agents)
 
     def _with_others(self, agents: list[int]) -> list[int]:
         """Return these agents and those that are computed with them."""
@@ -179,7 +179,7 @@ class InlineHosts(Hosts):
         """Commit the agent's last step."""
         self.host.commit([(agent, times)])
 
-    def commit_each(self, agents: Ints, begun: npt.NDArray[np.float64], ended: npt.NDArray[np.float64]) -> None:
+    def commit_each(self, agents: Ints, begun: Floats, ended: Floats) -> None:
         """Commit the last steps of these agents."""
         self.host.agents.commit_each(agents, begun, ended)
 

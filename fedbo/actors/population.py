@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,17 @@ from fedbo.algorithms.base import Array, Columnar, StateColumns
 _MOST = 512  # steps whose arrays are worked on together
 _FEWEST = 3  # agents of a run for which columns and windows take less time than objects and single events
 Unusual = Callable[[StepRequest], StepReport | None]
-Commit = tuple[int, tuple[float, ...]]
+
+
+class CommitColumns(NamedTuple):
+    """Commits of steps of one evaluation each, between the times `begun` and `ended`, `(k,)` as the different `agents`."""
+
+    agents: Ints
+    begun: Array
+    ended: Array
+
+
+Commit = tuple[int, tuple[float, ...]] | CommitColumns
 
 
 class HostedAgents:
@@ -102,7 +113,11 @@ class HostedAgents:
         """Commit what is to be committed."""
         commits, self._commits = self._commits, []
         usual = []
-        for agent, times in commits:
+        for commit in commits:
+            if isinstance(commit, CommitColumns):
+                self.commit_each(*commit)
+                continue
+            agent, times = commit
             if (slot := self._slot.item(agent)) < 0:
                 self.objects[agent].commit(times)
             elif len(times) == 2:

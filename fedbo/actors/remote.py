@@ -19,8 +19,9 @@ from fedbo.actors.channel import Channel, ChannelClosed, Reply, serve
 from fedbo.actors.columns import ByAgent, Ints, StepReports, StepRequests, joint_requests, rows_of
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
-from fedbo.actors.hosts import Hosts, no_ends
+from fedbo.actors.hosts import Floats, Hosts, no_ends
 from fedbo.actors.late_ray import actor_losses, ray
+from fedbo.actors.population import Commit, CommitColumns
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.actors.unsent import Ends, Unsent
 from fedbo.settings.interrupts import mark_interrupts
@@ -65,7 +66,7 @@ class RemoteHost:
     """One host as the coordinator sees it.
 
     - `numbers`: its agents.
-    - `buffer`: requests that are not sent yet; `commits`: commits that are not sent yet.
+    - `buffer`: requests that are not sent yet; `commits`: commits that are not sent yet, of so many `steps`.
     - `calls`: calls whose results are not read yet, oldest first; so many of them have `ended`.
     - `told`: calls without a result, or on which a snapshot rests. If one is lost, so is the host, since later calls depend
       on it.
@@ -79,7 +80,8 @@ class RemoteHost:
     handle: Any
     numbers: Sequence[int]
     buffer: Unsent = field(default_factory=Unsent)
-    commits: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    steps: int = 0
     calls: list[Any] = field(default_factory=list)
     ended: int = 0
     told: list[Any] = field(default_factory=list)
@@ -116,9 +118,16 @@ class RemoteHost:
             except Exception:  # by code of the study, after the commits; `_collect` raises it if the run needs the step
                 continue
 
-    def take_commits(self) -> list[tuple[int, tuple[float, ...]]]:
+    def commit(self, commit: Commit, steps: int) -> None:
+        """Commit so many steps: the host learns of it with its next call, or with a batch of commits."""
+        self.commits.append(commit)
+        self.steps += steps
+        if self.steps >= _COMMITS:
+            self.told.append(self.call("commit", self.take_commits()))
+
+    def take_commits(self) -> list[Commit]:
         """Return the commits that were not sent to the host, and forget them."""
-        commits, self.commits = self.commits, []
+        commits, self.commits, self.steps = self.commits, [], 0
         return commits
 
 
@@ -136,7 +145,7 @@ class RayHosts(Hosts):
         for host, process in zip(self.remote, got(loads), strict=True):
             host.process = process
         self._reports = ByAgent()
-        self._given: dict[int, int] = {}  # the lease of each agent's last request: only its report counts
+        self._given = np.zeros(task.problem.n_agents, np.int64)  # lease of each agent's last request: only its report counts
         self._asked: list[Any] = []
         self._best: dict[int, float] = {}
         self._writing: list[Any] = []
@@ -189,9 +198,8 @@ class RayHosts(Hosts):
             host.buffer.put(rows_of(requests, place == host.place))
             if len(host.buffer) >= _MOST and not host.calls:
                 self._send(host)
-        for agent, lease in zip(requests.agent.tolist(), requests.lease.tolist(), strict=True):
-            self._reports.discard(agent)
-            self._given[agent] = lease
+        self._reports.discard_each(requests.agent)
+        self._given[requests.agent] = requests.lease
 
     def decide(self, request: StepRequest) -> DecisionSize:
         """Wait for the agent's decision and return it."""
@@ -202,11 +210,16 @@ class RayHosts(Hosts):
         return decided
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
-        """Commit the agent's last step: the host learns of it with its next call, or with a batch of commits."""
-        host = self._host_of(agent)
-        host.commits.append((agent, times))
-        if len(host.commits) >= _COMMITS:
-            host.told.append(host.call("commit", host.take_commits()))
+        """Commit the agent's last step."""
+        self._host_of(agent).commit((agent, times), 1)
+
+    def commit_each(self, agents: Ints, begun: Floats, ended: Floats) -> None:
+        """Commit the last steps of these agents."""
+        place = agents % len(self.remote)
+        for host in self.remote:
+            here = place == host.place
+            if here.any():
+                host.commit(CommitColumns(agents[here], begun[here], ended[here]), int(here.sum()))
 
     def flush(self, ends: Ends | None = None) -> None:
         """Send requests to hosts that will soon be idle."""
@@ -229,10 +242,9 @@ class RayHosts(Hosts):
 
     def results(self, agents: Ints) -> StepReports | list[StepReport]:
         """Wait for the reports of these agents' last requests."""
-        wanted = agents.tolist()
-        for agent in wanted:
+        for agent in agents[~self._reports.have(agents)].tolist():
             self._await(agent)
-        return self._reports.reports(wanted)
+        return self._reports.reports(agents)
 
     def _await(self, agent: int) -> None:
         """Wait for the report of the agent's last request."""
@@ -292,8 +304,7 @@ class RayHosts(Hosts):
         host.ended = max(host.ended - 1, 0)
         for reports in parts:
             if isinstance(reports, StepReports):
-                leases = zip(reports.agent.tolist(), reports.lease.tolist(), strict=True)
-                current = np.array([self._given[agent] == lease for agent, lease in leases])
+                current = self._given[reports.agent] == reports.lease
                 self._reports.put(reports if current.all() else rows_of(reports, current))
             else:
                 self._reports.put(report for report in reports if report.lease == self._given[report.agent])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fedbo.actors.evaluation.ray_pool import start_dispatcher
@@ -191,7 +191,7 @@ class SupervisedHosts(RayHosts):
             except actor_losses():
                 self._take(host, self._processes.restart(host))
 
-    def _send(self, host: RemoteHost, ends: Mapping[int, float] | None = None) -> None:
+    def _send(self, host: RemoteHost, wanted: int = -1) -> None:
         if host.process == 0:
             self._processes.restart(host)
         requests = [host.buffer.pop(agent) for agent in list(host.buffer)]

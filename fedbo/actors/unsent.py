@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
+from dataclasses import dataclass
 from typing import Any
 
-from fedbo.actors.columns import ByAgent, StepReports, StepRequests
+import numpy as np
+
+from fedbo.actors.columns import ByAgent, Ints, StepReports, StepRequests, joined_requests, rows_of
+from fedbo.algorithms.base import Array
 
 Ends = Callable[[Sequence[int]], Sequence[float]]
+
+
+@dataclass(slots=True)
+class _Run:
+    """Agents `(k,)` in the order of their `ends`, of which those before `first` have been sent."""
+
+    agents: Ints
+    ends: Array
+    first: int = 0
+
+    def __len__(self) -> int:
+        return len(self.agents) - self.first
 
 
 class Unsent(ByAgent):
@@ -16,8 +31,8 @@ class Unsent(ByAgent):
 
     def __init__(self) -> None:
         super().__init__()
-        self._order: list[tuple[float, int]] = []  # a heap of ends and agents, some of which have been sent
-        self._new: dict[int, None] = {}  # agents that are not in it
+        self._runs: list[_Run] = []  # each at least half as long again as the next, which bounds their number
+        self._new: dict[int, None] = {}  # agents that are in none, in the order of their arrival
 
     def put(self, given: StepRequests | StepReports | Iterable[Any]) -> None:
         """Store requests; an agent that has one loses it."""
@@ -32,20 +47,49 @@ class Unsent(ByAgent):
         New requests wait for their place in the order, unless they are many or one of them is `wanted`.
         """
         if len(self) <= count:
-            self._order.clear()
+            self._runs.clear()
             self._new.clear()
             return self.take(list(self))
-        if wanted in self._new or 2 * len(self._new) > len(self._order):
+        if wanted in self._new or 2 * len(self._new) > sum(map(len, self._runs)):
             self._sort(ends)
-        chosen: dict[int, None] = {}
-        while len(chosen) < count and self._order:
-            agent = heappop(self._order)[1]
-            if agent in self:
-                chosen[agent] = None
-        return self.take(list(chosen))
+        chosen = self._next(count)
+        while not len(chosen):
+            if not any(map(len, self._runs)):
+                self._sort(ends)
+            chosen = self._next(count)
+        return self.take(chosen)
+
+    def _next(self, count: int) -> Ints:
+        """Take at most so many agents with requests from the runs; none where all of a stretch have lost theirs."""
+        stretches = [slice(run.first, run.first + count) for run in self._runs]
+        agents = np.concatenate([run.agents[some] for run, some in zip(self._runs, stretches, strict=True)])
+        ends = np.concatenate([run.ends[some] for run, some in zip(self._runs, stretches, strict=True)])
+        chosen = np.argsort(ends, kind="stable")[:count]
+        first = 0
+        for run in self._runs:
+            last = first + min(count, len(run))
+            run.first += int(((chosen >= first) & (chosen < last)).sum())
+            first = last
+        found = np.unique(agents[chosen])  # an agent may be in two runs
+        return found[self.have(found)]
 
     def _sort(self, ends: Ends) -> None:
-        agents = list(self._new)
-        for entry in zip(ends(agents), agents, strict=True):
-            heappush(self._order, entry)
+        """Make a run of the new requests and of runs that are not much longer, and put their columns into that order."""
+        agents = np.array(list(self._new), np.int64)
+        agents = agents[self.have(agents)]
         self._new.clear()
+        times = np.array(ends(agents.tolist()))
+        while self._runs and 2 * len(self._runs[-1]) <= 3 * len(agents):
+            run = self._runs.pop()
+            others = run.agents[run.first :]
+            kept = self.have(others) & ~np.isin(others, agents)
+            agents, times = np.append(agents, others[kept]), np.append(times, run.ends[run.first :][kept])
+        order = np.argsort(times, kind="stable")
+        agents, times = agents[order], times[order]
+        self._runs.append(_Run(agents, times))
+        rows = agents[self.have_rows(agents)]
+        if len(rows):
+            parts, places = self.take_rows(rows)
+            parts = joined_requests(parts)
+            for part in parts:
+                super().put(part if places is None or len(parts) > 1 else rows_of(part, places))

@@ -119,10 +119,11 @@ def test_what_waits_by_agent_is_the_newest_and_comes_in_any_order(plain: bool) -
     waiting.put(second)
     third = StepReport(4, 3, 1, omega(4) if plain else None, pulled=11)
     waiting.put([third])
-    assert list(waiting) == [0, 1, 2, 5, 3, 4]
+    assert sorted(waiting) == list(range(6)) and len(waiting) == 6
+    assert waiting.have(np.array([7, 3, 4])).tolist() == [False, True, True]
     assert waiting.pop(5).pulled == 8 and 5 not in waiting
     waiting.discard(1)
-    found = waiting.reports([4, 0, 3, 2])
+    found = waiting.reports(np.array([4, 0, 3, 2]))
     assert isinstance(found, StepReports) == plain
     singles = single_reports(found) if isinstance(found, StepReports) else found
     assert [(one.agent, one.pulled) for one in singles] == [(4, 11), (0, 2), (3, 9), (2, 7)]

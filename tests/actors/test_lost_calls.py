@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from lossy_hosts import lose_calls
 
 from fedbo.actors import remote
 from fedbo.actors.columns import ByAgent
+from fedbo.actors.hosts import no_ends
 from fedbo.actors.remote import HostLost, RayHosts, RemoteHost
 from fedbo.actors.task import StepRequest
 from fedbo.study.study import load_study
@@ -55,7 +57,7 @@ def hosts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ra
     monkeypatch.setattr(remote, "_all_there", lambda calls: True)
     made = RayHosts.__new__(RayHosts)
     made.remote = [RemoteHost(0, None, (0,))]
-    made._writing, made._reports, made._given = [], ByAgent(), {}
+    made._writing, made._reports, made._given, made._ends = [], ByAgent(), np.zeros(1, int), no_ends
     for _ in range(2 if request.param == "commit" else 1):
         made.commit(0, (0.0, 1.0))
     if request.param == "work_in_columns":  # nobody has asked for the report of this step yet

@@ -118,7 +118,8 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
             if watch.stops(queue.time, True):
                 queue.stopped = True
                 break
-            if windows.take(until, hooks.every - queue.events % hooks.every if keep is not None and hooks.every else windows.most):
+            most = hooks.every - queue.events % hooks.every if keep is not None and hooks.every else windows.most
+            if windows.take(until, most):
                 hosts.flush(ends)
                 flushed = True
                 if keep is not None:

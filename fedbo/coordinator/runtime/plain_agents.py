@@ -109,7 +109,8 @@ class PlainAgents:
         )
         accepted, received, awaits = record.steps_accepted, record.received_answers, self._core.state.rounds.waiting.get(number)
         self.agents[number] = (
-            *(1, 0, step is not None, record.step, record.lease, final, record.base, record.newest_base, record.next_evaluation),
+            *(1, 0, step is not None, record.step, record.lease, final),
+            *(record.base, record.newest_base, record.next_evaluation),
             *(record.t_n, record.pulled, record.saved_t_n, accepted[-1] if accepted else -1, received[-1] if received else -1),
             *(-1, -1, -1 if awaits is None else awaits, row["flights"], row["newest"]),
             *(len(inbox), self.down.enter(inbox), len(reads), self.down.enter(reads)),

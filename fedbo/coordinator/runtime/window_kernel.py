@@ -18,10 +18,10 @@ def _dtype(integers: str, numbers: str) -> np.dtype[Any]:
 
 
 # An agent: `inside` the columns or not, `working` on a step or waiting for the answer that it `awaits`, with the fields of
-# `AgentRecord` and `AgentStep`. Its `final` step ends here where that is followed by a message to a round. `accepted` and `received` are the newest of
-# its messages and answers, `heard` and `told` those since it is inside, as places in `past`. Slots of what is sent: the
-# `newest` of its `flights` messages on their way, the last of `letters` answers in its `inbox`, and that of `reads` answers
-# that came with its step, `reading`.
+# `AgentRecord` and `AgentStep`. Its `final` step ends here where a message to a round follows. `accepted` and `received` are
+# the newest of its messages and answers, `heard` and `told` those since it is inside, as places in `past`. Slots of what is
+# sent: the `newest` of its `flights` messages on their way, the last of `letters` answers in its `inbox`, and that of `reads`
+# answers that came with its step, `reading`.
 AGENT = _dtype(
     "inside ended working step lease final base newest_base next_evaluation t_n pulled saved_t_n accepted received heard told"
     " awaits flights newest letters inbox reads reading",

@@ -3,7 +3,8 @@
 A step that ends needs no event but its start, since a request to an agent is complete when it is made. So all events before the
 first end of a step that starts among them form a window (conservative parallel simulation: Chandy and Misra 1979): the compiled
 kernel finds their order, and what they change in the columns; reports, messages and answers pass through in that order. A round
-or buffer that closes ends its window. All else is left to the core: first steps, last steps without rounds, failed evaluations, refused messages.
+or buffer that closes ends its window. All else is left to the core: first steps, last steps without rounds, failed
+evaluations, refused messages.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ def test_an_idle_host_begins_while_other_agents_of_its_round_are_still_asked(
             (host,) = packed.remote
             assert (host.channel is not None) == has_channel
             assert len(host.calls) == 1 and 0 < len(host.buffer) < 200
-            packed.flush(lambda: {agent: -float(agent) for agent in range(300)})
+            packed.flush(lambda agents: [-float(agent) for agent in agents])
             assert not host.buffer
             assert [packed.result(agent) for agent in range(300)] == expected
 

@@ -15,7 +15,7 @@ Ends = Callable[[Sequence[int]], Sequence[float]]
 
 
 @dataclass(slots=True)
-class _Run:
+class _Sorted:
     """Agents `(k,)` in the order of their `ends`, of which those before `first` have been sent."""
 
     agents: Ints
@@ -31,7 +31,7 @@ class Unsent(ByAgent):
 
     def __init__(self) -> None:
         super().__init__()
-        self._runs: list[_Run] = []  # each at least half as long again as the next, which bounds their number
+        self._runs: list[_Sorted] = []  # each at least half as long again as the next, which bounds their number
         self._new: dict[int, None] = {}  # agents that are in none, in the order of their arrival
 
     def put(self, given: StepRequests | StepReports | Iterable[Any]) -> None:
@@ -60,10 +60,10 @@ class Unsent(ByAgent):
         return self.take(chosen)
 
     def _next(self, count: int) -> Ints:
-        """Take at most so many agents with requests from the runs; none where all of a stretch have lost theirs."""
-        stretches = [slice(run.first, run.first + count) for run in self._runs]
-        agents = np.concatenate([run.agents[some] for run, some in zip(self._runs, stretches, strict=True)])
-        ends = np.concatenate([run.ends[some] for run, some in zip(self._runs, stretches, strict=True)])
+        """Take at most so many agents with requests from the runs; none where all of them have lost theirs."""
+        places = [slice(run.first, run.first + count) for run in self._runs]
+        agents = np.concatenate([run.agents[some] for run, some in zip(self._runs, places, strict=True)])
+        ends = np.concatenate([run.ends[some] for run, some in zip(self._runs, places, strict=True)])
         chosen = np.argsort(ends, kind="stable")[:count]
         first = 0
         for run in self._runs:
@@ -86,7 +86,7 @@ class Unsent(ByAgent):
             agents, times = np.append(agents, others[kept]), np.append(times, run.ends[run.first :][kept])
         order = np.argsort(times, kind="stable")
         agents, times = agents[order], times[order]
-        self._runs.append(_Run(agents, times))
+        self._runs.append(_Sorted(agents, times))
         rows = agents[self.have_rows(agents)]
         if len(rows):
             parts, places = self.take_rows(rows)

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -351,8 +352,14 @@ def initial_points(task: Task, number: int) -> Array:
     streams = task.streams.of(number).at(0)
     points = streams.rng("initial points").random((task.budget_of(number).initial, task.problem.dim))
     algorithm, lattice = task.algorithm, task.problem.lattice
-    if isinstance(algorithm, Starting):
-        points = algorithm.initial_points(replace(task.problem, agent=number), points)
+    if _chooses_its_start(type(algorithm)):
+        points = algorithm.initial_points(replace(task.problem, agent=number), points)  # type: ignore[attr-defined]
     if isinstance(lattice, Space) and task.problem.pulls == 0:
         return lattice.spread(points, streams.rng("instead of a repeated point"))
     return points
+
+
+@cache
+def _chooses_its_start(kind: type) -> bool:
+    """Return whether a method chooses initial points; cached, since this check costs as much as the points."""
+    return issubclass(kind, Starting)

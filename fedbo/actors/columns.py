@@ -254,9 +254,9 @@ class ByAgent:
             return self._part[agents] >= 0
         return np.array([0 <= agent < len(self._part) and self._part.item(agent) >= 0 for agent in agents.tolist()], bool)
 
-    def _forget(self, agents: Ints) -> None:
-        """Forget the rows of agents that have some."""
-        for number, count in zip(*_counted(self._part[agents]), strict=True):
+    def _forget(self, agents: Ints, parts: tuple[list[int], list[int]] | None = None) -> None:
+        """Forget the rows of agents that have some, by `parts` if their numbers and counts are known."""
+        for number, count in zip(*(parts or _counted(self._part[agents])), strict=True):
             self._left[number] -= count
             if not self._left[number]:
                 del self._left[number], self._parts[number]
@@ -290,16 +290,15 @@ class ByAgent:
     def take_rows(self, agents: Ints) -> tuple[list[Any], Ints | None]:
         """Remove and return the rows of agents by part, and the places of the agents among them; None for the same order."""
         part, row = self._part[agents], self._row[agents]
-        order = None
-        if (part[1:] < part[:-1]).any():
+        order, (numbers, counts) = None, _counted(part)
+        if len(numbers) > 1 and (part[1:] < part[:-1]).any():
             order = np.argsort(part, kind="stable")
-            part, row = part[order], row[order]
-        numbers, counts = _counted(part)
+            row = row[order]
         found, first = [], 0
         for number, count in zip(numbers, counts, strict=True):
             found.append(_all_or_some(self._parts[number], row[first : first + count]))
             first += count
-        self._forget(agents)
+        self._forget(agents, (numbers, counts))
         return found, None if order is None else np.argsort(order)
 
     def reports(self, agents: Ints) -> StepReports | list[StepReport]:
@@ -320,8 +319,10 @@ class ByAgent:
 
 def _counted(numbers: Ints) -> tuple[list[int], list[int]]:
     """Return the different numbers, ascending, and how often each occurs."""
-    if not len(numbers) or (numbers == numbers[0]).all():
-        return numbers[:1].tolist(), [len(numbers)][: len(numbers)]
+    if not len(numbers):
+        return [], []
+    if (numbers == numbers[0]).all():
+        return [numbers.item(0)], [len(numbers)]
     found, counts = np.unique(numbers, return_counts=True)
     return found.tolist(), counts.tolist()
 

@@ -287,7 +287,9 @@ def _is_record(node: ast.ClassDef) -> bool:
 
 @cache
 def _nodes(text: str) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(_parsed(text)))
+    """Return the nodes of a file that the rules about records look at: a fifth of all."""
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.Attribute, ast.Call, ast.Assign, ast.For, ast.comprehension)
+    return tuple(node for node in ast.walk(_parsed(text)) if isinstance(node, kinds))
 
 
 @cache

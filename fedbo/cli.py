@@ -162,10 +162,6 @@ def _expected(error: Exception) -> int:
         return _complain(f"{error.format_message().rstrip('.')}; see {command} --help", WRONG_INPUT)
     if type(error).__name__ == "Exit":
         return int(getattr(error, "exit_code", OK))
-    from fedbo.study.document import StudyError
-
-    if isinstance(error, StudyError):  # the most frequent one need not wait for the imports that know all the others
-        return _complain(str(error), WRONG_INPUT)
     from fedbo.commands.errors import is_failure, is_wrong_input
 
     if is_wrong_input(error):

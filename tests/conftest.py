@@ -29,7 +29,7 @@ gc.disable()
 def pytest_collection_finish() -> None:
     """Collect garbage from now on, among what the tests themselves make."""
     gc.freeze()
-    gc.set_threshold(20_000)  # as the tests make little that refers to itself
+    gc.set_threshold(50_000)  # as the tests make little that refers to itself
     gc.enable()
 
 

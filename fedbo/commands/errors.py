@@ -1,35 +1,55 @@
-"""The errors that a command reports in one line: wrong input, and runs that failed."""
+"""The errors that a command reports in one line: wrong input, and runs that failed.
+
+They are known by their names: an error cannot come from a module that was not imported, and some of these take a second.
+"""
 
 from __future__ import annotations
 
-from fedbo.actors.storage.checkpoint import CheckpointError
-from fedbo.actors.storage.rows import TooLargeError
-from fedbo.actors.storage.sealed import DamagedError, FormatError
-from fedbo.analysis.finished_run import ResultError
-from fedbo.coordinator.errors import ForkError, ProtocolError, ReplayError
-from fedbo.execution.cluster import ClusterError
-from fedbo.execution.runner import RunError
-from fedbo.figures.layout import PlotError
-from fedbo.figures.page.page import ReportError
-from fedbo.lab.twins.measurements import MeasurementError
-from fedbo.objectives.base import LibraryMissingError
-from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError
-from fedbo.objectives.tables.table import TableError
-from fedbo.settings.errors import ArgumentError, SettingError
-from fedbo.settings.exits import ExitError
-from fedbo.settings.trust import UntrustedError
-from fedbo.sites.errors import SitesError
-from fedbo.study.paths import DirectoryError
+# Arguments and directories that were wrong, before anything ran.
+WRONG_INPUT = frozenset(
+    (
+        "fedbo.actors.storage.rows.TooLargeError",
+        "fedbo.actors.storage.sealed.DamagedError",
+        "fedbo.actors.storage.sealed.FormatError",
+        "fedbo.analysis.finished_run.ResultError",
+        "fedbo.coordinator.errors.ForkError",
+        "fedbo.figures.layout.PlotError",
+        "fedbo.figures.page.page.ReportError",
+        "fedbo.lab.twins.measurements.MeasurementError",
+        "fedbo.objectives.tables.table.TableError",
+        "fedbo.settings.errors.ArgumentError",
+        "fedbo.settings.errors.SettingError",
+        "fedbo.settings.trust.UntrustedError",
+        "fedbo.sites.errors.SitesError",
+        "fedbo.study.document.StudyError",
+        "fedbo.study.paths.DirectoryError",
+    )
+)
+# Runs that failed for a reason that the message explains.
+FAILURES = frozenset(
+    (
+        "fedbo.actors.storage.record_types.CheckpointError",
+        "fedbo.coordinator.errors.ProtocolError",
+        "fedbo.coordinator.errors.ReplayError",
+        "fedbo.execution.cluster.ClusterError",
+        "fedbo.execution.runner.RunError",
+        "fedbo.objectives.base.LibraryMissingError",
+        "fedbo.objectives.datasets.data.DataDamagedError",
+        "fedbo.objectives.datasets.data.DataMissingError",
+        "fedbo.settings.exits.ExitError",
+    )
+)
 
 
 def is_wrong_input(error: Exception) -> bool:
     """Check whether an argument or a directory was wrong, before anything ran."""
-    ours = ResultError | PlotError | ReportError | DirectoryError | TableError | DamagedError | FormatError
-    ours |= ArgumentError | SettingError | MeasurementError | ForkError | UntrustedError | TooLargeError | SitesError
-    return isinstance(error, ours | FileExistsError | PermissionError)
+    return isinstance(error, FileExistsError | PermissionError) or _is_of(error, WRONG_INPUT)
 
 
 def is_failure(error: Exception) -> bool:
     """Check whether a run failed for a reason that its message explains."""
-    ours = RunError | ReplayError | CheckpointError | ClusterError | ProtocolError | ExitError
-    return isinstance(error, ours | DataMissingError | DataDamagedError | LibraryMissingError)
+    return _is_of(error, FAILURES)
+
+
+def _is_of(error: Exception, names: frozenset[str]) -> bool:
+    return any(f"{kind.__module__}.{kind.__qualname__}" in names for kind in type(error).__mro__)

@@ -6,5 +6,6 @@ import fedbo.surrogates.compiled.distance
 import fedbo.surrogates.compiled.draws
 import fedbo.surrogates.compiled.fit
 import fedbo.surrogates.compiled.maximise
+import fedbo.surrogates.compiled.philox
 import fedbo.surrogates.compiled.search
 import fedbo.surrogates.compiled.values  # noqa: F401

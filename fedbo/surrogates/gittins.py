@@ -6,22 +6,25 @@ The Pandora's box Gittins index of a point is the value g at which the expected 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from fedbo.surrogates.acquisition import TINY, Prediction, log_expected_improvement
+from fedbo.surrogates.acquisition import TINY, Prediction, log_expected_improvement, log_improvement_share
 
 Array = npt.NDArray[np.float64]
 LOWEST = -37.0  # standard deviations; the improvement over a value so far above the mean is below all costs that numbers hold
-HALVINGS = 64
+LARGE = 10.0  # of a log share: the improvement of a normal that is exp(10) standard deviations above 0 is its mean
+NEWTON_STEPS = 8  # two more than are ever needed
 
 
 def gittins_index(at: Prediction, log_cost: Array, log_cost_gradient: Array) -> tuple[Array, Array]:
     """Return the index `(n,)` and its gradient `(n, d)`, for costs `exp(log_cost) (n,)` in the units of the values."""
     sd = np.sqrt(np.maximum(at.variance, TINY))
     t = _advantage(log_cost - np.log(sd))
-    log_share, log_below = _log_share(t), scipy.special.log_ndtr(t)
+    log_share, log_below = log_improvement_share(np.minimum(t, 1e8))[0], scipy.special.log_ndtr(t)
     by_sd = np.exp(-0.5 * t * t - 0.5 * np.log(2.0 * np.pi) - log_below)
     by_log_cost = sd * np.exp(log_share - log_below)
     gradient = at.mean_gradient + (0.5 * by_sd / sd)[:, None] * at.variance_gradient
@@ -35,17 +38,14 @@ def improvement_per_cost(at: Prediction, best: float, log_cost: Array, log_cost_
 
 
 def _advantage(log_share: Array) -> Array:
-    """Return t `(n,)` at which the expected improvement of a standard normal plus t over 0 is exp(`log_share`)."""
-    low, high = np.full_like(log_share, LOWEST), np.exp(np.minimum(log_share, 700.0))  # the improvement exceeds t
-    high = np.maximum(high, LOWEST + 1.0)
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        above = _log_share(middle) > log_share
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return np.asarray(0.5 * (low + high))
+    """Return t `(n,)` at which the expected improvement of a standard normal plus t over 0 is exp(`log_share`).
 
-
-def _log_share(t: Array) -> Array:
-    """Return the logarithm of the expected improvement of a standard normal plus t over 0."""
-    none = np.zeros((len(t), 0))
-    return log_expected_improvement(Prediction(t, np.ones_like(t), none, none), 0.0)[0]
+    Newton's steps on its logarithm, which is concave: that of t where t is large, and nearly -t^2 / 2 where it is far below 0.
+    """
+    large = np.exp(np.minimum(log_share, 700.0))  # where the improvement is t itself
+    wanted = np.minimum(log_share, LARGE)
+    t = np.where(log_share > 0.0, np.minimum(large, math.exp(LARGE)), -np.sqrt(-2.0 * np.minimum(wanted, 0.0)))
+    for _ in range(NEWTON_STEPS):
+        found, slope, _ = log_improvement_share(np.maximum(t, LOWEST))
+        t = np.maximum(t, LOWEST) + (wanted - found) / slope
+    return np.where(log_share > LARGE, large, np.maximum(t, LOWEST))

@@ -15,8 +15,8 @@ from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import ArgumentError, SettingError
 from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
-from fedbo.surrogates.acquisition import Prediction
-from fedbo.surrogates.gittins import gittins_index, improvement_per_cost
+from fedbo.surrogates.acquisition import Prediction, log_improvement_share
+from fedbo.surrogates.gittins import LOWEST, gittins_index, improvement_per_cost
 from fedbo.tuning.terms import Terms
 
 CASES = [(0.3, 1.0, 0.1), (-2.0, 0.5, 3.0), (1.0, 1e-3, 1e-6), (0.0, 2.0, 1e-9), (5.0, 0.1, 40.0)]
@@ -33,6 +33,18 @@ def test_the_expected_improvement_over_the_index_is_the_cost(mean: float, sd: fl
     places = [mean + k * sd for k in range(-8, 9) if mean + k * sd > index]
     improvement, _ = scipy.integrate.quad(gain, index, max(index, mean) + 12.0 * sd, points=places, limit=500)
     assert improvement == pytest.approx(cost, rel=1e-5)
+
+
+def test_the_index_is_where_the_improvement_is_the_cost_for_all_costs_that_numbers_hold() -> None:
+    """To a few roundings, by the closed form; beyond 37 standard deviations above the mean it stays there."""
+    log_cost = np.concatenate([np.linspace(-680.0, 18.0, 4001), [1e-9, -1e-9, 0.0]])
+    some, none = np.ones_like(log_cost), np.zeros((len(log_cost), 0))
+    t = -gittins_index(Prediction(0.0 * some, some, none, none), log_cost, none)[0]
+    np.testing.assert_allclose(log_improvement_share(t)[0], log_cost, rtol=4e-15, atol=4e-15)
+    ends = np.array([-np.inf, -5000.0, 300.0])
+    some, none = np.ones(3), np.zeros((3, 0))
+    lowest, low, high = gittins_index(Prediction(0.0 * some, some, none, none), ends, none)[0]
+    assert lowest == low == -LOWEST and high == -np.exp(300.0)
 
 
 def test_gradients_are_the_slopes_of_the_values() -> None:

@@ -53,7 +53,7 @@ def told(made: DPShareBest, seen: Array) -> Array:
     return np.isin(seen, near).astype(np.float64) - np.isin(seen, far)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("epsilon", [pytest.param(0.5, marks=pytest.mark.long), 2.0])
 def test_no_attack_on_votes_finds_more_than_their_epsilon(epsilon: float) -> None:
     """All evaluations of the agent differ; the bound is wrong in 1 of 100, and comes near to the claim."""
     made = method(epsilon=epsilon, likely=0.4)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import fedbo
 from fedbo.analysis.result import Result
 from fedbo.cli import OK, WRONG_INPUT, main
 
@@ -38,8 +39,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(study: Path) -> Path:
     """Carry out the study, and extend it by an iteration."""
     folder = study.parent / "run"
-    assert main(["run", str(study), "--out", str(folder), "-q"]) == OK
-    assert main(["resume", str(folder), "--set", "budget.iterations=3", "-q"]) == OK
+    fedbo.run(study, out=folder)
+    fedbo.resume(folder, overrides=["budget.iterations=3"])
     return folder
 
 
@@ -49,6 +50,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_extended_run_equals_one_with_the_larger_budget(study: Path, run: Path) -> None:
     assert main(["run", str(study), "--set", "budget.iterations=3", "--out", str(study.parent / "long"), "-q"]) == OK
     found, long = Result.open(run), Result.open(study.parent / "long")

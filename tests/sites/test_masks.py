@@ -34,9 +34,9 @@ MASKS = SecureAggregation()
 
 @pytest.mark.parametrize("bits", [pytest.param(16, marks=pytest.mark.long), 37, pytest.param(40, marks=pytest.mark.long), 64])
 def test_the_sum_is_exact_whoever_drops_out_in_whichever_phase(bits: int) -> None:
-    """Of 60 cohorts for each `bits`; agents have numbers of their own, and drop out in any phase with probability 0.3."""
+    """Of 30 cohorts for each `bits`; agents have numbers of their own, and drop out in any phase with probability 0.3."""
     draws, ends = Random(bits), Counter[str]()
-    for case in range(60):
+    for case in range(30):
         cohort = draws.sample(range(1000), draws.randint(2, 7))
         settings = SecureAggregation(threshold=draws.uniform(0.51, 0.9), bits=bits, fraction=8)
         sites = Sites(cohort, draws.randint(1, 5), seed=case, settings=settings)

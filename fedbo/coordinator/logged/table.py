@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
@@ -91,7 +92,6 @@ class LoggedEvent(NamedTuple):
 
 EVENTS: Final = schema_of(LoggedEvent)
 _NUMBER = {record: number for number, record in enumerate(KINDS.values())}
-_NAMES = pa.array([*KINDS, *(list(KINDS)[_NUMBER[record]] for record in RECORDS)], pa.string())  # then kinds of columns
 _AT_ONCE = 1000  # lines that are turned into columns at once
 
 
@@ -138,12 +138,18 @@ def _in_order(numbers: npt.NDArray[np.int8], known: Sequence[Mapping[str, Any]])
     """Return columns in the order of the log, whose line `n` is of kind `numbers[n]`, from those of each kind."""
     places = pa.array(np.argsort(np.argsort(numbers, kind="stable"), kind="stable"))
     parts = [(len(part["time"]), part) for part in known]
-    columns = {"kind": _NAMES.take(pa.array(numbers))}
+    columns = {"kind": _names().take(pa.array(numbers))}
     for name in dict.fromkeys(name for _, part in parts for name in part):
         kind = EVENTS.field(name).type
         pieces = [pa.array(part[name], kind) if name in part else pa.nulls(count, kind) for count, part in parts]
         columns[name] = pa.concat_arrays(pieces).take(places)
     return columns
+
+
+@cache
+def _names() -> pa.Array:
+    """Return the names of all kinds, then those of the kinds of columns; the first array of pyarrow imports pandas."""
+    return pa.array([*KINDS, *(list(KINDS)[_NUMBER[record]] for record in RECORDS)], pa.string())
 
 
 def declared(columns: Mapping[str, pa.Array], count: int) -> pa.Table:

@@ -89,8 +89,8 @@ class Claim:
             return (
                 -0.5 if mine.observations.drop(["algorithm"]).equals(runs[self.than].observations.drop(["algorithm"])) else 0.5
             )
-        value, other = (self._value(runs[label], decisions) for label in (self.of, self.than or self.of))
-        found = (value - (other if self.than else 0.0)) * self._direction(mine) - self._allowed
+        other = self._value(runs[self.than], decisions) if self.than else 0.0
+        found = (self._value(mine, decisions) - other) * self._direction(mine) - self._allowed
         return None if math.isnan(found) else found
 
     def _direction(self, run: EndedRun) -> float:

@@ -105,12 +105,12 @@ def test_an_agent_ends_with_the_first_decision_that_is_not_worth_its_cost(exchan
     world: dict[str, Any] = {"exchange": exchange, "policy": Policy(parallel=places), "availability": Always()}
     settings: dict[str, Any] = {"cost": "pbgi", "price": 0.3, "refit": 100}
     whole, some = (
-        Costly(entry("gp_ei").make(None, **settings, stop=stop), **world, cost=math.inf, iterations=12)
+        Costly(entry("gp_ei").make(None, **settings, stop=stop), **world, cost=math.inf, agents=3, iterations=12)
         for stop in (False, True)
     )
     ran, before = some.run(), whole.run()
     assert violations_of(ran.tables(some)) == []
-    for agent in range(5):
+    for agent in range(3):
         own = [row for row in ran.rows if row.agent == agent]
         assert [row.step for row in own if row.note == STOP] == [max(row.step for row in own)] and own[-1].step < 12
         there = {(row.step, row.query): row.u for row in before.rows if row.agent == agent}

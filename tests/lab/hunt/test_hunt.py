@@ -131,7 +131,7 @@ def test_shrinking_rounds_numbers_and_leaves_fixed_tables_alone() -> None:
 
 @pytest.fixture(scope="module")
 def hunted(tmp_path_factory: pytest.TempPathFactory) -> Hunt:
-    question = question_of(SMALL, CLAIM, ["timing"], 4)
+    question = question_of(SMALL, CLAIM, ["timing"], 2)
     return hunt_world(question, tmp_path_factory.mktemp("hunt") / "hunt")
 
 
@@ -184,7 +184,7 @@ def test_an_interrupted_hunt_goes_on_to_the_same_result(hunted: Hunt, tmp_path: 
 
     monkeypatch.setattr(WorldTrials, "_excess", interrupted)
     with pytest.raises(KeyboardInterrupt) as stop:
-        hunt_world(question_of(SMALL, CLAIM, ["timing"], 4), tmp_path / "hunt")
+        hunt_world(question_of(SMALL, CLAIM, ["timing"], 2), tmp_path / "hunt")
     assert stop.value.args == (tmp_path / "hunt",)
     with pytest.raises(fedbo.ResultError, match="continue with: fedbo resume"):
         Hunt.open(tmp_path / "hunt")
@@ -253,7 +253,7 @@ def test_the_command_prints_shows_and_plots_a_hunt(hunted: Hunt, tmp_path: Path)
     assert facts["sentence"].startswith('No world breaks the claim "random ends" beyond doubt: 1 worlds were tried')
     assert Path(facts["figures"][0]).is_file()
     shown = " ".join(printed("show", str(hunted.directory)).split())
-    for words in (f'The claim "{CLAIM}" fails in a world of', "Verdicts on fresh seeds", "4 worlds were tried", "fedbo run"):
+    for words in (f'The claim "{CLAIM}" fails in a world of', "Verdicts on fresh seeds", "2 worlds were tried", "fedbo run"):
         assert words in shown, words
     assert "drawn,timing," in printed("show", str(hunted.directory), "--format", "csv")
     assert Path(printed("plot", str(hunted.directory), "--out", str(tmp_path / "hunt.svg")).strip()).is_file()

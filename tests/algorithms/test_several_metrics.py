@@ -103,6 +103,22 @@ def test_pending_points_are_not_chosen_again(name: str) -> None:
     assert len(np.unique(np.round(x, 6), axis=0)) == 4
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_objective_counts_after_a_feasible_point_even_if_margins_look_like_noise(seed: int) -> None:
+    """A random quarter of the points keep a bound, and the mean nowhere does; opposite slopes lead to opposite corners."""
+    rng = np.random.default_rng([7, seed])
+    x, margins = rng.random((24, 2)), np.where(rng.permutation(24) < 6, 1.0, -1.0)[:, None]
+    chosen = []
+    for sign in (1.0, -1.0):
+        method: Any = entry("gp_ei").make(coordinates="arcsine")
+        state = method.agent_init(replace(problem_of(slope_in_circle), agent=0), Streams(0, 0, 0))
+        state = method.tell_outcomes(state, x, sign * x.sum(axis=1, keepdims=True), margins)
+        decision, state = method.ask(state, (), Streams(seed, 0, 0).at(1))
+        assert state.states[1].hyper.noise_variance > 0.3
+        chosen.append(decision.x.sum())
+    assert chosen[0] > 1.2 and chosen[1] < 0.8
+
+
 @pytest.mark.parametrize("name", ["fts", "fed_prior", "dp_fts_de"])
 def test_messages_hold_no_limits_and_no_weights(name: str) -> None:
     """An agent with another limit and another weight of the same metrics sends the same shapes, up to rounding."""

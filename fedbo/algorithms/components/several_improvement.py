@@ -20,8 +20,8 @@ from fedbo.surrogates.several import SeveralCriterion, Strips, strips
 def improve(own: Surrogate, state: Several, streams: Streams, incumbent: str = "mean") -> tuple[Decision, Several]:
     """Maximise the constrained improvement of one objective, or of the hypervolume of two.
 
-    The improvement is over the posterior "mean" or the "observed" values at feasible points. Pending points count with their
-    expected values, else a promising one would be chosen again.
+    The improvement is over the posterior "mean" or the "observed" values at points that were observed to keep all bounds.
+    Pending points count with their expected values, else a promising one would be chosen again.
     """
     if not all(len(each.u) for each in state.states):
         return Decision(first_point(state.states[0], streams), "own"), state
@@ -30,7 +30,10 @@ def improve(own: Surrogate, state: Several, streams: Streams, incumbent: str = "
     posteriors = tuple(settings.posterior(each) for each in seen)
     observed, references, thresholds = standard_units(settings, state, known)
     u = settings.seen(changed(known[0], u=to_coordinates(state.x[state.complete], own.coordinates))).u
-    metrics = observed[state.complete] if incumbent == "observed" else _means(posteriors, u)
+    metrics = observed[state.complete]
+    if incumbent == "mean":
+        # Not of margins: where a model takes them for noise, its mean keeps the bound nowhere, and no objective would count.
+        metrics[:, :m] = _means(posteriors[:m], u)
     waiting = seen[0].waiting
     if waiting is not None and own.pending_values != "ignore":
         u, metrics = np.vstack([u, waiting]), np.vstack([metrics, _means(posteriors, waiting)])

@@ -87,7 +87,9 @@ class HostedAgents:
         return found
 
     def best_values(self) -> dict[int, float | None]:
-        """Return the known optimum of the objective of every agent that exists."""
+        """Return the known optimum of the objective of every agent that exists; that of one of several objectives is none."""
+        if self._task.goals is not None and self._task.goals.several:
+            return dict.fromkeys(self)
         found = {agent.number: agent.objective.best_value for agent in self.objects.every()}
         numbers = np.flatnonzero(self._slot >= 0)
         each = zip(numbers.tolist(), self._slot[numbers].tolist(), strict=True)

@@ -21,7 +21,7 @@ from fedbo.coordinator.state import AgentRecords, CoreState
 
 _REST = 20.0  # snapshots by the clock take at most one part in so many of a run's time
 _LINES = 1_000_000  # events after which there is a snapshot: their lines leave memory, so that it does not grow with the events
-_MOST_LINES = 4  # so many times as many may wait for it where snapshots take more than that part of the time
+_MOST_LINES = 8  # so many times as many may wait for it where snapshots take more than that part of the time: these are columns
 _MANY = 10_000  # agents above which not every snapshot is whole: below it, no file that is damaged spoils two of them
 _WHOLE = 10  # snapshots of so many agents of which the first is whole, and each other one has those alone that changed
 PARTS = (".core", ".agents")

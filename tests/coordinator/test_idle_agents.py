@@ -187,6 +187,28 @@ def test_an_active_agent_costs_at_most_12_kilobytes_with_20_observations_and_100
     assert (held(48) - held(16)) / 32 < most
 
 
+def test_an_agent_that_is_rarely_asked_holds_what_it_has_observed_and_not_what_its_budget_allows() -> None:
+    """As above, each agent asked for one step in a hundred: with room for all of them it held 35 kilobytes."""
+    own = TS(surrogate="features", features=100, length_scale=0.2)
+    algorithm = fts(every=1, relay="one", features=100, kernel="se", length_scale=0.2, own=own)
+
+    def held(agents: int) -> int:
+        setting = world(algorithm=algorithm, agents=agents, initial=1, evaluation=Constant(1.0), iterations=99)
+        setting = replace(setting, exchange=idle(0.01))
+        tracemalloc.start()
+        ran = setting.run()
+        assert len(ran.of("started")) == agents
+        ran.records.clear()
+        ran.hosts.host.agents.take_rows(lossy=False)
+        gc.collect()
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return size
+
+    held(100)  # what is made once is there
+    assert (held(600) - held(200)) / 400 < 4_000
+
+
 @pytest.mark.ray
 def test_a_host_hears_that_steps_count_although_it_has_nothing_else_to_do(ray_session: None) -> None:
     """Else all agents of a round keep what they were before it until the next one."""

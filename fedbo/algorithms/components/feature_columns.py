@@ -29,6 +29,7 @@ from fedbo.surrogates.projected import SAME_POINT
 
 Held = tuple[Array, Array]
 Codes = npt.NDArray[np.int8]
+_MORE = 4  # further observations for which all agents get room at a time, beside a quarter of those that they have room for
 OWN, FEDERATED, RANDOM, UNIFORM = map(ORIGINS_IN_ORDER.index, ("own", "federated", "random", "uniform"))
 
 
@@ -142,7 +143,8 @@ class FeatureColumns:
         self.own, self.dim = own, problem.dim
         self.shared = shared_features(streams, problem.dim, own.features, own.length_scale)
         self.models = Models(self.shared, own.noise, own.clip, own.standardise)
-        self._room = problem.initial + problem.iterations
+        self._budget = problem.initial + problem.iterations
+        self._room = min(problem.initial + _MORE, self._budget)  # not all: agents that are rarely asked never need it
         self.u, self.y, self.n = np.empty((0, 0, problem.dim)), np.empty((0, 0)), np.zeros(0, np.int64)
         self._factors = [Factors(own.features)]
 
@@ -199,7 +201,7 @@ class FeatureColumns:
     def _append(self, slots: Numbers, counts: Numbers, u: Array, y: Array) -> None:
         most = int((self.n[slots] + counts).max(initial=0))
         if most > self._room:
-            self._room = max(most, 2 * self._room)
+            self._room = max(most, min(self._room * 5 // 4 + _MORE, self._budget))
             self.grow(len(self.n))
         held = self.n[slots]
         place, rows = held.repeat(counts) + offsets(counts), slots.repeat(counts)

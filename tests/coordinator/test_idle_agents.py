@@ -184,7 +184,7 @@ def test_an_active_agent_costs_at_most_12_kilobytes_with_20_observations_and_100
         tracemalloc.stop()
         return size
 
-    assert (held(48) - held(16)) / 32 < most
+    assert (held(300) - held(100)) / 200 < most  # of so many, what a run holds whatever its agents are is the same
 
 
 def test_an_agent_that_is_rarely_asked_holds_what_it_has_observed_and_not_what_its_budget_allows() -> None:

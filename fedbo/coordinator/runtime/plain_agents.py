@@ -282,8 +282,8 @@ class PlainAgents:
         found: list[float] = (rows["inside"] * (rows["begun"] + rows["length"])).tolist()
         return found
 
-    def make_room(self, count: int, answers: bool) -> None:
-        """Make room for so many events, with answers if they have any, and forget what has arrived."""
+    def make_room(self, count: int, answers: bool, messages: int | None = None) -> None:
+        """Make room for so many events, with messages, as many if not fewer, and answers if any; forget what has arrived."""
         size, head, tail, _, past, up, down = self.counters.tolist()
         if head >= _ARRIVED or (head and head == tail):
             self.sent[: tail - head] = self.sent[head:tail]
@@ -294,8 +294,8 @@ class PlainAgents:
             self.sent = _longer(self.sent, count)
         if past + count > len(self.past):
             self.past = _longer(self.past, count)
-        if up < count:
-            self.up.reserve(count)
+        if up < (messages := count if messages is None else messages):
+            self.up.reserve(messages)
         if answers and down < count:
             self.down.reserve(count)
 

@@ -102,7 +102,7 @@ class Windows:
     def _plan(self, until: float, most: int) -> int:
         """Find the events of a window; return their number."""
         columns, rounds, heap, rules = self._columns, self._core.state.rounds, self._queue.heap, self._rules
-        columns.make_room(self.most, self._at_once)
+        columns.make_room(self.most, self._at_once, min(self.most, _ENDS))
         if len(self._written) < len(columns.down.slots):
             self._letters, self._written = np.zeros((3, len(columns.down.slots)), np.int64), np.zeros(len(columns.down.slots))
         limit = heap[0][:2] if heap else (np.inf, 0)

@@ -28,7 +28,6 @@ KNOBS: dict[str, tuple[float, ...]] = {
     "fedbo.actors.storage.encoding.COPIED": (0, 8, 2**20),
     "fedbo.actors.storage.encoding.PIECE": (1, 64),
     "fedbo.actors.storage.evaluation_log._DELAY": (0.0, 1e9),
-    "fedbo.algorithms.components.feature_columns._MORE": (1, 100),
     "fedbo.coordinator.environment.duration_blocks._HELD": (1, 2),
     "fedbo.coordinator.messages._FEW": (0, 1, 1000),
     "fedbo.coordinator.runtime.engine.PROGRESS_INTERVAL": (0.0, 0.001, 1e9),

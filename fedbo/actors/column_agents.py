@@ -34,7 +34,7 @@ class ColumnAgents:
         self._free: list[int] = []
 
     def start(self, numbers: Sequence[int]) -> Ints:
-        """Give slots to agents that have done nothing."""
+        """Assign slots to agents that have done nothing."""
         if len(self._free) < len(numbers):
             held = len(self._objectives)
             count = max(held + len(numbers), min(held + held // 2, self._task.problem.n_agents))
@@ -51,7 +51,7 @@ class ColumnAgents:
         return slots
 
     def release(self, slot: int) -> None:
-        """Give a slot back."""
+        """Free a slot."""
         self._free.append(slot)
         self._objectives[slot] = None
 
@@ -251,7 +251,7 @@ class ColumnAgents:
         return found
 
     def load(self, saved: SavedColumns) -> Ints:
-        """Give slots to the agents that `save` returned."""
+        """Assign slots to the agents that `save` returned."""
         slots = self.start(saved.number.tolist())
         for name, column in zip(KEPT, saved, strict=False):
             getattr(self.of, name)[slots] = column

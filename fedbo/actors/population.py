@@ -87,7 +87,7 @@ class HostedAgents:
         return found
 
     def best_values(self) -> dict[int, float | None]:
-        """Return the known optimum of the objective of every agent that exists; that of one of several objectives is none."""
+        """Return the known optimum of every agent that exists; None with several objectives, which have no single optimum."""
         if self._task.goals is not None and self._task.goals.several:
             return dict.fromkeys(self)
         found = {agent.number: agent.objective.best_value for agent in self.objects.every()}
@@ -154,7 +154,7 @@ class HostedAgents:
         return [report for part in found for report in (single_reports(part) if isinstance(part, StepReports) else part)]
 
     def _come_in(self, requests: StepRequests) -> npt.NDArray[np.bool_]:
-        """Give a slot to each agent that may have one; return which have."""
+        """Assign a slot to each agent that may have one; return which have."""
         if not self.serves:
             return np.zeros(len(requests.agent), bool)
         new, left = [], self._slot[requests.agent] < 0

@@ -27,7 +27,7 @@ class _Sorted:
 
 
 class Unsent(ByAgent):
-    """Requests by agent, of which those go first whose steps end first. So the run continues while hosts work on others."""
+    """Requests by agent, sent in the order in which steps end, so that the run continues while hosts work on later ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Unsent(ByAgent):
         return self.take(chosen)
 
     def _next(self, count: int) -> Ints:
-        """Take at most so many agents with requests from the runs; none where all of them have lost theirs."""
+        """Remove the first agents from the runs, at most so many; return those that still have a request."""
         places = [slice(run.first, run.first + count) for run in self._runs]
         agents = np.concatenate([run.agents[some] for run, some in zip(self._runs, places, strict=True)])
         ends = np.concatenate([run.ends[some] for run, some in zip(self._runs, places, strict=True)])
@@ -74,7 +74,7 @@ class Unsent(ByAgent):
         return found[self.have(found)]
 
     def _sort(self, ends: Ends) -> None:
-        """Make a run of the new requests and of runs that are not much longer, and put their columns into that order."""
+        """Sort the new requests into a run, with those of runs that are not much longer."""
         agents = np.array(list(self._new), np.int64)
         agents = agents[self.have(agents)]
         self._new.clear()

@@ -226,7 +226,7 @@ class AgentColumns(Protocol):
         """Return the record of an agent that leaves the columns; None if it is not inside."""
 
     def leave_all(self) -> None:
-        """Take all agents out of the columns."""
+        """Move all agents out of the columns."""
 
     def __contains__(self, number: int) -> bool:
         """Check whether an agent is inside."""

@@ -72,7 +72,7 @@ class PlainAgents:
         return bool(head == tail)
 
     def readmit(self, event: Event) -> None:
-        """Take the agent of an event that the core has processed into the columns."""
+        """Move the agent of an event that the core has processed into the columns."""
         if type(event) is Finished:
             self.enter(event.agent)
         elif type(event) is MessageReceived:
@@ -84,7 +84,7 @@ class PlainAgents:
                 self.enter(number)
 
     def enter(self, number: int) -> None:
-        """Take an agent into the columns, if nothing about it is unusual."""
+        """Move an agent into the columns, if nothing about it is unusual."""
         known = self._core.state.agents
         record = known.get(number)
         if record is None or not record.lease or record.ended or record.lost or record.absent or record.interruptions:
@@ -157,7 +157,7 @@ class PlainAgents:
         return record
 
     def leave_all(self) -> None:
-        """Take all agents and events out of the columns, as a run is stored."""
+        """Move all agents and events out of the columns, as a run is stored."""
         if self.left:
             return
         for number in list(self._records):
@@ -184,7 +184,7 @@ class PlainAgents:
         return Message(sender=sender, claimed_sender=sender, step=step, base=base, sent=sent, payload=self.up.single(slot))
 
     def enter_all(self) -> None:
-        """Take all events that are for windows, and all agents that are plain, into the columns."""
+        """Move all events that are for windows, and all agents that are plain, into the columns."""
         agents, queue = self._core.state.agents, self._queue
         self.left = False
         entries, heap, latest = sorted(queue.heap, key=lambda entry: entry[:2]), queue.heap, queue.time + self.latency

@@ -335,7 +335,7 @@ def plan(
 
 @compiled(numba.void(_AGENTS, _AGENTS, _ENDS, _EVENTS, _INTS, _PAIRS, _INT, _INT))
 def undo(agents: Any, before: Any, ends: Any, events: Any, counters: Any, marks: Any, kept: int, count: int) -> None:
-    """Take back the planned events from number `kept` on."""
+    """Undo the planned events from number `kept` on."""
     mark, size = marks[kept], 0
     entries = ends[: counters[SIZE]].copy()
     for place in range(len(entries)):  # without those that were scheduled since

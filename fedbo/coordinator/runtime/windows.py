@@ -82,7 +82,7 @@ class Windows:
         return raise_if_failed(self._reports.pop(agent) if agent in self._reports else self._hosts.report(agent))
 
     def readmit(self, event: Event) -> None:
-        """Take the agent of an event that the core has processed into the columns."""
+        """Move the agent of an event that the core has processed into the columns."""
         self._columns.readmit(event)
 
     def take(self, until: float, most: int) -> int:
@@ -220,7 +220,7 @@ class Windows:
         return self._half.receive(state.server, arrivals)
 
     def _undo(self, kept: int, count: int) -> None:
-        """Take back the planned events from number `kept` on."""
+        """Undo the planned events from number `kept` on."""
         columns = self._columns
         kernel.undo(columns.agents, self._before, columns.ends, self._events, columns.counters, self._marks, kept, count)
 

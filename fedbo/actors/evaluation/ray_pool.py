@@ -57,14 +57,17 @@ def evaluate(objective: Objective, query: Query, streams: Streams, limits: Limit
     return record
 
 
-@lru_cache(maxsize=1)
-def _task() -> Any:
-    return ray.remote(evaluate)
+@lru_cache(maxsize=2)
+def _task(on_gpu: bool) -> Any:
+    # A process keeps what it has allocated on a GPU, and can use the GPU no more after an error there. Ray therefore ends it
+    # after a task that declares GPUs, but not after one that requests them as `submitted` does.
+    return ray.remote(max_calls=1)(evaluate) if on_gpu else ray.remote(evaluate)
 
 
 def submitted(objective: Any, query: Query, streams: Streams, limits: Limits, options: Mapping[str, Any]) -> Any:
     """Submit one evaluation as a Ray task and return the reference of its result."""
-    return _task().options(max_retries=0, scheduling_strategy="SPREAD", **options).remote(objective, query, streams, limits)
+    task = _task(options.get("num_gpus", 0.0) > 0)
+    return task.options(max_retries=0, scheduling_strategy="SPREAD", **options).remote(objective, query, streams, limits)
 
 
 class Dispatcher:

@@ -29,6 +29,8 @@ Array = npt.NDArray[np.float64]
 Payload = Mapping[str, npt.NDArray[Any]]
 
 
+# A damaged message may hold any number. With one like this to the fourth power nothing overflows in what is computed from it.
+LARGEST = 1e60
 LONGEST = 2**20  # rows of what varies in length, where a method does not bound it closer
 
 

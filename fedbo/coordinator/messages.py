@@ -15,8 +15,6 @@ from fedbo.algorithms.base import Declaration, Field, Payload
 
 DUMMY: Payload = {}  # sent in place of a message, where it shall not show who has something to say
 
-# A damaged message may hold any number. With one like this to the fourth power nothing overflows in what is computed from it.
-LARGEST = 1e60
 # Without NumPy's question whether an array of another library comes, a third of its time; `dot` would warn of an overflow.
 vdot: Final[Callable[..., Any]] = getattr(np.vdot, "_implementation", np.vdot)
 _ndarray: Final = np.ndarray
@@ -185,7 +183,7 @@ def _too_large(array: np.ndarray[Any, Any], field: Field, most: float) -> str | 
     finite = np.isfinite(array)
     if field.finite and not finite.all():
         return "not finite"
-    return f"too large: beyond {most:g}" if (np.abs(array[finite]) > most).any() else None
+    return f"too large: beyond {most:g}" if float(np.abs(array[finite]).max(initial=0.0)) > most else None
 
 
 def _wrong_shape(name: str, array: np.ndarray[Any, Any], field: Field) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from fedbo.algorithms.base import Inbound
+from fedbo.algorithms.base import LARGEST, Inbound
 from fedbo.coordinator.agent_processes import AgentProcesses
 from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived
 from fedbo.coordinator.exchange import revealed
 from fedbo.coordinator.logged.kinds import make
 from fedbo.coordinator.logged.messages import MessageArrived, MessageLate, TransmissionRejected
-from fedbo.coordinator.messages import DUMMY, LARGEST, checker, named, sizer
+from fedbo.coordinator.messages import DUMMY, checker, named, sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server

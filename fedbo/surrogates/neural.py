@@ -22,8 +22,11 @@ class Sample(NamedTuple):
     total: Array
 
 
+MOST = 1e60  # no number of a message is larger
+
+
 class Diverged(ValueError):
-    """Gradient descent whose weights overflowed."""
+    """Gradient descent whose weights have become too large to be sent."""
 
 
 def parameters(dim: int, width: int) -> int:
@@ -84,6 +87,6 @@ def descend(weights: Array, sample: Sample, steps: int, rate: float, decay: floa
             planes = kept * planes - back.T @ inputs
             offset = kept * offset - float(move.sum())
     weights = np.concatenate([planes[:, :-1].ravel(), planes[:, -1], outer, [offset]])
-    if not np.isfinite(weights).all():
+    if not np.abs(weights).max() <= MOST:
         raise Diverged(f"the network's weights diverge at a learning rate of {rate:g}; use a lower rate, or fewer units")
     return weights

@@ -13,6 +13,7 @@ import numpy as np
 from fedbo.actors.evaluation.failed_points import other_than, takes_worst, with_failures
 from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.algorithms.base import (
+    LARGEST,
     ORIGINS,
     Algorithm,
     Array,
@@ -27,7 +28,7 @@ from fedbo.algorithms.base import (
 )
 from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.messages import LARGEST, fault
+from fedbo.coordinator.messages import fault
 from fedbo.testing.contract import ContractBroken, is_frozen, need
 from fedbo.testing.lockstep import Lockstep, Transmit, pulls
 

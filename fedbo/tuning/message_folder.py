@@ -20,10 +20,10 @@ from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.checkpoint import CheckpointError, ReadBounds, pack, unpack
-from fedbo.algorithms.base import Algorithm, Declaration, Inbound, Payload, Problem
+from fedbo.algorithms.base import LARGEST, Algorithm, Declaration, Inbound, Payload, Problem
 from fedbo.algorithms.reveals import Reveals, read_reveals, revealed_by
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.messages import LARGEST, declared_size, fault, longest, named
+from fedbo.coordinator.messages import declared_size, fault, longest, named
 from fedbo.settings.arguments import path
 from fedbo.settings.errors import ArgumentError
 from fedbo.sites.errors import SignatureError

@@ -147,6 +147,16 @@ def test_weights_that_diverge_end_the_run() -> None:
         _lockstep(1, rate=50.0, delay=0, steps=400).run(8)
 
 
+def test_a_mean_that_false_messages_have_spoilt_does_not_spoil_the_training_of_the_honest() -> None:
+    run = _lockstep(2, delay=0, rise=10).run(5)
+    run.act()
+    state = run.states[0]
+    spoilt = state._replace(network=-1e20 * state.network)
+    with pytest.raises(Diverged):
+        descend(spoilt.network, state.sample, 30, 0.01, 0.1 / 6)
+    np.testing.assert_array_equal(run.algorithm.trained(spoilt), descend(state.initial, state.sample, 30, 0.01, 0.1 / 6))
+
+
 def contextual(agents: int, rounds: int, seed: int) -> float:
     """Regret of an agent in the published synthetic task: K = 4 contexts on the sphere, d = 10, cos(3 a.x), noise 0.01."""
     algorithm, streams = FNUCB(), Streams(seed)

@@ -11,13 +11,13 @@ from private_runs import Discreet, Whisper, releases, said
 from small_runs import ALL_MODES, Setting, fts
 from talking import Talk
 
-from fedbo.algorithms.base import Declaration, Field, Mechanism, Payload, Problem
+from fedbo.algorithms.base import LARGEST, Declaration, Field, Mechanism, Payload, Problem
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.faults import LIES, Lie
 from fedbo.coordinator.environment.lies import Lies, SentMessage
-from fedbo.coordinator.messages import LARGEST, fault
+from fedbo.coordinator.messages import fault
 
 EVERYBODY = tuple(range(5))
 HONEST = {"values": np.array([3.0, -1.0, 2.0])}
@@ -61,6 +61,16 @@ def test_a_lie_is_as_declared_whatever_the_method(name: str, how: str) -> None:
         if how != "copy" and (field.positive or not field.observed or np.dtype(field.dtype).kind != "f"):
             assert np.array_equal(after[key], before[key], equal_nan=field.dtype == "float64")
     assert how == "flattery" or any(not np.array_equal(after[key], before[key], equal_nan=True) for key in declared)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float64", 1e58), ("float32", 1e35)])
+@pytest.mark.parametrize("how", ["inverted", "flattery", "drift", "collusion"])
+def test_a_lie_is_never_larger_than_a_message_may_be(how: str, dtype: str, size: float) -> None:
+    declared: Declaration = {"values": Field((3,), dtype=dtype)}
+    sent = {"values": (size * np.array([3.0, -1.0, 2.0])).astype(dtype)}
+    after = told(how, 1e9, declared, sent, strength=1e6)
+    assert fault(after, declared, LARGEST) is None
+    assert np.abs(after["values"]).max() == np.dtype(dtype).type(min(LARGEST, float(np.finfo(dtype).max)))
 
 
 def test_each_kind_of_lie_is_what_its_word_says() -> None:

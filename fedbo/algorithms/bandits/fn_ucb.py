@@ -22,7 +22,7 @@ from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.arms import grid
-from fedbo.surrogates.neural import Sample, added, descend, empty, jacobian, parameters, value
+from fedbo.surrogates.neural import Diverged, Sample, added, descend, empty, jacobian, parameters, value
 from fedbo.surrogates.ridge import Ridge, norms, ridge, updated
 
 CRITERIA = ("determinant", "diagonal")
@@ -246,10 +246,15 @@ class FNUCB:
         return payload, state._replace(called=False)
 
     def trained(self, state: FNState) -> Array:
-        """Fit the network to the agent's own data."""
+        """Fit the network to the agent's own data, or from the initial weights if a spoilt mean makes it diverge."""
         start = {"mean": state.network, "last": state.weights, "initial": state.initial}[self.start]
         n = float(state.sample.times.sum())
-        return descend(start, state.sample, self.steps, self.rate, self.ridge / n) if n else start
+        if not n:
+            return start
+        try:
+            return descend(start, state.sample, self.steps, self.rate, self.ridge / n)
+        except Diverged:
+            return descend(state.initial, state.sample, self.steps, self.rate, self.ridge / n)
 
     def server_init(self, problem: Problem) -> FNServer:
         """Start without messages."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.base import Declaration, Field, Payload
+from fedbo.algorithms.base import LARGEST, Declaration, Field, Payload
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.faults import Lie, Plan
 
@@ -66,11 +66,13 @@ class Lies:
         """Check whether other agents may copy an agent: no agent copies one that itself copies at any time."""
         return bool(self._copiers) and agent not in self._copiers
 
+    @np.errstate(over="ignore")  # what overflows is the largest number that may be sent
     def _numbers(self, place: int, lie: Lie, agent: int, name: str, honest: Numbers, now: float) -> Numbers:
         """Return the false numbers of one field, of the same shape and dtype as the honest ones."""
         there, field = np.isfinite(honest), self._fields[name]
         size = float(np.sqrt(np.mean(np.square(honest[there], dtype=np.float64)))) if there.any() else 0.0
         low, high = np.asarray(field.low), np.asarray(field.high)
+        most = min(LARGEST, float(np.finfo(honest.dtype).max))
         bounded = bool(np.isfinite([low, high]).all())
         if lie.how == "inverted":
             middle = (low + high) / 2 if bounded else 0.0
@@ -85,7 +87,7 @@ class Lies:
                 numbers = lie.strength * size * direction
             else:
                 numbers = honest + lie.strength * (now - lie.start) * size * direction
-        return np.where(there, np.clip(numbers, low, high), honest).astype(honest.dtype)
+        return np.where(there, np.clip(np.clip(numbers, -most, most), low, high), honest).astype(honest.dtype)
 
 
 def is_falsifiable(field: Field) -> bool:

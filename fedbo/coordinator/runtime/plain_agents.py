@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.actors.task import StepRequest
-from fedbo.algorithms.base import Inbound
+from fedbo.algorithms.base import LARGEST, Inbound
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import Answer, AnswerReceived, Event, Finished, Message, MessageReceived, StudyStarted
-from fedbo.coordinator.messages import LARGEST, checker
+from fedbo.coordinator.messages import checker
 from fedbo.coordinator.runtime import window_kernel as kernel
 from fedbo.coordinator.runtime.coordinator_half import is_joint
 from fedbo.coordinator.runtime.event_queue import Entry, EventQueue

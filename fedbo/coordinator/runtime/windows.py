@@ -18,12 +18,12 @@ import numpy.typing as npt
 from fedbo.actors.columns import Letters, StepReports, StepRequests, joint_requests, rows_of, single_reports
 from fedbo.actors.hosts import Hosts, raise_if_failed
 from fedbo.actors.task import StepReport, StepRequest
-from fedbo.algorithms.base import Inbound, Payload
+from fedbo.algorithms.base import LARGEST, Inbound, Payload
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import After, Event
 from fedbo.coordinator.logged.columns import EventColumns
-from fedbo.coordinator.messages import LARGEST, declared_size, size, varies
+from fedbo.coordinator.messages import declared_size, size, varies
 from fedbo.coordinator.runtime import window_kernel as kernel
 from fedbo.coordinator.runtime.coordinator_half import Arrivals, CoordinatorHalf, Heard, are_sound, plain_fields
 from fedbo.coordinator.runtime.event_queue import EventQueue

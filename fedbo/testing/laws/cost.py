@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fedbo.algorithms.gp import GP, STOP
 from fedbo.testing.run_tables import NEAR, Row, RunTables
@@ -29,15 +29,24 @@ def cost(run: RunTables) -> Iterator[str]:
         if kind == "finished":
             ended[agent] = event["time"]
         elif kind == "started" and not event["again"] and agent in ended and told:
-            known = [row for row in own if row["finished"] < ended[agent] - NEAR or (row["step"] < step and not overlap)]
-            if (spent := _spent(known)) > most + NEAR or any(_is_last(run, row) for row in known):
+            known = [row for row in own if is_known(row, ended[agent], step, overlap)]
+            if (spent := time_of(known)) > most + NEAR or any(is_last(run, row) for row in known):
                 yield f"agent {agent} decided in step {step} after {spent} of the cost {most}"
         elif kind == "done" and agent in targets and _is_early(run, agent, step):
-            if (spent := _spent(own)) < most - NEAR and not any(_is_last(run, row) for row in own):
+            if (spent := time_of(own)) < most - NEAR and not any(is_last(run, row) for row in own):
                 yield f"agent {agent} was done with step {step} after {spent} of the cost {most}"
 
 
-def _spent(rows: list[Row]) -> float:
+def is_known(row: Row, ended: float, step: int, overlap: bool) -> bool:
+    """Check whether an agent that decides in a step, and whose last one ended at this time, has learned of an evaluation.
+
+    An earlier step may have an evaluation that was paused and goes on in a later one.
+    """
+    return bool(row["finished"] < ended - NEAR or (row["finished"] <= ended + NEAR and row["step"] < step and not overlap))
+
+
+def time_of(rows: Iterable[Row]) -> float:
+    """Return the time that evaluations took."""
     return math.fsum(row["finished"] - row["started"] for row in rows)
 
 
@@ -47,6 +56,7 @@ def _is_early(run: RunTables, agent: int, step: int) -> bool:
     return not run.exchange.selection.idles and not pulls and step < iterations
 
 
-def _is_last(run: RunTables, row: Row) -> bool:
+def is_last(run: RunTables, row: Row) -> bool:
+    """Check whether an agent ends with this evaluation, because none is worth its cost."""
     algorithm = run.task.algorithm
     return isinstance(algorithm, GP) and algorithm.stop and row["note"] == STOP

@@ -9,7 +9,8 @@ from statistics import mean, median
 from fedbo.actors.stopping.stoppers import Halving, Median
 from fedbo.actors.stopping.stopping import Stopping
 from fedbo.coordinator.environment.faults import Crash
-from fedbo.testing.run_tables import Row, RunTables
+from fedbo.testing.laws.cost import is_last, time_of
+from fedbo.testing.run_tables import NEAR, Row, RunTables
 
 Key = tuple[int, int]  # step and point
 Place = tuple[int, int]  # a bracket and a fidelity
@@ -52,6 +53,7 @@ class _RungReplay:
     """The rungs of one agent, built line by line."""
 
     def __init__(self, run: RunTables, stopping: Stopping, agent: int, values: Mapping[tuple[Key, int], float]) -> None:
+        self._run, self._rows = run, [row for row in run.rows if row["agent"] == agent]
         self._stopping, self._agent, self._stopper = stopping, agent, stopping.stopper
         self._streams, self._values = run.task.streams.of(agent), values
         self._rungs: dict[Place, dict[Key, float]] = defaultdict(dict)
@@ -68,20 +70,28 @@ class _RungReplay:
             if line["kind"] == "promoted":
                 if key not in due:
                     yield f"agent {self._agent} promoted {key} at {line['time']}, due was {due}"
+                before = time_of(row for row in self._rows if row["finished"] < line["time"] - NEAR)
+                if before > self._run.task.cost + NEAR:
+                    yield f"agent {self._agent} promoted {key} at {line['time']} after {before} of the cost"
                 self._paused.pop(key, None)
                 due = {None}
                 continue
             if None not in due:
                 yield f"agent {self._agent} did not promote {due} before {line['time']}"
             if verdict == "failed" or (key, fidelity) not in self._values and verdict == "end":
-                due = self._due()  # it failed
+                due = self._due() | self._none_once_spent(line["time"])  # it failed
                 continue
             if (key, fidelity) not in self._values:
                 return  # under way when the run ended: no row has its values
             wanted = self._reach(key, fidelity)
             if verdict not in wanted:
                 yield f"agent {self._agent}: {verdict} of {key} at fidelity {fidelity}, where {wanted} follows"
-            due = {None} if verdict == "go" else self._due()
+            due = {None} if verdict == "go" else self._due() | self._none_once_spent(line["time"])
+
+    def _none_once_spent(self, now: float) -> set[Key | None]:
+        """Return that nothing need be promoted, if the agent has spent the budget's cost or ends with its last decision."""
+        over = time_of(row for row in self._rows if row["finished"] <= now + NEAR) >= self._run.task.cost - NEAR
+        return {None} if over or any(is_last(self._run, row) for row in self._rows) else set()
 
     def _reach(self, key: Key, fidelity: int) -> set[str]:
         """Record a value at a rung and return its verdict, or both verdicts if they depend on the order of two equal values."""

@@ -17,6 +17,7 @@ from fedbo.actors.storage.sealed import DamagedError, seal, unseal
 from fedbo.algorithms.streams import Streams
 from fedbo.analysis.finished_run import FinishedRun, ResultError
 from fedbo.analysis.grouping import column_of
+from fedbo.analysis.indicators import is_plain
 from fedbo.objectives.base import Federation
 from fedbo.objectives.derived.mean import MeanFunction, Optimum, optimum
 from fedbo.settings.errors import warn_caller
@@ -88,7 +89,11 @@ def federation_of(result: FinishedRun, study: Study) -> Federation:
 
 
 def means(result: FinishedRun, observations: Any) -> dict[tuple[int, int], ReplicateMean]:
-    """Return the mean function of each cell and replicate; ResultError if agents do not know it."""
+    """Return the mean function of each cell and replicate; ResultError if agents do not know it, or have other goals."""
+    if not all(is_plain(result.manifest, cell.number) for cell in result.trusted_cells()):
+        raise ResultError(
+            "with limits or several objectives, there is no regret on the mean of all agents; draw curves instead"
+        )
     optima, found = _Optima(result), dict[tuple[int, int], ReplicateMean]()
     for cell in result.trusted_cells():
         own = observations.filter(pc.equal(observations["cell"], cell.number))

@@ -104,3 +104,15 @@ def test_worth_compares_the_hypervolume_and_names_the_objective_of_the_possible_
     said = printed(capsys, "worth", study, "--set", "budget.iterations=1", "--points", "16", "--out", tmp_path / "worth", "-q")
     assert "best hypervolume" in said
     assert re.search(r"Mean f1, without limits and other objectives, of a random point: \d", said)
+
+
+def test_regret_on_the_mean_is_refused_for_other_goals_than_one_objective(
+    capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path
+) -> None:
+    for asked in (
+        ["show", str(run), "--regret"],
+        ["plot", str(run), "--kind", "regret", "--out", str(tmp_path / "regret.png")],
+    ):
+        capsys.readouterr()
+        assert main(asked) == WRONG_INPUT
+        assert "with limits or several objectives, there is no regret on the mean of all agents" in capsys.readouterr().err

@@ -139,6 +139,7 @@ def test_a_general_linear_coupling_is_met() -> None:
     assert abs(trace.agreed[:, 0] - [best, 2 * best - 0.5]).max() < 0.02
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("agents", "dimensions"), [(4, 1), pytest.param(3, 2, marks=pytest.mark.long)])
 def test_convex_plants_agree_and_share_as_scipy_says(agents: int, dimensions: int) -> None:
     plants = Plants(agents=agents, dimensions=dimensions)

@@ -228,6 +228,7 @@ def test_the_transmissions_of_a_message_are_geometric(p: float) -> None:
     agrees([count == 1 for count in counts], 1 - p)
 
 
+@pytest.mark.long
 def test_a_message_is_given_up_after_so_many_transmissions() -> None:
     """The share p**3 of 2,020 messages; exact binomial tail, seed 11: false alarm below 1e-4."""
     plan = (Loss(tuple(range(20)), 0.6, direction="up"),)

@@ -26,8 +26,8 @@ from fedbo.testing.contract import ContractBroken
 from fedbo.testing.objective_contract import built, check_federation, evaluable, noise, points
 
 NAMES = [name for name in federations() if name != "sites"]  # whose objectives are elsewhere
-# Those that take long and are of a kind with others, or have quick tests of their own: more settings of one data set,
-# wearables as `har`, tables as `gpu_kernels`, the doses of `test_vaccine.py` and the training of `test_fedavg_training.py`.
+# Those that take long and are of a kind with others (more settings of one data set, wearables as `har`), or that have
+# quick tests of their own: `test_compressors.py`, `test_vaccine.py` and `tasks/test_fedavg_training.py`.
 COSTLY = {"landmine_auc", "wisdm", "compressors", "vaccine", "fedavg_training"}
 SAMPLE_MODULE = "sample_function_of_the_contract"
 SAMPLE_TABLE = "FEDBO_SAMPLE_TABLE_OF_THE_CONTRACT"  # where it lies, also for a fresh process

@@ -88,7 +88,7 @@ def test_counts_in_any_order_and_one_by_one_come_to_the_same(by: str) -> None:
     assert running(mixed[::-1], (1e-3,), by)[-1, 0] == pytest.approx(found[-1, 0], rel=1e-6)
 
 
-@BY
+@pytest.mark.parametrize("by", [pytest.param(by, marks=[pytest.mark.long] * (by == "pld")) for by in ACCOUNTANTS])
 def test_spending_foresees_what_adding_does_and_can_be_rebuilt(by: str) -> None:
     spending, charges = (
         Spending(1e-4, by),

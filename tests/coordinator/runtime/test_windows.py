@@ -182,7 +182,7 @@ def test_durations_say_that_they_are_plain_only_where_a_step_takes_one_evaluatio
 
 
 @pytest.mark.parametrize("wrong", ["raises", "nothing", "malformed", "others"])
-@pytest.mark.parametrize("agents", [3, 20])
+@pytest.mark.parametrize("agents", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_an_answer_that_is_unusual_has_the_same_effect_in_a_window(wrong: str, agents: int) -> None:
     setting = replace(PLAIN, algorithm=Odd(**vars_of(fts(relay="one")), wrong=wrong), agents=agents, iterations=8)
     found = [outcome(replace(setting, exchange=exchange)) for exchange in (Immediate(), without_windows(Immediate()))]

@@ -110,6 +110,7 @@ def test_queueing_is_no_decision_and_a_twin_keeps_classes_and_preemptions(
         assert rows[fact]["low"] * 0.95 < rows[fact]["recorded"] < rows[fact]["high"] * 1.05, rows[fact]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [

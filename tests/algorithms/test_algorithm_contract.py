@@ -20,8 +20,9 @@ from fedbo.tuning.tune import tuning_study
 
 SETTINGS = [(name, preset) for name, found in algorithms().items() for preset in (None, *found.presets)]
 each = pytest.mark.parametrize(("name", "preset"), SETTINGS, ids=lambda word: str(word))
-# Those that take long, and whose parts others have: the prior and the noise, the ensemble, the consensus, the joint model.
-COSTLY = {"dp_fed_prior", "taf", "admm_consensus", "fed_gp", "quantile_transfer"}
+# Those that take long, and whose parts others have: the prior and the noise, the ensemble, the consensus, the joint model,
+# and the guidance, which `dp_guide` has.
+COSTLY = {"dp_fed_prior", "taf", "admm_consensus", "fed_gp", "quantile_transfer", "guide"}
 FIRST = {type(entry(name).make()): name for name in reversed(list(algorithms()))}  # one name of each class
 
 
@@ -59,7 +60,7 @@ def test_only_what_declares_that_it_can_is_let_decide_with_points_under_way(name
         assert can
 
 
-@pytest.mark.parametrize("stride", [24, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [37, pytest.param(1, marks=pytest.mark.long)])
 def test_a_fresh_process_asks_for_the_same_points(stride: int) -> None:
     """Nothing hangs on what the process did before: not on caches, not on the hash seed."""
     names = [*algorithms()][::stride]

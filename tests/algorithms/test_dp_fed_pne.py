@@ -41,7 +41,7 @@ def lost(algorithm: FedPNE, seeds: int) -> int:
 
 @pytest.mark.parametrize("seeds", [10, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.parametrize("epsilon", [pytest.param(10.0, marks=pytest.mark.long), 1.0, 0.1])
-@pytest.mark.parametrize("c", [0.1, math.sqrt(0.5)])
+@pytest.mark.parametrize("c", [0.1, pytest.param(math.sqrt(0.5), marks=pytest.mark.long)])
 def test_the_node_of_the_optimum_survives_the_noise(c: float, epsilon: float, seeds: int) -> None:
     """With c = sqrt(1/2) the theory says that it is lost with probability 2 / M = 0.2 at most, and it bounds generously.
 

@@ -61,13 +61,17 @@ def test_no_attack_on_votes_finds_more_than_their_epsilon(epsilon: float) -> Non
     assert 0.3 * epsilon < found <= epsilon
 
 
+@pytest.mark.long
 def test_an_attack_finds_a_vote_that_is_drawn_by_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     made = method(epsilon=1.0, likely=0.4)
     monkeypatch.setattr(dp_share_best, "vote", lambda ranked, likely, epsilon, rng: vote(ranked, likely, 2.5 * epsilon, rng))
     assert lower_bound(told(made, votes(made, 0.1)), told(made, votes(made, 0.9)), 0.0, 0.99) > 1.0
 
 
-@pytest.mark.parametrize(("size", "likely", "epsilon"), [(9, 1, 0.3), (9, 8, 2.0), (2, 1, 1.0), (100, 10, 800.0)])
+@pytest.mark.parametrize(
+    ("size", "likely", "epsilon"),
+    [(9, 8, 2.0), *(pytest.param(*one, marks=pytest.mark.long) for one in ((9, 1, 0.3), (2, 1, 1.0), (100, 10, 800.0)))],
+)
 def test_each_of_the_likely_points_is_chosen_exp_epsilon_times_as_often_as_each_other(
     size: int, likely: int, epsilon: float
 ) -> None:

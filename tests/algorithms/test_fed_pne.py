@@ -60,6 +60,7 @@ def test_regret_grows_slower_than_the_rounds_up_to_a_hundred_thousand() -> None:
     assert 0.5 <= slope(rounds, [regret(10, t, 5) for t in rounds]) <= 0.9
 
 
+@pytest.mark.long
 def test_regret_of_each_client_falls_with_their_number() -> None:
     """T2: the theory's exponent is 1 / (d + 2); that and the slope in T sum to 1, since all depends on the product M T."""
     clients = [1, 5, 25]

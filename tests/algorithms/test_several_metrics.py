@@ -228,7 +228,7 @@ def _uniform(measure: Measure, seed: int, count: int, agent: int) -> np.ndarray:
     return np.hstack(measure(np.random.default_rng([seed, agent]).random((count, 2)), agent))
 
 
-QUICK = ("gp_ei", "ts")
+QUICK = ("gp_ei",)
 PRIVATE = "dp_fts_de"  # whose noise hides two agents, so that only its own draws help
 
 
@@ -238,7 +238,9 @@ def test_the_constrained_optimum_is_found_better_than_by_chance(name: str) -> No
     _beats_chance(name, slope_in_circle, _best_feasible, {})
 
 
-@pytest.mark.parametrize("scalarise", ["hypervolume", pytest.param("chebyshev", marks=pytest.mark.long), "pareto"])
+@pytest.mark.parametrize(
+    "scalarise", ["hypervolume", *(pytest.param(how, marks=pytest.mark.long) for how in ("chebyshev", "pareto"))]
+)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "ts" else pytest.mark.long) for n in BY_DRAWS])
 def test_draws_find_more_hypervolume_than_chance(name: str, scalarise: str) -> None:
     settings = {"scalarise": scalarise} if name in ("ts", "fed_prior") else {"own": entry("ts").make(scalarise=scalarise)}
@@ -247,6 +249,7 @@ def test_draws_find_more_hypervolume_than_chance(name: str, scalarise: str) -> N
     _beats_chance(name, two_bowls, _volume, settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["gp_ei", pytest.param("share_best", marks=pytest.mark.long)])
 def test_improvements_find_more_hypervolume_than_chance(name: str) -> None:
     _beats_chance(name, two_bowls, _volume, {})

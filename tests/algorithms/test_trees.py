@@ -162,14 +162,23 @@ def same_nodes(algorithm: Any, state: Any, slow: Any, dim: int, pulls: int, seed
     return state
 
 
-@pytest.mark.parametrize(("k", "dim", "rho", "nu", "c"), [(2, 1, 0.5, 1.0, 0.1), (2, 2, 0.8, 0.5, 0.05), (3, 1, 0.4, 1.0, 0.2)])
+@pytest.mark.parametrize(
+    ("k", "dim", "rho", "nu", "c"),
+    [
+        (2, 2, 0.8, 0.5, 0.05),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in ((2, 1, 0.5, 1.0, 0.1), (3, 1, 0.4, 1.0, 0.2))),
+    ],
+)
 def test_hct_pulls_the_nodes_of_a_slow_hct(k: int, dim: int, rho: float, nu: float, c: float) -> None:
     algorithm, state = make("hct", dim, 200, branching=k, rho=rho, nu=nu, c=c)
     state = same_nodes(algorithm, state, SlowHCT(k, nu, rho, c, 0.01), dim, 200)
     assert len(state.tree) > nodes_per_block(k)
 
 
-@pytest.mark.parametrize(("k", "dim", "rho", "nu"), [(2, 1, 0.5, 1.0), (2, 2, 0.7, 0.3), (4, 3, 0.3, 2.0)])
+@pytest.mark.parametrize(
+    ("k", "dim", "rho", "nu"),
+    [(2, 2, 0.7, 0.3), *(pytest.param(*one, marks=pytest.mark.long) for one in ((2, 1, 0.5, 1.0), (4, 3, 0.3, 2.0)))],
+)
 def test_t_hoo_pulls_the_nodes_of_a_slow_t_hoo(k: int, dim: int, rho: float, nu: float) -> None:
     algorithm, state = make("t_hoo", dim, 150, branching=k, rho=rho, nu=nu)
     slow = SlowTHOO(k, nu, rho, 150)
@@ -250,7 +259,7 @@ def test_a_point_that_was_not_asked_for_counts_for_the_leaf_where_it_lies() -> N
 
 
 @pytest.mark.parametrize("point", ["centre", "uniform"])
-@pytest.mark.parametrize(("k", "dim"), [(2, 1), (2, 3), (3, 2)])
+@pytest.mark.parametrize(("k", "dim"), [(3, 2), *(pytest.param(*one, marks=pytest.mark.long) for one in ((2, 1), (2, 3)))])
 def test_boxes_and_points_are_those_of_the_common_partition(k: int, dim: int, point: str) -> None:
     algorithm, state = make("hct", dim, 200, point=point, branching=k, rho=0.8)
     partition = Partition(dim, k, point=point)

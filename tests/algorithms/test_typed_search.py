@@ -47,7 +47,7 @@ def test_among_whole_numbers_and_categories_the_very_best_point_is_found(seed: i
     assert value(draw, u[None, :])[0] == pytest.approx(value(draw, every).max(), abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3))])
 def test_with_real_numbers_beside_them_nothing_on_a_fine_grid_is_better(seed: int) -> None:
     typed = space(n=(1, 4000), x=(0.0, 1.0))
     draw = drawn(2, seed)

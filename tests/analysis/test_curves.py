@@ -225,6 +225,7 @@ def ended(label: str, replicate: int, agent: int, score: float) -> IncumbentTrac
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("replicates", [4, pytest.param(10, marks=pytest.mark.long)])
 def test_luck_that_agents_of_a_replicate_share_makes_no_interval_too_narrow(replicates: int) -> None:
     """Fixed seed, 600 comparisons of equal methods; five agents, half of whose variance is common to their replicate.

@@ -133,6 +133,7 @@ def test_show_prints_regret_as_a_table_and_as_json(result: Result) -> None:
     assert facts["regret"][0]["mean"] == pytest.approx(result.regret_summary()[0].mean)
 
 
+@pytest.mark.long
 def test_the_figure_is_drawn(result: Result, tmp_path: Path) -> None:
     path = result.plot(tmp_path / "regret.png", kind="regret")
     assert path.stat().st_size > 20_000

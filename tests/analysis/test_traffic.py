@@ -103,6 +103,7 @@ def test_time_in_the_queue_for_workers_is_no_work(tmp_path: Path) -> None:
     assert alone.evaluating / (alone.evaluating + alone.queueing + alone.waiting) == pytest.approx(alone.utilisation)
 
 
+@pytest.mark.long
 def test_the_loss_that_is_fitted_to_a_run_is_that_of_its_fault(tmp_path: Path) -> None:
     losing = study({"kind": "loss", "probability": 0.5}, budget={"iterations": 60}, network={"attempts": 1})
     run = fedbo.run({**losing, "algorithm": [losing["algorithm"][1]]}, out=tmp_path / "run")

@@ -227,6 +227,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "--version").startswith("fedbo 0.")
 
 
+@pytest.mark.long
 def test_a_command_that_is_interrupted_before_anything_has_begun_says_so_and_gives_130(tmp_path: Path) -> None:
     """It waits for a study file that somebody has only opened."""
     pipe = tmp_path / "study.toml"

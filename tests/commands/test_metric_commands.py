@@ -50,6 +50,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("undrawn")
 def test_an_extended_run_equals_one_with_the_larger_budget(study: Path, run: Path) -> None:
     assert main(["run", str(study), "--set", "budget.iterations=3", "--out", str(study.parent / "long"), "-q"]) == OK
@@ -64,6 +65,7 @@ def test_real_time_in_one_process_is_refused(capsys: pytest.CaptureFixture[str],
     assert "clock = 'wall': requires one process per agent or host; set [hosting] kind to dedicated or packed" in said
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_progress_shows_no_best_value_of_one_of_several_objectives(
     capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path
 ) -> None:

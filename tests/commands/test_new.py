@@ -162,6 +162,7 @@ def test_the_package_is_a_command() -> None:
     assert told.returncode == 0 and told.stdout.startswith("fedbo ")
 
 
+@pytest.mark.long
 def test_a_shell_can_complete_the_commands() -> None:
     told = subprocess.run(
         [sys.executable, "-c", "from fedbo.cli import main; main()"],

@@ -13,8 +13,10 @@ import pytest
 
 from fedbo.cli import main
 
-COMMANDS = (["--help"], ["run", "--help"], ["list"], ["data", "list"], ["list", "--format", "json"], ["schema"], ["examples"])
-IDS = [" ".join(command) for command in COMMANDS]
+# The schema takes half a second each time; the listing is JSON as well.
+SCHEMA = pytest.param(["schema"], marks=pytest.mark.long)
+COMMANDS = (["--help"], ["run", "--help"], ["list"], ["data", "list"], ["list", "--format", "json"], SCHEMA, ["examples"])
+IDS = ["--help", "run --help", "list", "data list", "list --format json", "schema", "examples"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is full")
@@ -43,12 +45,14 @@ def test_what_an_encoding_lacks_is_a_question_mark_and_json_loses_nothing(
         assert json.loads(said) == json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.long
 def test_a_reader_that_has_seen_enough_is_told_nothing() -> None:
     command = f"'{sys.executable}' -m fedbo list | head -n 1"
     ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=100)
     assert (ran.stderr, ran.stdout) == ("", ran.stdout.splitlines()[0] + "\n")
 
 
+@pytest.mark.long
 def test_arithmetic_that_cannot_be_interpreted_says_so() -> None:
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     command = [sys.executable, "-c", "import fedbo.surrogates.compiled.jit"]

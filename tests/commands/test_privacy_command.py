@@ -54,6 +54,7 @@ def test_a_small_delta_stands_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert [len(row["epsilons"]) for row in facts["accountants"]] == [1, 1, 1]
 
 
+@pytest.mark.long
 def test_an_accountant_that_cannot_show_an_epsilon_says_so_and_the_others_still_answer(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -74,6 +75,7 @@ STUDY: dict[str, Any] = {
 FTS = "algorithm.dp_fts_de."
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "sets",
     [

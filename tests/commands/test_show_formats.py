@@ -45,7 +45,7 @@ def test_csv_has_every_digit_of_every_row(capsys: pytest.CaptureFixture[str], ru
         assert frame.final_mean.tolist() == [row.final.mean for row in result.summary()]
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", [*VIEWS[:2], *(pytest.param(view, marks=pytest.mark.long) for view in VIEWS[2:])])
 def test_latex_and_markdown_have_what_is_printed(capsys: pytest.CaptureFixture[str], run: str, view: str) -> None:
     forms = ("text", "latex", "markdown")
     text, tex, marked = (printed(capsys, "show", run, *view.split(), "--format", form) for form in forms)
@@ -71,7 +71,7 @@ def test_json_has_the_configurations_and_the_trials(capsys: pytest.CaptureFixtur
     assert len(rows) == len(Result.open(run).observations) and rows[0]["C"] > 0
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 112, 160])
+@pytest.mark.parametrize("width", [40, 112, *(pytest.param(width, marks=pytest.mark.long) for width in (60, 80, 160))])
 def test_no_terminal_is_too_narrow_for_a_column(run: str, width: int) -> None:
     result = Result.open(run)
     written = io.StringIO()

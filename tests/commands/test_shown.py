@@ -78,6 +78,7 @@ def hostile(run: Path, how: str) -> None:
         (run / "manifest.json").write_text(seal({**manifest, "files": {}}, indent=2), encoding="utf-8")
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize(
     "how", [*(pytest.param(how, marks=pytest.mark.long) for how in ("manifest", "status", "key")), "description"]

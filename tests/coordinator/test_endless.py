@@ -71,6 +71,7 @@ def test_a_run_in_which_nothing_comes_further_ends(setting: Setting, events: int
         setting.run()
 
 
+@pytest.mark.long
 def test_it_is_given_up_at_the_same_event_after_a_stop() -> None:
     def moment(stops: int) -> tuple[int, float]:
         core, agenda, left = LOST.core(), EventQueue(), [stops]
@@ -96,6 +97,7 @@ def test_a_run_that_ends_in_time_is_not_given_up() -> None:
     assert len(ran.of("started")) > 15_000
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_what_has_happened() -> None:
     def most(until: float) -> tuple[int, int]:
         setting = replace(LOST, until=until)

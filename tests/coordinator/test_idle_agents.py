@@ -185,26 +185,31 @@ def held_by(setting: Setting, rows: int) -> int:
     return size
 
 
+@pytest.mark.parametrize("few", [20, pytest.param(100, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("observations", "most"), [pytest.param(2, 7_000, marks=pytest.mark.long), (20, 12_000)])
-def test_an_active_agent_costs_at_most_12_kilobytes_with_20_observations_and_100_features(observations: int, most: int) -> None:
+def test_an_active_agent_costs_at_most_12_kilobytes_with_20_observations_and_100_features(
+    observations: int, most: int, few: int
+) -> None:
     """Of so many agents, what a run holds whatever they are is the same."""
 
     def held(agents: int) -> int:
         return held_by(world(agents=agents, exchange=Barrier(), iterations=observations - 1), observations * agents)
 
-    assert (held(300) - held(100)) / 200 < most
+    assert (held(3 * few) - held(few)) / (2 * few) < most
 
 
-def test_an_agent_that_is_rarely_asked_holds_what_it_has_observed_and_not_what_its_budget_allows() -> None:
+@pytest.mark.parametrize("few", [100, pytest.param(200, marks=pytest.mark.long)])
+def test_an_agent_that_is_rarely_asked_holds_what_it_has_observed_and_not_what_its_budget_allows(few: int) -> None:
     """Each agent is asked for one step in a hundred: with room for all of them it held 35 kilobytes."""
 
     def held(agents: int) -> int:
         setting = world(agents=agents, evaluation=Constant(1.0), iterations=99)
         return held_by(replace(setting, exchange=idle(0.01)), agents)
 
-    assert (held(600) - held(200)) / 400 < 4_000
+    assert (held(3 * few) - held(few)) / (2 * few) < 4_000
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_a_host_hears_that_steps_count_although_it_has_nothing_else_to_do(ray_session: None) -> None:
     """Else all agents of a round keep what they were before it until the next one."""

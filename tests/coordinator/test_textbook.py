@@ -71,6 +71,7 @@ def test_a_barrier_waits_for_the_slowest_of_n(n: int) -> None:
     agrees(lengths(tidy(Barrier(), agents=n, iterations=600, seed=3).run()), 2.0 * harmonic(n))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [3, *(pytest.param(k, marks=pytest.mark.long) for k in (1, 6))])
 def test_with_late_messages_carried_a_round_waits_for_the_kth_of_n(k: int) -> None:
     """All n work whenever a round opens, and exponential times have no memory: mean (H_n - H_{n-k}). Seed 4, |z| < 4.3."""
@@ -123,6 +124,7 @@ def test_with_late_messages_dropped_a_round_waits_for_the_kth_of_those_who_began
     agrees(batches(np.diff([0.0, *before])[20:]), expected)
 
 
+@pytest.mark.long
 def test_without_waiting_the_throughput_is_that_of_independent_agents() -> None:
     """Arrivals by time t are Poisson with mean n t / mean; exact two-sided tail, seed 6: false alarm below 1e-4."""
     ran = tidy(agents=8, iterations=10_000, until=500.0, seed=6).run()
@@ -226,6 +228,7 @@ def test_the_transmissions_of_a_message_are_geometric(p: float) -> None:
     agrees([count == 1 for count in counts], 1 - p)
 
 
+@pytest.mark.long
 def test_a_message_is_given_up_after_so_many_transmissions() -> None:
     """The share p**3 of 2,020 messages; exact binomial tail, seed 11: false alarm below 1e-4."""
     plan = (Loss(tuple(range(20)), 0.6, direction="up"),)
@@ -238,6 +241,7 @@ def test_a_message_is_given_up_after_so_many_transmissions() -> None:
 # Crashes.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("restart", [0.5, pytest.param(2.0, marks=pytest.mark.long)])
 def test_an_agent_that_crashes_at_a_rate_is_there_unless_a_crash_was_just_before(restart: float) -> None:
     """Crashes strike the dead as well, so an agent is there at time t when none struck in (t - restart, t]: with probability

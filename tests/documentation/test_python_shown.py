@@ -193,7 +193,7 @@ PAGES = sorted(
 
 
 # Each takes some seconds; what these show has tests of its own besides.
-LATER = {f"docs/{name}.md" for name in ("coming_from", "fork", "hunt", "report", "tuning", "why")}
+LATER = {f"docs/{name}.md" for name in ("coming_from", "fork", "hunt", "plugins", "report", "tuning", "why")}
 
 
 @pytest.mark.slow

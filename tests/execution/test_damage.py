@@ -75,9 +75,9 @@ def is_told(said: str, path: Path, directory: Path) -> bool:
 def test_a_run_of_which_any_file_is_damaged_ends_with_the_same_bytes_or_names_the_file_and_touches_no_other(
     damage: str | None, forks: Forks, alone: Path, tmp_path: Path
 ) -> None:
-    """One damage to every file; without one, a file of every sixth kind, by turns flipped and deleted."""
+    """One damage to every file; without one, a file of every eleventh kind, by turns flipped and deleted."""
     expected, whole, went_on = tables(alone / "run"), [*files_of(alone / "cut off")], 0
-    for number, path in enumerate(whole if damage else of_each_kind(whole)[::6]):
+    for number, path in enumerate(whole if damage else of_each_kind(whole)[::11]):
         directory = tmp_path / "run"
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(alone / "cut off", directory)

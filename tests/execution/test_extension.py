@@ -178,8 +178,8 @@ def test_what_was_evaluated_is_looked_up(costly: Costly, tmp_path: Path) -> None
     [
         ({"time": 2.5}, "budget.time=6"),
         pytest.param({"evaluations": 8}, "budget.evaluations=11", marks=pytest.mark.long),
-        ({"target": 30.0}, "budget.target=0.5"),
-        ({"cost": 2.5}, "budget.cost=4.0"),
+        pytest.param({"target": 30.0}, "budget.target=0.5", marks=pytest.mark.long),
+        pytest.param({"cost": 2.5}, "budget.cost=4.0", marks=pytest.mark.long),
     ],
 )
 def test_other_ends_of_a_run_are_put_off(budget: dict[str, float], change: str, tmp_path: Path) -> None:

@@ -68,7 +68,9 @@ def found(directory: Path) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize(
-    ("cut_short", "expected"), [(4, {".core", ".agents", ".parquet"}), (1000, {".jsonl"})], indirect=["cut_short"]
+    ("cut_short", "expected"),
+    [(4, {".core", ".agents", ".parquet"}), pytest.param(1000, {".jsonl"}, marks=pytest.mark.long)],
+    indirect=["cut_short"],
 )
 def test_no_file_of_a_run_has_a_pickle_in_it(cut_short: Path, expected: set[str]) -> None:
     kinds = {path.suffix for path in cut_short.rglob("*") if path.is_file()}

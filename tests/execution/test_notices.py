@@ -88,6 +88,7 @@ def test_every_row_of_the_tables_is_told_once_and_changes_no_bit(tmp_path: Path)
     assert tables(tmp_path / "told") == tables(tmp_path / "untold")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 4, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(300, 360))])
 def test_random_studies_are_told_whole_and_unchanged(seed: int, tmp_path: Path) -> None:
     _, study = draw_study(seed)

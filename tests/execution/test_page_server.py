@@ -163,6 +163,7 @@ def test_a_private_run_that_goes_on_has_no_values_of_single_agents(tmp_path: Pat
         assert is_private(Result.open(folder)) is private
 
 
+@pytest.mark.long
 def test_the_command_prints_the_address_and_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", document(2, 2, 1))
     # A process that was started in the background of a shell may ignore Ctrl-C, and so would its children.

@@ -280,7 +280,7 @@ BOUNDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(
     ("exchange", "settings", "bound"),
-    [pytest.param(*one, marks=[pytest.mark.long] * (number > 2)) for number, one in enumerate(BOUNDS)],
+    [pytest.param(*one, marks=[pytest.mark.long] * (number > 1)) for number, one in enumerate(BOUNDS)],
     ids=[f"{e['mode']} {b}" for e, _, b in BOUNDS],
 )
 def test_an_estimate_says_on_which_side_of_the_spending_it_is(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,16 @@ WALL: dict[str, Any] = {
 }
 
 
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a run, which nobody changes."""
+    return fedbo.run(SMALL, out=tmp_path_factory.mktemp("ran") / "run").directory
+
+
 @pytest.fixture
-def done(tmp_path: Path) -> Path:
-    return fedbo.run(SMALL, out=tmp_path / "run").directory
+def done(ran: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(ran, tmp_path / "run")
 
 
 def changed(directory: Path, name: str, row: int, column: str, value: Any) -> None:

@@ -91,7 +91,7 @@ def test_an_evaluation_that_goes_on_to_its_end_has_the_value_that_it_has_without
     assert before["finished"].to_pylist() == pytest.approx(after["finished"].to_pylist())
 
 
-@pytest.mark.parametrize("state", ["kept", "lost"])
+@pytest.mark.parametrize("state", [pytest.param("kept", marks=pytest.mark.long), "lost"])
 def test_what_a_crash_interrupts_begins_again_at_its_last_rung(state: str, tmp_path: Path) -> None:
     fault = [{"kind": "crash", "rate": 0.3, "restart": 0.5, "state": state}]
     algorithm = [{"name": "ts", "surrogate": "features", "features": 12, "refit": 1000}]

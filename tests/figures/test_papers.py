@@ -142,6 +142,7 @@ def test_best_points_are_of_the_replicate_that_is_chosen(swept: Result) -> None:
     np.testing.assert_allclose(offsets, [best[agent] for agent in sorted(best)])
 
 
+@pytest.mark.long
 def test_a_file_is_where_the_figure_says_it_is(swept: Result, tmp_path: Path) -> None:
     chosen: dict[str, Any] = {"kind": "curves", "width": 2.5, "title": False, "panels": ["time"]}
     assert swept.plot(tmp_path / "x", **chosen) == tmp_path / "x.png"

@@ -128,6 +128,7 @@ def test_the_legend_is_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert "Alone, in the cell's colour" in shown and figure.axes[0].get_legend() is None
 
 
+@pytest.mark.long
 def test_times_that_span_much_have_a_logarithmic_axis_and_partial_means_are_hatched(swept: Result) -> None:
     for level, scale in ((None, "linear"), (0.1, "log"), (0.08, "log")):  # the last for its wide intervals
         reach = figure_of(swept, View("sweep", level=level)).axes[3]

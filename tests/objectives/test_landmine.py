@@ -103,6 +103,7 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn_with_and_without_ties(
     assert area_under_curve(decision, label) == pytest.approx(roc_auc_score(label, decision), abs=1e-12)
 
 
+@pytest.mark.long
 def test_platt_scaling_observes_the_ranking_or_its_reverse_and_is_judged_by_the_ranking() -> None:
     """Field 5 is one where the sign of the slope depends on the folds."""
     one = mine(5, platt=True)

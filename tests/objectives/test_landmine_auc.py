@@ -37,6 +37,7 @@ def test_a_machine_is_fitted_once_however_often_its_point_is_evaluated() -> None
     assert len(np.unique(seen)) == 100 and np.abs(seen - one.score(x)).max() <= 0.1
 
 
+@pytest.mark.long
 def test_the_best_mean_known_is_had_and_not_exceeded_nearby() -> None:
     federation = LandmineAUC()
     mean = MeanFunction([mine(agent) for agent in range(FIELDS)], federation.parameters)

@@ -26,8 +26,9 @@ from fedbo.testing.contract import ContractBroken
 from fedbo.testing.objective_contract import built, check_federation, evaluable, noise, points
 
 NAMES = [name for name in federations() if name != "sites"]  # whose objectives are elsewhere
-# Those that take long and are of a kind with others: more settings of one data set, or wearables as `har`.
-COSTLY = {"landmine_auc", "wisdm"}
+# Those that take long and are of a kind with others (more settings of one data set, wearables as `har`), or that have
+# quick tests of their own: `test_compressors.py`, `test_vaccine.py` and `tasks/test_fedavg_training.py`.
+COSTLY = {"landmine_auc", "wisdm", "compressors", "vaccine", "fedavg_training"}
 SAMPLE_MODULE = "sample_function_of_the_contract"
 SAMPLE_TABLE = "FEDBO_SAMPLE_TABLE_OF_THE_CONTRACT"  # where it lies, also for a fresh process
 SAMPLE = "def hill(x, agent):\n    return -((x[0] - 0.1 * agent) ** 2) - x[1]\n"
@@ -99,7 +100,7 @@ def test_a_federation_keeps_to_the_contract(name: str) -> None:
         pytest.skip(str(missing))
 
 
-@pytest.mark.parametrize("stride", [20, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [15, pytest.param(1, marks=pytest.mark.long)])
 def test_a_fresh_process_builds_the_same_objectives_to_the_bit(stride: int, sample_folder: Path) -> None:
     here = {}
     for name in NAMES[::stride]:

@@ -120,6 +120,7 @@ def test_no_evaluation_exceeds_the_best_value_and_some_point_reaches_it(branin: 
         assert max(value(one, row["x"]) for row in own) == one.best_value
 
 
+@pytest.mark.long
 def test_on_branin_the_left_out_error_of_gp_is_small_true_and_below_that_of_the_nearest_point(branin: Path) -> None:
     facts = json.loads((branin / "table.json").read_text(encoding="utf-8"))
     for agent in range(AGENTS):

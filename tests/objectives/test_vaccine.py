@@ -49,6 +49,7 @@ def errors(rows: list[dict[str, str]], epidemic: str) -> tuple[Array, Array]:
     return np.abs(ours[0] - infected), np.abs(ours[1] - died)
 
 
+@pytest.mark.long
 @needs_data
 def test_thirty_of_the_published_results_are_met() -> None:
     """Ten of each epidemic, at every kind of speed, nobody vaccinated among them, and at every efficacy."""
@@ -95,7 +96,10 @@ def plainly(people: Array, days: float, efficacy: float, epidemic: str) -> float
 
 
 @needs_data
-@pytest.mark.parametrize(("country", "dose"), [("Nigeria", 0.05), ("Japan", 0.11), ("Brazil", 0.6)])
+@pytest.mark.parametrize(
+    ("country", "dose"),
+    [("Nigeria", 0.05), *(pytest.param(*one, marks=pytest.mark.long) for one in (("Japan", 0.11), ("Brazil", 0.6)))],
+)
 def test_a_countrys_infections_are_those_of_another_method_on_the_published_equations(country: str, dose: float) -> None:
     campaign = Campaign("fast", 400.0, 0.95, 0.438)
     efficacy = float(protection(0.95, np.array([dose**0.438]))[0])

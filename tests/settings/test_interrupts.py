@@ -63,6 +63,7 @@ def read_until(process: subprocess.Popen[bytes], word: str, seconds: float) -> s
     return found.decode()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "function", [pytest.param("sleeps", marks=pytest.mark.long), pytest.param("turns", marks=pytest.mark.long), "is_compiled"]
 )

@@ -82,6 +82,7 @@ def test_other_sites_finish_their_rounds_without_a_site_that_is_away(tmp_path: P
     assert others == {0, 2}
 
 
+@pytest.mark.long
 def test_a_cut_shorter_than_the_lease_changes_nothing(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     world, document = cut_world(tmp_path, "barrier", 0.3, lease=60.0)

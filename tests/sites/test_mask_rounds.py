@@ -146,10 +146,11 @@ def test_a_site_that_is_killed_in_any_phase_drops_out_of_the_sum_of_that_round_a
     assert not office.refused
 
 
-def test_a_coordinator_that_is_killed_at_any_write_ends_with_the_same_sums() -> None:
-    """It is killed before every second of its writes, and after the others; sites keep what is not acknowledged."""
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_a_coordinator_that_is_killed_at_any_write_ends_with_the_same_sums(stride: int) -> None:
+    """It is killed before every second of its writes, or of some, and after the others; sites keep what is not acknowledged."""
     deaths = 0
-    for place in range(56):
+    for place in range(0, 56, stride):
         office, left = Office({4: MaskStep.SENDERS}), [place]
 
         def kill(left: list[int] = left, when: int = 1 + place % 2) -> int:
@@ -172,7 +173,7 @@ def test_a_coordinator_that_is_killed_at_any_write_ends_with_the_same_sums() -> 
         for release in range(2):
             senders = reported[release] if release else range(AGENTS)
             assert found[release].total is not None and near(found[release].total.tolist(), expected(senders, release))
-    assert deaths >= 45, "most places are writes of the two rounds"
+    assert deaths >= 45 / stride, "most places are writes of the two rounds"
 
 
 def test_a_round_with_too_few_sites_fails_and_the_next_one_does_not() -> None:

@@ -32,7 +32,7 @@ MASKS = SecureAggregation()
 # The sum.
 
 
-@pytest.mark.parametrize("bits", [pytest.param(16, marks=pytest.mark.long), 37, pytest.param(40, marks=pytest.mark.long), 64])
+@pytest.mark.parametrize("bits", [*(pytest.param(bits, marks=pytest.mark.long) for bits in (16, 37, 40)), 64])
 def test_the_sum_is_exact_whoever_drops_out_in_whichever_phase(bits: int) -> None:
     """Of 30 cohorts for each `bits`; agents have numbers of their own, and drop out in any phase with probability 0.3."""
     draws, ends = Random(bits), Counter[str]()
@@ -218,7 +218,7 @@ def given_after_lies(lie: str, misled: list[int], offered: str) -> set[bool]:
     return gave
 
 
-@pytest.mark.parametrize("lie", ["senders", "dealers"])
+@pytest.mark.parametrize("lie", [pytest.param("senders", marks=pytest.mark.long), "dealers"])
 def test_of_sites_that_are_told_different_lists_only_a_majority_that_was_told_the_same_gives_shares(lie: str) -> None:
     """Four of seven are needed, so a coordinator gets the shares of one list at most, whomever it misleads."""
     for count in range(7):

@@ -27,12 +27,13 @@ def _run(seeds: range) -> Counter[str]:
     return seen
 
 
-def test_every_report_counts_once_in_random_schedules() -> None:
-    seen = _run(range(100))
+@pytest.mark.parametrize("schedules", [60, pytest.param(100, marks=pytest.mark.long)])
+def test_every_report_counts_once_in_random_schedules(schedules: int) -> None:
+    seen = _run(range(schedules))
     # The faults did happen, and each intruder was refused by name.
     for what in ("processes", "older copies", "carried out again", REPEATED, BY_NAME[0], "its body is not the signed one"):
-        assert seen[what] > 10, what
-    assert seen["requests"] > 5_000
+        assert seen[what] > schedules / 10, what
+    assert seen["requests"] > 50 * schedules
 
 
 @pytest.mark.long

@@ -140,7 +140,9 @@ def test_secret_draws_differ_from_the_study_and_from_each_other(tmp_path: Path, 
     assert replay(result.directory, verify=True).same
 
 
-@pytest.mark.parametrize("share", ["nothing", pytest.param("scores", marks=pytest.mark.long), "observations"])
+@pytest.mark.parametrize(
+    "share", ["nothing", *(pytest.param(share, marks=pytest.mark.long) for share in ("scores", "observations"))]
+)
 def test_only_what_is_shared_is_at_the_coordinator(tmp_path: Path, monkeypatch: Any, share: str) -> None:
     monkeypatch.chdir(tmp_path)
     result = world_of(tmp_path, sites={"streams": "study", "share": share}).run()

@@ -122,7 +122,9 @@ def test_an_answer_counts_for_the_request_that_it_answers_alone() -> None:
         answer_body(coordinator.public, first, answer[:-4] + b"evil")
 
 
-@pytest.mark.parametrize("share", ["nothing", "scores", pytest.param("observations", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "share", ["scores", *(pytest.param(share, marks=pytest.mark.long) for share in ("nothing", "observations"))]
+)
 def test_no_value_and_no_point_leaves_a_site_that_does_not_share_them(share: str, tmp_path: Path, monkeypatch: Any) -> None:
     """All that a site has sent is searched for the eight bytes of each value and coordinate that it has observed."""
     monkeypatch.chdir(tmp_path)

@@ -24,9 +24,12 @@ SINGLE = ("no such key", "no such table", "must be a ", "must be one of", "must 
 @pytest.fixture(scope="module")
 def valid() -> Any:
     """Give what says whether a document is valid."""
-    made = schema()
-    jsonschema.Draft202012Validator.check_schema(made)
-    return jsonschema.Draft202012Validator(made)
+    return jsonschema.Draft202012Validator(schema())
+
+
+@pytest.mark.long
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
 
 
 def _examples() -> Iterator[Path]:

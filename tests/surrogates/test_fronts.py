@@ -70,7 +70,7 @@ def test_a_hypervolume_is_the_sum_by_inclusion_and_exclusion(n: int, m: int, who
     np.testing.assert_allclose(series, [hypervolume(values[: k + 1], reference) for k in range(n)], atol=1e-9)
 
 
-@pytest.mark.parametrize("m", [2, 3, 4])
+@pytest.mark.parametrize("m", [3, *(pytest.param(m, marks=pytest.mark.long) for m in (2, 4))])
 def test_a_hypervolume_is_the_share_of_random_points_that_are_dominated(m: int) -> None:
     """200,000 points, seeds 2 to 4; 5 standard deviations: a false alarm in less than 1 of 10^6 for each."""
     rng = np.random.default_rng(m)

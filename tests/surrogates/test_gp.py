@@ -196,6 +196,7 @@ def case_of(seed: int) -> tuple[Array, Array, GPSettings]:
     return x, y, (ROBUST, SMOOTH, GPSettings(), SCALED)[seed % 4]
 
 
+@pytest.mark.long
 def test_the_compiled_evidence_and_its_gradient_are_those_of_numpy() -> None:
     from fedbo.surrogates.compiled.evidence import evidence_of, negative_log_posterior, squares_of
 

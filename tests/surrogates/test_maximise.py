@@ -83,6 +83,7 @@ def test_candidate_values_of_a_kernel_part_are_the_values(family: str, dim: int)
     np.testing.assert_allclose(found, value(draw, points), atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 8), marks=pytest.mark.long)])
 @pytest.mark.parametrize("scale", [0.05, *(pytest.param(scale, marks=pytest.mark.long) for scale in (0.01, 0.3))])
 def test_maxima_are_those_that_direct_finds_with_20000_evaluations(scale: float, seeds: range) -> None:
@@ -173,6 +174,7 @@ def dim_of(draw: Draw) -> int:
     return draw.features.frequencies.shape[1] if draw.features is not None else draw.kernel_part.x.shape[1]  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(5))
 def test_compiled_values_gradients_and_hessians_are_those_of_numpy(part: int) -> None:
     from fedbo.surrogates.compiled.surface import derivatives as compiled_derivatives

@@ -31,7 +31,9 @@ def _front(seed: int, n: int) -> np.ndarray:
     return values[non_dominated(values)]
 
 
-@pytest.mark.parametrize(("seed", "n"), [(0, 0), (1, 1), (2, 6), (3, 30)])
+@pytest.mark.parametrize(
+    ("seed", "n"), [(2, 6), *(pytest.param(*one, marks=pytest.mark.long) for one in ((0, 0), (1, 1), (3, 30)))]
+)
 def test_the_expected_hypervolume_improvement_is_the_mean_over_draws(seed: int, n: int) -> None:
     """20,000 draws at 3 points for each front; within 5 standard errors: a false alarm in less than 1 of 10^5."""
     rng, reference = np.random.default_rng(100 + seed), np.array([-1.5, -1.0])

@@ -109,6 +109,7 @@ def tried(seeds: range, folder: Path) -> Counter[str]:
     return counts
 
 
+@pytest.mark.long
 def test_no_agent_has_more_influence_than_it_is_charged_and_no_value_shows_in_the_times(tmp_path: Path) -> None:
     counts = tried(range(9), tmp_path)
     assert counts["releases"] > 20 and counts["moved"] >= 6 and counts["sampled"] >= 1 and counts["timed"] >= 3, counts

@@ -76,7 +76,7 @@ def check(name: str, messages: tuple[str, ...], folder: Path) -> None:
             assert again.best() is not None
 
 
-@pytest.mark.parametrize("name", ["rgpe", "fts"])
+@pytest.mark.parametrize("name", ["fts", pytest.param("rgpe", marks=pytest.mark.long)])
 def test_hostile_files_end_nothing(name: str, tmp_path: Path) -> None:
     check(name, FEW, tmp_path)
 
@@ -117,7 +117,7 @@ def bomb(name: str) -> bytes:
     return MAGIC + FRAME.pack(len(body), zlib.crc32(body)) + body
 
 
-@pytest.mark.parametrize("name", ["nodes", "rows"])
+@pytest.mark.parametrize("name", ["rows", pytest.param("nodes", marks=pytest.mark.long)])
 def test_a_small_file_that_asks_for_gigabytes_is_refused_before_they_are_taken(name: str) -> None:
     data, declared = bomb(name), {"x": Field((64, 2))}
     file = f"{'a' * 16}-00002-000000-{hashlib.sha256(data).hexdigest()}.message"

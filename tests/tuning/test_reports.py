@@ -33,7 +33,7 @@ def outcome(policy: Policy, function: Any, n: int) -> EvaluationRecord:
 
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(time_limit=20.0)], ids=["in this process", "in one of its own"])
-@pytest.mark.parametrize(("n", "error"), [(5, None), (4, "not this n")])
+@pytest.mark.parametrize(("n", "error"), [pytest.param(5, None, marks=pytest.mark.long), (4, "not this n")])
 def test_reports_stand_with_the_evaluation(policy: Policy, n: int, error: str | None) -> None:
     found = outcome(policy, tuned_functions.reporting, n)
     assert [*found.outcome.reports] == [(1.0, n), (2.0, n / 2), (3.0, n / 3)] and not found.outcome.metrics

@@ -107,7 +107,7 @@ def forged(agent: fedbo.Agent, keys: list[Path], number: int, step: int) -> dict
 
 
 @pytest.mark.parametrize("kind", ["none", "a stranger's", "another agent's", "of other terms"])
-@pytest.mark.parametrize("number", [2, 0])
+@pytest.mark.parametrize("number", [2, pytest.param(0, marks=pytest.mark.long)])
 def test_a_file_that_its_agent_did_not_sign_is_ignored_and_named(number: int, kind: str, tmp_path: Path) -> None:
     keys = sites(tmp_path, 4)
     agents = [opened(tmp_path, keys[:3], each) for each in range(2)]

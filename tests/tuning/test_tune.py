@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.usefixtures("ray_session")
+@pytest.mark.usefixtures("ray_session", "undrawn")
 def test_sites_tune_together_and_leave_what_a_simulation_leaves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[Evaluation] = []
     out = tmp_path / "run"

@@ -76,7 +76,7 @@ def test_only_a_point_that_failed_is_replaced_and_what_was_agreed_on_stays() -> 
     assert_array_equal(replaced.x, other_than(failed, Decision(failed[:1].copy(), "own"), PROBLEM, streams).x)
 
 
-@pytest.mark.parametrize("name", ["gp_ei", "fed_prior"])
+@pytest.mark.parametrize("name", ["gp_ei", pytest.param("fed_prior", marks=pytest.mark.long)])
 def test_ask_and_tell_learn_from_failures(name: str, tmp_path: Path) -> None:
     lost = []
     for _ in range(2):  # opened again, the agent resumes from its log

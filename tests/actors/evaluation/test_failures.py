@@ -134,6 +134,7 @@ def test_a_callback_that_calls_exit_is_dropped_in_one_line(tmp_path: Path, capfd
     assert result.manifest["status"] == "complete" and "Quitter" in capfd.readouterr().err
 
 
+@pytest.mark.long
 def test_a_script_that_is_imported_as_a_function_and_exits_is_wrong_input(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
     lines = '[study]\nname = "s"\n[objective]\nname = "python_function"\nfunction = "script:f"\nlow = [0.0]\nhigh = [1.0]\n'

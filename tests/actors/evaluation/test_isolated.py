@@ -136,6 +136,7 @@ def test_the_randomness_of_an_evaluation_is_the_same_in_another_process(alone: I
     assert alone.evaluate(0, bowl, x, HOME.of(0).at(3)) == evaluate(bowl, x, HOME.of(0).at(3))
 
 
+@pytest.mark.long
 def test_closing_twice_or_before_the_first_evaluation_is_nothing(nothing_is_left: None) -> None:
     made = Isolated(1.0, None)
     made.close()
@@ -255,6 +256,7 @@ def test_an_objective_that_hangs_fails_in_virtual_time_too(tmp_path: Path) -> No
     assert errors.count(None) == 3
 
 
+@pytest.mark.long
 def test_a_run_that_an_objective_has_ended_goes_on_isolated(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(to_toml(study("dies_at_small_values")))
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}

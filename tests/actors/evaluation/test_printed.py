@@ -109,6 +109,7 @@ def test_no_more_is_kept_than_a_user_reads(monkeypatch: pytest.MonkeyPatch) -> N
     assert text.text == "12345\n1234\n… and 8 more characters"
 
 
+@pytest.mark.long
 def test_an_answer_in_json_is_alone_on_standard_output(tmp_path: Path) -> None:
     file = Path(exiting.__file__)
     tables = (

@@ -74,6 +74,7 @@ def work(agent: HostedAgent, step: int = 1) -> list[Any]:
     return agent.state.algorithm
 
 
+@pytest.mark.long
 def test_a_mean_of_many_pulls_scatters_as_little_as_it_should_and_the_same_every_time() -> None:
     """The variance of a mean of n is 0.25 / n: squares over it, of 600 means, sum to chi-squared; 4 deviations are allowed."""
     agents = [agent_of(pulls=10_000, noise=0.25) for _ in range(2)]

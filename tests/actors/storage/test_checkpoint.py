@@ -168,7 +168,9 @@ def test_one_array_in_many_places_is_one_again_and_equal_ones_stay_two() -> None
     assert one is other and one is not third
 
 
-@pytest.mark.parametrize("dtype", ["<f8", ">f8", "<i8", "<c16", "<f4"])
+@pytest.mark.parametrize(
+    "dtype", ["<f8", *(pytest.param(one, marks=pytest.mark.long) for one in (">f8", "<i8", "<c16", "<f4"))]
+)
 def test_arrays_that_differ_in_a_few_rows_share_the_others(dtype: str) -> None:
     rng = np.random.default_rng(1)
     base = (rng.random((1000, 100)) * 1000).astype(dtype)
@@ -201,6 +203,7 @@ def test_what_is_compressed_in_pieces_is_the_same(piece: int, monkeypatch: pytes
         assert inside.a == {1: {2: 3.0}} and same(again[n].y["c"], np.arange(n))
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_many_agents_is_written_without_a_copy_of_what_they_hold(tmp_path: Path) -> None:
     pooled = np.arange(800_000.0).reshape(1000, 800)
     agents = {number: Point(np.full(1000, number), [number] * 20) for number in range(2000)}

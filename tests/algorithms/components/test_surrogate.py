@@ -82,6 +82,7 @@ def test_the_suited_surrogate_is_warped_in_three_inputs() -> None:
     assert (decisions[0] == decisions[1]).all()
 
 
+@pytest.mark.long
 def test_in_two_inputs_the_suited_surrogate_solves_what_robust_leaves_at_its_noise() -> None:
     """The floor under the noise of "robust" stops it at some thousandths of the range; six paired searches of 40 points."""
     left: dict[str, list[float]] = {"suited": [], "robust": []}

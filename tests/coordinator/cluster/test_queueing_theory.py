@@ -80,6 +80,7 @@ def erlang_c(workers: int, load: float) -> float:
     return busy / (sum(load**n / math.factorial(n) for n in range(workers)) + busy)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("workers", "rate"), [(4, 2.6), pytest.param(1, 0.5, marks=pytest.mark.long)])
 def test_waiting_times_are_those_of_erlang(workers: int, rate: float, tmp_path: Path) -> None:
     """In M/M/c the mean wait is C / (c mu - lambda), with Erlang's C."""

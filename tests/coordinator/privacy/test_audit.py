@@ -34,6 +34,7 @@ SHARE = {
 LATER = {
     *("no noise on nobody", "one noise for two releases", "count without noise", "sampled, 12 releases"),
     *("whole, of two releases", "whole, stale", "sampled, one of 4"),
+    *("everybody let in", "worth not applied", "metrics clipped one by one", "one noise for two blocks"),
 }
 
 
@@ -56,7 +57,7 @@ def test_an_attack_finds_what_is_wrong(case: Case) -> None:
     assert verdict.broken, verdict
 
 
-@pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("mu", [1.0, *(pytest.param(mu, marks=pytest.mark.long) for mu in (0.5, 2.0))])
 def test_the_bound_is_below_the_truth_and_not_far_below(mu: float) -> None:
     """N(0, 1) against N(mu, 1), whose epsilon is known; 20 bounds from 2000 draws, seed 2. Errors at 1 %: 4 or more in 5e-5."""
     rng, true = np.random.default_rng(2), float(gaussian_epsilon(np.array([mu]), DELTA)[0])

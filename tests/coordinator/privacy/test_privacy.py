@@ -183,7 +183,7 @@ def test_the_coordinator_half_sees_releases_and_nothing_else() -> None:
 # The noise.
 
 
-@pytest.mark.parametrize("per_block", [False, True])
+@pytest.mark.parametrize("per_block", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize("empty", [False, True])
 @pytest.mark.parametrize("source", [Seeded(Streams(23)), Secure(KEY)], ids=["seeded", "secure"])
 def test_noise_is_normal_independent_and_of_the_stated_size_also_on_nobody(
@@ -290,7 +290,9 @@ def test_the_noisy_count_takes_its_part_of_the_noise_multiplier() -> None:
     np.testing.assert_allclose(sensitivities(law, weights), 1 / 0.8)
 
 
-@pytest.mark.parametrize(("start", "quantile"), [(0.1, 0.5), pytest.param(100.0, 0.5, marks=pytest.mark.long), (10.0, 0.8)])
+@pytest.mark.parametrize(
+    ("start", "quantile"), [(10.0, 0.8), *(pytest.param(start, 0.5, marks=pytest.mark.long) for start in (0.1, 100.0))]
+)
 def test_the_clipping_norm_goes_to_its_quantile(start: float, quantile: float) -> None:
     """Stationary log-normal norms of 200 agents; seed 3. The mean of the last 100 of 250 clips is within 10 % of the quantile.
 
@@ -353,7 +355,7 @@ def test_what_agents_say_moves_no_coin() -> None:
     assert asked[0] == asked[1]
 
 
-@pytest.mark.parametrize("mode", [Barrier(), Deadline(2.5)], ids=lambda mode: mode.mode)
+@pytest.mark.parametrize("mode", [Barrier(), pytest.param(Deadline(2.5), marks=pytest.mark.long)], ids=lambda mode: mode.mode)
 def test_only_those_who_are_asked_send(mode: Exchange) -> None:
     """40 steps of 20 agents at q = 0.25, seed 1; 1 - q of the traffic is saved: within 3 % of it, 1e-4 false alarms."""
     setting = Discreet(Whisper(replace(LAW, share=0.25)), agents=20, iterations=40, exchange=mode, evaluation=Constant(1.0))
@@ -525,7 +527,11 @@ def test_a_budget_is_never_exceeded_and_its_end_is_told_once(mode: Exchange, sha
 
 
 @pytest.mark.parametrize("share", [pytest.param(1.0, marks=pytest.mark.long), 0.5])
-@pytest.mark.parametrize("mode", [Barrier(), Buffered(3), Deadline(1.5)], ids=lambda mode: mode.mode)
+@pytest.mark.parametrize(
+    "mode",
+    [Buffered(3), *(pytest.param(mode, marks=pytest.mark.long) for mode in (Barrier(), Deadline(1.5)))],
+    ids=lambda mode: mode.mode,
+)
 @pytest.mark.parametrize("key", [pytest.param(None, marks=pytest.mark.long), KEY], ids=["seeded", "secure"])
 def test_a_run_from_a_snapshot_releases_and_stops_as_one_that_was_never_interrupted(
     mode: Exchange, share: float, key: bytes | None

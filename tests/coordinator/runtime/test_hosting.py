@@ -46,7 +46,7 @@ def _bytes(study: dict[str, Any], tmp_path: Path, mode: str, algorithms: list[An
 INLINE = [{"kind": "inline", "workers": workers} for workers in (1, 2, 4)]
 PACKED = [{"kind": "packed", "workers": workers} for workers in (1, 2, 4)]
 DEDICATED = {"kind": "dedicated"}
-SMALL: dict[str, Any] = {  # each agent is a process
+SMALL: dict[str, Any] = {  # each host is a process
     **STUDY,
     "study": {"name": "hosting", "seed": 3},
     "objective": {"name": "quadratic", "agents": 3},
@@ -59,7 +59,7 @@ SMALL: dict[str, Any] = {  # each agent is a process
 @pytest.mark.parametrize(
     ("study", "mode", "algorithms", "hostings"),
     [
-        pytest.param(SMALL, "immediate", STUDY["algorithm"][2:], [DEDICATED], id="fts"),
+        pytest.param(SMALL, "immediate", STUDY["algorithm"][2:], [PACKED[1]], id="fts"),
         pytest.param(
             STUDY, "immediate", STUDY["algorithm"], [*INLINE, *PACKED, DEDICATED], id="immediate", marks=pytest.mark.long
         ),

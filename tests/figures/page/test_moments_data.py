@@ -156,6 +156,7 @@ def test_a_sweep_can_be_moved_through_in_every_cell(tmp_path: Path) -> None:
     assert set(data_of(page)["moments"]) == {"r0-c0-t0", "r0-c1-t0"}
 
 
+@pytest.mark.long
 def test_a_hundred_agents_of_fifty_iterations_fit_into_four_megabytes(tmp_path: Path) -> None:
     result = Result.open(write_run(tmp_path / "run", searching(100, 50), troubled=True))
     page = report([result])

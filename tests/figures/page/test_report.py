@@ -161,6 +161,7 @@ def test_the_same_error_at_two_points_is_one(troubled: Result) -> None:
     assert found.line == "ValueError: no" and found.count == troubled.failures()[0]
 
 
+@pytest.mark.long
 def test_the_command_writes_into_the_run_or_where_it_is_told(
     capsys: pytest.CaptureFixture[str], troubled: Result, swept: Result, tmp_path: Path
 ) -> None:

@@ -170,6 +170,7 @@ def test_what_agents_work_on_when_a_setting_changes_was_decided_before(tmp_path:
     assert begun and all(was[key] == now[key] for key in begun) and was != now
 
 
+@pytest.mark.long
 def test_a_fork_tells_what_changes_in_time_and_cost(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change = "timing.evaluation.mean=3.0"
     assert main(["fork", str(run), "--at", "3", "--set", change, "--out", str(tmp_path / "slow"), "--quiet"]) == 0

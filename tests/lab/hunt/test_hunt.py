@@ -130,11 +130,18 @@ def test_shrinking_rounds_numbers_and_leaves_fixed_tables_alone() -> None:
 
 
 @pytest.fixture(scope="module")
+def stood(tmp_path_factory: pytest.TempPathFactory) -> Hunt:
+    """A hunt by real runs that breaks nothing, and so has nothing to shrink."""
+    return hunt_world(question_of(SMALL, "random ends", ["timing"], 1), tmp_path_factory.mktemp("stood") / "hunt")
+
+
+@pytest.fixture(scope="module")
 def hunted(tmp_path_factory: pytest.TempPathFactory) -> Hunt:
     question = question_of(SMALL, CLAIM, ["timing"], 2)
     return hunt_world(question, tmp_path_factory.mktemp("hunt") / "hunt")
 
 
+@pytest.mark.long
 def test_a_broken_claim_has_a_small_world_a_replay_and_a_sentence(hunted: Hunt) -> None:
     assert hunted.broken and hunted.reported is not None and f'"{hunted.claim}" fails in a world of' in str(hunted)
     world = fedbo.load_study(hunted.directory / "world.toml")
@@ -201,7 +208,7 @@ def test_an_interrupted_hunt_goes_on_to_the_same_result(hunted: Hunt, tmp_path: 
     assert Hunt.open(tmp_path / "hunt") == whole
 
 
-def test_wrong_hunts_are_refused_before_anything_starts(hunted: Hunt, tmp_path: Path) -> None:
+def test_wrong_hunts_are_refused_before_anything_starts(stood: Hunt, tmp_path: Path) -> None:
     def refused(error: type[Exception], words: str, study: dict[str, Any] = SMALL, **more: Any) -> None:
         with pytest.raises(error, match=words):
             question_of(study, **{"claim": CLAIM, **more})
@@ -220,15 +227,16 @@ def test_wrong_hunts_are_refused_before_anything_starts(hunted: Hunt, tmp_path: 
     with pytest.raises(DirectoryError, match="is not an empty directory"):
         hunt_world(question_of(SMALL, CLAIM), tmp_path / "full")
     with pytest.raises(DirectoryError, match="contains another hunt"):
-        hunt_world(question_of(SMALL, "random ends"), hunted.directory)
+        hunt_world(question_of(SMALL, CLAIM), stood.directory)
 
 
-def test_the_command_prints_shows_and_plots_a_hunt(hunted: Hunt, tmp_path: Path) -> None:
-    def printed(*words: str) -> str:
-        found = CliRunner().invoke(app, list(words), catch_exceptions=False)
-        assert found.exit_code == 0, found.output
-        return found.output
+def printed(*words: str) -> str:
+    found = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
 
+
+def test_the_command_prints_shows_and_plots_a_hunt(stood: Hunt, tmp_path: Path) -> None:
     study = tmp_path / "small.toml"
     study.write_text(load_study(SMALL).to_toml())
     out = str(tmp_path / "out")
@@ -252,6 +260,12 @@ def test_the_command_prints_shows_and_plots_a_hunt(hunted: Hunt, tmp_path: Path)
     assert facts["broken"] is False and facts["worlds"] == 1
     assert facts["sentence"].startswith('No world breaks the claim "random ends" beyond doubt: 1 worlds were tried')
     assert Path(facts["figures"][0]).is_file()
+    assert 'No world breaks the claim "random ends"' in " ".join(printed("show", str(stood.directory)).split())
+    assert "drawn,timing," in printed("show", str(stood.directory), "--format", "csv")
+
+
+@pytest.mark.long
+def test_a_broken_claim_is_shown_and_plotted(hunted: Hunt, tmp_path: Path) -> None:
     shown = " ".join(printed("show", str(hunted.directory)).split())
     for words in (f'The claim "{CLAIM}" fails in a world of', "Verdicts on fresh seeds", "2 worlds were tried", "fedbo run"):
         assert words in shown, words

@@ -195,6 +195,7 @@ def test_numbers_are_those_of_the_results_and_intervals_are_paired(
     assert axes.get_xlabel() == "8-byte numbers in each agent's message" and "after 4 iterations" in axes.get_ylabel()
 
 
+@pytest.mark.long
 def test_only_those_agents_count_that_the_figure_names(write: Write, tmp_path: Path) -> None:
     folder = write(figure(study="bowls.toml", agents=[2]))
     (made,) = list(reproduce(ReproductionRequest(folder / "tiny.toml", tmp_path / "out"), _quiet, lambda: None))

@@ -94,6 +94,7 @@ CLUSTER: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 def test_queueing_is_no_decision_and_a_twin_keeps_classes_and_preemptions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,10 +110,11 @@ def test_queueing_is_no_decision_and_a_twin_keeps_classes_and_preemptions(
         assert rows[fact]["low"] * 0.95 < rows[fact]["recorded"] < rows[fact]["high"] * 1.05, rows[fact]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [
-        "objective.agents=9",
+        pytest.param("objective.agents=9", marks=pytest.mark.long),
         pytest.param("evaluation.parallel=7", marks=pytest.mark.long),
         "cluster.workers=2",
         pytest.param("cluster={worker=[{name='a', cpus=8.0}]}", marks=pytest.mark.long),

@@ -43,7 +43,7 @@ def branches_of(study: dict[str, Any], folder: Path) -> Branches:
 
 
 @pytest.mark.parametrize(
-    "world", [pytest.param(one, marks=[pytest.mark.long] * (one not in ("cluster", "private", "barrier"))) for one in WORLDS]
+    "world", [pytest.param(one, marks=[pytest.mark.long] * (one not in ("cluster", "barrier"))) for one in WORLDS]
 )
 def test_a_branch_without_new_draws_is_its_run_and_one_with_new_draws_has_its_history(world: str, tmp_path: Path) -> None:
     branches = branches_of(WORLDS[world], tmp_path)

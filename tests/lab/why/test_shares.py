@@ -24,6 +24,7 @@ def design(f: Any, rows: int, seed: int, sources: int = 4) -> tuple[Array, Array
     return f(a), f(b), np.array(mixed)
 
 
+@pytest.mark.long
 def test_shares_of_an_additive_quantity_agree_within_intervals_that_cover() -> None:
     # Nominal 95 %: of 100 repetitions 93 or more cover with probability 0.87 for each of eight shares at exactly 95 %. The
     # intervals are wider than that, and the seeds are fixed.

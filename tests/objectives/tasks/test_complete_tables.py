@@ -140,7 +140,9 @@ def test_the_optimum_of_the_mean_is_that_of_all_rows(federation: MLPTasks | FCNe
     assert off == 0.0 and own == pytest.approx(value) and mean.max() <= value + 1e-12
 
 
-@pytest.mark.parametrize("federation", [MLPTasks(), FCNet(), NASTasks()])
+@pytest.mark.parametrize(
+    "federation", [FCNet(), *(pytest.param(one, marks=pytest.mark.long) for one in (MLPTasks(), NASTasks()))]
+)
 def test_the_exact_front_of_quality_and_time_is_that_of_brute_force(federation: MLPTasks | FCNet | NASTasks) -> None:
     try:
         outcomes = federation.task(federation.data_sets[-1]).outcomes()

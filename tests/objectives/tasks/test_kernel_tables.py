@@ -72,7 +72,13 @@ def test_a_table_without_its_last_brackets_is_read(cut: str) -> None:
     assert np.array_equal(lost.times, whole.times, equal_nan=True) and lost.failure == whole.failure
 
 
-@pytest.mark.parametrize(("name", "count"), [("convolution", 6768), ("pnpoly", 4092), ("convolution_milo", 4362)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("pnpoly", 4092),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in (("convolution", 6768), ("convolution_milo", 4362))),
+    ],
+)
 def test_the_conditions_allow_as_many_configurations_as_the_publisher_lists(name: str, count: int) -> None:
     kernel = KERNELS[name]
     cells = np.array(list(itertools.product(*(range(size) for size in kernel.sizes))), dtype=np.float64)

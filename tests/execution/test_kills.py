@@ -57,7 +57,7 @@ def test_a_kill_before_any_one_of_all_file_operations_loses_nothing(every: bool,
         kinds.setdefault(kind_of(line), []).append(number)
     chosen = [number for some in kinds.values() for number in (some if every else [some[len(some) // 2]])]
     assert len(kinds) >= 10 and sum(map(len, kinds.values())) > 50
-    for number in sorted(chosen)[:: 1 if every else 17]:
+    for number in sorted(chosen)[:: 1 if every else 29]:
         directory = tmp_path / f"run-{number}"
         assert forks("run", study, directory, before=number).killed
         again = begin_or_go_on(forks, study, directory, before=1 + number * 7 % 53)

@@ -162,3 +162,15 @@ def test_what_does_not_go_with_stopping_early_is_refused_in_a_line(changes: dict
 def test_a_removed_setting_is_accepted_with_the_value_that_earlier_runs_have() -> None:
     before, now = load_study(study({"kind": "asha", "compare": "own"})), load_study(study({"kind": "asha"}))
     assert before.to_toml() == now.to_toml() and before.digest() == now.digest()
+
+
+def test_the_laws_know_that_nothing_is_promoted_once_the_cost_is_spent(tmp_path: Path) -> None:
+    """They refuse the tables of a run with one cost as those of a study with a smaller or larger one."""
+    budget = {"iterations": 25, "cost": 2.0}
+    tables = study(STOPPERS[1], budget=budget, evaluation={"parallel": 3}, timing={"evaluation": {"model": "constant"}})
+    fedbo.run(tables, out=tmp_path / "run")
+    assert violations(load_study(tables), tmp_path / "run") == []
+    for cost, words in ((1.0, "of the cost"), (10.0, "did not promote")):
+        other = load_study({**tables, "budget": {**budget, "cost": cost}})
+        found = [found for found in violations(other, tmp_path / "run") if "stopping_early" in found]
+        assert any(words in one for one in found)

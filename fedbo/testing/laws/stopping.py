@@ -58,6 +58,7 @@ class _RungReplay:
         self._streams, self._values = run.task.streams.of(agent), values
         self._rungs: dict[Place, dict[Key, float]] = defaultdict(dict)
         self._paused: dict[Key, Place] = {}
+        self._learned = set[tuple[int, int, int]]()  # in this order, where several have ended
 
     def _bracket(self, key: Key) -> int:
         return self._stopping.first(self._streams, *key).bracket
@@ -70,12 +71,13 @@ class _RungReplay:
             if line["kind"] == "promoted":
                 if key not in due:
                     yield f"agent {self._agent} promoted {key} at {line['time']}, due was {due}"
-                before = time_of(row for row in self._rows if row["finished"] < line["time"] - NEAR)
-                if before > self._run.task.cost + NEAR:
-                    yield f"agent {self._agent} promoted {key} at {line['time']} after {before} of the cost"
+                spent = time_of(row for row in self._rows if (row["step"], row["query"], row["fidelity"]) in self._learned)
+                if spent > self._run.task.cost + NEAR:
+                    yield f"agent {self._agent} promoted {key} at {line['time']} after {spent} of the cost"
                 self._paused.pop(key, None)
                 due = {None}
                 continue
+            self._learned.add((*key, fidelity))
             if None not in due:
                 yield f"agent {self._agent} did not promote {due} before {line['time']}"
             if verdict == "failed" or (key, fidelity) not in self._values and verdict == "end":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from fedbo.execution.directory import new_directory
+from fedbo.execution.directory import new_directory, new_folder
 from fedbo.execution.requirements import require_objective
 from fedbo.execution.runner import run_study
 from fedbo.objectives.datasets.data import DataMissingError
@@ -39,15 +40,30 @@ def test_runs_of_one_name_that_begin_at_once_have_directories_of_their_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     many = 8
-    together = threading.Barrier(many)
+    together, begun = threading.Barrier(many), study()
 
     def begin(number: int) -> Path:
         together.wait(10)
-        return new_directory(study(), None)
+        return new_directory(begun, None)
 
     with ThreadPoolExecutor(many) as pool:
         made = [*pool.map(begin, range(many))]
     assert len(set(made)) == many
+
+
+@pytest.mark.long
+def test_a_folder_that_several_create_at_once_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Before, one thread in twenty-four took the folder that another had just created for a file.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for attempt in range(100):
+            (folder := tmp_path / str(attempt)).mkdir()
+            monkeypatch.chdir(folder)
+            with ThreadPoolExecutor(8) as pool:
+                assert len({*pool.map(new_folder, ["often"] * 8)}) == 8
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_a_study_whose_second_objective_lacks_its_data_leaves_no_directory(

@@ -12,6 +12,7 @@ from fedbo.analysis.result import Result
 from fedbo.execution.runner import RunError
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, warn_caller
+from fedbo.settings.shown import quoted
 from fedbo.study.document import as_document, inline
 
 Overrides = Sequence[str] | Mapping[str, Any]
@@ -122,5 +123,5 @@ def drawn(result: Result) -> Result:
         write_report([result], result.directory / REPORT)
     except Exception as error:  # what was observed is there, and must be returned
         words = " ".join(f"{type(error).__name__}: {error}".split())
-        warn_caller(f"no report was written: {words}; try fedbo report {result.directory}", RuntimeWarning)
+        warn_caller(f"no report was written: {words}; try fedbo report {quoted(result.directory)}", RuntimeWarning)
     return result

@@ -120,8 +120,22 @@ def _command() -> Any:
     return command
 
 
+def _open_streams() -> None:
+    """Open the null device for each standard stream that is closed, as `fedbo run … >&-` and some schedulers close it.
+
+    Otherwise the next file of a run would get its number, and what a program prints would be written into that file.
+    """
+    while (file := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(file)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error is one line on standard error. All output passes through `shown`."""
+    _open_streams()
     with redirect_stdout(ShownStream(sys.stdout)), redirect_stderr(ShownStream(sys.stderr)):
         try:
             code = _main(arguments)
@@ -162,7 +176,7 @@ def _expected(error: Exception) -> int:
         return _complain(f"{error.format_message().rstrip('.')}; see {command} --help", WRONG_INPUT)
     if type(error).__name__ == "Exit":
         return int(getattr(error, "exit_code", OK))
-    from fedbo.commands.errors import is_failure, is_wrong_input
+    from fedbo.commands.errors import is_failure, is_wrong_input, system_words
 
     if is_wrong_input(error):
         return _complain(str(error), WRONG_INPUT)
@@ -170,7 +184,7 @@ def _expected(error: Exception) -> int:
         return _complain(f"{error}{_kept(error)}", FAILED)
     from fedbo.settings.own_code import code_words
 
-    if (words := code_words(error)) is not None:
+    if (words := code_words(error) or system_words(error)) is not None:
         return _complain(words, FAILED)
     raise error
 

@@ -5,6 +5,9 @@ They are known by their names: an error cannot come from a module that was not i
 
 from __future__ import annotations
 
+import errno
+import os
+
 # Arguments and directories that were wrong, before anything ran.
 WRONG_INPUT = frozenset(
     (
@@ -39,6 +42,10 @@ FAILURES = frozenset(
         "fedbo.settings.exits.ExitError",
     )
 )
+# Errors of the system for which no code is at fault: something is full, at its limit, read-only or broken.
+SURROUNDINGS = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOLCK, errno.EROFS, errno.EIO, errno.ESTALE)
+)
 
 
 def is_wrong_input(error: Exception) -> bool:
@@ -49,6 +56,24 @@ def is_wrong_input(error: Exception) -> bool:
 def is_failure(error: Exception) -> bool:
     """Check whether a run failed for a reason that its message explains."""
     return _is_of(error, FAILURES)
+
+
+def system_words(error: Exception) -> str | None:
+    """Return one line about an error of the system for which no code is at fault; None for any other error."""
+    if isinstance(error, FileNotFoundError) and not _in_a_directory():
+        return "the working directory no longer exists; change to another one with cd"
+    if isinstance(error, OSError) and error.errno in SURROUNDINGS:
+        where = "" if error.filename is None else f"'{error.filename}': "
+        return f"{where}{error.strerror}; free space, raise the limit (ulimit), or use another folder, and repeat the command"
+    return None
+
+
+def _in_a_directory() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _is_of(error: Exception, names: frozenset[str]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import keyword
 import re
-import shutil
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from fedbo.commands.arguments import Format, Printed, print_json
+from fedbo.settings.shown import quoted
 
 
 class Kind(StrEnum):
@@ -47,6 +47,7 @@ def new(
     printed: Printed = Format.text,
 ) -> None:
     """Write a small complete example: a study, a study at sites, or with its test an objective, an algorithm or a plug-in."""
+    from fedbo.actors.storage import atomic
     from fedbo.study.paths import usable
 
     _check_name(kind, name)
@@ -56,8 +57,7 @@ def new(
             raise typer.BadParameter(f"'{folder / path}' already exists; use another name or another --folder")
     with usable(folder, "cannot create a file there"):
         for path, text in rendered(files).items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text, encoding="utf-8")
+            atomic.write_text(folder / path, text)
     made, after = [str(folder / path) for path in files], _NEXT[kind].format(name=name)
     if printed is Format.json:
         print_json({"files": made, "next": after})
@@ -73,6 +73,7 @@ def examples(
     printed: Printed = Format.text,
 ) -> None:
     """List the studies that come with fedbo, or copy one of them."""
+    from fedbo.actors.storage import atomic
     from fedbo.figures.reports.tables import console, examples_table
     from fedbo.settings.errors import unknown
     from fedbo.study.document import read
@@ -89,9 +90,8 @@ def examples(
     if copy.exists():
         raise typer.BadParameter(f"'{copy}' already exists; use another --folder")
     with usable(folder, "cannot create a file there"):
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(known[name], copy)
-    print_json({"files": [str(copy)]}) if printed is Format.json else print(f"{copy}\nnext: fedbo run {copy}")
+        atomic.copy(known[name], copy)
+    print_json({"files": [str(copy)]}) if printed is Format.json else print(f"{copy}\nnext: fedbo run {quoted(copy)}")
 
 
 def example_folder() -> Path:

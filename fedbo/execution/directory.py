@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
@@ -48,17 +49,26 @@ _CONVERT = {"events": converted}  # tables of earlier versions
 _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 
 
-def new_path(name: str) -> Path:
-    """Return the path of a new directory under `runs/`, with a name and the time; several may be made within a second."""
+def new_folder(name: str) -> Path:
+    """Create a new directory under `runs/`, with a name and the time, and return its path.
+
+    Several processes may do so within a second, so that only a directory that this one has created is its own.
+    """
+    make_folder(Path("runs"))
     name = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     names = chain((name,), (f"{name}-{number}" for number in count(2)))
-    return next(path for path in map(Path("runs").joinpath, names) if not path.exists())
+    while True:
+        folder = Path("runs") / next(names)
+        with usable(folder, "cannot create a folder there"), suppress(FileExistsError):
+            folder.mkdir(PRIVATE)
+            atomic.sync_names(folder.parent)
+            return folder
 
 
 def new_directory(study: Study, out: Path | None) -> Path:
     """Create the directory of a new run and return its path; DirectoryError, with the remedy, when it is in use."""
     if out is None:
-        out = new_path(study.study.name)
+        out = new_folder(study.study.name)
     with usable(out, "cannot create a folder there"):
         if unfinished(out):
             raise DirectoryError(f"'{out}' contains an unfinished run; resume it: fedbo resume {quoted(out)}")

@@ -330,7 +330,7 @@ def _words(failure: Exception, directory: Path) -> str:
     plain = ClusterError | DamagedError | CodeError
     words = str(failure) if isinstance(failure, plain) else f"{type(failure).__name__}: {failure}"
     if type(failure).__module__.startswith("ray."):  # which explains itself in many lines
-        words = f"{words.splitlines()[0]}; Ray's logs show the cause; continue with: fedbo resume {directory}"
+        words = f"{words.splitlines()[0]}; Ray's logs show the cause; continue with: fedbo resume {quoted(directory)}"
     if out_of_space(failure):
         return f"{words}; the disk is full: free some space, then continue with: fedbo resume {quoted(directory)}"
     return words

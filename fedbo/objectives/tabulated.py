@@ -22,6 +22,7 @@ from fedbo.objectives.space import to_unit
 from fedbo.objectives.tables.surfaces import SAMPLE, Nearest, PosteriorMean, Process, fit
 from fedbo.objectives.tables.table import CURVE, DESIGN, FACTS, TableError, complete_facts, levels, points_of
 from fedbo.settings.errors import invalid
+from fedbo.settings.shown import quoted
 
 Surface = Nearest | PosteriorMean
 _CHECKED = 64  # of the best points: among their values on the surface its largest known one is sought
@@ -145,7 +146,8 @@ class Tabulated:
         entry = facts["agents"].get(str(agent))
         if entry is None:
             have = ", ".join(facts["agents"])
-            remedy = f"it has agents {have}; add it with: fedbo tabulate {facts['federation']} --agents {agent} --out {folder}"
+            again = f"fedbo tabulate {facts['federation']} --agents {agent} --out {quoted(folder)}"
+            remedy = f"it has agents {have}; add it with: {again}"
             raise TableError(f"agent {agent}: is not in the table '{folder}'; {remedy}, with the same options")
         points = points_of(folder, facts["points_sha256"]).get(agent)
         if points is None:

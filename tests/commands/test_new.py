@@ -24,6 +24,19 @@ def _said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) ->
     return printed.out if code == 0 else printed.err
 
 
+def test_a_command_to_copy_quotes_a_folder_with_spaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "my studies" / "digits.toml"
+    assert _said(capsys, "examples", "digits", "--folder", str(copy.parent)) == f"{copy}\nnext: fedbo run '{copy}'\n"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["examples digits", "new study first"])
+def test_a_file_for_which_there_is_no_room_is_not_begun(command: str, tmp_path: Path) -> None:
+    limited = f"ulimit -f 0; '{sys.executable}' -m fedbo {command}"
+    ran = subprocess.run(["sh", "-c", limited], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 1 and ran.stderr.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
 @pytest.mark.long
 def test_new_files_pass_their_own_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for kind in ("objective", "algorithm"):

@@ -45,6 +45,51 @@ def test_what_an_encoding_lacks_is_a_question_mark_and_json_loses_nothing(
         assert json.loads(said) == json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.parametrize(("command", "code"), [(["--help"], 0), (["list", "--format", "json"], 0), (["nosuch"], 2)])
+def test_streams_that_are_closed_change_no_exit_code(command: list[str], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)  # as Python makes it of a closed descriptor
+    assert main(command) == code
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        stream.close()
+
+
+@pytest.mark.parametrize("command", [["validate", "study.toml"], ["tabulate", "quadratic", "--points", "4"]])
+def test_a_working_directory_that_was_removed_is_one_line(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(command) == 1
+    assert capsys.readouterr().err == "the working directory no longer exists; change to another one with cd\n"
+
+
+@pytest.mark.long
+def test_a_limit_of_the_system_is_one_line(tmp_path: Path) -> None:
+    study = 'study = { name = "limited" }\nobjective = { name = "quadratic", agents = 1 }\nbudget = { iterations = 2 }\n'
+    (tmp_path / "limited.toml").write_text(f'{study}algorithm = [{{ name = "random" }}]\nhosting = {{ workers = 0 }}\n')
+    assert main(["run", str(tmp_path / "limited.toml"), "--out", str(tmp_path / "run"), "-q"]) == 0
+    command = f"ulimit -f 1; '{sys.executable}' -m fedbo replay run --verify"
+    ran = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert ran.returncode == 1 and ran.stderr.count("\n") == 1
+    assert ran.stderr.startswith("File too large; free space, raise the limit (ulimit)")
+
+
+@pytest.mark.long
+def test_what_is_printed_to_a_closed_output_gets_into_no_file_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "printing.py").write_text("import os\n\n\ndef f(x):\n    os.write(1, b'printed')\n    return float(x[0])\n")
+    study = 'study = {{ name = "closed" }}\nbudget = {{ iterations = 2 }}\nalgorithm = [{{ name = "random" }}]\n{}'
+    objective = 'objective = { name = "python_function", function = "printing:f", low = [0.0], high = [1.0], agents = 1 }\n'
+    (tmp_path / "closed.toml").write_text(study.format(objective))
+    for streams in ("", " <&- >&- 2>&-"):
+        command = f"'{sys.executable}' -m fedbo run closed.toml --out 'out{streams}'{streams}"
+        assert subprocess.run(["sh", "-c", command], cwd=tmp_path, timeout=200).returncode == 0
+    assert main(["show", str(tmp_path / "out <&- >&- 2>&-")]) == 0
+    tables = [(tmp_path / f"out{streams}" / "observations.parquet").read_bytes() for streams in ("", " <&- >&- 2>&-")]
+    assert tables[0] == tables[1]
+
+
 @pytest.mark.long
 def test_a_reader_that_has_seen_enough_is_told_nothing() -> None:
     command = f"'{sys.executable}' -m fedbo list | head -n 1"

@@ -58,7 +58,7 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
     """Create a folder and its missing parents, and put every new name on the disk; do nothing if it exists."""
     if path.is_dir():
         return
-    if path.exists():
+    if path.exists() and not path.is_dir():  # another process may have created it since
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     make_folder(path.parent)
     path.mkdir(mode, exist_ok=True)

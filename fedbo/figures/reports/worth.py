@@ -23,6 +23,7 @@ from fedbo.analysis.summary import Difference
 from fedbo.figures.reports.tables import amount, table_of
 from fedbo.objectives.base import Metric
 from fedbo.settings.errors import ArgumentError
+from fedbo.settings.shown import quoted
 from fedbo.study.document import StudyError
 from fedbo.study.study import Study, load_study
 from fedbo.study.tables import AlgorithmTable
@@ -115,7 +116,7 @@ def verdict(result: Result, gain: Gain) -> WorthReport:
     means = {label: _by_replicate(found, places) for label, found in traces.items()}
     locals_ = [label for label in means if roles[label] == "local"] or [label for label in means if roles[label] == "random"]
     if not locals_:
-        remedy = f"call fedbo worth {result.directory / 'study.toml'}, which adds one"
+        remedy = f"call fedbo worth {quoted(result.directory / 'study.toml')}, which adds one"
         raise ArgumentError(f"{result.directory}: has no algorithm without messages to compare with; {remedy}")
     local = max(locals_, key=lambda label: float(_mean(means[label])[-1]))
     compared = max(1, sum(role == "federated" for role in roles.values()))

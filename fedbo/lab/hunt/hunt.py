@@ -12,7 +12,7 @@ from typing import Any
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import seal, unseal
 from fedbo.analysis.manifest import read_manifest
-from fedbo.execution.directory import new_path, unfinished
+from fedbo.execution.directory import new_folder, unfinished
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import require_objectives
 from fedbo.execution.runner import run_study
@@ -84,7 +84,7 @@ def hunt_world(question: HuntQuestion, out: Path | None = None, progress: Progre
         KeyboardInterrupt: it was interrupted; its argument is the directory.
     """
     require_objectives(load_study(question.study, trust=True))
-    out = out or new_path("hunt")
+    out = out or new_folder("hunt")
     asked = {"question": {**asdict(question), "vary": list(question.vary)}}
     if (out / ASKED).is_file():
         if unseal(out / ASKED)["question"] != asked["question"]:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from fedbo.objectives.base import Fidelity
 from fedbo.settings.errors import FedboError
+from fedbo.settings.shown import quoted
 
 FACTS, POINTS_FILE = "table.json", "points.parquet"
 DESIGN, REFINE = "design", "refine"
@@ -77,7 +78,7 @@ def complete_facts(folder: Path) -> dict[str, Any]:
     """Return the contents of `table.json` of a complete table; else TableError."""
     facts = read_facts(folder)
     if facts["status"] != "complete":
-        remedy = f"continue with: fedbo tabulate {facts['federation']} --out {folder}, with the same options"
+        remedy = f"continue with: fedbo tabulate {facts['federation']} --out {quoted(folder)}, with the same options"
         raise TableError(f"'{folder}': is not complete ({facts['status']}); {remedy}")
     return facts
 

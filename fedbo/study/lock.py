@@ -28,7 +28,7 @@ def locked(directory: Path) -> Iterator[None]:
     path = directory / ".lock"
     with _guard:
         file = _acquire(directory, path)
-        held = _identity(os.fstat(file))
+        held = _identity(file)
         _held[held] = os.getpid()
     try:
         os.ftruncate(file, 0)
@@ -45,7 +45,7 @@ def _acquire(directory: Path, path: Path) -> int:
     """Open and lock the file of a lock, and return its descriptor."""
     while True:
         # To close a second descriptor of the file would release the lock that another thread of this process holds.
-        if path.exists() and _held.get(_identity(path.stat())) == os.getpid():
+        if _held.get(_identity(path)) == os.getpid():
             raise _in_use(directory, f"process {os.getpid()}")
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -56,7 +56,7 @@ def _acquire(directory: Path, path: Path) -> int:
             raise DirectoryError(f"'{directory}': {words}") from None
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
+            if _identity(file) == _identity(path):
                 return file
         except OSError as error:
             owner = _owner(os.pread(file, 300, 0).decode(errors="replace"))
@@ -88,5 +88,10 @@ def _owner(noted: str) -> str:
     return f"process {number}"
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
+def _identity(file: int | Path) -> tuple[int, int]:
+    """Return device and inode of a file; of none if another process has just removed it."""
+    try:
+        found = os.stat(file)
+    except FileNotFoundError:
+        return (-1, -1)
     return found.st_dev, found.st_ino

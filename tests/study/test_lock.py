@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from fedbo.study import lock
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError
 
@@ -121,3 +122,18 @@ def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(DirectoryError, match="is not writable"), locked(tmp_path / "run"):
         pass
     assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_a_lock_that_its_owner_removes_meanwhile_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is gone each time that it is looked at, as one that others lock and remove again and again."""
+    found, looked = os.stat, list[Path]()
+
+    def gone_at_first(path: Any) -> os.stat_result:
+        if isinstance(path, Path) and path.name == ".lock" and len(looked) < 4:
+            looked.append(path)
+            path.unlink(missing_ok=True)
+        return found(path)
+
+    monkeypatch.setattr(lock.os, "stat", gone_at_first)
+    with locked(tmp_path):
+        assert len(looked) == 4

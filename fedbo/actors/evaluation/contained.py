@@ -1,4 +1,4 @@
-"""Containment of an evaluation: its prints are captured and passed on, and the working directory is restored."""
+"""Containment of an evaluation: its prints are captured and passed on, and standard streams and working directory restored."""
 
 from __future__ import annotations
 
@@ -49,8 +49,11 @@ class _KeepingStream:
 
     def write(self, text: str) -> int:
         """Write a text."""
-        self._kept.add(text)
+        self._kept.add(text.encode("utf-8", "backslashreplace").decode())  # a table holds no half of a surrogate pair
         return self.below.write(text)
+
+    def close(self) -> None:
+        """Leave the stream below open, to which later evaluations write."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.below, name)

@@ -13,18 +13,20 @@ from types import FrameType
 
 def failure_text(error: BaseException) -> str:
     """Return the type and text of an error on one line, and below it the user's part of the traceback."""
-    summary = traceback.TracebackException.from_exception(error)
-    _keep_user_frames(summary, error, set())
-    text = f"{type(error).__name__}: {text_of(error)}\n{''.join(summary.format())}"
+    try:
+        summary = traceback.TracebackException.from_exception(error)
+        _keep_user_frames(summary, error, set())
+        below = "".join(summary.format())
+    except Exception as another:  # such as a SyntaxError whose line is no text
+        below = f"its traceback cannot be read: {type(another).__name__}\n"
+    text = f"{type(error).__name__}: {text_of(error)}\n{below}"
     return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair cannot be written to a table
 
 
 def text_of(error: BaseException) -> str:
     """Return the text of an error, even if its `__str__` fails."""
-    if isinstance(error, SystemExit):
-        return f"sys.exit({error.code!r}) was called"
     try:
-        return str(error)
+        return f"sys.exit({error.code!r}) was called" if isinstance(error, SystemExit) else str(error)
     except Exception as another:
         return f"its text cannot be read: __str__ raised {type(another).__name__}"
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from fedbo.actors.evaluation.children import die_with_parent
-from fedbo.actors.evaluation.contained import LONGEST, SentText
+from fedbo.actors.evaluation.contained import LONGEST, SentText, contained
 from fedbo.actors.evaluation.evaluate import evaluate
 from fedbo.actors.evaluation.failures import text_of
 from fedbo.actors.storage.evaluations import Pulls
@@ -41,18 +41,18 @@ class _SendingStream(io.TextIOBase):
     """Standard output of the separate process, or with `error` its standard error."""
 
     def __init__(self, sink: IO[bytes], error: bool) -> None:
-        self._sink, self._error, self._left = sink, error, LONGEST
+        self._sink, self._error, self._left, self._process = sink, error, LONGEST, os.getpid()
 
     def write(self, text: str) -> int:
-        """Send a text, up to the length that is kept."""
+        """Send a text, up to the length that is kept; a fork does not, since its bytes would mix with those of an answer."""
+        if os.getpid() != self._process:
+            os.write(2, text.encode("utf-8", "backslashreplace"))
+            return len(text)
+        text = text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair cannot be printed
         if self._left > 0:
             send(self._sink, SentText(text[: self._left], self._error))
             self._left -= len(text)
         return len(text)
-
-    def begin(self) -> None:
-        """Reset the length for the next evaluation."""
-        self._left = LONGEST
 
 
 class Isolated:
@@ -94,6 +94,9 @@ class Isolated:
             code = process.wait()
             self.close()
             found = RuntimeError(f"the evaluation's process ended with code {code}; os._exit, a crash or a signal ends one")
+        except BaseException:  # its answer may come later, when another one is expected
+            self.close()
+            raise
         if found is None:
             self.close()
             found = TimeoutError(f"took longer than {self._setting} = {self._limit:g}")
@@ -196,9 +199,11 @@ def main() -> None:
     limit = int(sys.argv[1]) * MIB
     if limit:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)  # an objective that reads its input would wait for, or take, the next point
     os.dup2(2, 1)  # what programs that the objective starts print is no answer
-    sys.stdout, sys.stderr = printed = _SendingStream(sink, error=False), _SendingStream(sink, error=True)
+    sys.stdout, sys.stderr = _SendingStream(sink, error=False), _SendingStream(sink, error=True)
     send(sink, "ready")
 
     def ask(report: Report) -> Answer:
@@ -218,9 +223,8 @@ def main() -> None:
             continue
         try:
             x, pulls, fidelity = point
-            for stream in printed:
-                stream.begin()
-            with answered_by(ask):
+            sys.stdout, sys.stderr = _SendingStream(sink, error=False), _SendingStream(sink, error=True)
+            with contained(), answered_by(ask):
                 found = evaluate(objectives[agent], x, streams, pulls, fidelity)
             send(sink, found)
         except BaseException as error:

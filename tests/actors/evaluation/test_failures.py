@@ -129,6 +129,18 @@ def test_a_traceback_has_the_users_frames_without_folders() -> None:
     assert os.sep + "exiting.py" not in said and "fedbo" not in said
 
 
+class Unreadable:
+    def __repr__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize("error", [SystemExit(Unreadable()), SyntaxError("no line", ("file.py", 1, 1, 5))])
+def test_an_error_that_cannot_be_shown_is_a_failed_evaluation(error: BaseException) -> None:
+    words = failure_text(error)
+    assert words.startswith(f"{type(error).__name__}: ")
+    assert "cannot be read" in words
+
+
 def test_a_callback_that_calls_exit_is_dropped_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     result = all_failed(study("exit_zero"), tmp_path / "run", callbacks=[exiting.Quitter()])
     assert result.manifest["status"] == "complete" and "Quitter" in capfd.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -115,6 +116,29 @@ def test_an_error_that_cannot_cross_does_so_by_name(alone: Isolated) -> None:
 def test_printing_does_not_disturb_the_answers(alone: Isolated) -> None:
     objective = Violent("shout")
     assert [alone.evaluate(0, objective, x, HOME).value for x in (BAD, GOOD, BAD)] == [0.75, 0.25, 0.75]
+
+
+@pytest.mark.parametrize("deed", ["move", "close", "replace", "half", "read", "fork"])
+@pytest.mark.parametrize("limit", [None, 5.0])
+def test_an_evaluation_leaves_streams_and_folder_to_the_next(
+    limit: float | None, deed: str, nothing_is_left: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what it reads or what its children print is not what passes between the two processes."""
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    texts: list[str] = []
+    evaluator = Evaluator(Policy(time_limit=limit), real=True)
+    evaluator.printed = lambda query, text: texts.append(text)
+    try:
+        records = [
+            evaluator.evaluate(Violent(what), Query(agent, agent, 0, x), HOME)
+            for agent, (what, x) in enumerate([(deed, BAD), ("tell", BAD), ("tell", GOOD)])
+        ]
+    finally:
+        evaluator.close()
+    assert [record.error for record in records] == [None] * 3
+    assert [record.outcome.value for record in records] == [0.75, 0.75, 0.25]
+    assert texts[-1] == f"{os.getcwd()}\n"
+    "".join(texts).encode()  # which tables hold
 
 
 def test_one_process_serves_many_evaluations_and_many_agents(alone: Isolated) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import multiprocessing
 import os
 import signal
 import sys
@@ -65,6 +67,30 @@ class Violent:
 
     def interrupt(self) -> None:
         raise KeyboardInterrupt
+
+    def move(self) -> None:
+        os.chdir("/")
+
+    def close(self) -> None:
+        sys.stdout.close()
+
+    def replace(self) -> None:
+        sys.stdout = io.StringIO()
+        sys.stdout.close()
+
+    def half(self) -> None:
+        print("half of a pair: \udcff", file=sys.stderr)
+
+    def read(self) -> None:
+        assert not sys.stdin.read(), "an input that is none"
+
+    def fork(self) -> None:
+        """Print more than a pipe takes at once, in several processes."""
+        with multiprocessing.get_context("fork").Pool(4) as pool:
+            pool.map(print, ["z" * 9000] * 40)
+
+    def tell(self) -> None:
+        print(os.getcwd(), flush=True)
 
     def count(self) -> None:
         raise ValueError(f"call {self.calls} in process {os.getpid()}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import numpy as np
 
 from fedbo.actors.storage.evaluations import NAN, Pulls
@@ -14,7 +17,23 @@ from fedbo.objectives.outcome import Outcome, outcome_of
 def evaluate(
     objective: Objective, x: Array, streams: Streams, pulls: Pulls | None = None, fidelity: int | None = None
 ) -> Outcome:
-    """Return the outcome of one observation, or of the mean of several pulls; at the largest fidelity unless one is set."""
+    """Return the outcome of one observation, or of the mean of several pulls; at the largest fidelity unless one is set.
+
+    A process that the objective forks ends where the objective returns or raises: it would go on as a second study.
+    """
+    process = os.getpid()
+    try:
+        return _outcome(objective, x, streams, pulls, fidelity)
+    except SystemExit as error:
+        if os.getpid() != process:
+            os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))
+        raise
+    finally:
+        if os.getpid() != process:
+            os._exit(0 if sys.exception() is None else 1)
+
+
+def _outcome(objective: Objective, x: Array, streams: Streams, pulls: Pulls | None, fidelity: int | None) -> Outcome:
     if fidelity is not None:
         assert isinstance(objective, MultiFidelity), "a study whose objectives declare no fidelity has no stopper"
         return outcome_of(objective.evaluate_at(x, fidelity, streams.rng("evaluation")), objective.score_at(x, fidelity))

@@ -118,8 +118,8 @@ def test_printing_does_not_disturb_the_answers(alone: Isolated) -> None:
     assert [alone.evaluate(0, objective, x, HOME).value for x in (BAD, GOOD, BAD)] == [0.75, 0.25, 0.75]
 
 
-@pytest.mark.parametrize("deed", ["move", "close", "replace", "half", "read", "fork"])
-@pytest.mark.parametrize("limit", [None, 5.0])
+@pytest.mark.parametrize("deed", ["move", "close", "replace", "half", "read", "fork", "split"])
+@pytest.mark.parametrize("limit", [None, pytest.param(5.0, marks=pytest.mark.long)])
 def test_an_evaluation_leaves_streams_and_folder_to_the_next(
     limit: float | None, deed: str, nothing_is_left: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +139,12 @@ def test_an_evaluation_leaves_streams_and_folder_to_the_next(
     assert [record.outcome.value for record in records] == [0.75, 0.75, 0.25]
     assert texts[-1] == f"{os.getcwd()}\n"
     "".join(texts).encode()  # which tables hold
+
+
+@pytest.mark.parametrize("deed", ["read", "split"])
+def test_what_an_evaluation_reads_or_forks_has_no_part_in_what_passes_between_processes(deed: str, alone: Isolated) -> None:
+    for agent, (what, x) in enumerate([(deed, BAD), ("tell", BAD), ("tell", GOOD)]):
+        assert alone.evaluate(agent, Violent(what), x, HOME).value == x[0]
 
 
 def test_one_process_serves_many_evaluations_and_many_agents(alone: Isolated) -> None:

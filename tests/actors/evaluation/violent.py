@@ -51,6 +51,17 @@ class Violent:
     def kill(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def split(self) -> None:
+        """Fork processes that exit, return and fail as the objective does."""
+        codes = []
+        for end in (lambda: sys.exit(3), lambda: None, self.fail):
+            child = os.fork()
+            if child == 0:
+                end()
+                return
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        assert codes == [3, 0, 1], codes
+
     def fail(self) -> None:
         raise KeyError("the key to the cellar")
 

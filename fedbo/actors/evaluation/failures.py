@@ -7,12 +7,17 @@ folders, which differ between installations.
 from __future__ import annotations
 
 import traceback
+from contextlib import suppress
 from pathlib import PurePath
 from types import FrameType
+
+_NOTED = "_fedbo_failure_text"
 
 
 def failure_text(error: BaseException) -> str:
     """Return the type and text of an error on one line, and below it the user's part of the traceback."""
+    if isinstance(noted := getattr(error, _NOTED, None), str):
+        return noted
     try:
         summary = traceback.TracebackException.from_exception(error)
         _keep_user_frames(summary, error, set())
@@ -21,6 +26,13 @@ def failure_text(error: BaseException) -> str:
         below = f"its traceback cannot be read: {type(another).__name__}\n"
     text = f"{type(error).__name__}: {text_of(error)}\n{below}"
     return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair cannot be written to a table
+
+
+def with_text(error: BaseException, failure: BaseException) -> BaseException:
+    """Return an error that carries the text of a failure to another process, where tracebacks do not come along."""
+    with suppress(AttributeError, TypeError):  # of a class without room for it
+        setattr(error, _NOTED, failure_text(failure))
+    return error
 
 
 def text_of(error: BaseException) -> str:
@@ -48,7 +60,8 @@ def _keep_user_frames(summary: traceback.TracebackException, error: BaseExceptio
 
 
 def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "fedbo"
+    module = getattr(frame.f_globals.get("__spec__"), "name", None) or frame.f_globals.get("__name__", "")
+    return str(module).partition(".")[0] == "fedbo"
 
 
 def _shortened(kept: traceback.FrameSummary, frame: FrameType) -> traceback.FrameSummary:

@@ -20,7 +20,7 @@ from typing import IO, Any
 from fedbo.actors.evaluation.children import die_with_parent
 from fedbo.actors.evaluation.contained import LONGEST, SentText, contained
 from fedbo.actors.evaluation.evaluate import evaluate
-from fedbo.actors.evaluation.failures import text_of
+from fedbo.actors.evaluation.failures import text_of, with_text
 from fedbo.actors.storage.evaluations import Pulls
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
@@ -234,13 +234,14 @@ def main() -> None:
 
 
 def _portable(error: BaseException) -> BaseException:
+    with_text(error, error)
     try:
         pickle.loads(pickle.dumps(error))
         if not isinstance(error, KeyboardInterrupt):  # which would end the process that receives it, as Ctrl-C does
             return error
     except Exception:
         pass
-    return RuntimeError(f"{type(error).__name__}: {text_of(error)}")
+    return with_text(RuntimeError(f"{type(error).__name__}: {text_of(error)}"), error)
 
 
 if __name__ == "__main__":

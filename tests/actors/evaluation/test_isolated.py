@@ -108,6 +108,14 @@ def test_an_error_crosses_with_its_kind_and_its_text(alone: Isolated) -> None:
     assert alone.evaluate(0, Violent("fail"), GOOD, HOME) == Outcome(0.25)
 
 
+@pytest.mark.parametrize("deed", ["fail", pytest.param("leave", marks=pytest.mark.long)])
+def test_a_failed_evaluation_has_the_same_traceback_in_another_process(deed: str, nothing_is_left: None) -> None:
+    """Frames of the objective's file alone, on the line that raised."""
+    here = Evaluator(Policy(), real=True).evaluate(Violent(deed), Query(0, 0, 0, BAD), HOME).error
+    there = outcome(Policy(time_limit=5.0), deed, BAD)[0].error
+    assert here == there and here is not None and f"in {deed}\n" in here and "fedbo" not in here
+
+
 def test_an_error_that_cannot_cross_does_so_by_name(alone: Isolated) -> None:
     with pytest.raises(RuntimeError, match="Unportable: of this process alone"):
         alone.evaluate(0, Violent("unportable"), BAD, HOME)

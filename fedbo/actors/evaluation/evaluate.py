@@ -24,13 +24,11 @@ def evaluate(
     process = os.getpid()
     try:
         return _outcome(objective, x, streams, pulls, fidelity)
-    except SystemExit as error:
-        if os.getpid() != process:
-            os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))
-        raise
     finally:
         if os.getpid() != process:
-            os._exit(0 if sys.exception() is None else 1)
+            error = sys.exception()
+            code = error.code if isinstance(error, SystemExit) else int(error is not None)
+            os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def _outcome(objective: Objective, x: Array, streams: Streams, pulls: Pulls | None, fidelity: int | None) -> Outcome:

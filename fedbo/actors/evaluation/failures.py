@@ -7,7 +7,6 @@ folders, which differ between installations.
 from __future__ import annotations
 
 import traceback
-from contextlib import suppress
 from pathlib import PurePath
 from types import FrameType
 
@@ -16,8 +15,8 @@ _NOTED = "_fedbo_failure_text"
 
 def failure_text(error: BaseException) -> str:
     """Return the type and text of an error on one line, and below it the user's part of the traceback."""
-    if isinstance(noted := getattr(error, _NOTED, None), str):
-        return noted
+    if _NOTED in error.__dict__:
+        return str(error.__dict__[_NOTED])
     try:
         summary = traceback.TracebackException.from_exception(error)
         _keep_user_frames(summary, error, set())
@@ -30,8 +29,8 @@ def failure_text(error: BaseException) -> str:
 
 def with_text(error: BaseException, failure: BaseException) -> BaseException:
     """Return an error that carries the text of a failure to another process, where tracebacks do not come along."""
-    with suppress(AttributeError, TypeError):  # of a class without room for it
-        setattr(error, _NOTED, failure_text(failure))
+    failure.__dict__.pop(_NOTED, None)  # of an earlier evaluation that raised the same object
+    error.__dict__[_NOTED] = failure_text(failure)
     return error
 
 

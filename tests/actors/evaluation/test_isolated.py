@@ -116,6 +116,12 @@ def test_a_failed_evaluation_has_the_same_traceback_in_another_process(deed: str
     assert here == there and here is not None and f"in {deed}\n" in here and "fedbo" not in here
 
 
+def test_an_error_that_is_raised_again_with_other_words_has_those(nothing_is_left: None) -> None:
+    first, second = outcome(Policy(time_limit=5.0), "again", BAD, BAD)
+    assert first.error is not None and second.error is not None
+    assert "RuntimeError: call 1\n" in first.error and "RuntimeError: call 2\n" in second.error
+
+
 def test_an_error_that_cannot_cross_does_so_by_name(alone: Isolated) -> None:
     with pytest.raises(RuntimeError, match="Unportable: of this process alone"):
         alone.evaluate(0, Violent("unportable"), BAD, HOME)

@@ -22,6 +22,9 @@ class Unportable(RuntimeError):
         self.open = open(os.devnull)  # noqa: SIM115
 
 
+RAISED_AGAIN = RuntimeError("no call yet")
+
+
 @dataclass
 class Violent:
     """Does what `deed` says where x[0] > 0.5, and gives x[0] elsewhere; it counts its calls in each process."""
@@ -61,6 +64,10 @@ class Violent:
                 return
             codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         assert codes == [3, 0, 1], codes
+
+    def again(self) -> None:
+        RAISED_AGAIN.args = (f"call {self.calls}",)
+        raise RAISED_AGAIN
 
     def fail(self) -> None:
         raise KeyError("the key to the cellar")

@@ -19,7 +19,7 @@ def evaluate(
 ) -> Outcome:
     """Return the outcome of one observation, or of the mean of several pulls; at the largest fidelity unless one is set.
 
-    A process that the objective forks ends where the objective returns or raises: it would go on as a second study.
+    A process that the objective forks ends when the objective returns or raises in it. Otherwise it would run the study too.
     """
     process = os.getpid()
     try:

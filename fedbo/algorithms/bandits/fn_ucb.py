@@ -246,7 +246,7 @@ class FNUCB:
         return payload, state._replace(called=False)
 
     def trained(self, state: FNState) -> Array:
-        """Fit the network to the agent's own data, or from the initial weights if a spoilt mean makes it diverge."""
+        """Fit the network to the agent's own data; start at the initial weights if training diverges from a spoilt mean."""
         start = {"mean": state.network, "last": state.weights, "initial": state.initial}[self.start]
         n = float(state.sample.times.sum())
         if not n:

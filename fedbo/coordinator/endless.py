@@ -1,8 +1,9 @@
 """Detection of runs that would never end, and the error that explains why.
 
 A run progresses when a step begins or ends, when a message has been processed, when a waiting agent continues, and when an
-agent leaves. A run in virtual time is given up after too many events, or restarts of steps, without progress. Both counts are
-the same under every hosting and after every resume; the real clock has no part in it.
+agent leaves; when an evaluation ends, unless a step has been begun again since: that step may lose it again. A run in virtual
+time is given up after too many events, or restarts of steps, without progress. Both counts are the same under every hosting
+and after every resume; the real clock has no part in it.
 """
 
 from __future__ import annotations

@@ -55,6 +55,24 @@ def test_a_step_that_is_begun_again_without_end_ends_the_run_in_one_line(name: s
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("table", [{"cluster": {"workers": 2}}, {"evaluation": {"parallel": 2}}])
+def test_evaluations_that_end_and_are_lost_with_their_step_again_and_again_end_the_run(
+    table: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most of the first evaluations fit into a day, all of them together do not."""
+    monkeypatch.setattr(endless, "STARTS", 1000)
+    document = {
+        "study": {"name": "lost"},
+        "objective": {"name": "quadratic", "agents": 2},
+        "agents": {"initial": 40},
+        "budget": {"iterations": 1},
+        "algorithm": [{"name": "random"}],
+        "timing": {"evaluation": {"model": "exponential", "mean": 2.0}},
+        "availability": {"model": "daily", "day": 8.0, "present": 5.0, "start": 0.0, "leaving": "lost"},
+    }
+    ended_with({**document, **table}, "would never end: agent . has restarted step 0 .* availability 'daily'", tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     "setting",
     [

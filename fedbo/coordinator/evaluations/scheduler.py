@@ -125,7 +125,8 @@ class EvaluationScheduler:
         one = found.deciding if point == DECISION else found.running.get((event.step, point))
         if one is None or one.lease != event.lease:
             return []
-        state.progress.note(now)
+        if not state.progress.restarts:  # else it may be lost with its step, as it was before
+            state.progress.note(now)
         if point == DECISION:
             decided, found.deciding, found.decided = found.decided, None, []
             return self._queue(state, agent, decided, now)

@@ -60,7 +60,8 @@ def test_one_run_survives_all_planned_faults_and_a_kill_and_its_replay_agrees(
 @pytest.mark.long
 def test_a_planned_crash_ends_a_real_process_and_another_goes_on(tmp_path: Path, ray_session: None) -> None:
     with watching(lambda: pids(tmp_path / "run")) as seen:
-        run(tmp_path / "run", {"kind": "crash", "agents": [1], "at": 0.65, "restart": 0.3})
+        crash = {"kind": "crash", "agents": [1], "event": 30, "restart": 0.3}
+        run(tmp_path / "run", crash, exchange={"mode": "barrier"})  # in step, so that the agent has begun by then
     result = whole(tmp_path / "run")
     assert len(seen) == AGENTS + 1, "the agent's process did not change"
     assert kinds(result).count("crashed") == kinds(result).count("restarted") == 1
@@ -71,8 +72,9 @@ def test_a_planned_crash_ends_a_real_process_and_another_goes_on(tmp_path: Path,
 
 @pytest.mark.long
 def test_a_crash_that_loses_the_state_keeps_what_was_observed(tmp_path: Path, ray_session: None) -> None:
-    crash = {"kind": "crash", "agents": [1], "at": 0.85, "restart": 0.2, "state": "lost"}
-    run(tmp_path / "run", crash, agents={"initial": 2, "checkpoint": 20})
+    """A barrier keeps the agents in step, so the event is in the third round on a busy machine too."""
+    crash = {"kind": "crash", "agents": [1], "event": 30, "restart": 0.2, "state": "lost"}
+    run(tmp_path / "run", crash, agents={"initial": 2, "checkpoint": 20}, exchange={"mode": "barrier"})
     rows = [row for row in whole(tmp_path / "run").observations.to_pylist() if row["agent"] == 1]
     assert [row for row in rows if "forgotten" in (row["error"] or "")], "nothing was forgotten"
 

@@ -17,7 +17,12 @@ os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
 # In which Ray's own agents must start, or it ends itself: half a minute is too short where the machine is busy.
 os.environ.setdefault("RAY_agent_register_timeout_ms", "300000")
 
+import hypothesis
 import pytest
+
+# On a busy machine an example or a draw may take any time.
+hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("busy")
 
 # What a power failure would lose is seen by no test, and a busy disk would make the tests wait for it longer than for all else.
 os.fsync = lambda file: None  # type: ignore[assignment]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
+import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -87,12 +88,15 @@ def _source_of(place: str) -> bytes | None:
 
 
 def _function_source(function: object) -> bytes | None:
-    """Return the source of a function, or of the class of a callable object; None where there is none."""
+    """Return the source of a function, or of the class of a callable object; None where there is none.
+
+    A file that was changed since it was imported may have other lines where the function was, half a statement even.
+    """
     inner = getattr(function, "func", function)  # of a functools.partial
     source: object = inner if inspect.isroutine(inner) or inspect.isclass(inner) else type(inner)
     try:
         return inspect.getsource(source).encode()  # type: ignore[arg-type]
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError):
         return None
 
 

@@ -47,7 +47,7 @@ def served(host: Any) -> Iterator[tuple[Channel, threading.Thread]]:
     thread.start()
     yield channel, thread
     channel.close()
-    thread.join(10.0)
+    thread.join(120.0)
     assert not thread.is_alive(), "it goes on although the other end is closed"
 
 
@@ -85,7 +85,7 @@ def test_what_is_not_there_yet_is_not_waited_for() -> None:
 
     class Slow:
         def wait(self) -> bool:
-            return gate.wait(10.0)
+            return gate.wait(120.0)
 
     with served(Slow()) as (channel, _):
         reply = channel.call("wait")

@@ -34,7 +34,7 @@ def _value(features: Features, omega: np.ndarray, low: np.ndarray, high: np.ndar
 
 
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_regions_have_equal_volume_are_disjoint_and_cover_the_cube(count: int, dim: int, seed: int) -> None:
     low, high = split_cube(count, dim)
     assert low.shape == high.shape == (count, dim) and (low >= 0).all() and (high <= 1).all()
@@ -186,7 +186,7 @@ def test_without_anything_to_follow_an_agent_goes_its_own_way(message: dict[str,
 
 
 @given(st.integers(0, 40), st.integers(1, 9), st.integers(1, 5))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_initial_points_are_the_uniform_ones_moved_into_the_own_region(agent: int, count: int, dim: int) -> None:
     algorithm = DPFTSDE(regions=count)
     assert isinstance(algorithm, Starting)

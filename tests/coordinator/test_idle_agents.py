@@ -136,7 +136,7 @@ def test_who_reports_after_the_last_round_closes_no_other() -> None:
 
 @every_mode_with_rounds
 def test_whatever_goes_wrong_what_must_hold_holds(exchange: Exchange) -> None:
-    @profile(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None, max_examples=4)
+    @profile(suppress_health_check=list(HealthCheck), derandomize=True, database=None, max_examples=4)
     @given(settings(), st.sampled_from(["fraction", "speed"]), st.sampled_from([0.3, 0.6, 1.0]))
     def holds(setting: Setting, who: str, share: float) -> None:
         assume(setting.algorithm.queries is not None)

@@ -15,7 +15,7 @@ from small_runs import ALL_MODES, Setting
 
 from fedbo.coordinator.environment.faults import Corruption
 
-QUICK = profile(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+QUICK = profile(suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 
 
 WORDS = {

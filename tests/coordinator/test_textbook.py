@@ -296,7 +296,7 @@ stretches = st.floats(0.05, 4.0).map(lambda time: round(time, 3))
 paces = st.lists(st.tuples(moments, stretches, st.sampled_from([1.0, 1.5, 2.0, 5.0, math.inf])), max_size=5)
 
 
-@profile(deadline=None, derandomize=True, database=None, max_examples=50)
+@profile(derandomize=True, database=None, max_examples=50)
 @given(
     paces,
     st.integers(1, 4),

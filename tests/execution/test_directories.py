@@ -43,7 +43,7 @@ def test_runs_of_one_name_that_begin_at_once_have_directories_of_their_own(
     together, begun = threading.Barrier(many), study()
 
     def begin(number: int) -> Path:
-        together.wait(10)
+        together.wait(120)
         return new_directory(begun, None)
 
     with ThreadPoolExecutor(many) as pool:

@@ -267,7 +267,7 @@ def endpoint() -> str | None:
 def counts(address: str, names: set[str]) -> dict[str, float]:
     """Sum up the counters of these names over their tags."""
     found: dict[str, float] = {}
-    for line in urllib.request.urlopen(address, timeout=10).read().decode().splitlines():
+    for line in urllib.request.urlopen(address, timeout=120).read().decode().splitlines():
         name = line.partition("{")[0].removeprefix("ray_").removesuffix("_total")
         if name in names and not line.startswith("#"):
             found[name] = found.get(name, 0.0) + float(line.rsplit(" ", 1)[1])

@@ -21,7 +21,7 @@ def holder(federation: Digits, agent: int, seed: int = 0) -> DigitsAgent:
     return federation.objective(agent, Streams(seed).rng("world"), Streams(seed, owner=agent).rng("own"))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(agents=st.integers(1, 100), alpha=st.sampled_from([0.01, 0.1, 0.3, 10.0, 1e6]), seed=st.integers(0, 2**32))
 def test_every_image_has_one_holder_and_every_agent_enough(agents: int, alpha: float, seed: int) -> None:
     rows = split_digits(agents, alpha, seed)
@@ -83,7 +83,7 @@ def test_a_setting_that_makes_no_sense_is_refused_by_name(setting: str, value: f
 
 
 @pytest.mark.parametrize("partition", sorted({*PARTITIONS} - {"dirichlet"}))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(agents=st.integers(5, 100), alpha=st.sampled_from([0.01, 0.3, 1e6]), seed=st.integers(0, 2**32))
 def test_every_partition_gives_each_image_one_holder_and_every_agent_two_classes(
     partition: str, agents: int, alpha: float, seed: int

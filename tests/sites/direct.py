@@ -225,7 +225,7 @@ class World:
             return self._serve(coordinator_kills)
         finally:
             for thread in self._threads:
-                thread.join(20)
+                thread.join(120)
             self.over = True
             if self.errors:
                 raise self.errors[0]

@@ -176,7 +176,7 @@ class Attacker:
         }
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> bool:
+def wait_for(condition: Callable[[], object], seconds: float = 120.0) -> bool:
     """Return whether a condition comes true."""
     until = time.monotonic() + seconds
     while not condition() and time.monotonic() < until:

@@ -103,7 +103,7 @@ def _attack(honest: Honest, rounds: int) -> int:
         for thread in slow:
             thread.start()
         for thread in slow:
-            thread.join(30.0)
+            thread.join(120.0)
         expected.update(attacker.ports[-len(slow) :])
         for port in attacker.ports:
             assert wait_for(lambda: len(study.refusals(port)) >= expected[port])  # noqa: B023

@@ -194,7 +194,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.dictionaries(TEXT, VALUES, min_size=1)))
 def test_whatever_is_written_as_toml_reads_as_what_it_was(document: dict[str, Any]) -> None:
     assert tomllib.loads(to_toml(document)) == document

@@ -32,7 +32,7 @@ def _by_inclusion_and_exclusion(values: np.ndarray, reference: np.ndarray) -> fl
 
 
 @given(st.integers(0, 30), st.integers(1, 4), st.integers(1, 6), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_front_is_what_no_pair_rules_out_with_ties_copies_and_missing_values(n: int, m: int, levels: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = rng.integers(0, levels, (n, m)).astype(float)
@@ -59,7 +59,7 @@ def test_a_complete_table_has_the_front_of_its_pairs(m: int) -> None:
 
 
 @given(st.integers(0, 7), st.integers(1, 4), st.booleans(), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_hypervolume_is_the_sum_by_inclusion_and_exclusion(n: int, m: int, whole: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 5, (n, m)).astype(float) if whole else rng.standard_normal((n, m))

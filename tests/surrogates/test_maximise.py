@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import numpy.typing as npt
@@ -280,9 +280,9 @@ def test_a_smooth_message_is_maximised_in_far_less_than_a_millisecond_and_an_own
     for draw in (smooth, rough):
         times = []
         for _ in range(20):
-            begin = perf_counter()
+            begin = process_time()
             maximise(draw, rng, 2)
-            times.append(perf_counter() - begin)
+            times.append(process_time() - begin)
         seconds.append(min(times))
     assert seconds[0] < 1e-3 and seconds[1] < 5e-3
 

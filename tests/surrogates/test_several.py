@@ -56,7 +56,7 @@ def test_the_expected_hypervolume_improvement_is_the_mean_over_draws(seed: int, 
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 12), st.floats(0.0, 40.0))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_its_gradient_agrees_with_differences_near_the_front_and_far_below_it(seed: int, n: int, down: float) -> None:
     rng = np.random.default_rng(seed)
     over = strips(_front(seed, n), np.array([-1.0, -2.0]))

@@ -195,5 +195,5 @@ def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     found = re.search(r"<!-- example: early stopping -->\n```python\n(.*?)```", text, re.DOTALL)
     assert found is not None
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(found[1].replace("agents=2", "agents=2, iterations=3"), "early-stopping.md", "exec"), names)
+    exec(compile(found[1].replace("agents=2", "agents=2, iterations=3"), "<example>", "exec"), names)
     assert min(names["result"].observations["fidelity"].to_pylist()) < 81

@@ -114,3 +114,13 @@ def test_a_function_that_has_another_name_than_in_the_directory_is_refused_with_
     check_function(began, tmp_path)
     with pytest.raises(fedbo.FedboError, match=r"accuracy', not 'tuned_functions:training'; "):
         check_function(tuning_study(tuned_functions.training, space, 2, {}), tmp_path)
+
+
+def test_a_function_whose_file_was_changed_since_is_tuned_as_one_without_source(tmp_path: Path) -> None:
+    file, names = tmp_path / "edited.py", dict[str, Any]()
+    file.write_text("\n\ndef wrong(rate):\n    return rate\n")
+    exec(compile(file.read_text(), str(file), "exec"), names)  # noqa: S102
+    whole = tuning_study(names["wrong"], {"rate": (0.0, 1.0)}, 1, {}).code()
+    file.write_text('x = 1\n\ny = ("""half a\nstatement\n')
+    changed = tuning_study(names["wrong"], {"rate": (0.0, 1.0)}, 1, {}).code()
+    assert len(whole) == 1 and changed == {}

@@ -128,7 +128,7 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @given(st.recursive(KEYS | ARRAYS, _nested, max_leaves=20))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_what_goes_in_comes_out_to_the_type_and_to_the_bit(value: Any) -> None:
     data = pack(value)
     assert same(value, unpack(data))
@@ -318,7 +318,7 @@ def naming(*words: str) -> bytes:
 @given(
     st.one_of(st.binary(), st.lists(st.sampled_from(sorted(checkpoint.READERS)) | st.sampled_from([0, 1, 60, 100])).map(bytes))
 )
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_nodes_of_any_bytes_are_a_value_or_refused(nodes: bytes) -> None:
     try:
         unpack(forged(nodes))
@@ -327,7 +327,7 @@ def test_nodes_of_any_bytes_are_a_value_or_refused(nodes: bytes) -> None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_nodes_with_some_bytes_changed_are_a_value_or_refused(data: st.DataObject) -> None:
     original = pack([*SMALL, np.ones((64, 512))])
     length, packed, _ = checkpoint.LENGTHS.unpack_from(original, start := len(checkpoint.MAGIC) + checkpoint.FRAME.size)

@@ -122,7 +122,7 @@ def test_weights_are_drawn_for_each_decision_from_the_own_stream_and_those_of_th
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(0, 2))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_merits_order_points_as_the_order_does(seed: int, m: int, c: int) -> None:
     rng = np.random.default_rng(seed)
     metrics = rng.standard_normal((20, m + c))
@@ -132,7 +132,7 @@ def test_merits_order_points_as_the_order_does(seed: int, m: int, c: int) -> Non
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_transforms_increase_everywhere_and_keep_what_they_must(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     y, at = np.round(rng.standard_normal(n), 1) * 1e3, np.sort(rng.uniform(-5e3, 5e3, 40))

@@ -128,7 +128,7 @@ def test_times_are_those_of_their_numbers_in_whatever_order_they_are_asked_for()
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=30), st.sampled_from(MODELS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_change_is_the_same_whatever_was_asked_before(asked: list[tuple[int, int]], model: Availability) -> None:
     used = Changes(lambda agent: model, Streams(7))
     for agent, number in asked:

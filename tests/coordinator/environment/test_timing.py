@@ -86,7 +86,7 @@ def test_a_cost_gives_the_rate_and_says_that_it_is_a_factor() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 400)), max_size=40), st.sampled_from(MODELS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_duration_is_the_same_whatever_was_asked_before(asked: list[tuple[int, int]], timing: Timing) -> None:
     used = durations(lambda agent: timing, "evaluation time", Streams(7))
     for agent, step in asked:

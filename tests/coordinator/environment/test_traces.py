@@ -159,7 +159,7 @@ def test_what_lies_behind_the_finish_time_is_never_seen_and_instants_are_no_pres
 
 
 @given(st.integers(1, 12), st.lists(st.booleans(), min_size=12, max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_cycling_trace_is_the_modulo_of_its_period(period: int, presence: list[bool]) -> None:
     """Every subset of unit intervals in a period, against time modulo the period on a grid over four periods."""
     windows = tuple((float(unit), float(unit + 1)) for unit in range(period) if presence[unit])

@@ -42,7 +42,7 @@ PAPER = [
     (29, 60, 0.35, 4.0, 2.16),
 ]
 BY = pytest.mark.parametrize("by", ACCOUNTANTS)
-FEW = settings(max_examples=4, deadline=None, derandomize=True)
+FEW = settings(max_examples=4, derandomize=True)
 NOISE, SHARE, ROUNDS = st.floats(0.6, 8.0), st.floats(0.02, 1.0), st.integers(1, 80)
 
 

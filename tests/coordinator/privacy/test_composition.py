@@ -35,7 +35,7 @@ def delta_of(mu: float, epsilon: float) -> float:
     st.lists(st.dictionaries(st.integers(0, 3), st.floats(0.05, 1.0), min_size=1), min_size=1, max_size=12),
     st.sampled_from([1e-2, 1e-5]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_releases_charged_in_full_are_one_gaussian_mechanism(charges: list[dict[int, float]], delta: float) -> None:
     found = epsilon_together([whole(charged) for charged in charges], (delta,), 4)
     for agent in range(4):

@@ -85,7 +85,7 @@ ALTERNATING = [
 LAW = Mechanism(blocks=2, clip=4.0, noise=1.5)
 EVERYBODY = tuple(range(5))
 KEY = bytes(range(32))
-everything = settings(max_examples=30, derandomize=True, database=None, deadline=None)
+everything = settings(max_examples=30, derandomize=True, database=None)
 
 
 def aggregator_of(ran: Ran) -> aggregator.PrivateAggregator:

@@ -21,7 +21,7 @@ from fedbo.coordinator.exchange import MODES, Barrier, Deadline
 from fedbo.coordinator.selection import Selection
 
 OWN = TS(surrogate="features", features=10)
-QUICK = profile(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+QUICK = profile(suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 
 
 def private(share: float, sampling: str) -> Algorithm:

@@ -53,7 +53,7 @@ SPACE = read(DECLARED)
 
 
 @given(st.lists(unit, min_size=9, max_size=9))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_whatever_point_is_taken_its_configuration_is_legal_and_comes_back_to_the_bit(u: list[float]) -> None:
     declared, space, point = DECLARED, SPACE, np.array(u)
     configuration = space.decode(point)
@@ -79,7 +79,7 @@ def test_configurations_of_configspace_come_back_and_are_allowed() -> None:
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-9, 1e6), unit, st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_number_that_came_from_the_cube_returns_to_itself(low: float, width: float, u: float, log: bool) -> None:
     low = abs(low) + 1e-9 if log else low
     if not low < low + width:

@@ -90,7 +90,7 @@ def _source_of(place: str) -> bytes | None:
 def _function_source(function: object) -> bytes | None:
     """Return the source of a function, or of the class of a callable object; None where there is none.
 
-    A file that was changed since it was imported may have other lines where the function was, half a statement even.
+    A file that was edited after its import may have other lines where the function was, or not be valid Python.
     """
     inner = getattr(function, "func", function)  # of a functools.partial
     source: object = inner if inspect.isroutine(inner) or inspect.isclass(inner) else type(inner)

@@ -50,7 +50,7 @@ def test_an_outcome_has_size_seconds_and_memory_and_its_value_is_that_of_an_eval
     outcome = objective.measure(x, rng)
     assert outcome.value == objective.evaluate(x, rng) == -len(bz2.compress(written_file("log", 8192), 9)) / 8192
     assert outcome.metrics["size"] == -outcome.value and outcome.metrics["memory"] == 7.6e6
-    assert 0.0 < outcome.metrics["seconds"] < 120.0
+    assert 0.0 < outcome.metrics["seconds"] < 5.0
     blocks = objective.evaluate(np.array([0.0, 6.0, 15.0, 12.0]), rng)
     assert blocks < objective.evaluate(np.array([0.0, 6.0, 15.0, 13.0]), rng)  # a block on its own knows less
 

@@ -54,7 +54,7 @@ def queued_time(placed: Any, lived: StateIntervals, agent: int) -> float:
     spans = ((queued, started), (started, ended), (lived.begin[busy], lived.end[busy]))
     time = np.concatenate([edge for span in spans for edge in span])
     order = np.argsort(time, kind="stable")
-    sizes, waits = [len(span[0]) for span in spans], np.ones(len(time) - 1, dtype=bool)
+    sizes, waits = [len(span[0]) for span in spans], np.ones(max(0, len(time) - 1), dtype=bool)  # an agent may do nothing
     for place, (size, wanted) in enumerate(zip(sizes, (True, False, True), strict=True)):
         change, before = np.zeros(len(time), dtype=np.int64), 2 * sum(sizes[:place])
         change[before : before + size], change[before + size : before + 2 * size] = 1, -1

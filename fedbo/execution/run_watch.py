@@ -135,7 +135,7 @@ def _runs_state(directory: Path, manifest: dict[str, Any], study: Study, which: 
     goals = goals_in(manifest)[cell] if "goals" in manifest else None
     metric = indicator_of(None if goals is None else goals.common).metric(own)
     if manifest["status"] == "complete":
-        return _ended(directory, which, metric)
+        return _ended(directory, which, metric, len(replicates))
     wanted = study.budget.pulls or study.agents.initial + (study.budget.iterations or 0)
     found = [_agents(RunFolder.of(directory / "parts", RunKey(cell, label, replicate)), goals) for replicate in replicates]
     seen = max((len(one.counts) for one in found), default=0)
@@ -153,8 +153,10 @@ def _runs_state(directory: Path, manifest: dict[str, Any], study: Study, which: 
     )
 
 
-def _ended(directory: Path, which: tuple[int, str], metric: Metric) -> RunsState:
-    row = next(row for row in Result.open(directory).summary() if (row.cell, row.algorithm) == which)
+def _ended(directory: Path, which: tuple[int, str], metric: Metric, replicates: int) -> RunsState:
+    row = next((row for row in Result.open(directory).summary() if (row.cell, row.algorithm) == which), None)
+    if row is None:  # nobody was there, so that nothing was evaluated
+        return RunsState(*which, replicates, replicates, evaluations=0, share=1.0, best=None, metric=metric.name)
     return RunsState(
         cell=row.cell,
         algorithm=row.algorithm,

@@ -121,3 +121,11 @@ def test_a_timeline_for_perfetto_has_all_evaluations_in_threads_in_which_nothing
         export_to_perfetto(result, tmp_path / "trace.json")
     with pytest.raises(ResultError, match="no replicate 3; choose a number from 0 to 0"):
         export_to_perfetto(result, tmp_path / "other.json", None, 3)
+
+
+def test_an_agent_that_crashes_before_it_begins_has_waited_for_no_worker(tmp_path: Path) -> None:
+    crashed = {"fault": [{"kind": "crash", "agents": [1], "at": 0.0}]}
+    result = run_study(load_study(STUDY | crashed), tmp_path / "run")
+    assert set(result.observations["agent"].to_pylist()) == {0, 2}
+    waited = {row.agent: row.queueing for row in result.trouble_by_agent()}
+    assert waited[1] == 0.0 and max(waited.values()) > 0.0

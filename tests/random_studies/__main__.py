@@ -36,9 +36,22 @@ from tests.random_studies.promises import (
     broken_workers,
     start_ray,
 )
+from tests.random_studies.views import broken_views
 
 ON_RAY = ("hostings", "workers", "real-time")
-TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "liveness", "real-time", "ray-chaos", "power-cuts")
+TRIALS = (
+    "laws",
+    "hostings",
+    "workers",
+    "kills",
+    "extensions",
+    "forks",
+    "liveness",
+    "real-time",
+    "ray-chaos",
+    "power-cuts",
+    "views",
+)
 Trial = Callable[[Study, Path, int], list[str]]
 
 
@@ -56,6 +69,8 @@ def trials(given: argparse.Namespace) -> Trial:
         return lambda study, folder, seed: broken_fork(study, folder, given.limit, seed)
     if given.what == "power-cuts":
         return lambda study, folder, seed: broken_by_power_cuts(study, folder, given.limit, given.cuts, seed)
+    if given.what == "views":
+        return lambda study, folder, seed: broken_views(study, folder, given.limit, seed)
     start_ray()
     if given.what == "real-time":
         return lambda study, folder, seed: broken_in_real_time(draw_real_time_study(seed), folder, seed)

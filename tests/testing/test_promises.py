@@ -148,8 +148,15 @@ def test_two_thousand_random_studies_with_workers_and_fault_plans_obey_their_law
     assert tried.returncode == 0, tried.stdout + tried.stderr
 
 
+@pytest.mark.slow
+def test_every_command_that_reads_a_run_answers_also_where_nobody_was_there(forks: Forks, tmp_path: Path) -> None:
+    """In the study of seed 5036 nothing is evaluated: comparing, watching and asking for the best failed there once."""
+    tried = forks("promises", "--try", "views", "--studies", "1", "--first", "5036", "--limit", "600", "--room", tmp_path)
+    assert tried.code == 0 and "seeds 5036 to 5036: 0 broken" in tried.said, tried
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "extensions", "forks", "real-time"])
+@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "extensions", "forks", "real-time", "views"])
 def test_promises_hold_for_what_is_drawn_in_twenty_minutes(what: str, tmp_path: Path) -> None:
     tried = _try("--try", what, "--studies", "100000", "--seconds", str(HOUR / 3), "--limit", "600", "--room", str(tmp_path))
     assert tried.returncode == 0, tried.stdout + tried.stderr

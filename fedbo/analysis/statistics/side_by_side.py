@@ -39,7 +39,7 @@ def side_by_side(results: Sequence[Result]) -> Records[RunRow]:
     """Compare runs of the same objective side by side; ResultError if they are not comparable."""
     if len(results) < 2:
         raise ResultError("a single run cannot be compared; add another run")
-    names = _names(results)
+    names = run_names(results)
     for result, name in zip(results[1:], names[1:], strict=True):
         _check(results[0], result, (names[0], name))
     first, rows = results[0], list[RunRow]()
@@ -67,7 +67,7 @@ def side_by_side(results: Sequence[Result]) -> Records[RunRow]:
     return Records("runs", RunRow, rows)
 
 
-def _names(results: Sequence[Result]) -> list[str]:
+def run_names(results: Sequence[Result]) -> list[str]:
     """Return the names of runs: their folders, or their paths if two folders have the same name."""
     places = [result.address or str(result.directory.resolve()) for result in results]
     if twice := [place for number, place in enumerate(places) if place in places[:number]]:

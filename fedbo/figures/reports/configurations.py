@@ -19,6 +19,8 @@ _FEW = 10  # agents whose configurations are shown with the summary
 def configurations_table(result: Result, found: Sequence[BestConfiguration]) -> RenderableType:
     """Return the best configuration of each agent, and the one recommended for all, as tables."""
     titles, tables = result.study.titles(), list[RenderableType]()
+    if not found:
+        return Text("No evaluation has a value, so there is no best configuration.")
     for cell, label, replicate in dict.fromkeys((one.cell, one.algorithm, one.replicate) for one in found):
         mine = [one for one in found if (one.cell, one.algorithm, one.replicate) == (cell, label, replicate)]
         words = [titles[cell], f"best configurations of {label}"]

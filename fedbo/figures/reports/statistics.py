@@ -10,15 +10,15 @@ from rich.text import Text
 
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.side_by_side import RunRow
+from fedbo.analysis.statistics.side_by_side import RunRow, run_names
 from fedbo.figures.reports.tables import amount, gap_in_words, table_of
 
 
 def runs_table(results: Sequence[Result], rows: Sequence[RunRow]) -> RenderableType:
     """Return a table with a line for each algorithm in each cell of each run."""
-    metric, swept = results[0].metric(), any(row.cell for row in rows)
+    metric, swept, first = results[0].metric(), any(row.cell for row in rows), run_names(results)[0]
     units = {"seconds" if result.study.timing.clock == "wall" else "virtual" for result in results}
-    headings = ["run", *(["cell"] if swept else []), "algorithm", f"best {metric.name} ± se", f"minus {rows[0].run} [95 %]",
+    headings = ["run", *(["cell"] if swept else []), "algorithm", f"best {metric.name} ± se", f"minus {first} [95 %]",
                 "sent/agent", "answers/agent", "time", "evaluations", "replicates"]  # fmt: skip
     lines: list[tuple[str | Text, ...]] = [
         (
@@ -28,7 +28,7 @@ def runs_table(results: Sequence[Result], rows: Sequence[RunRow]) -> RenderableT
         )
         for row in rows
     ]  # fmt: skip
-    said = f"{metric.name} is {metric.direction}d. Differences from the same algorithm in {rows[0].run} are paired. "
+    said = f"{metric.name} is {metric.direction}d. Differences from the same algorithm in {first} are paired. "
     seeds = {result.study.study.seed for result in results}
     said += "The seeds differ; runs with another seed than the first have no paired difference. " if len(seeds) > 1 else ""
     cut = [result.directory.name for result in results if result.manifest["status"] != "complete"]

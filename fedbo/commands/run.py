@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedbo.commands.arguments import (
+    FAILED,
     Address,
     Callbacks,
     Format,
@@ -17,6 +18,7 @@ from fedbo.commands.arguments import (
     Quiet,
     RunFolderArgument,
     Sets,
+    Stop,
     StudyFile,
     Workers,
     hosting_sets,
@@ -156,28 +158,32 @@ def finish(carry_out: Callable[[], Result], printed: Format, again: str = "fedbo
             printed,
         )
     with ends_at_once(f"interrupted; the run is complete, and its results are in {quoted(result.directory)}"):
-        from fedbo.figures.page.page import REPORT, write_report
+        from fedbo.call_arguments import illustrate
 
-        figures = [str(result.plot())] if result.traces else []
-        _print_run(result, printed, figures, write_report([result], result.directory / REPORT))
+        written, trouble = illustrate(result)
+        _print_run(result, printed, written)
     failed, first = result.failures()
+    if trouble:
+        print(trouble, file=sys.stderr)
     say_failures(failed, len(result.observations), first)
+    if trouble:
+        raise Stop(FAILED)
 
 
-def _print_run(result: Result, printed: Format, figures: Sequence[str], report: Path) -> None:
+def _print_run(result: Result, printed: Format, written: Mapping[str, Path]) -> None:
     from fedbo.figures.reports.answers import before_summary
     from fedbo.figures.reports.tables import console, results_table, run_facts
 
     if printed is Format.json:
-        print_json({**run_facts(result), "figures": list(figures), "report": str(report)})
+        figures = [str(path) for name, path in written.items() if name == "figure"]
+        print_json({**run_facts(result), "figures": figures, "report": str(written["report"]) if "report" in written else None})
         return
     terminal = console()
     for part in [*before_summary(result), results_table(result)]:
         terminal.print(part)
     print(f"results: {result.directory}")
-    for figure in figures:
-        print(f"figure:  {figure}")
-    print(f"report:  {report}")
+    for name, path in written.items():
+        print(f"{name + ':':<8} {path}")
 
 
 def _wants(question: str) -> bool:

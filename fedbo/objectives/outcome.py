@@ -10,6 +10,8 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
+from fedbo.settings.shown import encodable
+
 Reports = Sequence[tuple[float, float]]
 
 
@@ -62,7 +64,7 @@ def outcome_of(returned: Outcome | SupportsFloat, score: float | None = None) ->
     if type(returned) is float:  # as nearly always
         return Outcome(returned, noise_free)
     if isinstance(returned, Outcome):
-        metrics = {str(name): _number(name, metric) for name, metric in returned.metrics.items()}
+        metrics = {encodable(str(name)): _number(name, metric) for name, metric in returned.metrics.items()}
         if noise_free is None:
             noise_free = float(returned.score)
         return Outcome(float(returned.value), noise_free, metrics, tuple(returned.reports))

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from fedbo.settings.errors import FedboError
 
+HALF = "contains half of a surrogate pair; use text that UTF-8 can encode"
 _ACTING = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for the tab and the end of a line
     r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks, embeddings, overrides and isolates of direction
@@ -23,6 +24,11 @@ _ACTING = re.compile(
 def shown(text: str) -> str:
     """Return a text with such characters escaped as in JSON and TOML, so that these formats stay valid."""
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def encodable(text: str) -> str:
+    """Return a text with halves of surrogate pairs escaped, which neither UTF-8 nor a table can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def quoted(path: object) -> str:

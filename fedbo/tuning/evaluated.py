@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedbo.actors.storage.rows import read_table
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.records.text_table import spreadsheet_cell
 from fedbo.objectives.goals import Goals
 from fedbo.objectives.outcome import read_metrics
@@ -92,7 +93,10 @@ def _check_columns(path: Path, there: Sequence[str], value: str, goals: Goals | 
 
 
 def _in_parquet(path: Path, space: Any, value: str, goals: Goals | None) -> list[Evaluated]:
-    table, read = read_table(path), _read(space)
+    try:
+        table, read = read_table(path), _read(space)
+    except DamagedError as error:
+        raise ArgumentError(f"start = '{path}': {error.why}; pass a table of evaluations") from None
     _check_columns(path, table.column_names, value, goals)
     found = []
     for number, row in enumerate(table.to_pylist(), 1):
@@ -108,7 +112,9 @@ def _in_run(path: Path, space: Any, agent: int | None, goals: Goals | None) -> l
     from fedbo.analysis.result import Result
 
     result, read = Result.open(path), _read(space)
-    best = max(result.best(), key=lambda one: result.own_metric(one["cell"]).sign * one["value"])
+    if not (bests := result.best()):
+        raise ArgumentError(f"start = '{path}': is a run without any value; pass one that has evaluated something")
+    best = max(bests, key=lambda one: result.own_metric(one["cell"]).sign * one["value"])
     metric, configurations = result.own_metric(best["cell"]), result.configurations(best["cell"])
     found = []
     for number, row in enumerate(result.observations.to_pylist()):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,12 @@ from fedbo.cli import main
 # The schema takes half a second each time; the listing is JSON as well.
 SCHEMA = pytest.param(["schema"], marks=pytest.mark.long)
 COMMANDS = (["--help"], ["run", "--help"], ["list"], ["data", "list"], ["list", "--format", "json"], SCHEMA, ["examples"])
+SMALL = """study = { name = "s" }
+objective = { name = "quadratic", agents = 2 }
+budget = { iterations = 2 }
+hosting = { kind = "inline" }
+algorithm = [{ name = "random" }]
+"""
 IDS = ["--help", "run --help", "list", "data list", "list --format json", "schema", "examples"]
 
 
@@ -88,6 +96,25 @@ def test_what_is_printed_to_a_closed_output_gets_into_no_file_of_a_run(tmp_path:
     assert main(["show", str(tmp_path / "out <&- >&- 2>&-")]) == 0
     tables = [(tmp_path / f"out{streams}" / "observations.parquet").read_bytes() for streams in ("", " <&- >&- 2>&-")]
     assert tables[0] == tables[1]
+
+
+@pytest.mark.parametrize("printed", [[], ["--format", "json"]])
+def test_a_run_whose_figures_cannot_be_written_is_told_to_be_complete(
+    printed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("fedbo.analysis.result.Result.plot", lambda result: result.directory / "overview.png")
+    monkeypatch.setattr("fedbo.figures.page.page.write_report", full)
+    (tmp_path / "s.toml").write_text(SMALL)
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), "--quiet", *printed]) == 1
+    said, complaint = capsys.readouterr()
+    assert re.match(r"the run is complete, but no report was written: OSError: .*; try fedbo report \S+out\n$", complaint)
+    if printed:
+        assert (json.loads(said)["figures"], json.loads(said)["report"]) == ([str(tmp_path / "out" / "overview.png")], None)
+    else:
+        assert said.endswith(f"results: {tmp_path / 'out'}\nfigure:  {tmp_path / 'out' / 'overview.png'}\n")
 
 
 @pytest.mark.long

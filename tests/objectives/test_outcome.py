@@ -76,6 +76,10 @@ def test_a_metric_that_is_not_a_number_fails_the_evaluation() -> None:
     assert "could not convert" in str(evaluated(Returning("low")).error)
 
 
+def test_the_name_of_a_metric_may_be_no_text_and_is_kept_escaped() -> None:
+    assert outcome_of(Outcome(2.0, metrics={"loss \udc80": 0.5, 3: 1})).metrics == {"loss \\udc80": 0.5, "3": 1}
+
+
 @pytest.mark.parametrize("metrics", [{}, {"loss": 0.1, "reports": 3.0}])
 @pytest.mark.parametrize("reports", [(), ((1.0, 0.5), (2.0, math.inf))])
 def test_metrics_are_read_as_they_were_written(metrics: dict[str, float], reports: Any) -> None:

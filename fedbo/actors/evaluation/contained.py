@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
+from fedbo.settings.shown import encodable
+
 LONGEST = 65_536  # characters that are kept of one evaluation
 
 
@@ -49,7 +51,7 @@ class _KeepingStream:
 
     def write(self, text: str) -> int:
         """Write a text."""
-        self._kept.add(text.encode("utf-8", "backslashreplace").decode())  # a table holds no half of a surrogate pair
+        self._kept.add(encodable(text))
         return self.below.write(text)
 
     def close(self) -> None:

@@ -10,6 +10,9 @@ import traceback
 from pathlib import PurePath
 from types import FrameType
 
+from fedbo.settings.shown import encodable
+
+LONGEST = 20_000  # characters: some libraries put their data into an error, and every table would hold them
 _NOTED = "_fedbo_failure_text"
 
 
@@ -24,7 +27,9 @@ def failure_text(error: BaseException) -> str:
     except Exception as another:  # such as a SyntaxError whose line is no text
         below = f"its traceback cannot be read: {type(another).__name__}\n"
     text = f"{type(error).__name__}: {text_of(error)}\n{below}"
-    return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair cannot be written to a table
+    if (more := len(text) - LONGEST) > 0:
+        text = f"{text[: LONGEST // 2]}\n... {more:,} characters are left out ...\n{text[-LONGEST // 2 :]}"
+    return encodable(text)
 
 
 def with_text(error: BaseException, failure: BaseException) -> BaseException:

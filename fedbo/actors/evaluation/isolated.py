@@ -29,6 +29,7 @@ from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.typed_spaces.reports import Answer, Report, answer, answered_by, note_reports
 from fedbo.settings.exits import ends_process
 from fedbo.settings.interrupts import mark_interrupts
+from fedbo.settings.shown import encodable
 
 _HEAD = struct.Struct("<Q")
 MIB = 2**20
@@ -43,12 +44,16 @@ class _SendingStream(io.TextIOBase):
     def __init__(self, sink: IO[bytes], error: bool) -> None:
         self._sink, self._error, self._left, self._process = sink, error, LONGEST, os.getpid()
 
+    def fileno(self) -> int:
+        """Return the file for programs that the objective starts; what they print there is seen, and not kept."""
+        return 2 if self._error else 1
+
     def write(self, text: str) -> int:
         """Send a text, up to the length that is kept; a fork does not, since its bytes would mix with those of an answer."""
         if os.getpid() != self._process:
             os.write(2, text.encode("utf-8", "backslashreplace"))
             return len(text)
-        text = text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair cannot be printed
+        text = encodable(text)
         if self._left > 0:
             send(self._sink, SentText(text[: self._left], self._error))
             self._left -= len(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fedbo
-from fedbo.actors.evaluation.failures import failure_text
+from fedbo.actors.evaluation.failures import LONGEST, failure_text
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.python_function import PythonFunction
@@ -127,6 +128,15 @@ def test_a_traceback_has_the_users_frames_without_folders() -> None:
     said = failure_text(raised.value)
     assert said.startswith("ValueError: second\n") and 'File "exiting.py", line' in said and "in exit_three" in said
     assert os.sep + "exiting.py" not in said and "fedbo" not in said
+
+
+def test_an_error_with_a_library_s_data_in_it_keeps_its_beginning_and_where_it_was_raised() -> None:
+    try:
+        raise ValueError("first " + 3_000_000 * "x")
+    except ValueError as error:
+        words = failure_text(error)
+    assert words.startswith("ValueError: first xxx") and words.endswith("x\n") and len(words) < LONGEST + 60
+    assert re.search(r"x\n\.\.\. 5,98\d,\d{3} characters are left out \.\.\.\nx", words)
 
 
 class Unreadable:

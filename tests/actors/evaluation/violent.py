@@ -6,6 +6,7 @@ import io
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -95,6 +96,11 @@ class Violent:
     def replace(self) -> None:
         sys.stdout = io.StringIO()
         sys.stdout.close()
+
+    def descend(self) -> None:
+        """Let other programs print where this one does."""
+        for stream in (sys.stdout, sys.stderr):
+            subprocess.run(["echo", "below"], stdout=stream, check=True)
 
     def half(self) -> None:
         print("half of a pair: \udcff", file=sys.stderr)

@@ -21,6 +21,7 @@ from sync_study import SyncStudy
 
 from fedbo.actors.task import StepRequest
 from fedbo.sites.release import SiteReport
+from fedbo.sites.serve import FAREWELL
 from fedbo.sites.server import SyncServer
 
 
@@ -48,13 +49,16 @@ def serve(study: SyncStudy, port: int, agents: int, steps: int) -> None:
         done[line["agent"]] = line["step"]
     for agent in range(agents):
         follow(server, agent, done[agent], steps)
-    while not all(server.told(agent) for agent in range(agents)):
+    until = float("inf")
+    while not all(server.told(agent) for agent in range(agents)) and time.monotonic() < until:
         for report in server.arrived(0.1):
             if report.lease == done[report.agent] + 1:
                 note(counted, agent=report.agent, step=report.step, time=time.monotonic())
                 done[report.agent] = report.step
             server.taken(report.agent, report.lease)
             follow(server, report.agent, done[report.agent], steps)
+        if until == float("inf") and min(done.values()) >= steps:
+            until = time.monotonic() + FAREWELL  # a site may have been told by a server that was killed, and be gone
     server.close()
 
 

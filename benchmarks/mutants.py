@@ -21,14 +21,13 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import fedbo.actors.host_storage
 import fedbo.coordinator.core
 import fedbo.coordinator.privacy.budget
 import fedbo.coordinator.privacy.ledger
 import fedbo.coordinator.runtime.actor
 import fedbo.coordinator.runtime.event_queue
 from fedbo.actors.agent import HostedAgent
-from fedbo.actors.columns import to_reports
-from fedbo.actors.host_storage import HostStorage
 from fedbo.actors.remote import RayHosts, RemoteHost, got
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.lies import Lies
@@ -109,9 +108,10 @@ def _goes_on(before: Any) -> Any:
 
 
 def _any_lease(self: Any, host: Any) -> None:
-    (reports,) = got([host.calls.pop(0)])
-    for report in to_reports(reports):
-        self._reports[report.agent, self._given[report.agent]] = report
+    (parts,) = got([host.calls.pop(0)])
+    host.ended = max(host.ended - 1, 0)
+    for reports in parts:
+        self._reports.put(reports)
 
 
 def _submit_short(before: Any) -> Any:
@@ -216,7 +216,7 @@ def _late_orders(before: Any) -> Any:
 
 
 def _saved_now(before: Any) -> Any:
-    return lambda *arguments: {n: kept._replace(saved=kept.state) for n, kept in before(*arguments).items()}
+    return lambda agents, number, kept: before(agents, number, changed(kept, saved=kept.state))
 
 
 def _no_end(before: Any) -> Any:
@@ -227,7 +227,7 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "hosting: interrupted agents are not taken back": ("hostings", (RayHosts, "submit", _goes_on)),
     "hosting: commits without times": (
         "hostings",
-        (RayHosts, "commit", lambda _: lambda self, agent, times: self._host_of(agent).commits.append((agent, ()))),
+        (RayHosts, "commit", lambda _: lambda self, agent, times: self._host_of(agent).commit((agent, ()), 1)),
     ),
     "hosting: commits get lost": ("hostings", (RemoteHost, "take_commits", _lost_commits)),
     "hosting: any report of the agent": ("hostings", (RayHosts, "_collect", lambda _: _any_lease)),
@@ -239,7 +239,7 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "resume: the length of the log": ("kills", restored(lambda found: found._replace(lines=0))),
     "resume: an order is not given again": ("kills", (Core, "orders", _late_orders)),
     "resume: rows are written twice": ("laws", (HostedAgent, "take", _take_again)),
-    "resume: checkpoints are too young": ("kills", (HostStorage, "checkpoints", _saved_now)),
+    "resume: checkpoints are too young": ("kills", (fedbo.actors.host_storage, "_restore", _saved_now)),
     "ledger: a release is missing": ("laws", (Core, "flush", _drops_entries)),
     "ledger: every third local message is missing": (
         "laws",

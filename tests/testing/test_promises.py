@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections import Counter
@@ -27,6 +28,7 @@ from tests.random_studies.chaos.situations import SITUATIONS, reached
 from tests.random_studies.promises import broken_hostings
 
 HOUR = 3600.0
+MUTANTS = Path(__file__).parents[2] / "benchmarks" / "mutants.py"
 FEWEST = 15  # situations that seven studies reach
 ONE_THREAD = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
 
@@ -174,10 +176,16 @@ def test_two_hundred_random_studies_while_calls_of_ray_fail_give_the_same_bytes(
     assert tried.returncode == 0, tried.stdout + tried.stderr
 
 
+def test_each_planted_defect_has_its_place() -> None:
+    """The long test below is rarely run, and each move of the code that it spoils would end it."""
+    mutants = runpy.run_path(str(MUTANTS))["MUTANTS"]
+    assert len(mutants) > 20
+    assert [name for name, (_, (owner, attribute, _)) in mutants.items() if attribute not in vars(owner)] == []
+
+
 @pytest.mark.long
 def test_planted_defects_are_found(tmp_path: Path) -> None:
-    program = Path(__file__).parents[2] / "benchmarks" / "mutants.py"
-    found = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=ONE_THREAD, check=False)
+    found = subprocess.run([sys.executable, str(MUTANTS)], capture_output=True, text=True, env=ONE_THREAD, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
 
 

@@ -200,9 +200,9 @@ def _accepts_late(before: Any) -> Any:
 
 
 def _accepts_copies(before: Any) -> Any:
-    def refusal(self: Any, state: Any, message: Any) -> Any:
-        found = before(self, state, message)
-        return None if found and found.startswith("duplicate") else found
+    def refusal(self: Any, *given: Any) -> Any:
+        found = before(self, *given)
+        return None if found and found.reason == "duplicate" else found
 
     return refusal
 
@@ -216,7 +216,7 @@ def _late_orders(before: Any) -> Any:
 
 
 def _saved_now(before: Any) -> Any:
-    return lambda agents, number, kept: before(agents, number, changed(kept, saved=kept.state))
+    return lambda agents, number, kept: before(agents, number, kept._replace(saved=kept.state))
 
 
 def _no_end(before: Any) -> Any:
@@ -308,9 +308,10 @@ def main() -> None:
             with planted(owner, attribute, make):
                 place, found = first_found(trial, seeds, Path(folder))
             seed = seeds[place]
-            sound = not (found and tried(trial, draw_study(seed)[1], seed, Path(folder)))
+            failed = any(Path(__file__).name in words or "<locals>" in words for words in found)
+            sound = not failed and not (found and tried(trial, draw_study(seed)[1], seed, Path(folder)))
         said = f"seed {seed}: {found[0][:90]}" if found else "NOT FOUND"
-        said += "" if sound else "; NOT COUNTED: so without the defect"
+        said += "" if sound else f"; NOT COUNTED: {'it fails itself' if failed else 'so without the defect'}"
         missed += not (found and sound)
         print(f"{place + 1:4} studies {time.monotonic() - began:6.0f} s  {name:48} {said}", flush=True)
     sys.exit(bool(missed))

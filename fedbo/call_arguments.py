@@ -12,7 +12,6 @@ from fedbo.analysis.result import Result
 from fedbo.execution.runner import RunError
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, warn_caller
-from fedbo.settings.shown import quoted
 from fedbo.study.document import as_document, inline
 
 Overrides = Sequence[str] | Mapping[str, Any]
@@ -115,26 +114,8 @@ def succeeded(result: Result, warn: bool = True) -> Result:
 
 def drawn(result: Result) -> Result:
     """Return a result after writing its figure and report into its directory, as `fedbo run` does; warn if that fails."""
+    from fedbo.figures.page.illustration import illustrate
+
     if words := illustrate(result)[1]:
         warn_caller(words, RuntimeWarning)
     return result
-
-
-def illustrate(result: Result) -> tuple[dict[str, Path], str]:
-    """Write a run's figure and report into its directory, and return their paths and one line about what could not be written.
-
-    The run is complete, and no full disk, missing font or setting of matplotlib may let it look as if it had failed.
-    """
-    written = dict[str, Path]()
-    try:
-        from fedbo.figures.page.page import REPORT, write_report
-
-        if result.traces:
-            written["figure"] = result.plot()
-        written["report"] = write_report([result], result.directory / REPORT)
-    except Exception as error:
-        missing = "report" if "figure" in written or not result.traces else "figure or report"
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        again = f"fedbo report {quoted(result.directory)}"
-        return written, f"the run is complete, but no {missing} was written: {words}; try {again}"
-    return written, ""

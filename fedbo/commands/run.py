@@ -158,7 +158,7 @@ def finish(carry_out: Callable[[], Result], printed: Format, again: str = "fedbo
             printed,
         )
     with ends_at_once(f"interrupted; the run is complete, and its results are in {quoted(result.directory)}"):
-        from fedbo.call_arguments import illustrate
+        from fedbo.figures.page.illustration import illustrate
 
         written, trouble = illustrate(result)
         _print_run(result, printed, written)

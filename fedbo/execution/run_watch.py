@@ -156,7 +156,17 @@ def _runs_state(directory: Path, manifest: dict[str, Any], study: Study, which: 
 def _ended(directory: Path, which: tuple[int, str], metric: Metric, replicates: int) -> RunsState:
     row = next((row for row in Result.open(directory).summary() if (row.cell, row.algorithm) == which), None)
     if row is None:  # nobody was there, so that nothing was evaluated
-        return RunsState(*which, replicates, replicates, evaluations=0, share=1.0, best=None, metric=metric.name)
+        cell, label = which
+        return RunsState(
+            cell=cell,
+            algorithm=label,
+            runs=replicates,
+            ended=replicates,
+            evaluations=0,
+            share=1.0,
+            best=None,
+            metric=metric.name,
+        )
     return RunsState(
         cell=row.cell,
         algorithm=row.algorithm,

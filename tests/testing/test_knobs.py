@@ -31,7 +31,7 @@ FIXED = {
         "workers._LOST_AFTER",
         *("progress._ROWS", "progress._EVERY", "progress._SURE", "page_server._PATIENCE", "run_watch._TRIES"),
     },
-    "is a limit that a user is told": {"messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST"},
+    "is a limit that a user is told": {"messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST", "failures.LONGEST"},
 }
 
 

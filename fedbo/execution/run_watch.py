@@ -154,27 +154,17 @@ def _runs_state(directory: Path, manifest: dict[str, Any], study: Study, which: 
 
 
 def _ended(directory: Path, which: tuple[int, str], metric: Metric, replicates: int) -> RunsState:
+    """Return the state of finished runs; their summary has no row where nobody evaluated anything."""
     row = next((row for row in Result.open(directory).summary() if (row.cell, row.algorithm) == which), None)
-    if row is None:  # nobody was there, so that nothing was evaluated
-        cell, label = which
-        return RunsState(
-            cell=cell,
-            algorithm=label,
-            runs=replicates,
-            ended=replicates,
-            evaluations=0,
-            share=1.0,
-            best=None,
-            metric=metric.name,
-        )
+    best = math.nan if row is None else row.final.mean
     return RunsState(
-        cell=row.cell,
-        algorithm=row.algorithm,
-        runs=row.replicates,
-        ended=row.replicates,
-        evaluations=round(row.evaluations * row.replicates),
+        cell=which[0],
+        algorithm=which[1],
+        runs=replicates,
+        ended=replicates,
+        evaluations=0 if row is None else round(row.evaluations * row.replicates),
         share=1.0,
-        best=None if math.isnan(row.final.mean) else row.final.mean,
+        best=None if math.isnan(best) else best,
         metric=metric.name,
     )
 

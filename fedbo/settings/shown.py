@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from fedbo.settings.errors import FedboError
 
-HALF = "contains half of a surrogate pair; use text that UTF-8 can encode"
+UNENCODABLE = "contains characters that UTF-8 cannot encode; use others"
 _ACTING = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for the tab and the end of a line
     r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks, embeddings, overrides and isolates of direction
@@ -27,7 +27,7 @@ def shown(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """Return a text with halves of surrogate pairs escaped, which neither UTF-8 nor a table can hold."""
+    """Return a text with characters escaped that UTF-8 cannot encode (halves of surrogate pairs), since no table holds them."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

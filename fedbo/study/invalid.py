@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedbo.settings.errors import SettingError
+from fedbo.settings.shown import UNENCODABLE
 from fedbo.study.document import Loc, StudyError, lookup, one_line
 
 EXAMPLES: dict[Loc, str] = {
@@ -134,6 +135,7 @@ _REMEDIES = {
     "model_type": _TABLE,
     "string_too_short": "must not be empty",
     "string_type": "must be a string in quotes",
+    "string_unicode": UNENCODABLE,
     "too_short": "must not be empty",
     "tuple_type": "must be a list",
 }

@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import Marks, hint_of, marks_of, range_of
-from fedbo.settings.shown import HALF, encodable
+from fedbo.settings.shown import UNENCODABLE, encodable
 from fedbo.study.document import StudyError
 from fedbo.study.invalid import no_such_key, remedy_of
 
@@ -146,7 +146,7 @@ def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, 
         if item["type"] == "json_invalid":  # of all that Python's strings may hold, only this is no JSON
             texts = {name: json.dumps(value, ensure_ascii=False) for name, value in given.items()}
             wrong = next(name for name, text in texts.items() if encodable(text) != text)
-            return [SettingError((wrong,), HALF)]
+            return [SettingError((wrong,), UNENCODABLE)]
         name = str(item["loc"][0])
         remedy = _range_words(marks[name]) if item["type"] in _OUTSIDE and name in marks else remedy_of(item, (name,), {})
         inner = [step for step in item["loc"][1:] if isinstance(given.get(name), dict) and step in given[name]]

@@ -16,7 +16,7 @@ from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.settings.arguments import short
 from fedbo.settings.errors import ArgumentError, SettingError
-from fedbo.settings.shown import HALF, encodable
+from fedbo.settings.shown import UNENCODABLE, encodable
 
 Written = dict[str, Any]
 MAX_STEPS = 1000
@@ -75,7 +75,7 @@ def _json(space: Written) -> str:
     try:
         text = json.dumps(space, ensure_ascii=False)
         if encodable(text) != text:
-            raise ArgumentError(f"space: a choice {HALF}")
+            raise ArgumentError(f"space: a choice {UNENCODABLE}")
         return json.dumps(space)
     except TypeError as error:
         raise ArgumentError(f"space: {error}; choices are numbers, strings, booleans and None") from None

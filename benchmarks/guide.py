@@ -1,6 +1,6 @@
 """What the gain of guided optimisation consists of: the centre of the cube, the base optimiser, and the messages.
 
-    python benchmarks/guide.py run CELLS.jsonl [--agents 16] [--rounds 50] [--replicates 10]
+    python benchmarks/guide.py run CELLS.jsonl [--agents 16] [--rounds 50] [--replicates 10] [--parts PART ...] [--methods ...]
     python benchmarks/guide.py show CELLS.jsonl
     python benchmarks/guide.py messages
     python benchmarks/guide.py private
@@ -294,7 +294,8 @@ def run(given: argparse.Namespace) -> None:
     """Append the cells that are missing."""
     there = {(*(row[field] for field in Cell._fields), row["agents"], row["rounds"]) for row in written(given.file)}
     for cell in cells(given.replicates):
-        if (*cell, given.agents, given.rounds) in there:
+        left_out = cell.part not in (given.parts or PARTS) or cell.method not in (given.methods or [cell.method])
+        if left_out or (*cell, given.agents, given.rounds) in there:
             continue
         begun = time.process_time()
         found = best(cell, given.agents, given.rounds)
@@ -433,6 +434,8 @@ def main() -> None:
     parser.add_argument("--agents", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--replicates", type=int, default=1)
+    parser.add_argument("--parts", nargs="+", choices=PARTS)
+    parser.add_argument("--methods", nargs="+")
     given = parser.parse_args()
     {"run": run, "show": show, "messages": messages, "private": private}[given.what](given)
 

@@ -51,9 +51,9 @@ class Rounds:
         self.buffer, self.messages, self.left = [], 0, False
         self.number, self.opened, self.age = self.number + count, now, self.age + count
 
-    def hear(self, senders: Sequence[int], synchronous: bool) -> None:
-        """Record messages that took effect and close no round."""
-        self.messages += len(senders)
+    def hear(self, senders: Sequence[int], counted: int, synchronous: bool) -> None:
+        """Record messages that close no round, of which so many took effect."""
+        self.messages += counted
         if synchronous:
             self.reported.update(senders)
             self.missing.difference_update(senders)

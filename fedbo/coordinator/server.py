@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,7 +118,7 @@ class Server:
             recipients = self._next_cohort(state, recipients)
         # Who has not begun only hears that it shall: no message would change its initial points.
         begun = [agent for agent in recipients if state.agents[agent].lease] if self._idles else recipients
-        payloads = self._aggregate(state, begun, now)
+        payloads = self.aggregate(state, begun, now)
         effects = self.reply(state, recipients, payloads, now)
         return effects + self.open(state, recipients, now) if self._synchronous else effects
 
@@ -128,7 +128,7 @@ class Server:
         if not synchronous:  # others may have waited for what these have sent
             if list(payloads) != recipients:
                 recipients = sorted({*recipients, *(payloads.keys() & rounds.active)})
-        self.close(state, len(recipients), sum(map(self._bytes, payloads.values())), now)
+        self.close(state, len(recipients), self.weigh(payloads.values()), now)
         effects: list[Effect] = []
         for agent in recipients:
             inbound = self._checked(agent, number, payloads.get(agent), now)
@@ -141,6 +141,10 @@ class Server:
         if rounds.unmasking:
             effects = [After(one.delay + rounds.unmasking, one.event) if isinstance(one, After) else one for one in effects]
         return effects
+
+    def weigh(self, payloads: Iterable[Any]) -> int:
+        """Return the bytes of answers."""
+        return sum(map(self._bytes, payloads))
 
     def close(self, state: CoreState, recipients: int, bytes_: int, now: float) -> None:
         """Close the open round, or the answering occasion, with so many recipients and bytes of answers."""
@@ -180,7 +184,7 @@ class Server:
         state.rounds.active.update(chosen)
         return chosen
 
-    def _aggregate(self, state: CoreState, recipients: Sequence[int], now: float) -> dict[int, Any]:
+    def aggregate(self, state: CoreState, recipients: Sequence[int], now: float) -> dict[int, Any]:
         """Compute the answers of the algorithm's coordinator half; with private messages, from their release alone."""
         aggregator, weights = self._aggregator, self._ones if self._is_constant else self._staleness_weights(state)
         if aggregator is not None:
@@ -237,9 +241,7 @@ class Server:
                 if (lasted := state.agents[agent].last_duration) is not None:
                     known[agent] = lasted
             chosen = selection.of_round(agents, known, self._rules.streams.at(rounds.number))
-        records = state.agents.outside(agents)  # all others have been asked, and are there
-        for record in records:
-            record.asked = record.number in chosen
+        records = state.agents.ask(agents, chosen)  # all others are there
         # With nobody to wait for, the first who is done would close the round: it waits for all then. It also does so where
         # messages are private, since its length would give away who was asked.
         expected = agents if not chosen or aggregator is not None else chosen

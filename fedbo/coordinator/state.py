@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -231,6 +231,9 @@ class AgentColumns(Protocol):
     def __contains__(self, number: int) -> bool:
         """Check whether an agent is inside."""
 
+    def ask(self, agents: Sequence[int], chosen: Collection[int]) -> None:
+        """Note which of these agents, of whom some may not be inside, are asked for a message."""
+
 
 class AgentRecords(LazyRecords[AgentRecord]):
     """The records of all agents, some of which may be in `columns`."""
@@ -253,9 +256,14 @@ class AgentRecords(LazyRecords[AgentRecord]):
             self.columns.leave_all()
         return super().every()
 
-    def outside(self, numbers: Sequence[int]) -> list[AgentRecord]:
-        """Return the records of those of these agents that are not in columns."""
-        return [self[number] for number in numbers if self.columns is None or number not in self.columns]
+    def ask(self, numbers: Sequence[int], chosen: Collection[int]) -> list[AgentRecord]:
+        """Note which of these agents are asked for a message; return the records of those that are not in columns."""
+        if self.columns is not None:
+            self.columns.ask(numbers, chosen)
+        records = [self[number] for number in numbers if self.columns is None or number not in self.columns]
+        for record in records:
+            record.asked = record.number in chosen
+        return records
 
 
 @dataclass(slots=True)

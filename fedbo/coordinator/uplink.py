@@ -83,9 +83,11 @@ class Uplink:
             except Exception as error:  # noqa: BLE001 -- one agent's message must not end the study of all
                 self._log.append(TransmissionRejected(now, sender, "unusable", step, message=named(error)))
                 return False
-        elif reason := self._aggregator.accept(state.privacy, message, not self._exchange.is_synchronous or agent.asked):
-            self._log.append(TransmissionRejected(now, sender, reason, step))
-            return False
+        else:
+            asked = not self._exchange.is_synchronous or agent.asked
+            if reason := self._aggregator.accept(state.privacy, claimed, base, payload, asked):
+                self._log.append(TransmissionRejected(now, sender, reason, step))
+                return False
         agent.newest_base = base
         self._log.append(make(MessageArrived, (now, claimed, step, self._bytes(payload), stale)))
         return True

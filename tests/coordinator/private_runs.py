@@ -14,7 +14,6 @@ from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import AgentModels, Environment
-from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Barrier, Exchange
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, AggregatorState, PrivacyBudget
@@ -179,8 +178,7 @@ class Stand:
         asked = self.aggregator.sample(self.state, self.agents) if sample else set(self.agents)
         for agent, vector in messages.items():
             if agent in asked:
-                message = Message(agent, agent, 1, self.state.release, 0.0, {"v": vector})
-                assert self.aggregator.accept(self.state, message, True) is None
+                assert self.aggregator.accept(self.state, agent, self.state.release, {"v": vector}, asked=True) is None
         self.server = Whispered()
         ones = np.ones(len(self.agents)) if worth is None else worth
         self.server = self.aggregator.release(self.state, self.server, ones, 0.0)

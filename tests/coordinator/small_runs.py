@@ -25,6 +25,7 @@ from fedbo.coordinator.environment.timing import Constant, Lognormal, Timing
 from fedbo.coordinator.exchange import LATE, MODES, Barrier, Exchange, Immediate
 from fedbo.coordinator.logged.kinds import KINDS, EventLine
 from fedbo.coordinator.logged.table import LoggedEvent
+from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
@@ -59,6 +60,7 @@ class Setting:
     policy: Policy = Policy()
     checkpoint: int = 1
     until: float = float("inf")
+    budget: PrivacyBudget = DEFAULT_BUDGET
 
     def task(self) -> Task:
         targets = range(self.agents) if self.targets is None else self.targets
@@ -71,7 +73,7 @@ class Setting:
         return Environment(common, **self.world)
 
     def core(self) -> Core:
-        return Core(self.task(), self.exchange, self.environment())
+        return Core(self.task(), self.exchange, self.environment(), self.budget)
 
     def run(self, **changes: Any) -> Ran:
         setting = replace(self, **changes)

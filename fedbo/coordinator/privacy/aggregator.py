@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.base import Array, Mechanism, Private, Problem
+from fedbo.algorithms.base import Array, Mechanism, Payload, Private, Problem
 from fedbo.coordinator.errors import ProtocolError
-from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Exchange, revealed
 from fedbo.coordinator.logged.messages import RefusalReason
 from fedbo.coordinator.privacy.budget import AggregatorState, PrivacyBudget, PrivacyFilter
@@ -78,21 +77,19 @@ class PrivateAggregator:
         count = max(1, round(mechanism.share * len(state.eligible)))
         return sorted(sorted(state.eligible, key=lambda agent: (coins[agent], agent))[:count])
 
-    def accept(self, state: AggregatorState, message: Message, asked: bool) -> RefusalReason | None:
+    def accept(self, state: AggregatorState, sender: int, base: int, payload: Payload, asked: bool) -> RefusalReason | None:
         """Hold a message for the open release, in place of an older one, or return why it is refused."""
         if state.budget_exhausted:
             return "budget_spent"
         if not asked:
             return "not_sampled"
-        if message.base < state.bases[message.claimed_sender]:
+        if base < state.bases[sender]:
             return "superseded"
-        (state.held[message.claimed_sender],) = message.payload.values()
+        (state.held[sender],) = payload.values()
         # Measured here, where the message is in the cache: a release then reads all of them once.
         with np.errstate(over="ignore"):  # beyond 1e154 a message is clipped to nothing
-            state.norms[message.claimed_sender] = math.sqrt(
-                np.vdot(state.held[message.claimed_sender], state.held[message.claimed_sender])
-            )
-        state.bases[message.claimed_sender] = message.base
+            state.norms[sender] = math.sqrt(np.vdot(state.held[sender], state.held[sender]))
+        state.bases[sender] = base
         return None
 
     def unmasking(self, state: AggregatorState, there: Callable[[int], bool]) -> Unmasking | None:

@@ -14,6 +14,7 @@ from fedbo.algorithms.base import Declaration, Inbound, JointHalf, Payload
 from fedbo.coordinator.messages import checker, varies, vdot
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.payload_slots import OBJECTS, Columns, Ints
+from fedbo.coordinator.state import CoreState
 
 Floats = npt.NDArray[np.float64]
 PlainFields = dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]] | None
@@ -30,7 +31,7 @@ class Arrivals(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What the coordinator half made of messages: its state, the number of messages it took, and the answers to the first.
+    """What the coordinator half made of messages: its state, the number it took, the answers to the first, and the `dummies`.
 
     `unusual` is what it returned for the last message it took, or raised, where that is not one answer to its sender. If it
     took fewer messages than there are, and nothing is `unusual`, the next one is for the core.
@@ -40,6 +41,7 @@ class Heard(NamedTuple):
     taken: int
     answers: Columns | Sequence[Payload] = ()
     unusual: dict[int, Payload] | Exception | None = None
+    dummies: int = 0
 
 
 def is_joint(rules: Rules) -> bool:
@@ -48,7 +50,9 @@ def is_joint(rules: Rules) -> bool:
     A subclass that changes `receive` or `broadcast` alone is called one by one.
     """
     method = rules.algorithm
-    if not isinstance(method, JointHalf) or not method.is_joint or varies(rules.upload) or varies(rules.download):
+    if rules.aggregator is not None or not isinstance(method, JointHalf) or not method.is_joint:
+        return False
+    if varies(rules.upload) or varies(rules.download):
         return False
     pairs = (("receive_each", "receive"), ("broadcast_each", "broadcast"), ("answer_each", "broadcast"))
     return all(_defined(type(method), joint) <= _defined(type(method), single) for joint, single in pairs)
@@ -64,6 +68,7 @@ class CoordinatorHalf:
 
     def __init__(self, rules: Rules) -> None:
         self._method, self._streams, self._ones = rules.algorithm, rules.streams, np.ones(rules.problem.n_agents)
+        self._aggregator = rules.aggregator
         self.is_joint = is_joint(rules)
         self._wrong, self._plain_download = checker(rules.download or {}), plain_fields(rules.download or {})
 
@@ -80,6 +85,19 @@ class CoordinatorHalf:
                 break
             taken += 1
         return Heard(server, taken)
+
+    def hold(self, state: CoreState, arrivals: Arrivals, asked: npt.NDArray[np.bool_]) -> Heard:
+        """Pass the private messages of the open round to the aggregator, which refuses those of agents that are not `asked`.
+
+        Dummies have no payload.
+        """
+        taken, dummies, aggregator = 0, 0, self._aggregator
+        assert aggregator is not None
+        for (sender, _, _, _, payload), was_asked in zip(_each(arrivals), asked.tolist(), strict=True):
+            if payload is not None and aggregator.accept(state.privacy, sender, state.rounds.age, payload, was_asked):
+                break
+            taken, dummies = taken + 1, dummies + (payload is None)
+        return Heard(state.server, taken, dummies=dummies)
 
     def answer(self, server: Any, arrivals: Arrivals, first: int) -> Heard:
         """Receive messages, each of which is answered at once, by answer number `first` and those that follow."""
@@ -116,8 +134,11 @@ class CoordinatorHalf:
         (places, answers), server = self._method.broadcast_each(server, recipients, self._ones, self._streams.at(number))  # type: ignore[attr-defined]
         return places, answers, server
 
-    def sound(self, answers: Columns) -> int:
+    def sound(self, answers: Columns | Sequence[Payload]) -> int:
         """Return the number of answers before the first that is not as declared."""
+        if not isinstance(answers, dict):
+            wrong = {id(one): self._wrong(one) for one in {id(one): one for one in answers}.values()}
+            return next((place for place, one in enumerate(answers) if wrong[id(one)]), len(answers))
         count = _length(answers)
         if are_sound(answers, self._plain_download):
             return count

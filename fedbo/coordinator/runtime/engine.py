@@ -28,6 +28,7 @@ from fedbo.coordinator.events import (
     Finished,
 )
 from fedbo.coordinator.exchange import MODES
+from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.event_queue import EventQueue
 
 if TYPE_CHECKING:
@@ -167,10 +168,19 @@ def has_windows(core: Core) -> bool:
         and all(never_before_steps(models.availability) for models in rules.environment.groups())
         and not any(leaves(models.availability) for models in rules.environment.groups())
         and (type(exchange) in MODES.values() and exchange.staleness.is_constant and exchange.selection.who == "all")
-        and (exchange.oldest is None and rules.aggregator is None and not isinstance(algorithm, LocallyPrivate | Waiting))
+        and (exchange.oldest is None and not isinstance(algorithm, LocallyPrivate | Waiting))
+        and (rules.aggregator is None or _is_plain_sum(rules))
         and (rules.upload is not None and rules.download is not None)
         and (durations is not None and durations.plain and algorithm.queries == 1 and not rules.problem.pulls)
     )
+
+
+def _is_plain_sum(rules: Rules) -> bool:
+    """Check whether private messages are summed in rounds, without masks, and every agent sends one or a dummy."""
+    aggregator = rules.aggregator
+    assert aggregator is not None
+    everybody_sends = rules.sends_dummies or aggregator.mechanism.share == 1.0
+    return rules.is_synchronous and everybody_sends and aggregator.secure_aggregation is None
 
 
 def _windows(core: Core, hosts: Hosts, queue: EventQueue) -> Windows | None:

@@ -13,6 +13,7 @@ from fedbo.coordinator.runtime import window_kernel as kernel
 
 Ints = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[Any]]
+Payloads = Sequence[Payload | None]
 OBJECTS = ""  # the only column where payloads are kept as they are
 
 
@@ -45,11 +46,11 @@ class PayloadSlots:
             self.columns[name] = np.concatenate([column, np.zeros((more, *column.shape[1:]), column.dtype)])
         self._counters[self._way] += more
 
-    def put(self, slots: Ints, payloads: Columns | Sequence[Payload]) -> None:
-        """Store payloads, as columns or one by one."""
+    def put(self, slots: Ints, payloads: Columns | Payloads) -> None:
+        """Store payloads, as columns or one by one; a dummy message has none."""
         if self.is_joint:
             for name, column in self.columns.items():
-                column[slots] = payloads[name] if isinstance(payloads, dict) else [one[name] for one in payloads]
+                column[slots] = payloads[name] if isinstance(payloads, dict) else [one[name] for one in payloads if one]
             return
         for slot, payload in zip(slots.tolist(), payloads, strict=True):
             self.columns[OBJECTS][slot] = payload

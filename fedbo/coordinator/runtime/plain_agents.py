@@ -7,7 +7,7 @@ that the core asks for leaves the columns, and returns when an event of its own 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from heapq import heapify, heappush
 from types import SimpleNamespace
 from typing import Any
@@ -20,11 +20,11 @@ from fedbo.algorithms.base import LARGEST, Inbound
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import Answer, AnswerReceived, Event, Finished, Message, MessageReceived, StudyStarted
-from fedbo.coordinator.messages import checker
+from fedbo.coordinator.messages import DUMMY, checker
 from fedbo.coordinator.runtime import window_kernel as kernel
 from fedbo.coordinator.runtime.coordinator_half import is_joint
 from fedbo.coordinator.runtime.event_queue import Entry, EventQueue
-from fedbo.coordinator.runtime.payload_slots import PayloadSlots
+from fedbo.coordinator.runtime.payload_slots import Ints, PayloadSlots
 from fedbo.coordinator.state import AgentRecord, AgentStep
 
 _BLOCKS = 6_400_000  # durations that are held
@@ -40,6 +40,7 @@ class PlainAgents:
         rules, durations, latency = core.rules, core.scheduler.durations, core.network.latency
         assert durations is not None and latency is not None and rules.upload is not None
         self._core, self._queue, self.latency, self.left = core, queue, latency, True
+        self._private, self._dummies = rules.aggregator is not None, rules.sends_dummies
         self._synchronous, self._targets, self._final = rules.is_synchronous, rules.targets, rules.task.budget_of
         self.wrong = checker(rules.upload, LARGEST)
         count, joint = rules.problem.n_agents, is_joint(rules)
@@ -95,9 +96,11 @@ class PlainAgents:
         plain = step is None or (
             (step.timed and not step.void and step.report is None and step.pace_history is None)
             and (len(step.segments) == 2 or not record.step)
-            and step.speaks == self.sends[record.step]
+            and step.speaks == (self.sends[record.step] and (record.asked or not self._private))
         )
         if not plain or (step is None and not self._synchronous) or row["flights"] != len(record.unacknowledged):
+            return
+        if self._private and record.unheard:  # which a dummy message would end
             return
         del known[number]
         self._records[number] = record
@@ -109,7 +112,7 @@ class PlainAgents:
         )
         accepted, received, awaits = record.steps_accepted, record.received_answers, self._core.state.rounds.waiting.get(number)
         self.agents[number] = (
-            *(1, 0, step is not None, record.step, record.lease, final),
+            *(1, 0, record.asked or not self._private, step is not None, record.step, record.lease, final),
             *(record.base, record.newest_base, record.next_evaluation),
             *(record.t_n, record.pulled, record.saved_t_n, accepted[-1] if accepted else -1, received[-1] if received else -1),
             *(-1, -1, -1 if awaits is None else awaits, row["flights"], row["newest"]),
@@ -134,6 +137,7 @@ class PlainAgents:
             row.saved_t_n,
         )
         record.ended = bool(row.ended)
+        record.asked = bool(row.asked) if self._private else record.asked
         record.last_duration = None if math.isnan(row.last_duration) else row.last_duration
         record.unheard = record.unheard and row.heard < 0
         if row.heard >= 0:
@@ -148,7 +152,7 @@ class PlainAgents:
         if first is not None:
             record.current = first
         elif row.working:
-            speaks, segments = bool(self.sends[row.step]), (0.0, row.length)
+            speaks, segments = bool(self.sends[row.step] and row.asked), (0.0, row.length)
             order = StepRequest(number, row.step, row.lease, reads, speaks)
             step = AgentStep(
                 reads, speaks, row.begun, True, segments=segments, remaining=row.length, since=row.begun, order=order
@@ -181,7 +185,8 @@ class PlainAgents:
         if slot in self._refused:
             return self._refused[slot]
         _, step, base, sent = self.up.slots[slot].item()
-        return Message(sender=sender, claimed_sender=sender, step=step, base=base, sent=sent, payload=self.up.single(slot))
+        payload = self.up.single(slot) or DUMMY
+        return Message(sender=sender, claimed_sender=sender, step=step, base=base, sent=sent, payload=payload)
 
     def enter_all(self) -> None:
         """Move all events that are for windows, and all agents that are plain, into the columns."""
@@ -209,7 +214,9 @@ class PlainAgents:
             counters[kernel.SIZE] = kernel.push(self.ends, counters[kernel.SIZE], time, number, event.agent, event.lease)
         elif type(event) is MessageReceived:
             message = event.message
-            if message.claimed_sender != message.sender or self.wrong(message.payload):
+            if self._dummies and message.payload == DUMMY:
+                self.up.put(np.array([self._send(kernel.DUMMY, time, number, message)]), [None])
+            elif message.claimed_sender != message.sender or self.wrong(message.payload):
                 self._refused[self._send(kernel.REFUSED, time, number, message)] = message
             else:
                 self.up.put(np.array([self._send(kernel.MESSAGE, time, number, message)]), [message.payload])
@@ -266,7 +273,7 @@ class PlainAgents:
         if agent in self:  # its record shall have what is on its way
             self._core.state.agents[agent]
         self.counters[kernel.HEAD] += 1
-        if kind in (kernel.MESSAGE, kernel.REFUSED):
+        if kind in (kernel.MESSAGE, kernel.REFUSED, kernel.DUMMY):
             message = self._message(agent, slot)
             self._refused.pop(slot, None)
             self.agents["flights"][agent] -= 1
@@ -275,6 +282,15 @@ class PlainAgents:
         inbound, place = None if kind == kernel.EMPTY else self._inbound(slot), self.down.slots["number"].item(slot)
         self.down.discard([slot])
         return time, number, AnswerReceived(Answer(agent, inbound, place))
+
+    def speak(self, agents: Ints, steps: Ints) -> npt.NDArray[np.bool_]:
+        """Return which of these agents `(k,)` send a message after these steps `(k,)`."""
+        return self.sends[steps] & (self.agents["asked"][agents] > 0)
+
+    def ask(self, agents: Sequence[int], chosen: Collection[int]) -> None:
+        """Note which of these agents, of whom some may not be inside, are asked for a message."""
+        self.agents["asked"][agents] = False
+        self.agents["asked"][list(chosen)] = True
 
     def ends_of(self, agents: Sequence[int]) -> list[float]:
         """Return the end times of agents' steps; those of agents outside the columns are not known."""

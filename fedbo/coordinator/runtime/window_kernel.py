@@ -18,18 +18,19 @@ def _dtype(integers: str, numbers: str) -> np.dtype[Any]:
 
 
 # An agent: `inside` the columns or not, `working` on a step or waiting for the answer that it `awaits`, with the fields of
-# `AgentRecord` and `AgentStep`. Its `final` step ends here where a message to a round follows. `accepted` and `received` are
-# the newest of its messages and answers, `heard` and `told` those since it is inside, as places in `past`. Slots of what is
-# sent: the `newest` of its `flights` messages on their way, the last of `letters` answers in its `inbox`, and that of `reads`
-# answers that came with its step, `reading`.
+# `AgentRecord` and `AgentStep`. Its `final` step ends here where a message to a round follows. Where messages are private, an
+# agent that is not `asked` sends a dummy. `accepted` and `received` are the newest of its messages and answers, `heard` and
+# `told` those since it is inside, as places in `past`. Slots of what is sent: the `newest` of its `flights` messages on their
+# way, the last of `letters` answers in its `inbox`, and that of `reads` answers that came with its step, `reading`.
 AGENT = _dtype(
-    "inside ended working step lease final base newest_base next_evaluation t_n pulled saved_t_n accepted received heard told"
-    " awaits flights newest letters inbox reads reading",
+    "inside ended asked working step lease final base newest_base next_evaluation t_n pulled saved_t_n accepted received heard"
+    " told awaits flights newest letters inbox reads reading",
     "begun length last_duration",
 )
 END = _dtype("number agent lease", "time")  # the end of a step: `number` is that of its scheduling
 SENT = _dtype("number agent kind slot", "time")  # the arrival of what is in a slot
-MESSAGE, ANSWER, EMPTY, REFUSED = range(4)  # an empty answer only ends a wait, a refused message takes no effect
+# An empty answer only ends a wait, a refused message takes no effect, and a dummy only says that its sender is done.
+MESSAGE, ANSWER, EMPTY, REFUSED, DUMMY = range(5)
 # What is in a slot: the step of a message, or the number of an answer, and the slot of the one before it of its agent.
 SLOT = _dtype("before number base", "sent")
 # An event of a window; `starts` says whether a step starts.
@@ -49,7 +50,8 @@ SCHEDULED_BY, TAIL_AT, PAST_BY, UP_AT, DOWN_AT, N_UNEVEN = range(9, 15)
 # Counters: entries of the heap of ends, what is on its way from HEAD to TAIL, entries of `past`, and free slots.
 COUNTERS = SIZE, HEAD, TAIL, SCHEDULED, PAST, UP, DOWN = range(7)
 # Rules of a run, and what a window begins with.
-RULES = IN_ROUNDS, AT_ONCE, DROPS_LATE, PER_ROUND, BYTES_UP, BYTES_DOWN, NUMBER, AGE, ARRIVALS, MOST, MOST_ENDS = range(11)
+RULES = IN_ROUNDS, AT_ONCE, DROPS_LATE, DUMMIES, PER_ROUND, BYTES_UP, BYTES_DOWN = range(7)
+BEGINS_WITH = NUMBER, AGE, ARRIVALS, MOST, MOST_ENDS = range(7, 12)
 _AGENTS, _ENDS, _SENT, _SLOTS, _EVENTS, _LINES = (
     numba.types.Array(numba.from_dtype(kind), 1, "C") for kind in (AGENT, END, SENT, SLOT, EVENT, LINE)
 )
@@ -109,7 +111,7 @@ def send(
     now: float,
 ) -> int:
     """Put a message or an answer number `step` on its way, to arrive at `time`; return its slot."""
-    way = UP if kind in (MESSAGE, REFUSED) else DOWN
+    way = DOWN if kind in (ANSWER, EMPTY) else UP
     counters[way] -= 1
     slot = free[counters[way]]
     into, entry = slots[slot], sent[counters[TAIL]]
@@ -232,16 +234,18 @@ def plan(
         agent = agents[who]
         if not agent.inside:
             break
-        starts, step, base, slot = 0, agent.step, agent.base, -1
+        starts, step, base, slot, silent = 0, agent.step, agent.base, -1, False
         if kind == FINISHED:
             starts = 0 if in_rounds and sends[step] else 1
             if not agent.working or agent.lease != ends[0].lease or step > agent.final - starts:
                 break
+            if sends[step] and not agent.asked and not rules[DUMMIES]:
+                break
         elif kind == DELIVERED:
-            slot = sent[head].slot
+            slot, silent = sent[head].slot, sent[head].kind == EMPTY
             step = slots_down[slot].number
             waits = agent.working == 0 and agent.awaits == step
-            if step <= agent.received or (in_rounds and not waits) or (not in_rounds and sent[head].kind == EMPTY):
+            if step <= agent.received or (in_rounds and not waits) or (not in_rounds and silent):
                 break
             starts = 1 if in_rounds else 0
         else:
@@ -249,13 +253,14 @@ def plan(
             step, base = slots_up[slot].number, slots_up[slot].base
             if sent[head].kind == REFUSED or step <= agent.accepted or (rules[DROPS_LATE] and base < age):
                 break
+            silent = sent[head].kind == DUMMY
             if agent.ended and agent.flights > 1:
                 break
         before[count] = agent
         happens = events[count]
         happens.kind, happens.agent, happens.lease, happens.number, happens.time = kind, who, agent.lease, order, time
         happens.slot, happens.starts = slot, starts
-        if kind != DELIVERED or sent[head].kind != EMPTY:
+        if not silent:
             _line(lines[line], kind, who, step, time, rules[BYTES_DOWN] if kind == DELIVERED else 0)
             line += 1
         if kind == FINISHED:
@@ -265,13 +270,15 @@ def plan(
             ended += 1
             agent.last_duration, agent.working, agent.awaits = time - agent.begun, 0, -1
             if sends[step]:
-                _line(lines[line], SPOKEN, who, step, time, rules[BYTES_UP])
-                line += 1
+                way = MESSAGE if agent.asked else DUMMY
                 counters[SCHEDULED] += 1
                 order = counters[SCHEDULED]
-                slot = send(agents, sent, slots_up, free_up, counters, MESSAGE, time + latency, order, who, step, base, time)
+                slot = send(agents, sent, slots_up, free_up, counters, way, time + latency, order, who, step, base, time)
                 found[SPOKEN_SLOT, spoken] = slot
                 spoken += 1
+                if agent.asked:
+                    _line(lines[line], SPOKEN, who, step, time, rules[BYTES_UP])
+                    line += 1
             if step == agent.final:
                 agent.ended = 1
                 _line(lines[line], DONE, who, step, time, 0)
@@ -281,8 +288,9 @@ def plan(
             past[counters[PAST], 0] = step
             past[counters[PAST], 1] = agent.heard if kind == ARRIVED else agent.told
         if kind == ARRIVED:
-            lines[line - 1].staleness, lines[line - 1].bytes = (age - base) // rules[PER_ROUND], rules[BYTES_UP]
-            agent.accepted, agent.newest_base, agent.heard = step, base, counters[PAST]
+            if not silent:
+                lines[line - 1].staleness, lines[line - 1].bytes = (age - base) // rules[PER_ROUND], rules[BYTES_UP]
+                agent.accepted, agent.newest_base, agent.heard = step, base, counters[PAST]
             agent.flights -= 1
             arrivals -= 1
             found[HEARD_WHO, heard], found[HEARD_STEP, heard], found[HEARD_SLOT, heard] = who, step, slot
@@ -299,7 +307,7 @@ def plan(
             agent.received, agent.told = step, counters[PAST]
             found[MET_WHO, met], found[MET_SLOT, met] = who, slot
             met += 1
-            if sent[head].kind == ANSWER:
+            if not silent:
                 slots_down[slot].before = agent.inbox
                 agent.inbox = slot
                 agent.letters += 1

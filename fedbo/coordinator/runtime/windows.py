@@ -9,7 +9,6 @@ evaluations, refused messages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ from fedbo.coordinator.messages import declared_size, size, varies
 from fedbo.coordinator.runtime import window_kernel as kernel
 from fedbo.coordinator.runtime.coordinator_half import Arrivals, CoordinatorHalf, Heard, are_sound, plain_fields
 from fedbo.coordinator.runtime.event_queue import EventQueue
-from fedbo.coordinator.runtime.payload_slots import OBJECTS, Columns, Ints
+from fedbo.coordinator.runtime.payload_slots import OBJECTS, Columns, Ints, Payloads
 from fedbo.coordinator.runtime.plain_agents import PlainAgents
 from fedbo.coordinator.server import recipients_of
 from fedbo.coordinator.state import AgentStep
@@ -40,13 +39,13 @@ _FEW = 64  # agents for which these many events are enough
 class Ended(NamedTuple):
     """Reports of the steps that end in a window, of which the first `plain` ones are plain; `t_n` and `pulled` are theirs.
 
-    `payload` has the messages of those that send one, as columns or one by one.
+    `payload` has the messages of those that send one, as columns or one by one; None for a dummy.
     """
 
     plain: int
     t_n: Ints
     pulled: Ints
-    payload: Columns | Sequence[Payload]
+    payload: Columns | Payloads
     reports: StepReports | list[StepReport]
 
 
@@ -66,10 +65,12 @@ class Windows:
         self._joint = type(hosts).results is not Hosts.results  # whether columns are the hosts' own way
         self._plain_upload, self._checkpoint = plain_fields(rules.upload or {}), rules.task.checkpoint
         self._varies = varies(rules.upload) or varies(rules.download)
-        drops_late = self._synchronous and not rules.exchange.accepts_late
+        self._private = rules.aggregator is not None
+        drops_late = self._synchronous and (self._private or not rules.exchange.accepts_late)
         bytes_ = (declared_size(rules.upload), declared_size(rules.download))
         per_round = 1 if self._synchronous else len(rules.targets)
-        self._rules = np.array([self._synchronous, self._at_once, drops_late, per_round, *bytes_, 0, 0, 0, 0, _ENDS])
+        modes = self._synchronous, self._at_once, drops_late, rules.sends_dummies
+        self._rules = np.array([*modes, per_round, *bytes_, 0, 0, 0, 0, _ENDS])
         self.most = most = _MOST if rules.problem.n_agents > _FEW else min(_MOST, _FEW)
         self._before, self._events = np.zeros(most, kernel.AGENT), np.zeros(most, kernel.EVENT)
         self._lines, self._marks = np.zeros(3 * most, kernel.LINE), np.zeros((most + 1, 15), np.int64)
@@ -179,10 +180,11 @@ class Windows:
             reports = found
         else:
             reports = [known.pop(number) if number in known else hosts.report(number) for number in numbers.tolist()]
-        speaks = self._columns.sends[self._found[kernel.ENDED_STEP, :count]].tolist()
+        steps = self._found[kernel.ENDED_STEP, :count]
+        speaks, sends = self._columns.speak(numbers, steps).tolist(), self._columns.sends[steps].tolist()
         expected = self._expected(numbers.tolist())
         plain = next((n for n, one in enumerate(reports) if not self._is_plain(one, speaks[n], expected[n])), count)
-        payloads = [one.payload for one in reports[:plain] if one.payload]
+        payloads = [one.payload for one, due in zip(reports[:plain], sends[:plain], strict=True) if due]
         t_n, pulled = (np.array([getattr(one, name) for one in reports[:plain]], np.int64) for name in ("t_n", "pulled"))
         return Ended(plain, t_n, pulled, payloads, reports)
 
@@ -215,6 +217,8 @@ class Windows:
         senders, steps = found[kernel.HEARD_WHO, :count], found[kernel.HEARD_STEP, :count]
         payload = self._columns.up.take(found[kernel.HEARD_SLOT, :count])
         arrivals = Arrivals(senders, steps, times[kernel.HEARD_SENT, :count], times[kernel.HEARD_AT, :count], payload)
+        if self._private:
+            return self._half.hold(state, arrivals, self._columns.agents["asked"][senders] > 0)
         if self._at_once:
             return self._half.answer(state.server, arrivals, state.rounds.number)
         return self._half.receive(state.server, arrivals)
@@ -240,7 +244,7 @@ class Windows:
             state.rounds.close_each(self._times.item(kernel.HEARD_AT, answered - 1), answered)
         elif arrived and not self._at_once:
             senders = self._found[kernel.HEARD_WHO, :arrived]
-            state.rounds.hear(senders.tolist(), self._synchronous)
+            state.rounds.hear(senders.tolist(), arrived - heard.dummies, self._synchronous)
             state.rounds.remove(senders[columns.agents["ended"][senders] > 0].tolist())
         lines = self._lines[: mark[kernel.N_LINES]].copy()
         if self._varies:
@@ -290,7 +294,7 @@ class Windows:
             columns.draw(agent, columns.agents["next_evaluation"].item(agent))
         agents, steps, leases = found[kernel.BEGUN_WHO : kernel.BEGUN_LEASE + 1, : mark[kernel.N_BEGUN]].copy()
         slots, places, numbers = self._letters[:, :letters].copy()
-        sent, speaks = self._written[:letters].copy(), columns.sends[steps]
+        sent, speaks = self._written[:letters].copy(), columns.speak(agents, steps)
         payload = columns.down.take(slots)
         if self._joint and self._half.is_joint:
             own = places if mark[kernel.N_UNEVEN] else None
@@ -325,13 +329,14 @@ class Windows:
         state, queue, server = self._core.state, self._queue, self._core.server
         queue.events -= 1  # until it is over
         if unusual is not None:
-            state.rounds.hear([sender], self._synchronous)
+            state.rounds.hear([sender], 1, self._synchronous)
         if isinstance(unusual, Exception):
             raise unusual
         if unusual is not None:
             effects = server.reply(state, [sender], unusual, queue.time)
         else:
-            effects = self._answer_each() if self._half.is_joint else server.settle(state, queue.time)
+            together = self._synchronous or self._half.is_joint
+            effects = self._answer_each() if together else server.settle(state, queue.time)
         for effect in effects:
             assert isinstance(effect, After)
             queue.push(queue.time + effect.delay, effect.event)
@@ -345,10 +350,18 @@ class Windows:
             return []
         recipients, number = recipients_of(rounds, self._synchronous), rounds.number
         numbers = np.array(recipients, np.int64)
-        places, answers, state.server = self._half.broadcast(state.server, numbers, number)
+        answers: Columns | list[Payload]
+        if self._half.is_joint:
+            places, answers, state.server = self._half.broadcast(state.server, numbers, number)
+            bytes_ = len(places) * int(self._rules[kernel.BYTES_DOWN])
+        else:
+            payloads = server.aggregate(state, recipients, now)
+            places = np.flatnonzero([payloads.get(agent) is not None for agent in recipients])
+            answers, bytes_ = [payloads[agent] for agent in numbers[places].tolist()], server.weigh(payloads.values())
         if self._half.sound(answers) < len(places):  # which ends the run
-            return server.reply(state, recipients, dict(zip(numbers[places].tolist(), _rows(answers), strict=True)), now)
-        server.close(state, len(recipients), len(places) * int(self._rules[kernel.BYTES_DOWN]), now)
+            each = answers if isinstance(answers, list) else _rows(answers)
+            return server.reply(state, recipients, dict(zip(numbers[places].tolist(), each, strict=True)), now)
+        server.close(state, len(recipients), bytes_, now)
         columns.make_room(len(recipients), True)
         answered = np.zeros(len(recipients), bool)
         answered[places] = True

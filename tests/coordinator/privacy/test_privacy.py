@@ -21,6 +21,7 @@ from private_runs import NUMBERS, Discreet, SameNoise, Stand, Whisper, releases,
 from scipy import stats
 from small_runs import Ran, logged
 
+from fedbo.actors.columns import StepRequests
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.actors.task import StepRequest
@@ -405,6 +406,9 @@ class Chatty(InlineHosts):
 
     def submit(self, order: StepRequest) -> None:
         super().submit(changed(order, speaks=True))
+
+    def submit_each(self, requests: StepRequests) -> None:
+        super().submit_each(changed(requests, speaks=np.ones(len(requests.agent), bool)))
 
 
 def test_a_sender_that_was_not_asked_is_refused_and_changes_nothing() -> None:

@@ -16,12 +16,15 @@ from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.actors.task import StepReport
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.fts import FTS
+from fedbo.algorithms.ts import TS
 from fedbo.coordinator.environment.availability import Always, Bernoulli, Markov
 from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.environment.faults import Loss
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Lognormal, SpeedClasses
 from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
+from fedbo.coordinator.privacy.budget import PrivacyBudget
+from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.coordinator.runtime import plain_agents, windows
 from fedbo.coordinator.runtime.engine import RunHooks, has_windows, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
@@ -29,6 +32,7 @@ from fedbo.coordinator.selection import Selection
 from fedbo.settings.records import changed
 
 PLAIN = Setting(fts(), availability=Always())
+DP = entry("dp_fts_de").make(features=20, length_scale=0.3, own=None)
 
 
 @pytest.fixture(autouse=True)
@@ -38,12 +42,15 @@ def of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Spoilt(InlineHosts):
-    """Agents that report one by one; some of their messages are refused, and some of them say nothing."""
+    """Agents that report one by one; some of their messages are refused, and some of them say nothing, or send unasked."""
 
     results = Hosts.results
+    chatty = False
 
     def report(self, agent: int) -> StepReport:
         report = super().report(agent)
+        if report.payload is None and self.chatty and (agent + report.step) % 4 == 1:
+            return changed(report, payload={"omega": np.linspace(0.0, 1.0, 20)})
         if report.payload is None or (agent + report.step) % 3:
             return report
         spoilt = {name: np.full_like(array, np.nan) for name, array in report.payload.items()}
@@ -61,6 +68,8 @@ def carried_out(setting: Setting, hosts: type[InlineHosts], every: int = 0) -> t
     """Return all that a run leaves; its queue is made ready to be stored after each so many events."""
     core, lines, queue = setting.core(), list[Any](), EventQueue()
     agents = hosts(setting.task(), range(setting.agents))
+    if isinstance(agents, Spoilt):
+        agents.chatty = core.aggregator is not None
 
     def keep(events: int) -> None:
         if every and events % every == 0:
@@ -73,7 +82,8 @@ def carried_out(setting: Setting, hosts: type[InlineHosts], every: int = 0) -> t
     core.state.agents.unsettle()
     rounds = {name: sorted(value) if isinstance(value, set) else value for name, value in vars_of(core.state.rounds).items()}
     state: Any = replace(core.state, agents=dict(sorted(core.state.agents.items())), rounds=rounds)  # type: ignore[arg-type]
-    return lines, pack(rows), pack(state), pack(left), queue.scheduled, queue.events, queue.time, queue.waiting
+    ledger = [] if core.aggregator is None else core.aggregator.entries
+    return lines, pack(rows), pack(state), pack(left), ledger, queue.scheduled, queue.events, queue.time, queue.waiting
 
 
 def drawn(seed: int) -> Setting:
@@ -83,7 +93,7 @@ def drawn(seed: int) -> Setting:
     k = draw.randint(1, 3)
     late: Any = draw.choice(["drop", "carry"])
     exchange = draw.choice([Immediate(), Buffered(k), Barrier(), Deadline(draw.choice([0.5, 2.0]), late), FirstK(k, late)])
-    return replace(
+    setting = replace(
         PLAIN,
         algorithm=fts(every=draw.choice([1, 2]), relay=draw.choice(["all", "one"])),
         exchange=exchange,
@@ -96,6 +106,30 @@ def drawn(seed: int) -> Setting:
         latency=Constant(draw.choice([0.0, 0.1, 0.5, 3.0])),
         checkpoint=draw.choice([1, 2]),
         until=draw.choice([float("inf"), 2.0]),
+    )
+    return setting if seed % 2 else _private(setting, late, draw)
+
+
+def _private(setting: Setting, late: Any, draw: random.Random) -> Setting:
+    """Make the messages of a run private, and its exchange one that has windows then."""
+    share, sampling = draw.choice([(1.0, "poisson"), (0.4, "poisson"), (0.6, "fixed")])
+    kinds: list[Any] = [Barrier(), Barrier()]
+    if sampling == "poisson":
+        kinds.append(Deadline(draw.choice([0.5, 2.0]), "drop" if share < 1 else late))
+    if share == 1.0:
+        kinds.append(FirstK(draw.randint(1, 3), late))
+    settings = {
+        "share": share,
+        "sampling": sampling,
+        "regions": draw.randint(1, 3),
+        "noise_multiplier": draw.choice([0.5, 5.0]),
+    }
+    settings |= {"features": 20, "length_scale": 0.3, "own": TS(refit=1000, features=20), "p": 0.5}
+    return replace(
+        setting,
+        algorithm=entry("dp_fts_de").make(**settings, quantile=draw.choice([None, 0.5]), count_noise=3.0),
+        exchange=draw.choice(kinds),
+        budget=PrivacyBudget(epsilon_max=draw.choice([None, 3.0, 10.0])),
     )
 
 
@@ -165,7 +199,10 @@ def test_a_plain_run_has_windows() -> None:
         {"models": {"bandwidth": 1000.0}},
         {"models": {"speed": SpeedClasses((1.0, 2.0))}},
         {"models": {"decision": DecisionTimeModel(0.1, 1.0)}},
-        {"algorithm": entry("dp_fts_de").make(features=20, length_scale=0.3, own=None)},
+        {"algorithm": DP},
+        {"algorithm": DP, "exchange": FirstK(2)},
+        {"algorithm": DP, "exchange": Deadline(2.0, "carry")},
+        {"algorithm": DP, "exchange": Barrier(), "budget": PrivacyBudget(secure_aggregation=SecureAggregation())},
         {"algorithm": entry("random").make()},
     ],
     ids=repr,

@@ -129,7 +129,7 @@ class TS(Surrogate, LocalOnly):
         return self.fresh(u, known, streams, "own"), kept
 
     def _weights(self, state: LocalState, streams: Streams) -> tuple[Array, Array | None]:
-        """Draw the weights `(m,)` of f_t ~ GP(mu, beta_t^2 sigma^2); return them with the `gram_factor`."""
+        """Draw the weights `(m,)` of f_t ~ GP(mu, beta_t^2 sigma^2); return them with the factor of `linear.draw_one`."""
         assert state.shared is not None
         models = Models(state.shared, self.noise, self.clip, self.standardise)
         observed = Observations(state.u, state.y, state.factor)

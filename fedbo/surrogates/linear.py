@@ -39,7 +39,7 @@ class LinearModel(NamedTuple):
 
 
 class Observations(NamedTuple):
-    """An agent's observations: points `x (n, d)`, values `y (n,)`, and the `gram_factor` of the first of them, or of more."""
+    """An agent's observations: points `x (n, d)`, values `y (n,)`, and the factor that `draw_one` returned for the first."""
 
     x: Array
     y: Array
@@ -49,8 +49,9 @@ class Observations(NamedTuple):
 class CommonObservations(NamedTuple):
     """The observations of k agents in common arrays: points `x (r, d)` and values `y (r,)`.
 
-    Agent a has `counts[a]` of them, from number `begins[a]` on. Its `gram_factor` begins at `places[a]` of `factors`, and its
-    first `columns[a]` columns are known. Each of these is `(k,)`.
+    Agent a has `counts[a]` of them, from number `begins[a]` on. Its factor begins at `places[a]` of `factors`, and has the
+    first `columns[a]` of them. It is the `gram_factor` of fewer observations than features, and the root R of Sigma, by rows,
+    of more. Each of these is `(k,)`.
     """
 
     x: Array
@@ -187,8 +188,9 @@ def draw_weights(
 def draw_each(models: Models, observed: CommonObservations, beta: Array, normals: Array) -> tuple[Array, Array]:
     """Return one draw of weights for each agent, `(k, m)`, and what its values were divided by, `(k,)`.
 
-    Each is as `draw_weights` makes it, `beta (k,)` times as wide as its posterior, with the same bits in any company. `normals`
-    are standard normal draws, `normals_for` of them for each agent. Missing columns of factors are added to `observed`.
+    Each is as `draw_weights` makes it up to rounding, `beta (k,)` times as wide as its posterior, with the same bits in any
+    company. `normals` are standard normal draws, `normals_for` of them for each agent. What factors lack is added to
+    `observed`. Where they lack one observation, a draw costs O(n m + m^2), and O(n m + n^2) with n < m.
     """
     features, counts, m = models.features, observed.counts, len(models.features.phases)
     omega, spread = np.empty((len(counts), m)), np.empty(len(counts))
@@ -216,18 +218,33 @@ def draw_each(models: Models, observed: CommonObservations, beta: Array, normals
 
 
 def draw_one(models: Models, one: Observations, beta: float, normals: Array) -> tuple[Array, float, Array | None]:
-    """Return one draw of weights `(m,)` as `draw_each` does, its divisor, and the `gram_factor` that there is now."""
+    """Return one draw of weights `(m,)` as `draw_each` does, its divisor, and the factor that there is now.
+
+    A root is followed by the number of its observations.
+    """
     n, m = len(one.y), len(models.features.phases)
-    size = n * (n + 1) // 2 if n < m else 0
-    known = _NONE if one.factor is None else one.factor[:size]
-    factors, columns = np.empty(size), np.array([(isqrt(8 * len(known) + 1) - 1) // 2])
-    factors[: len(known)] = known
+    known = _NONE if one.factor is None else one.factor
+    count = known_part(int(known[-1]) if 2 * len(known) > m * (m + 1) else (isqrt(8 * len(known) + 1) - 1) // 2, n, m)
+    factors, columns = np.empty(_size(n, m)), np.array([count])
+    factors[: _size(count, m)] = known[: _size(count, m)]
     observed = CommonObservations(
         x=one.x, y=one.y, begins=_FIRST, counts=np.array([n]), factors=factors, places=_FIRST, columns=columns
     )
     (omega,), (spread,) = draw_each(models, observed, np.array([beta]), normals)
-    held = int(columns[0]) * (int(columns[0]) + 1) // 2
-    return omega, float(spread), factors[:held] if held > len(known) else one.factor
+    held = int(columns[0])
+    if held <= count:
+        return omega, float(spread), one.factor
+    return omega, float(spread), np.append(factors, held) if held >= m else factors[: _size(held, m)]
+
+
+def known_part(held: Any, counts: Any, m: int) -> Any:
+    """Return for how many of `counts` observations a factor of `held` ones is known; a root of more is of no use."""
+    return np.where((held > counts) & (held >= m), 0, np.minimum(held, counts))
+
+
+def _size(n: int, m: int) -> int:
+    """Return the number of entries of a factor of `n` observations."""
+    return min(n, m) * (min(n, m) + 1) // 2
 
 
 def normals_for(counts: Numbers, m: int) -> Numbers:

@@ -156,6 +156,37 @@ def test_a_draw_of_each_of_several_agents_is_that_of_numpy_and_to_the_bit_that_o
         np.testing.assert_allclose(omega[place], linear.draw_weights(rows, values, 0.01, again, beta[place]), atol=1e-10)
 
 
+def test_a_draw_from_a_factor_that_grew_has_the_bits_of_one_made_at_once_and_is_that_of_the_square_root() -> None:
+    features, rng = draw_features(np.random.default_rng(0), 2, 30, 0.2), np.random.default_rng(1)
+    x, y, models = rng.random((80, 2)), rng.standard_normal(80), linear.Models(features, 1e-6, 0.0, False)
+    grown, factor = dict[int, Array](), None
+    for n in [*range(25, 35), 40, 79, 80]:
+        numbers = rng.standard_normal(int(linear.normals_for(np.array(n), 30)))
+        omega, _, factor = linear.draw_one(models, linear.Observations(x[:n], y[:n], factor), 1.3, numbers)
+        assert factor is not None
+        grown[n] = factor
+        for other in (None, grown[25], grown[max(grown)], grown[30] if n > 29 else None):
+            again, _, same = linear.draw_one(models, linear.Observations(x[:n], y[:n], other), 1.3, numbers)
+            np.testing.assert_array_equal(again, omega)
+            np.testing.assert_array_equal(same, factor)
+        given: Any = _Given(numbers)
+        root = linear.draw_weights(linear.feature_rows(features, x[:n]), y[:n], 1e-6, given, 1.3)
+        np.testing.assert_allclose(omega, root, rtol=0, atol=1e-9 * abs(omega).max())
+    fewer, _, _ = linear.draw_one(models, linear.Observations(x[:40], y[:40], grown[80]), 1.0, np.zeros(30))
+    np.testing.assert_array_equal(
+        fewer, linear.draw_one(models, linear.Observations(x[:40], y[:40], None), 1.0, np.zeros(30))[0]
+    )
+
+
+@pytest.mark.parametrize("n", [10, 50])
+def test_a_draw_from_a_number_that_is_not_finite_is_an_error(n: int) -> None:
+    features, x = draw_features(np.random.default_rng(0), 2, 30, 0.2), np.random.default_rng(1).random((n, 2))
+    numbers = np.zeros(int(linear.normals_for(np.array(n), 30)))
+    x[3] = np.nan
+    with pytest.raises(ValueError, match="must be finite"):
+        linear.draw_one(linear.Models(features, 0.01), linear.Observations(x, np.arange(float(n)), None), 1.0, numbers)
+
+
 def test_an_agent_whose_factor_rounding_leaves_out_gets_its_draw_from_the_square_root() -> None:
     features = draw_features(np.random.default_rng(0), 2, 20, 0.2)
     x, y = np.full((5, 2), 0.3), np.arange(5.0)

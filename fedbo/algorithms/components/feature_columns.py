@@ -24,7 +24,7 @@ from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Numbers, StreamBlock, Streams
 from fedbo.settings.records import changed
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.linear import CommonObservations, Models, draw_each, normals_for
+from fedbo.surrogates.linear import CommonObservations, Models, draw_each, known_part, normals_for
 from fedbo.surrogates.projected import SAME_POINT
 
 Held = tuple[Array, Array]
@@ -105,7 +105,7 @@ class SavedStates(NamedTuple):
 
 
 class Factors:
-    """The `gram_factor` of each slot as far as its columns are `known`. It is made again at need, so checkpoints have none."""
+    """The factor of each slot, of as many observations as are `known`. It is made again at need, so checkpoints have none."""
 
     def __init__(self, m: int) -> None:
         self._m = m
@@ -113,14 +113,14 @@ class Factors:
 
     def grow(self, count: int, observations: int) -> None:
         """Make room for so many slots, with so many observations each."""
-        most = min(observations, self._m - 1)
+        most = min(observations, self._m)
         self.columns = enlarged(self.columns, (count, most * (most + 1) // 2))
         self.known = enlarged(self.known, (count,))
 
     def draw(self, of: FeatureColumns, slots: Numbers, models: Models, beta: float, normals: Array) -> tuple[Array, Array]:
         """Return one draw of weights for each slot as `linear.draw_each`, and what its values were divided by."""
         counts = of.n[slots]
-        known = np.minimum(self.known[slots], counts)
+        known = known_part(self.known[slots], counts, self._m)
         begins, places = slots * of.u.shape[1], slots * self.columns.shape[1]
         observed = CommonObservations(
             x=of.u.reshape(-1, of.dim),

@@ -42,7 +42,7 @@ class FederatedState:
     omega `(K, M)`: the vectors that it holds.
     weight `(K,)`: their weights, 0 for those it does not hold.
     t: number of its decisions.
-    factor: the `gram_factor` of the history and the agent's first points.
+    factor: that of the history and the agent's first points, as `linear.draw_one` returns it.
     """
 
     local: LocalState

@@ -40,7 +40,7 @@ class LocalState:
     u `(n, d)`, y `(n,)`: the observations.
     hyper, fitted: the hyperparameters, and the number of observations that they were fitted to.
     shared: the features of the surrogate "features".
-    factor: the `gram_factor` of the first points, with the surrogate "features".
+    factor: that of the first points, as `linear.draw_one` returns it, with the surrogate "features".
     lattice: which points can be evaluated, if not all.
     waiting `(p, d)`: pending points, in coordinates.
     power: power of the transform of the values, with the surrogate "warped".

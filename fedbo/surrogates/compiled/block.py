@@ -9,7 +9,7 @@ import numpy as np
 from numba import types
 
 from fedbo.surrogates.compiled.distance import nearest
-from fedbo.surrogates.compiled.draws import extend, matheron
+from fedbo.surrogates.compiled.draws import absorb, extend, matheron, rooted
 from fedbo.surrogates.compiled.elementary import cosine as cosine_of
 from fedbo.surrogates.compiled.jit import BOOL, FLOAT, INT, MATRIX, VECTOR, Tuple, compiled
 from fedbo.surrogates.compiled.maximise import LIMITS, POINTS, SETS, SHAPE, maximum
@@ -102,32 +102,43 @@ def draw_weights(
     omega: Array,
     spread: Array,
 ) -> None:
-    """Write the weights `omega (k, m)` that `linear.draw_weights` draws for each agent that a factor can serve.
+    """Write the weights `omega (k, m)` of a draw for each agent that a factor can serve.
 
     data: points `(r, d)` and values `(r,)` of all agents, which are scaled as `scaling` says.
     places: where an agent's data begins, its number n of observations, and where its factor begins in `factors`, each `(k,)`.
     normals: the normal draws of one agent after another.
     beta `(k,)`: the width of the draw over that of the posterior.
-    columns `(k,)`: the known columns of each agent's factor, at most n; afterwards those that it has then.
+    columns `(k,)`: the observations that each agent's factor has, at most n; afterwards those that it has then. With m and more
+        it is the root of Sigma, by rows.
     spread `(k,)`: written, what the values were divided by.
 
-    An agent ends with fewer than n columns where rounding leaves no factor, and where n >= m. It then gets no weights.
+    An agent ends with fewer than n where rounding leaves no factor, or a number is not finite. It then gets no weights.
     """
     x, y = data
     begins, counts, places_of_factors = places
     m, most, drawn = omega.shape[1], 1, 0
     for a in range(len(counts)):
         most = max(most, counts[a])
-    rows, values = np.empty((min(most, m), m)), np.empty(most)
+    rows, values = np.empty((most, m)), np.empty(most)
     for a in range(len(counts)):
         n, first, new = counts[a], begins[a], places_of_factors[a]
         own = values[:n]
         for i in range(n):
             own[i] = y[first + i]
         spread[a] = scale(own, scaling[0], scaling[1])
-        if n < m:
+        feature_rows(features, x[first : first + n], rows[:n])
+        if n >= m:
+            root, at = factors[new : new + m * (m + 1) // 2], 0
+            if columns[a] < m:
+                columns[a], root[:] = 0, 0.0
+                for k in range(m):
+                    root[at] = sqrt(noise_variance)
+                    at += m - k
+            absorb(rows[:n], columns[a], root)
+            rooted(rows[:n], own, root, normals[drawn : drawn + m], noise_variance, beta[a] * sqrt(noise_variance), omega[a])
+            columns[a] = n if np.isfinite(omega[a].sum()) else 0
+        else:
             factor = factors[new : new + n * (n + 1) // 2]
-            feature_rows(features, x[first : first + n], rows[:n])
             columns[a] = extend(rows[:n], noise_variance, columns[a], factor)
             if columns[a] == n:
                 some, wide = normals[drawn : drawn + m + n], beta[a]

@@ -115,6 +115,90 @@ def matheron(rows: Array, y: Array, factor: Array, normals: Array, prior: float,
             omega[j] += residual[i] * rows[i, j]
 
 
+@compiled(types.void(MATRIX, INT, FLOAT[::1]))
+def absorb(rows: Array, done: int, root: Array) -> None:
+    """Turn the root R of some Sigma into that of Sigma + Phi'Phi for feature rows `(n, m)` from number `done` on.
+
+    R is upper triangular with R'R = Sigma, given by rows, `(m (m + 1) / 2,)`. Each feature row takes m Givens rotations, so it
+    costs O(m^2), and the bits do not depend on how many are added at a time.
+    """
+    n, m = rows.shape
+    new = np.empty(m)
+    for i in range(done, n):
+        for j in range(m):
+            new[j] = rows[i, j]
+        at = 0
+        for k in range(m):
+            width = m - k
+            row, rest = root[at : at + width], new[k:]
+            length = sqrt(row[0] * row[0] + rest[0] * rest[0])
+            c, s = row[0] / length, rest[0] / length
+            for j in range(width):
+                above, below = row[j], rest[j]
+                row[j] = c * above + s * below
+                rest[j] = c * below - s * above
+            at += width
+
+
+@compiled()
+def _back(root: Array, right: Array) -> None:
+    """Turn the right side `(m,)` into R^-1 times it, R being given by rows."""
+    m = len(right)
+    at = m * (m + 1) // 2
+    for k in range(m - 1, -1, -1):
+        at -= m - k
+        row, known = root[at + 1 : at + m - k], right[k + 1 :]
+        whole = len(row) - len(row) % 4
+        s, t, u, v = right[k], 0.0, 0.0, 0.0
+        for j in range(0, whole, 4):
+            s -= row[j] * known[j]
+            t -= row[j + 1] * known[j + 1]
+            u -= row[j + 2] * known[j + 2]
+            v -= row[j + 3] * known[j + 3]
+        for j in range(whole, len(row)):
+            s -= row[j] * known[j]
+        right[k] = ((s + t) + (u + v)) / root[at]
+
+
+@compiled(types.void(MATRIX, VECTOR, FLOAT[::1], VECTOR, FLOAT, FLOAT, FLOAT[::1]))
+def rooted(rows: Array, y: Array, root: Array, normals: Array, noise_variance: float, spread: float, omega: Array) -> None:
+    """Draw weights `omega (m,)` from the posterior given feature rows `(n, m)`, `y (n,)` and the root R of Sigma, by rows.
+
+    omega is Sigma^-1 Phi'y - spread R^-1 normals: LAPACK's root, which `linear.draw` uses, is -R. The mean is found by the
+    seminormal equations R'R omega = Phi'y and corrected once by its residual, after which it is as exact as from an orthogonal
+    factorisation (Bjorck 1987).
+    """
+    n, m = rows.shape
+    step, residual = np.zeros(m), np.empty(n)
+    for j in range(m):
+        omega[j] = 0.0
+    for i in range(n):
+        residual[i] = y[i]
+    for _ in range(2):
+        for j in range(m):
+            step[j] = -noise_variance * omega[j]
+        for i in range(n):
+            for j in range(m):
+                step[j] += residual[i] * rows[i, j]
+        at = 0
+        for k in range(m):
+            step[k] /= root[at]
+            for j in range(1, m - k):
+                step[k + j] -= root[at + j] * step[k]
+            at += m - k
+        _back(root, step)
+        for j in range(m):
+            omega[j] += step[j]
+        _products(rows, omega, residual)
+        for i in range(n):
+            residual[i] = y[i] - residual[i]
+    for j in range(m):
+        step[j] = -spread * normals[j]
+    _back(root, step)
+    for j in range(m):
+        omega[j] += step[j]
+
+
 @compiled(FLOAT(INT, MATRIX, VECTOR, VECTOR, FLOAT, FLOAT, MATRIX, VECTOR, VECTOR, FLOAT[::1]))
 def pathwise(
     family: int,

@@ -41,6 +41,7 @@ from fedbo.surrogates.linear import (
     Models,
     Observations,
     draw_one,
+    draw_weights,
     feature_rows,
     linear_model,
     mean,
@@ -121,22 +122,24 @@ class TS(Surrogate, LocalOnly):
     def _ask_on_features(self, state: LocalState, known: LocalState, streams: Streams) -> tuple[Decision, LocalState]:
         """Decide by the surrogate "features", given what is `known` in this state."""
         assert known.shared is not None
-        omega, factor = self._weights(known, streams)
-        u = maximise_draw(message_function(known.shared, omega), known, self.coordinates, streams)
         # The factor of points under way or failed is not kept: observations may come in another order, or not at all.
         passing = known.waiting is not None or known is not state
+        omega, factor = self._weights(known, streams, keep=not passing)
+        u = maximise_draw(message_function(known.shared, omega), known, self.coordinates, streams)
         kept = state if passing or factor is known.factor else state.grown(factor)
         return self.fresh(u, known, streams, "own"), kept
 
-    def _weights(self, state: LocalState, streams: Streams) -> tuple[Array, Array | None]:
-        """Draw the weights `(m,)` of f_t ~ GP(mu, beta_t^2 sigma^2); return them with the factor of `linear.draw_one`."""
+    def _weights(self, state: LocalState, streams: Streams, keep: bool = True) -> tuple[Array, Array | None]:
+        """Draw the weights `(m,)` of f_t ~ GP(mu, beta_t^2 sigma^2); return them with the factor to `keep` if any."""
         assert state.shared is not None
+        rng, beta = streams.rng("own draw"), self._beta(state)
+        if not keep:  # which costs half of what a root does that is made anew
+            x, y, factor = self._observed(state)
+            factor = factor if len(state.y) < self.features else None
+            return draw_weights(feature_rows(state.shared, x), y, self.noise, rng, beta, factor), None
         models = Models(state.shared, self.noise, self.clip, self.standardise)
-        observed = Observations(state.u, state.y, state.factor)
-        if state.waiting is not None:
-            observed, models = self._observed(state), models._replace(clip=0.0, standardise=False)
-        count = int(normals_for(np.array(len(observed.y)), self.features))
-        omega, _, factor = draw_one(models, observed, self._beta(state), streams.rng("own draw").standard_normal(count))
+        normals = rng.standard_normal(int(normals_for(np.array(len(state.y)), self.features)))
+        omega, _, factor = draw_one(models, Observations(state.u, state.y, state.factor), beta, normals)
         return omega, factor
 
     def columns(self, problem: Problem, streams: Streams) -> FeatureColumns | None:
@@ -178,7 +181,7 @@ class TS(Surrogate, LocalOnly):
     def function(self, state: LocalState, streams: Streams) -> Draw:
         """Draw a function f_t ~ GP(mu, beta_t^2 sigma^2) in the surrogate's coordinates."""
         if state.shared is not None:
-            return message_function(state.shared, self._weights(state, streams)[0])
+            return message_function(state.shared, self._weights(state, streams, keep=state.waiting is None)[0])
         assert state.hyper is not None
         beta, rng = self._beta(state), streams.rng("own draw")
         u, y = self.supposed(state)

@@ -49,8 +49,8 @@ class Observations(NamedTuple):
 class CommonObservations(NamedTuple):
     """The observations of k agents in common arrays: points `x (r, d)` and values `y (r,)`.
 
-    Agent a has `counts[a]` of them, from number `begins[a]` on. Its factor begins at `places[a]` of `factors`, and has the
-    first `columns[a]` of them. It is the `gram_factor` of fewer observations than features, and the root R of Sigma, by rows,
+    Agent a has `counts[a]` of them, from number `begins[a]` on. Its factor begins at `places[a]` of `factors`, and holds the
+    first `known[a]` of them. It is the `gram_factor` of fewer observations than features, and the root R of Sigma, by rows,
     of more. Each of these is `(k,)`.
     """
 
@@ -60,7 +60,7 @@ class CommonObservations(NamedTuple):
     counts: Numbers
     factors: Array
     places: Numbers
-    columns: Numbers
+    known: Numbers
 
 
 class Models(NamedTuple):
@@ -203,11 +203,11 @@ def draw_each(models: Models, observed: CommonObservations, beta: Array, normals
         normals,
         beta,
         observed.factors,
-        observed.columns,
+        observed.known,
         omega,
         spread,
     )
-    for place in (observed.columns < counts).nonzero()[0].tolist():
+    for place in (observed.known < counts).nonzero()[0].tolist():
         first, n = observed.begins[place], counts[place]
         x, y = observed.x[first : first + n], observed.y[first : first + n]
         used = int(normals_for(counts[:place], m).sum())
@@ -220,25 +220,29 @@ def draw_each(models: Models, observed: CommonObservations, beta: Array, normals
 def draw_one(models: Models, one: Observations, beta: float, normals: Array) -> tuple[Array, float, Array | None]:
     """Return one draw of weights `(m,)` as `draw_each` does, its divisor, and the factor that there is now.
 
-    A root is followed by the number of its observations.
+    The last entry of a root is the number of its observations.
     """
     n, m = len(one.y), len(models.features.phases)
-    known = _NONE if one.factor is None else one.factor
-    count = known_part(int(known[-1]) if 2 * len(known) > m * (m + 1) else (isqrt(8 * len(known) + 1) - 1) // 2, n, m)
-    factors, columns = np.empty(_size(n, m)), np.array([count])
-    factors[: _size(count, m)] = known[: _size(count, m)]
+    factor = _NONE if one.factor is None else one.factor
+    held = int(factor[-1]) if len(factor) > _size(m, m) else (isqrt(8 * len(factor) + 1) - 1) // 2
+    known = known_part(np.array([held]), np.array([n]), m)
+    first, size = int(known[0]), _size(int(known[0]), m)
+    factors = np.empty(_size(n, m))
+    factors[:size] = factor[:size]
     observed = CommonObservations(
-        x=one.x, y=one.y, begins=_FIRST, counts=np.array([n]), factors=factors, places=_FIRST, columns=columns
+        x=one.x, y=one.y, begins=_FIRST, counts=np.array([n]), factors=factors, places=_FIRST, known=known
     )
     (omega,), (spread,) = draw_each(models, observed, np.array([beta]), normals)
-    held = int(columns[0])
-    if held <= count:
+    if (now := int(known[0])) <= first:
         return omega, float(spread), one.factor
-    return omega, float(spread), np.append(factors, held) if held >= m else factors[: _size(held, m)]
+    return omega, float(spread), np.append(factors, now) if now >= m else factors[: _size(now, m)]
 
 
-def known_part(held: Any, counts: Any, m: int) -> Any:
-    """Return for how many of `counts` observations a factor of `held` ones is known; a root of more is of no use."""
+def known_part(held: Numbers, counts: Numbers, m: int) -> Numbers:
+    """Return how many of `counts (k,)` observations can be taken from factors that hold `held (k,)`.
+
+    None of more where the factor is a root, from which no observation can be removed.
+    """
     return np.where((held > counts) & (held >= m), 0, np.minimum(held, counts))
 
 

@@ -114,6 +114,27 @@ def test_so_they_do_in_any_number_of_inputs_and_with_more_observations_than_feat
     assert same(found, alone) and after == states
 
 
+def test_after_an_error_no_factor_is_taken_for_known() -> None:
+    """A root takes up observations in place, and would take them up again."""
+    task = task_of("ts", {"surrogate": "features", "features": 10})
+    algorithm, streams = task.algorithm, task.streams.of(0)
+    assert isinstance(algorithm, Columnar)
+    found = []
+    for fails in (True, False):
+        columns: Any = algorithm.columns(task.problem, task.streams)
+        slots, rng = np.arange(2), np.random.default_rng(0)
+        columns.grow(2)
+        columns.start(slots)
+        columns.tell(slots, np.array([18, 18]), rng.random((36, 2)), rng.random(36))
+        columns.ask(slots, streams.each(slots, np.array([1, 1])), None)
+        columns.tell(slots, np.array([1, 1]), rng.random((2, 2)), np.array([0.5, np.nan if fails else 0.5]))
+        if fails:
+            with pytest.raises(ValueError, match="must be finite"):
+                columns.ask(slots, streams.each(slots, np.array([2, 2])), None)
+        found.append(columns.ask(slots[:1], streams.each(slots[:1], np.array([3])), None)[0])
+    np.testing.assert_array_equal(*found)
+
+
 def test_points_under_way_leave_nothing_behind_when_they_come_in_another_order() -> None:
     """What was drawn with them is known of other rows than those that are told then."""
     task = task_of(*SETTINGS["one model"])

@@ -149,7 +149,7 @@ def test_a_draw_of_each_of_several_agents_is_that_of_numpy_and_to_the_bit_that_o
         rows, values = phi(features, x[place]), linear.scaled_values(y[place], 0.5, True)
         if 0 < n < m:
             held = n * (n + 1) // 2
-            assert observed.columns[place] == n and alone[2] is not None
+            assert observed.known[place] == n and alone[2] is not None
             np.testing.assert_array_equal(together[places[place] : places[place] + held], alone[2][:held])
             np.testing.assert_allclose(alone[2][:held], linear.gram_factor(rows, 0.01), atol=1e-12)
         again: Any = _Given(numbers[place])

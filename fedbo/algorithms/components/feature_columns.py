@@ -129,8 +129,9 @@ class Factors:
             counts=counts,
             factors=self.columns.reshape(-1),
             places=places,
-            columns=known,
+            known=known,
         )
+        self.known[slots] = 0  # after an error it is not known what they hold
         drawn = draw_each(models, observed, np.full(len(slots), beta), normals)
         self.known[slots] = known
         return drawn

@@ -31,8 +31,9 @@ class Arrivals(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What the coordinator half made of messages: its state, the number it took, the answers to the first, and the `dummies`.
+    """What the coordinator half made of messages: its state, the number it took, and the answers to the first.
 
+    `dummies` is the number of dummy messages among those that it took.
     `unusual` is what it returned for the last message it took, or raised, where that is not one answer to its sender. If it
     took fewer messages than there are, and nothing is `unusual`, the next one is for the core.
     """
@@ -87,9 +88,9 @@ class CoordinatorHalf:
         return Heard(server, taken)
 
     def hold(self, state: CoreState, arrivals: Arrivals, asked: npt.NDArray[np.bool_]) -> Heard:
-        """Pass the private messages of the open round to the aggregator, which refuses those of agents that are not `asked`.
+        """Pass private messages to the aggregator, which refuses those of agents that are not `asked`; dummies have no payload.
 
-        Dummies have no payload.
+        All are of the open round, since windows leave late messages to the core.
         """
         taken, dummies, aggregator = 0, 0, self._aggregator
         assert aggregator is not None

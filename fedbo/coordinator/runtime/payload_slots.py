@@ -43,7 +43,8 @@ class PayloadSlots:
             [self.free[:free], np.arange(before + more - 1, before - 1, -1), np.zeros(before - free, int)]
         )
         for name, column in self.columns.items():
-            self.columns[name] = np.concatenate([column, np.zeros((more, *column.shape[1:]), column.dtype)])
+            empty = np.full(more, None) if name == OBJECTS else np.zeros((more, *column.shape[1:]), column.dtype)
+            self.columns[name] = np.concatenate([column, empty])
         self._counters[self._way] += more
 
     def put(self, slots: Ints, payloads: Columns | Payloads) -> None:

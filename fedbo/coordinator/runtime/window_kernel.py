@@ -19,9 +19,10 @@ def _dtype(integers: str, numbers: str) -> np.dtype[Any]:
 
 # An agent: `inside` the columns or not, `working` on a step or waiting for the answer that it `awaits`, with the fields of
 # `AgentRecord` and `AgentStep`. Its `final` step ends here where a message to a round follows. Where messages are private, an
-# agent that is not `asked` sends a dummy. `accepted` and `received` are the newest of its messages and answers, `heard` and
-# `told` those since it is inside, as places in `past`. Slots of what is sent: the `newest` of its `flights` messages on their
-# way, the last of `letters` answers in its `inbox`, and that of `reads` answers that came with its step, `reading`.
+# agent that is not `asked` sends a dummy; elsewhere all are. `accepted` and `received` are the newest of its messages and
+# answers, `heard` and `told` those since it is inside, as places in `past`. Slots of what is sent: the `newest` of its
+# `flights` messages on their way, the last of `letters` answers in its `inbox`, and that of `reads` answers that came with its
+# step, `reading`.
 AGENT = _dtype(
     "inside ended asked working step lease final base newest_base next_evaluation t_n pulled saved_t_n accepted received heard"
     " told awaits flights newest letters inbox reads reading",
@@ -234,7 +235,8 @@ def plan(
         agent = agents[who]
         if not agent.inside:
             break
-        starts, step, base, slot, silent = 0, agent.step, agent.base, -1, False
+        starts, step, base, slot = 0, agent.step, agent.base, -1
+        silent = False  # whether it leaves no line: an empty answer, or a dummy
         if kind == FINISHED:
             starts = 0 if in_rounds and sends[step] else 1
             if not agent.working or agent.lease != ends[0].lease or step > agent.final - starts:

@@ -39,7 +39,7 @@ _FEW = 64  # agents for which these many events are enough
 class Ended(NamedTuple):
     """Reports of the steps that end in a window, of which the first `plain` ones are plain; `t_n` and `pulled` are theirs.
 
-    `payload` has the messages of those that send one, as columns or one by one; None for a dummy.
+    `payload` has the messages of those that send one, as columns or one by one; a dummy message is None there.
     """
 
     plain: int
@@ -349,7 +349,7 @@ class Windows:
         if not self._core.exchange.should_close(rounds) and not (rounds.deadline_passed and rounds.reported):
             return []
         recipients, number = recipients_of(rounds, self._synchronous), rounds.number
-        numbers = np.array(recipients, np.int64)
+        numbers, payloads = np.array(recipients, np.int64), dict[int, Payload]()
         answers: Columns | list[Payload]
         if self._half.is_joint:
             places, answers, state.server = self._half.broadcast(state.server, numbers, number)
@@ -359,8 +359,9 @@ class Windows:
             places = np.flatnonzero([payloads.get(agent) is not None for agent in recipients])
             answers, bytes_ = [payloads[agent] for agent in numbers[places].tolist()], server.weigh(payloads.values())
         if self._half.sound(answers) < len(places):  # which ends the run
-            each = answers if isinstance(answers, list) else _rows(answers)
-            return server.reply(state, recipients, dict(zip(numbers[places].tolist(), each, strict=True)), now)
+            if isinstance(answers, dict):
+                payloads = dict(zip(numbers[places].tolist(), _rows(answers), strict=True))
+            return server.reply(state, recipients, payloads, now)
         server.close(state, len(recipients), bytes_, now)
         columns.make_room(len(recipients), True)
         answered = np.zeros(len(recipients), bool)

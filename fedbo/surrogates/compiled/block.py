@@ -98,7 +98,7 @@ def draw_weights(
     normals: Array,
     beta: Array,
     factors: Array,
-    columns: Array,
+    known: Array,
     omega: Array,
     spread: Array,
 ) -> None:
@@ -108,8 +108,8 @@ def draw_weights(
     places: where an agent's data begins, its number n of observations, and where its factor begins in `factors`, each `(k,)`.
     normals: the normal draws of one agent after another.
     beta `(k,)`: the width of the draw over that of the posterior.
-    columns `(k,)`: the observations that each agent's factor has, at most n; afterwards those that it has then. With m and more
-        it is the root of Sigma, by rows.
+    known `(k,)`: the number of observations that each agent's factor holds, at most n; afterwards the new one. A factor of m
+        and more is the root of Sigma, by rows.
     spread `(k,)`: written, what the values were divided by.
 
     An agent ends with fewer than n where rounding leaves no factor, or a number is not finite. It then gets no weights.
@@ -129,18 +129,18 @@ def draw_weights(
         feature_rows(features, x[first : first + n], rows[:n])
         if n >= m:
             root, at = factors[new : new + m * (m + 1) // 2], 0
-            if columns[a] < m:
-                columns[a], root[:] = 0, 0.0
+            if known[a] < m:
+                known[a], root[:] = 0, 0.0
                 for k in range(m):
                     root[at] = sqrt(noise_variance)
                     at += m - k
-            absorb(rows[:n], columns[a], root)
+            absorb(rows[:n], known[a], root)
             rooted(rows[:n], own, root, normals[drawn : drawn + m], noise_variance, beta[a] * sqrt(noise_variance), omega[a])
-            columns[a] = n if np.isfinite(omega[a].sum()) else 0
+            known[a] = n if np.isfinite(omega[a].sum()) else 0
         else:
             factor = factors[new : new + n * (n + 1) // 2]
-            columns[a] = extend(rows[:n], noise_variance, columns[a], factor)
-            if columns[a] == n:
+            known[a] = extend(rows[:n], noise_variance, known[a], factor)
+            if known[a] == n:
                 some, wide = normals[drawn : drawn + m + n], beta[a]
                 matheron(rows[:n], own, factor, some, wide, wide * sqrt(noise_variance), omega[a])
             drawn += n

@@ -165,8 +165,8 @@ def rooted(rows: Array, y: Array, root: Array, normals: Array, noise_variance: f
     """Draw weights `omega (m,)` from the posterior given feature rows `(n, m)`, `y (n,)` and the root R of Sigma, by rows.
 
     omega is Sigma^-1 Phi'y - spread R^-1 normals: LAPACK's root, which `linear.draw` uses, is -R. The mean is found by the
-    seminormal equations R'R omega = Phi'y and corrected once by its residual, after which it is as exact as from an orthogonal
-    factorisation (Bjorck 1987).
+    seminormal equations R'R omega = Phi'y and corrected once by its residual. It is then as exact as from an orthogonal
+    factorisation, where the condition number of R is well below 1e8 (Bjorck 1987).
     """
     n, m = rows.shape
     step, residual = np.zeros(m), np.empty(n)

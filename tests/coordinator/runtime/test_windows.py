@@ -167,6 +167,25 @@ def test_a_run_leaves_the_same_with_windows_and_without_them(
     assert sum(taken) or setting.iterations < 3 or setting.until < 3, "no event was in a window"
 
 
+@pytest.mark.parametrize(
+    ("method", "exchange"),
+    [
+        ("dp_guide", Barrier()),
+        ("dp_guide", Deadline(2.0)),
+        ("dp_fed_prior", Barrier()),
+        ("guide", FirstK(1)),
+        ("trust_best", FirstK(1)),
+        ("share_best", Deadline(0.5)),
+    ],
+)
+def test_messages_and_answers_of_any_length_leave_the_same_with_windows(method: str, exchange: Any) -> None:
+    for seed in range(3):
+        setting = replace(PLAIN, algorithm=entry(method).make(), exchange=exchange, agents=4, iterations=4, seed=seed)
+        slow = replace(setting, exchange=without_windows(exchange))
+        assert has_windows(setting.core())
+        assert carried_out(setting, InlineHosts, seed) == carried_out(slow, InlineHosts)
+
+
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the numbers of events of all windows."""
@@ -218,12 +237,12 @@ def test_durations_say_that_they_are_plain_only_where_a_step_takes_one_evaluatio
         assert core.scheduler.durations.plain is expected
 
 
-@pytest.mark.parametrize("wrong", ["raises", "nothing", "malformed", "others"])
+@pytest.mark.parametrize("wrong", ["raises", "nothing", "malformed", "others", "last"])
 @pytest.mark.parametrize("agents", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_an_answer_that_is_unusual_has_the_same_effect_in_a_window(wrong: str, agents: int) -> None:
     setting = replace(PLAIN, algorithm=Odd(**vars_of(fts(relay="one")), wrong=wrong), agents=agents, iterations=8)
-    found = [outcome(replace(setting, exchange=exchange)) for exchange in (Immediate(), without_windows(Immediate()))]
-    assert found[0] == found[1]
+    for exchange in (Immediate(), Barrier(), FirstK(2)):
+        assert outcome(replace(setting, exchange=exchange)) == outcome(replace(setting, exchange=without_windows(exchange)))
 
 
 @dataclass(frozen=True)
@@ -239,8 +258,11 @@ class Odd(FTS):
         if self.wrong == "raises":
             raise ArithmeticError("no answer")
         if self.wrong == "others":
-            (payload,) = payloads.values()
+            payload = next(iter(payloads.values()))
             return {**payloads, (recipients[0] + 1) % len(staleness_weight): payload}, state
+        if self.wrong == "last":  # malformed, beside one that nobody asked for
+            away = next(agent for agent in (*range(len(staleness_weight)), 0) if agent not in recipients or not agent)
+            return {away: next(iter(payloads.values())), **payloads, recipients[-1]: {"omega": np.zeros(3)}}, state
         return {agent: {"omega": np.zeros(3)} for agent in recipients} if self.wrong == "malformed" else {}, state
 
 

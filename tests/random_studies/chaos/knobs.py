@@ -25,6 +25,7 @@ KNOBS: dict[str, tuple[float, ...]] = {
     "fedbo.actors.remote._AHEAD": (1, 2),
     "fedbo.actors.remote._COMMITS": (1, 2, 5),
     "fedbo.actors.remote._MOST": (1, 2, 3),
+    "fedbo.actors.remote._MOST_BY_RAY": (1, 2, 3),
     "fedbo.actors.storage.encoding.COPIED": (0, 8, 2**20),
     "fedbo.actors.storage.encoding.PIECE": (1, 64),
     "fedbo.actors.storage.evaluation_log._DELAY": (0.0, 1e9),

@@ -333,6 +333,25 @@ def show(given: argparse.Namespace) -> None:
                 table(f"{title}, {words}", some, times)
         if len(whole) < len(methods):
             table(f"{title}, all methods", methods, times)
+    differences(scores, times)
+
+
+def differences(scores: dict[tuple[str, int], dict[str, dict[Any, Array]]], times: Sequence[int]) -> None:
+    """Print the paired differences that tell messages from the middle, and from agents alone, with Holm's correction."""
+    found: dict[tuple[str, int, str, str], Array] = {}
+    for (part, level), methods in scores.items():
+        for preset in ("", ", faithful"):
+            guide, alone, centre = (f"{name}{preset}" for name in CHIEF)
+            for one, other in ((guide, alone), (centre, alone), (guide, centre), (alone, "guide_alone" if preset else "gp_ei")):
+                units = [unit for unit in methods.get(one, ()) if unit in methods.get(other, ())]
+                if len(units) > 2:
+                    found[part, level, one, other] = 100.0 * np.array([methods[one][u] - methods[other][u] for u in units])
+    middle = times.index(5) if 5 in times else 0
+    chances = iter(holm([_chance(rows[:, at]) for rows in found.values() for at in (middle, -1)]))
+    print(f"\n### Paired differences\n\n| | tasks | | minus | t = {times[middle]} | t = {times[-1]} |\n{'|---' * 6}|")
+    for (part, level, one, other), rows in found.items():
+        cells_ = [_interval(rows[:, at], next(chances)) for at in (middle, -1)]
+        print(f"| {part}, level {level} | {len(rows)} | `{one}` | `{other}` | {' | '.join(cells_)} |")
 
 
 def table(title: str, methods: dict[str, dict[Any, Array]], times: Sequence[int]) -> None:

@@ -147,14 +147,17 @@ def differences(mean: dict[str, Array]) -> list[str]:
 
 
 def overall(results: dict[str, Result]) -> str:
-    """Write the mean scores over federations, and the differences over the replicates of all of them."""
+    """Write the mean scores over federations, and the differences over all replicates and over federations."""
     mean = [{name: rows.mean(axis=1) for name, rows in shares(one, best_of(one)).items()} for one in results.values()]
     lines = [f"\n## All {len(results)} federations\n", f"| t = {TIMES[-1]}, % | {' | '.join(results)} | mean |"]
     lines.append("|---" * (len(results) + 2) + "|")
     for name in mean[0]:
         ends = [rows[name][:, -1].mean() for rows in mean]
         lines.append(f"| `{name}` | {' | '.join(f'{value:.1f}' for value in [*ends, np.mean(ends)])} |")
-    return "\n".join([*lines, *differences({name: np.concatenate([rows[name] for rows in mean]) for name in mean[0]})])
+    replicates = {name: np.concatenate([rows[name] for rows in mean]) for name in mean[0]}
+    federations = {name: np.array([rows[name].mean(axis=0) for rows in mean]) for name in mean[0]}
+    lines += ["\nOver all replicates:", *differences(replicates), "\nOver federations, each of which counts once:"]
+    return "\n".join([*lines, *differences(federations)])
 
 
 def sites(result: Result, share: dict[str, Array]) -> list[str]:

@@ -28,9 +28,7 @@ from fedbo.settings.interrupts import mark_interrupts
 
 _COMMITS = 500  # steps that count and of which a host has not been told: until then it keeps what its agents were before
 _MOST = 256  # requests in one call through a channel: with 112, a plain step takes a fifth more of a host's time
-_MOST_BY_RAY = (
-    112  # in one through Ray: with messages of a hundred numbers they are just less than it sends by way of its store
-)
+_MOST_BY_RAY = 112  # in one through Ray: with messages of 100 numbers they are just small enough to bypass its store
 _AHEAD = 4  # calls that a host is given while others of its calls run
 
 

@@ -135,7 +135,6 @@ class TS(Surrogate, LocalOnly):
         rng, beta = streams.rng("own draw"), self._beta(state)
         if not keep:  # which costs half of what a root does that is made anew
             x, y, factor = self._observed(state)
-            factor = factor if len(state.y) < self.features else None
             return draw_weights(feature_rows(state.shared, x), y, self.noise, rng, beta, factor), None
         models = Models(state.shared, self.noise, self.clip, self.standardise)
         normals = rng.standard_normal(int(normals_for(np.array(len(state.y)), self.features)))

@@ -143,7 +143,7 @@ def measured(kind: str, sizes: Sequence[int]) -> dict[str, float]:
 
     from fedbo.coordinator.runtime.actor import Coordinator
 
-    ray.init(num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init("local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level="error")
     coordinator = Coordinator()
     for agents in sizes:
         with_fedbo(coordinator, kind, agents, True, 2)  # starts hosts, and imports

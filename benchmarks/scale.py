@@ -126,7 +126,7 @@ def main() -> None:
         (small,), (run,) = runs(first, Path(folder) / "first"), runs(checked, Path(folder) / "run")
         profiler = cProfile.Profile()
         if hosting["kind"] == "packed":
-            ray.init(num_cpus=given.workers, include_dashboard=False, log_to_driver=False)
+            ray.init("local", num_cpus=given.workers, include_dashboard=False, log_to_driver=False)
         coordinator.run(small)
         begun, before, others = time.perf_counter(), time.process_time(), _processor_time(coordinator.hosts)
         if given.profile:

@@ -94,6 +94,7 @@ def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         "FEDBO_TEST_MEETING": str(tmp_path_factory.mktemp("meeting")),
     }
     ray.init(
+        "local",
         num_cpus=4,
         include_dashboard=False,
         log_to_driver=False,

@@ -240,4 +240,4 @@ def start_ray() -> None:
     """Start a Ray of this machine's own, quietly, if none runs."""
     if not ray.is_initialized():
         os.environ.setdefault("RAY_worker_niceness", "0")  # else hosts hardly run beside other work
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

@@ -24,7 +24,8 @@ sys.path.insert(0, {here!r})
 import ray
 import fedbo, gpu_functions
 if {claimed!r}:
-    ray.init(num_cpus=4, num_gpus={claimed!r}, include_dashboard=False, runtime_env={{"env_vars": {{"PYTHONPATH": {path!r}}}}})
+    seen = {{"env_vars": {{"PYTHONPATH": {path!r}}}}}
+    ray.init("local", num_cpus=4, num_gpus={claimed!r}, include_dashboard=False, runtime_env=seen)
 fedbo.tune(gpu_functions.{name}, {space!r}, {agents!r}, mode="min", out={out!r}, resume=True, **{more!r})
 """
 

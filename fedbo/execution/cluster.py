@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ _TOKEN = (
 )
 
 Package = Literal["wheel", "image"]
+_guard = threading.Lock()  # Ray starts once in a process, and its start changes settings of the whole process
 
 
 class ClusterError(FedboError, RuntimeError):
@@ -49,28 +51,43 @@ class Cluster:
     plugins: Mapping[str, str] = field(default_factory=dict)
 
 
+_users: list[Cluster] = []  # those for whom this process has connected itself
+
+
 @contextmanager
 def connected(to: Cluster, cpus: int, folder: Path) -> Iterator[None]:
     """Connect this process to a cluster, unless it is connected, and disconnect in the end; hosts must see `folder`.
 
     ClusterError when the cluster cannot be reached, refuses the token or has fewer CPUs than `cpus`, or when one of its hosts
-    has other versions or does not see the folder.
+    has other versions or does not see the folder. The last of several threads disconnects.
     """
-    started = not ray.is_initialized()
-    if started:
-        _connect(to, cpus)
-    elif to.address is not None:
-        _check_same(to.address)
-    try:
+    with _connection(to, cpus):
         have = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
         if have < cpus:  # an actor that is never scheduled would be waited for without end
             raise ClusterError(f"[hosting] workers = {cpus}: the Ray cluster has {have} CPUs; set at most {have}")
         if to.address is not None:
             check_hosts(folder, to.plugins)
         yield
+
+
+@contextmanager
+def _connection(to: Cluster, cpus: int) -> Iterator[None]:
+    """Connect this process unless it is connected, one thread at a time; the last thread that uses our connection ends it."""
+    with _guard:
+        ours = bool(_users) or not ray.is_initialized()
+        if not ray.is_initialized():
+            _connect(to, cpus)
+        elif to.address is not None:
+            _check_same(to.address)
+        _users.extend([to] if ours else [])
+    try:
+        yield
     finally:
-        if started:
-            ray.shutdown()
+        with _guard:
+            if ours:
+                _users.remove(to)
+            if ours and not _users:
+                ray.shutdown()
 
 
 def _check_same(address: str) -> None:

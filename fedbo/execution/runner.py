@@ -46,7 +46,7 @@ from fedbo.execution.notices import Callback
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import require_objectives
 from fedbo.execution.workers import JobRunner, job_runner
-from fedbo.objectives.typed_function import GIVEN
+from fedbo.objectives.typed_function import given_function
 from fedbo.settings.errors import FedboError
 from fedbo.settings.exits import ExitError, ends_process, exit_words
 from fedbo.settings.interrupts import interrupts
@@ -212,7 +212,7 @@ def extend_study(
 def _check_carried(directory: Path) -> None:
     """Raise DirectoryError for a tuning whose function was passed in Python, and which is not in this process."""
     function = str(recall_study(directory / STUDY).objective.settings.get("function", ""))
-    if function.startswith("given:") and function not in GIVEN:
+    if function.startswith("given:") and given_function(function) is None:
         remedy = "call fedbo.tune again with more iterations and resume=True"
         raise DirectoryError(f"'{directory}': tuned a function that was passed in Python; {remedy}")
 

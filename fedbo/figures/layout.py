@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib import rc_context, rcParams
+from matplotlib import rcParams
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.font_manager import FontProperties, findfont
 
-from fedbo.figures.style import FAINT, STYLE
+from fedbo.figures.style import FAINT, STYLE, styled
 from fedbo.settings.errors import FedboError
 
 WIDE = 16.0  # inches of a figure for a screen
@@ -119,7 +119,7 @@ class Sheet:
 def arrange(sheet: Sheet, look: Look) -> Figure:
     """Draw a sheet as a separate figure."""
     look.check()
-    with rc_context(look.style()):
+    with styled(look.style()):
         figure = Figure(figsize=(look.inches, look.inches), layout="constrained")
         FigureCanvasAgg(figure)  # without one, each measure of a text draws an empty figure
         if not look.title:

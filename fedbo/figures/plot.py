@@ -10,7 +10,6 @@ from typing import Any
 from warnings import catch_warnings, filterwarnings
 
 import pyarrow.compute as pc
-from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -27,7 +26,7 @@ from fedbo.figures.optima import optima_panels
 from fedbo.figures.privacy import privacy_panels
 from fedbo.figures.regret import regret_panels
 from fedbo.figures.search import search_panels
-from fedbo.figures.style import save
+from fedbo.figures.style import save, styled
 from fedbo.figures.sweep import sweep_panels
 from fedbo.figures.timeline import timeline_panels
 from fedbo.settings.errors import unknown
@@ -110,7 +109,7 @@ def write(figure: Figure, path: Path, name: str, look: Look) -> Path:
     path = path / f"{name}.png" if os.path.isdir(path) else path if path.suffix else path.with_name(f"{path.name}.png")
     if path.suffix not in ENDINGS:
         raise PlotError(f"'{path}': must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
-    with rc_context(look.style()), catch_warnings():
+    with styled(look.style()), catch_warnings():
         filterwarnings("error", message="constrained_layout not applied")
         try:
             save(figure, path, look.dpi)
@@ -125,7 +124,7 @@ def figure_of(result: Result, view: View) -> Figure:
     """Return the figure itself, for further changes; PlotError if there is no such figure."""
     view = _settled(result, view)
     view.look.check()
-    with rc_context(view.look.style()):
+    with styled(view.look.style()):
         return arrange(_sheet(result, view), view.look)
 
 

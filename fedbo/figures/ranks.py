@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedbo.analysis.statistics.costs import factors_of
-from fedbo.figures.style import FAINT, INK, STYLE, colour_at, decades, style_at
+from fedbo.figures.style import FAINT, INK, STYLE, colour_at, decades, style_at, styled
 
 if TYPE_CHECKING:
     from fedbo.analysis.statistics.costs import CostToLevel
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 def draw_overview(found: Overview) -> Figure:
     """Return the figure: mean ranks with bars over methods that do not differ, and a profile for each axis of cost."""
-    with rc_context(STYLE):
+    with styled(STYLE):
         count = len(found.ranking.labels)
         figure = Figure(figsize=(13, 2.3 + 0.26 * count + 3.7), layout="constrained")
         costs = [one for one in found.costs if one.axis != "bytes"]

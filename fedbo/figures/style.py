@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,6 +21,8 @@ from fedbo.actors.storage import atomic
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result
+
+_drawing = threading.RLock()
 
 # Okabe and Ito's colours in an order that keeps neighbours apart for every kind of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B5B", "#B8A800")
@@ -116,6 +121,13 @@ def rows_only(axes: Axes) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
+
+
+@contextmanager
+def styled(settings: dict[Any, Any]) -> Iterator[None]:
+    """Draw with settings of matplotlib, which all threads share: one thread at a time."""
+    with _drawing, rc_context(settings):
+        yield
 
 
 def save(figure: Figure, path: Path, dpi: int) -> None:

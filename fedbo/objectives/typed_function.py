@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -99,33 +101,23 @@ class TypedFunction:
     """Best native value where it is known."""
     steps: Annotated[int, Ge(2)] | None = None
     """Reports of an evaluation that is not stopped."""
+    carried: PickledFunction | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         check(self)
+        if isinstance(self.function, str) and (given := given_function(self.function)) is not None:
+            object.__setattr__(self, "carried", PickledFunction(given))
         read_space(self.space)
         _check_signature(self._callable)
 
     @property
     def _callable(self) -> Callable[..., Any]:
-        if isinstance(self.function, str) and self.function in GIVEN:
-            return GIVEN[self.function]
+        if self.carried is not None:
+            return self.carried.function
         given = isinstance(self.function, str) and self.function.startswith("given:")
         remedy = "it was passed to fedbo.tune in Python; call fedbo.tune again with resume=True"
         require(not given, "function", self.function, remedy)
         return load(self.function)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(self.__dict__)
-        if isinstance(self.function, str) and self.function in GIVEN:
-            state["function"] = (self.function, PickledFunction(GIVEN[self.function]))
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if isinstance(state["function"], tuple):
-            name, carried = state["function"]
-            GIVEN[name] = carried.function
-            state = state | {"function": name}
-        self.__dict__.update(state)
 
     @property
     def n_agents(self) -> int:
@@ -167,8 +159,23 @@ class TypedFunction:
         )
 
 
-# Functions that were handed over in Python, by the name under which a study knows them; see `fedbo.tune`.
-GIVEN: dict[str, Callable[..., Any]] = {}
+# Of this thread: another one may pass another function of the same name at the same time.
+_given: ContextVar[Mapping[str, Callable[..., Any]]] = ContextVar("given functions", default={})  # noqa: B039  # never changed
+
+
+@contextmanager
+def giving(place: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Pass a function to the studies that are made within, which know it by a place such as "given:name"."""
+    token = _given.set({**_given.get(), place: function})
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def given_function(place: str) -> Callable[..., Any] | None:
+    """Return the function that was passed to studies of this thread under a place, or None."""
+    return _given.get().get(place)
 
 
 CARRIED = ("agent", "rng", "report")  # what a function may ask for beside the configuration

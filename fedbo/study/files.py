@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedbo.objectives.catalog import catalogue
 from fedbo.objectives.tables.table import fingerprint
-from fedbo.objectives.typed_function import GIVEN
+from fedbo.objectives.typed_function import given_function
 from fedbo.settings.plugins import PluginError
 from fedbo.settings.trust import admit, file_of, places_in
 from fedbo.study.document import Document, Loc, lookup, with_value
@@ -75,8 +75,8 @@ def source_hashes(document: Document) -> dict[str, str]:
 
 
 def _source_of(place: str) -> bytes | None:
-    if place in GIVEN:
-        return _function_source(GIVEN[place])
+    if (given := given_function(place)) is not None:
+        return _function_source(given)
     module = place.rpartition(":")[0]
     if module.partition(".")[0] == "fedbo":  # the manifest has its version
         return None

@@ -15,7 +15,7 @@ from fedbo.execution.directory import differing_code, unfinished
 from fedbo.execution.extension import why_no_extension
 from fedbo.execution.notices import FirstFailure
 from fedbo.execution.runner import extend_study, resume_study, run_study
-from fedbo.objectives.typed_function import GIVEN
+from fedbo.objectives.typed_function import giving
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.errors import ArgumentError
@@ -71,6 +71,11 @@ class Options(TypedDict):
 
 def tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, console: Console | None = None) -> Result:
     """Run or resume a tuning study and return its results; see `fedbo.tune`."""
+    with giving(_place_of(function), function):
+        return _tuned(function, space, agents, options, console)
+
+
+def _tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, console: Console | None) -> Result:
     options = _given_options(options)
     callbacks = [FirstFailure(), *callbacks_of(options.get("callbacks", ()))]
     study = tuning_study(function, space, agents, options)
@@ -203,9 +208,7 @@ def _place_of(function: Callable[..., Any]) -> str:
     there = sys.modules.get(str(module))
     if module not in (None, "__main__") and getattr(there, name, None) is function:
         return f"{module}:{name}"
-    place = f"given:{name}"
-    GIVEN[place] = function
-    return place
+    return f"given:{name}"
 
 
 def _same(study: Study, directory: Path) -> bool:

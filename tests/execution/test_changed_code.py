@@ -13,7 +13,7 @@ import fedbo
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.execution.again import has_ended
 from fedbo.execution.runner import resume_study, run_study
-from fedbo.objectives.typed_function import GIVEN
+from fedbo.objectives.typed_function import giving
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, StudyError, load_study
@@ -102,12 +102,13 @@ def test_only_the_code_of_a_run_that_failed_may_change_without_a_question(
         assert f"warning: {module}.py:taste changed after the run started" in capsys.readouterr().err
 
 
-def test_a_function_that_was_handed_over_is_known_by_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    def study_of(function: Any) -> Study:
-        monkeypatch.setitem(GIVEN, "given:taste", function)
+def test_a_function_that_was_handed_over_is_known_by_its_source() -> None:
+    def hashes_of(function: Any, code: Any = None) -> tuple[dict[str, str], str]:
         objective = {"name": "typed_function", "function": "given:taste", "space": written_space({"a": (0.0, 1.0)})}
         tables = {"study": {"name": "s"}, "objective": objective, "budget": {"iterations": 1}}
-        return load_study({**tables, "algorithm": [{"name": "random"}]}, trust=True)
+        with giving("given:taste", function):
+            study = load_study({**tables, "algorithm": [{"name": "random"}]}, trust=True)
+            return study.code(), study.digest(code)
 
     def one(configuration: dict[str, float]) -> float:
         return configuration["a"]
@@ -115,12 +116,10 @@ def test_a_function_that_was_handed_over_is_known_by_its_source(monkeypatch: pyt
     def other(configuration: dict[str, float]) -> float:
         return -configuration["a"]
 
-    study = study_of(one)
-    code, digest = study.code(), study.digest()
-    assert set(code) == {"given:taste"} and study_of(partial(one)).digest() == digest
-    changed = study_of(other)
-    assert changed.digest() != digest and changed.digest(code) == digest
-    assert study_of(max).code() == {}  # which has no source
+    code, digest = hashes_of(one)
+    assert set(code) == {"given:taste"} and hashes_of(partial(one))[1] == digest
+    assert hashes_of(other)[1] != digest and hashes_of(other, code)[1] == digest
+    assert hashes_of(max)[0] == {}  # which has no source
 
 
 def test_a_module_beside_a_study_is_code_that_must_be_trusted_and_hides_no_other(module: str, tmp_path: Path) -> None:

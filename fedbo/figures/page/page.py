@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
-from matplotlib import rc_context
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
@@ -38,7 +37,7 @@ from fedbo.figures.ranks import draw_overview
 from fedbo.figures.reports.disruptions import disruptions_table, tables_of
 from fedbo.figures.reports.privacy import privacy_table
 from fedbo.figures.reports.statistics import statistics_table
-from fedbo.figures.style import INK, STYLE, dashes_at
+from fedbo.figures.style import INK, STYLE, dashes_at, styled
 from fedbo.settings.errors import FedboError
 from fedbo.settings.registry import registered
 from fedbo.settings.version import fedbo_version
@@ -209,7 +208,7 @@ def _statistics(results: Sequence[Result]) -> Markup:
         found = overview(results)
     except ResultError as error:
         return Markup("<p class=faint>{}.</p>").format(str(error))
-    with rc_context(STYLE | {"svg.fonttype": "none"}):
+    with styled(STYLE | {"svg.fonttype": "none"}):
         drawn = io.StringIO()
         draw_overview(found).savefig(drawn, format="svg", metadata={"Date": None})
     picture = base64.b64encode(drawn.getvalue().encode()).decode()

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -18,7 +17,7 @@ from fedbo.analysis.curves import Array, Curve, curve, grid
 from fedbo.analysis.summary import Difference, paired, student_factor
 from fedbo.figures.curves import label_panel, limits, line
 from fedbo.figures.layout import legend_above
-from fedbo.figures.style import COLOURS, FAINT, STYLE, band_entry, decades, save, style_at
+from fedbo.figures.style import COLOURS, FAINT, STYLE, band_entry, decades, save, style_at, styled
 from fedbo.lab.papers.statements import FigureData, message_length, native_mean, replicate_scores
 
 _SHAPES = ("o", "s", "^", "D", "v", "P", "X")
@@ -26,7 +25,7 @@ _SHAPES = ("o", "s", "^", "D", "v", "P", "X")
 
 def draw_paper(data: FigureData, path: Path) -> Path:
     """Draw a figure into a file."""
-    with rc_context(STYLE):
+    with styled(STYLE):
         figure = paper_figure(data)
         FigureCanvasAgg(figure)
         save(figure, path, 110)
@@ -35,7 +34,7 @@ def draw_paper(data: FigureData, path: Path) -> Path:
 
 def paper_figure(data: FigureData) -> Figure:
     """Return the figure itself."""
-    with rc_context(STYLE):
+    with styled(STYLE):
         wide = data.times is not None and data.figure.kind == "curves"
         figure = Figure(figsize=(12.5, 4.9) if wide else (8.2, 4.9), layout="constrained")
         panels = figure.subplots(1, 2, width_ratios=(3, 2)) if wide else [figure.subplots()]

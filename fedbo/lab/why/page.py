@@ -8,12 +8,11 @@ import re
 from collections.abc import Mapping
 
 from markupsafe import Markup
-from matplotlib import rc_context
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.result import Result
 from fedbo.figures.page.rich_html import html_of
-from fedbo.figures.style import STYLE
+from fedbo.figures.style import STYLE, styled
 from fedbo.lab.why.figure import why_figure
 from fedbo.lab.why.result import Why, answers_beside
 from fedbo.lab.why.tables import why_table
@@ -42,7 +41,7 @@ def _links(why: Why, key: str) -> Markup:
 
 
 def _answer(why: Why) -> Markup:
-    with rc_context(STYLE | {"svg.fonttype": "none", "svg.hashsalt": "fedbo"}):
+    with styled(STYLE | {"svg.fonttype": "none", "svg.hashsalt": "fedbo"}):
         drawn = io.StringIO()
         why_figure(why).savefig(drawn, format="svg", metadata={"Date": None})
     picture = base64.b64encode(drawn.getvalue().encode()).decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, NamedTuple
 
 Answer = Literal["go", "stop"]
@@ -20,22 +21,23 @@ class StoppedEarly(BaseException):
     """Ends an evaluation that continues to report after "stop"; no objective catches it by accident."""
 
 
-_JUDGES: list[Callable[[Report], Answer]] = []  # of the evaluation that runs in this process
+_judge: ContextVar[Callable[[Report], Answer] | None] = ContextVar("judge", default=None)  # of this thread's evaluation
 
 
 @contextmanager
 def answered_by(judge: Callable[[Report], Answer]) -> Iterator[None]:
-    """Install a judge that answers the reports of an evaluation in this process."""
-    _JUDGES.append(judge)
+    """Install a judge that answers the reports of an evaluation in this thread."""
+    token = _judge.set(judge)
     try:
         yield
     finally:
-        _JUDGES.pop()
+        _judge.reset(token)
 
 
 def answer(report: Report) -> Answer:
     """Return "go" or "stop" to the evaluation that reports."""
-    return _JUDGES[-1](report) if _JUDGES else "go"
+    judge = _judge.get()
+    return "go" if judge is None else judge(report)
 
 
 class Reports:

@@ -15,7 +15,7 @@ from fedbo.actors.evaluation.failed_points import keeps_points, other_than, take
 from fedbo.algorithms.base import Decision, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.typed_function import GIVEN
+from fedbo.objectives.typed_function import giving
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.study.study import load_study
 
@@ -32,10 +32,10 @@ def slope(config: dict[str, Any]) -> float:
 
 
 def study_of(algorithm: dict[str, Any], **tables: Any) -> Any:
-    GIVEN["given:half"] = slope
     objective = {"name": "typed_function", "function": "given:half", "space": written_space(SPACE), "agents": 2}
     document = {"study": {"name": "half", "seed": 4}, "objective": objective, "algorithm": [algorithm], **tables}
-    return load_study({"agents": {"initial": 4}, "budget": {"iterations": DECISIONS}, **document})
+    with giving("given:half", slope):
+        return load_study({"agents": {"initial": 4}, "budget": {"iterations": DECISIONS}, **document})
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,9 @@ class Core:
         agents = (state.agents[number] for number in rounds.active)
         held = bool(state.outages) or any(agent.interruptions and not agent.ended for agent in agents)
         held = held or (state.cluster is not None and state.cluster.is_waited_for)
-        return held or (self.exchange.deadline is not None and not rounds.deadline_passed and bool(rounds.reported))
+        return held or (
+            self.exchange.deadline is not None and not rounds.deadline_passed and rounds.is_heard and bool(rounds.reported)
+        )
 
     def orders(self) -> list[StepRequest]:
         """List the steps that agents work on, for a shell that has lost its hosts and starts again with others."""

@@ -21,6 +21,7 @@ class Rounds:
     - `left`: whether an agent has left since the last answer, where the method waits for others.
     - `unmasking`: how long the answers of the last round waited for the shares that unmask its sum.
     - `deadline_passed`: whether the open round has reached its maximum length.
+    - `is_heard`: whether a message took effect in the open round, or none is expected, so that it may close at its deadline.
     """
 
     number: int = 0
@@ -35,6 +36,15 @@ class Rounds:
     left: bool = False
     unmasking: float = 0.0
     deadline_passed: bool = False
+    is_heard: bool = False
+
+    @property
+    def is_overdue(self) -> bool:
+        """Check whether the open round closes because its maximum length is over.
+
+        A message that takes no effect, of an earlier round above all, does not end a round for those that it asks.
+        """
+        return self.deadline_passed and self.is_heard and bool(self.reported)
 
     def close(self, now: float, by: int) -> None:
         """Open the next round, which adds `by` to the age of earlier messages."""
@@ -42,7 +52,7 @@ class Rounds:
             self.reported = set()
         if self.buffer:
             self.buffer = []
-        self.messages, self.left = 0, False
+        self.messages, self.left, self.is_heard = 0, False, False
         self.number, self.opened = self.number + 1, now
         self.age += by
 
@@ -52,8 +62,9 @@ class Rounds:
         self.number, self.opened, self.age = self.number + count, now, self.age + count
 
     def hear(self, senders: Sequence[int], counted: int, synchronous: bool) -> None:
-        """Record messages that close no round, of which so many took effect."""
+        """Record messages that close no round, of which so many took effect, and the others are dummies in time."""
         self.messages += counted
+        self.is_heard |= bool(senders)
         if synchronous:
             self.reported.update(senders)
             self.missing.difference_update(senders)

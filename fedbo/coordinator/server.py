@@ -86,7 +86,7 @@ class Server:
             self._rest(rounds, rounds.reported)
             rounds.reported = set()
             return []
-        closes = self._should_close(rounds) or (rounds.deadline_passed and bool(rounds.reported))
+        closes = self._should_close(rounds) or rounds.is_overdue
         closes = closes and (self._oldest is None or not self._stays_open(state, self._oldest))
         # A buffer that can no longer be filled, because everybody waits, is answered as it is.
         stuck = bool(rounds.buffer) and not closes and rounds.active <= rounds.waiting.keys()
@@ -108,7 +108,7 @@ class Server:
         """Process the deadline of the open round."""
         if event.number != state.rounds.number:
             return []
-        state.rounds.deadline_passed = True  # if nobody has reported yet, the round closes with the first who does
+        state.rounds.deadline_passed = True  # without a message so far, the round closes with the first that takes effect
         return self.settle(state, now)
 
     def _answer(self, state: CoreState, now: float) -> list[Effect]:
@@ -247,7 +247,8 @@ class Server:
         expected = agents if not chosen or aggregator is not None else chosen
         rounds.missing.update(expected)
         rounds.missing.difference_update([record.number for record in records if record.known_offline])
-        rounds.deadline_passed = False
+        # A round that asks nobody waits for no message beyond its deadline, unless dummies hide who was asked.
+        rounds.deadline_passed, rounds.is_heard = False, not chosen and not self._rules.sends_dummies
         return [] if exchange.deadline is None else [After(exchange.deadline + rounds.unmasking, RoundDeadline(rounds.number))]
 
 

@@ -55,6 +55,8 @@ class Uplink:
         if sender.unacknowledged.pop(message.step, None) is None:
             return []
         sender.unheard = not counted and message.payload != DUMMY
+        # Where dummies hide who was asked, the end of a round must not tell them from messages, nor those that are refused.
+        state.rounds.is_heard |= message.base >= state.rounds.age if self._rules.sends_dummies else counted
         return self._server.report(state, sender, counted, now)
 
     def _accept(self, state: CoreState, message: Message, now: float) -> bool:

@@ -16,6 +16,7 @@ from talking import Talk
 
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
+from fedbo.coordinator.environment.environment import AgentModels
 from fedbo.coordinator.environment.faults import Corruption, Delay, Duplication, Hang, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, SpeedClasses
 from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate, Staleness
@@ -167,6 +168,49 @@ def test_a_partial_barrier_waits_for_nobody_who_has_not_begun() -> None:
     ran, _ = talk(FirstK(2, "carry", oldest=0), **world, world={"plan": plan})
     assert len([record for record in ran.of("round") if record.time < 50.0]) > 20
     assert len(ran.of("done")) == 3 and max(record.staleness for record in ran.of("arrived")) == 0
+
+
+ASKED = {
+    "all": Selection(),
+    "half": Selection("fraction", 0.5),
+    "coins": Selection("poisson", 0.3),
+    "half, others idle": Selection("fraction", 0.5, others="idle"),
+}
+
+
+@pytest.mark.parametrize("who", ASKED)
+@pytest.mark.parametrize("late", ["drop", "carry"])
+@pytest.mark.parametrize("length", [0.1, 1.0])
+def test_a_dropped_message_does_not_close_a_round_whose_own_messages_are_still_to_come(
+    who: str, late: str, length: float
+) -> None:
+    """Answers take less than a round, so that those it asks begin in it."""
+    faults = {"plan": (Loss((0, 1), 0.3, direction="up"),), "attempts": 1}
+    world = {"iterations": 30, "evaluation": Lognormal(1.0, 1.5), "latency": Constant(0.05), "world": faults}
+    ran, _ = talk(Deadline(length, late, selection=ASKED[who], staleness=Staleness(bound=2)), **world)
+    begun, empty, closed, heard = dict[tuple[int, int], int](), set[int](), 0, 0
+    for record in ran.records:
+        message = record.agent, record.step
+        if record.kind == "round":
+            empty |= {closed} if not heard else set()
+            closed, heard = closed + 1, 0
+        elif record.kind == "started":
+            begun[message] = closed
+        elif record.kind in ("arrived", "late", "rejected") and record.reason != "given_up":
+            heard += record.kind == "arrived"
+            assert begun[message] not in empty, f"round {begun[message]} closed without its message {message}"
+    assert closed > 20
+    assert len(ran.of("done")) == 5 or who.endswith("idle")
+
+
+def test_a_late_message_that_is_dropped_waits_with_its_sender_for_the_messages_of_the_open_round() -> None:
+    """The message of round 0 comes at 3.5, into round 2, whose deadline is at 3.6; that of round 2 comes at 3.9."""
+    speed = {0: Constant(1.3), 1: Constant(3.5)}
+    models = {number: AgentModels(evaluation=one, latency=Constant(0.0)) for number, one in speed.items()}
+    quiet = {"agents": 2, "initial": 1, "iterations": 3, "world": {"exceptions": models}}
+    ran, _ = talk(Deadline(1.0), **quiet)
+    assert [record.time for record in ran.of("late")] == [3.5]
+    assert [record.time for record in ran.of("round")][:3] == pytest.approx([1.3, 2.6, 3.9])
 
 
 @pytest.mark.parametrize(

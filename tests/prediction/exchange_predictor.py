@@ -206,7 +206,7 @@ class Prediction:
         elif mode == "buffered":
             closes = self.effective >= self.world["k"] or (bool(self.buffer) and not self.active)
         elif self.reported:
-            closes = not self.missing or (mode == "deadline" and self.over)
+            closes = not self.missing or (mode == "deadline" and self.over and self.effective > 0)
             closes = closes or (mode == "first_k" and self.effective >= self.world["k"])
         if closes:
             self.close()

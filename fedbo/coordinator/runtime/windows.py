@@ -346,7 +346,7 @@ class Windows:
         """Answer all that have reported, in columns."""
         state, queue, columns, server = self._core.state, self._queue, self._columns, self._core.server
         rounds, now = state.rounds, queue.time
-        if not self._core.exchange.should_close(rounds) and not (rounds.deadline_passed and rounds.reported):
+        if not self._core.exchange.should_close(rounds) and not rounds.is_overdue:
             return []
         recipients, number = recipients_of(rounds, self._synchronous), rounds.number
         numbers, payloads = np.array(recipients, np.int64), dict[int, Payload]()

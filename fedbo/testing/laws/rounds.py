@@ -52,11 +52,11 @@ class RoundCauses:
             self.quiet.discard(agent)
             self.sending[agent] = record.step
         elif kind in ("arrived", "late", "rejected"):
-            self.came += kind == "arrived"
             duplicate = record.reason == "duplicate"
             if self.sending.get(agent) == record.step and not duplicate:
                 del self.sending[agent]
                 self.committed.add(agent)
+                self.came += kind == "arrived"
 
     @property
     def _down(self) -> bool:
@@ -70,7 +70,7 @@ class RoundCauses:
         everybody = self._present() <= self.committed | self.quiet
         limit = self.exchange.deadline
         enough = self.k is not None and self.came >= self.k
-        return everybody or enough or (limit is not None and now >= self.opened + limit - NEAR)
+        return everybody or enough or (limit is not None and self.came > 0 and now >= self.opened + limit - NEAR)
 
     def _must(self, now: float) -> bool:
         """Return whether the round should have closed before now; agents whose last message is on its way count as missing."""
@@ -82,7 +82,7 @@ class RoundCauses:
         everybody = self._present() <= self.committed and not under_way and not sits_out
         limit = self.exchange.deadline
         enough = self.k is not None and self.came >= self.k
-        return everybody or enough or (limit is not None and now > self.opened + limit + NEAR)
+        return everybody or enough or (limit is not None and self.came > 0 and now > self.opened + limit + NEAR)
 
     def rest(self, now: float) -> None:
         """Check that no round was due to close before the time moved on to `now`."""

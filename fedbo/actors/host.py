@@ -62,6 +62,7 @@ class Host:
             delay = self._delay if config.real else None
             evaluator = Evaluator(task.policy, config.real, storage.log, delay, config.recorded)
             evaluator.isolate(config.isolate, config.patience)
+            evaluator.counted = config.counted
             evaluator.stopping = _reported(task, config)
             if task.calls_user_code:
                 evaluator.printed = partial(keep_printed, config.folder.path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ class HostConfig(NamedTuple):
     - `dispatcher`: Ray actor that submits evaluations that are separate tasks.
     - `isolate`: other evaluations run in a separate process, which may crash.
     - `patience`: real seconds after which that process is killed.
+    - `counted`: see `Evaluator`.
     """
 
     folder: RunFolder
@@ -43,6 +44,7 @@ class HostConfig(NamedTuple):
     dispatcher: Any = None
     isolate: bool = False
     patience: float | None = None
+    counted: Callable[[int], None] | None = None
 
 
 class AgentCheckpoint(NamedTuple):

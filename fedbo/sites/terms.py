@@ -104,6 +104,13 @@ def mask_terms(study: Study, digest: bytes) -> MaskTerms | None:
     return MaskTerms(study.privacy.secure_aggregation.make(), digest, problem.n_agents, length)
 
 
+def last_step(study: Study, agent: int) -> int:
+    """Return the last step of an agent's budget; twice as many where evaluations are counted, and a step may go by without."""
+    (run,) = runs(study, Path())
+    _, iterations, pulls = run.task.budget_of(agent)
+    return 2 * pulls if pulls and run.task.algorithm.queries is None else iterations
+
+
 def asked_of(study: Study) -> SitesTable:
     """Return the table [sites] of a study of sites."""
     assert study.sites is not None, "the study has no sites"

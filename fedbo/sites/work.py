@@ -12,16 +12,21 @@ from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.storage.evaluations import reason_of
 from fedbo.actors.storage.rows import RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
-from fedbo.actors.task import StepRequest
+from fedbo.actors.task import StepReport, StepRequest
+from fedbo.coordinator.messages import decode, encode
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.objectives.base import Metric, Parameter
+from fedbo.settings.records import changed
 from fedbo.settings.shown import quoted
+from fedbo.sites.allowance import Allowance
 from fedbo.sites.errors import PolicyError, SitesError
 from fedbo.sites.mask_work import SiteMasks
+from fedbo.sites.outbox import Journal
 from fedbo.sites.release import SiteReport, released_by
-from fedbo.sites.terms import asked_of, site_task
+from fedbo.sites.terms import asked_of, last_step, site_task
 from fedbo.study.study import Study
 
+ALLOWANCE = "allowance.journal"
 _POLL = 0.5  # seconds between two looks at whether the study has ended
 _PAUSE = 0.05  # seconds between two looks at whether a first answer has come
 
@@ -61,6 +66,7 @@ class Orders(Protocol):
 class SiteSummary:
     """What a site has done in a study.
 
+    `begun` counts all evaluations that have begun, also repeated ones and those cut short, and `messages` those that differ.
     `first_error` is the reason of the first failed evaluation, empty without one; `best` the best native value that the
     objective has returned, None without one, at the native `point`; `directory` holds the site's observations.
     """
@@ -68,6 +74,8 @@ class SiteSummary:
     agent: int
     evaluations: int
     failed: int
+    begun: int
+    messages: int
     first_error: str
     best: float | None
     point: dict[str, float]
@@ -81,8 +89,10 @@ class SiteSummary:
 class SiteWork:
     """One site at work for its agent, whose files are in the folder of its run; it begins where an earlier process ended.
 
-    `own` is the objective, and `most` the largest number of evaluations that the site allows. With `isolate` each evaluation
-    has a process of its own. With `masks` messages leave masked, as answers to letters.
+    `own` is the objective, and `most` the largest number of evaluations that the site allows, repeated ones included. With
+    `isolate` each evaluation has a process of its own. With `masks` messages leave masked, as answers to letters.
+
+    No order takes back what the site has counted: its evaluations, its steps, and the message of each step.
     """
 
     def __init__(
@@ -95,15 +105,19 @@ class SiteWork:
         isolate: bool = False,
         masks: SiteMasks | None = None,
     ) -> None:
-        self._agent, self._most, self._masks = agent, most, masks
-        self._retries = study.evaluation.make().retries
+        self._agent, self._masks = agent, masks
         self._share, self._federation = asked_of(study).share, study.federation()
         self._home = RunFolder.of(folder, RunKey(0, study.labels[0], 0)).claim()
         self._host = Host()
         self._task = task = site_task(study, agent, own, secret_key(folder / "secret.key"))
         initial, iterations, pulls = task.budget_of(agent)
-        self._require_allowed(pulls or initial + iterations * (task.algorithm.queries or 1))
-        self._host.load(task, [agent], HostConfig(self._home, real=True, isolate=isolate))
+        if (needed := pulls or initial + iterations * (task.algorithm.queries or 1)) > most:
+            words = f"the study needs {needed} evaluations, but the policy of this site allows {most}"
+            raise PolicyError(f"{words}; raise `evaluations` in policy.toml, and run fedbo join again")
+        self._upload, self._journal = task.algorithm.upload(task.problem), Journal(folder / ALLOWANCE)
+        self._allowance = Allowance(self._journal, most, last_step(study, agent))
+        counted = self._allowance.evaluate
+        self._host.load(task, [agent], HostConfig(self._home, real=True, isolate=isolate, counted=counted))
 
     def run(self, orders: Orders) -> SiteSummary:
         """Carry out orders until the study has ended; SitesError when the site is refused, or must stop."""
@@ -123,11 +137,11 @@ class SiteWork:
             return self._finish(counted)
         finally:
             self._host.close()
+            self._journal.close()
 
     def _carry_out(self, order: StepRequest, orders: Orders) -> None:
         """Carry out an order and put its report on the disk."""
-        points = self._task.budget_of(self._agent).initial if order.step == 0 else self._task.algorithm.queries or 1
-        self._require_allowed(self._host.agents[self._agent].state.evaluated + points * (1 + self._retries))
+        self._allowance.begin(order.step)
         if (now := orders.study_time()) is not None:
             self._host.begin(time.time() - now)
         orders.evaluating(order.lease)
@@ -137,7 +151,7 @@ class SiteWork:
             raise SitesError(
                 f"another process works for this site; end it, or this one stays ended ({quoted(self._home.path)})"
             )
-        (report,) = reports
+        report = self._once(reports[0])
         if report.failure is not None:
             raise SitesError(f"{report.failure}; mend the objective, and run fedbo join again")
         done = self._host.agents[self._agent].uncommitted
@@ -149,11 +163,13 @@ class SiteWork:
                 orders.answer(*masked)
         orders.report(released_by(report, done.result.rows(done.before.t_n), dim, self._share))
 
-    def _require_allowed(self, evaluations: int) -> None:
-        """Check that the site's policy allows so many evaluations; PolicyError."""
-        if evaluations > self._most:
-            words = f"the study needs {evaluations} evaluations, but the policy of this site allows {self._most}"
-            raise PolicyError(f"{words}; raise `evaluations` in policy.toml, and run fedbo join again")
+    def _once(self, report: StepReport) -> StepReport:
+        """Return a report with the message of its step: if the step was carried out before, the one that it sent then."""
+        if not report.payload or self._upload is None:
+            return report
+        data = encode(report.payload, self._upload)
+        kept = self._allowance.message(report.step, data)
+        return report if kept == data else changed(report, payload=decode(kept, self._upload))
 
     def _finish(self, counted: int) -> SiteSummary:
         """Write the tables of the site, with the steps that count."""
@@ -168,6 +184,8 @@ class SiteWork:
             agent=self._agent,
             evaluations=len(rows),
             failed=len(errors),
+            begun=self._allowance.evaluations,
+            messages=self._allowance.messages,
             first_error=reason_of(errors[0]) if errors else "",
             best=None if best is None else float(metric.native(best["value"])),
             point={} if best is None else _named(self._federation.parameters, best["x"]),

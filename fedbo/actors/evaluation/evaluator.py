@@ -36,6 +36,7 @@ class Evaluator:
     - `stopping`: judges what evaluations report, if set.
     - `goals`: returns the objectives and limits of an agent, whose metrics every evaluation must return, if the study has any.
     - `ahead`: records by agent and number of evaluations that were made before their agent asked for them.
+    - `counted`: called with the number of evaluations before they begin; it may raise.
     - `printed`: called with the text that an evaluation printed, where objectives may run user code.
     """
 
@@ -50,6 +51,7 @@ class Evaluator:
         self.stopping: ReportedStopping | None = None
         self.goals: Callable[[int], Goals | None] | None = None
         self.printed: Callable[[Query, str], None] | None = None
+        self.counted: Callable[[int], None] | None = None
         self.ahead: dict[tuple[int, int], EvaluationRecord] = {}
         self._policy, self._real, self._log, self._delay, self._recorded = policy, real, log, delay, recorded
         self._again = policy.failure == "stop" and not recorded  # what stopped the run may have been mended
@@ -80,6 +82,8 @@ class Evaluator:
         found = self._log.find(query) if self._log is not None else None
         if found is not None and (found.error is None or not self._again):
             return found
+        if self.counted is not None:
+            self.counted(query.times)
         started = clock() if self._real else 0.0
         record = self.evaluate(objective, query, streams)
         if self._delay is not None:

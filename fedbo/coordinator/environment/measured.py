@@ -19,6 +19,7 @@ from fedbo.settings.ranges import OneOf, check
 
 Array = npt.NDArray[np.float64]
 NAMED = ("pai-1", "pai-2", "pai-3", "pai-4")
+_BY = "agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ class Empirical:
     """Published durations of mini-batches by name, instead of `file`."""
     column: str = "duration"
     """Column with the durations."""
-    by: str = "agent"
-    """Column with whole numbers that identify agents; optional in the file."""
+    by: str = _BY
+    """Column with whole numbers that identify agents; "agent" is optional in the file."""
     pooled: bool = False
     """Whether every agent draws from all rows."""
     order: Annotated[str, OneOf(("drawn", "replayed"))] = "drawn"
@@ -87,7 +88,7 @@ def _replayed(values: Array) -> Callable[[np.random.Generator, int, int], Array]
 
 @lru_cache(maxsize=64)
 def _read(path: Path, column: str, by: str | None, mean: float | None, modified: int) -> tuple[Array, ...]:
-    owner = [] if by is None else [NumberColumn(by, whole=True, optional=True)]
+    owner = [] if by is None else [NumberColumn(by, whole=True, optional=by == _BY)]  # a column that is named must be there
     found = read_columns(path, [NumberColumn(column), *owner])
     values = found[column]
     wrong = ~(np.isfinite(values) & (values >= 0))

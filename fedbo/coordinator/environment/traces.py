@@ -26,9 +26,9 @@ Schedule = Callable[[int], Iterator[float]]
 
 
 def read_windows(path: str | Path) -> dict[int, Windows]:
-    """Read the windows of presence [start, end) of each agent, in order of time, from a .csv or .parquet file.
+    """Read the windows of presence [start, end) of each id, ids in order and windows in order of time, from .csv or .parquet.
 
-    An agent that the file does not name is not in the result: it is always available. Windows may touch.
+    Windows may touch.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -131,8 +131,8 @@ def _schedule(file: str, format: str, modified: int) -> Schedule:
 
 
 def _by_windows(file: str) -> Schedule:
-    windows = read_windows(file)
-    return lambda agent: once(windows[agent]) if agent in windows else iter(())
+    windows = tuple(read_windows(file).values())
+    return lambda agent: once(windows[agent % len(windows)])
 
 
 def _by_fedscale(file: str) -> Schedule:
@@ -172,7 +172,6 @@ def _columns(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]
 
 def _check_rows(agent: npt.NDArray[np.int64], start: npt.NDArray[np.float64], end: npt.NDArray[np.float64]) -> None:
     for bad, said in (
-        (agent < 0, "agents count from 0"),
         (~(np.isfinite(start) & np.isfinite(end)), "times must be finite"),
         (start < 0, "times must be at least 0, the start of the study"),
         (start >= end, "start must be below end"),

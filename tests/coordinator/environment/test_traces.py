@@ -56,13 +56,14 @@ def test_whole_numbers_will_do_as_times_and_a_folder_gives_no_columns(tmp_path: 
     assert read_windows(folder / "trace.parquet") == {1: ((2.0, 3.0),)}
 
 
-def test_agents_of_a_table_leave_and_return_and_one_that_it_does_not_name_is_always_there(tmp_path: Path) -> None:
-    pacsv.write_csv(pa.table(ROWS), tmp_path / "trace.csv")
+@pytest.mark.parametrize("ids", [{0: 0, 2: 1}, {0: 100, 2: 200}, {0: -7, 2: 3}])
+def test_agents_of_a_table_leave_and_return_by_the_order_of_its_ids_which_repeat(tmp_path: Path, ids: dict[int, int]) -> None:
+    pacsv.write_csv(pa.table({**ROWS, "agent": [ids[agent] for agent in ROWS["agent"]]}), tmp_path / "trace.csv")
     trace = Trace(str(tmp_path / "trace.csv"))
     change = Changes(lambda agent: trace, Streams(1))
-    assert [change(0, number) for number in range(5)] == [4.0, 4.5, 6.0, inf, inf]
-    assert [change(2, number) for number in range(6)] == [0.0, 1.0, 3.5, 7.0, 9.0, inf]
-    assert change(1, 0) == inf
+    for agent in (0, 2):
+        assert [change(agent, number) for number in range(5)] == [4.0, 4.5, 6.0, inf, inf]
+        assert [change(agent + 1, number) for number in range(6)] == [0.0, 1.0, 3.5, 7.0, 9.0, inf]
     assert not trace.absences(np.random.default_rng(1), 5).any()
 
 
@@ -91,7 +92,6 @@ def test_a_file_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:
         (("agent,start,end", "0,1,2", "0,3,"), "^file has no end in row 2; give every row a number there$"),
         (("agent,start,end", "0,1,2", "x,3,4"), "^file cannot be read as csv .*Row #3.*'x'.*$"),
         (("agent,start,end", "0,1,2", "0,3"), "^file cannot be read as csv .*Row #3.*$"),
-        (("agent,start,end", "-1,1,2"), "^file has agent -1, start 1.0, end 2.0 in row 1; agents count from 0$"),
         (("agent,start,end", "0,1,2", "0,3,inf"), "^file has agent 0, start 3.0, end inf in row 2; times must be finite$"),
         (
             ("agent,start,end", "0,-1,2"),

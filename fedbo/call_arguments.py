@@ -101,7 +101,7 @@ def check_tabulation(points: Any, refine: Any, agents: Any, seed: Any, replicate
 
 
 def succeeded(result: Result, warn: bool = True) -> Result:
-    """Return the result of a run; RunError if all its evaluations failed, and one warning if some failed."""
+    """Return a run's result; RunError if all evaluations failed; warn if some did, or if most messages were refused."""
     failed, first = result.failures()
     total = len(result.observations)
     words = f"{failed} of {total} evaluations failed; first error: {first}"
@@ -109,6 +109,8 @@ def succeeded(result: Result, warn: bool = True) -> Result:
         raise RunError(f"{words}; all that was observed is in {result.directory}", result.directory)
     if failed and warn:
         warn_caller(words, EvaluationWarning)
+    for line in result.refusals() if warn else ():
+        warn_caller(line, RuntimeWarning)
     return result
 
 

@@ -23,6 +23,7 @@ from fedbo.actors.storage.history_files import read_history, read_outcomes
 from fedbo.actors.storage.rows import Batch, Row
 from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepRequest, Task, objective_of
 from fedbo.algorithms.base import Array, Decision, Overlapping, Payload, Starting
+from fedbo.algorithms.returned import asked, initial, outgoing, updated
 from fedbo.objectives.base import cost_of
 from fedbo.objectives.derived.all_metrics import with_all_metrics
 from fedbo.objectives.space import from_unit
@@ -77,7 +78,7 @@ class HostedAgent:
         """Return the algorithm's state after observations of an earlier study of the same task."""
         task = self.task
         if self.goals is None or task.history is None:
-            return task.algorithm.tell(own, x, y)
+            return updated(task.algorithm, "tell", own, x, y)
         outcomes = dict(enumerate(read_outcomes(task.history.folder, self.number)))
         return learned(
             Learner(task.algorithm, task.policy), self.goals, own, x, (np.arange(len(y)), y), outcomes, float(y.min())
@@ -160,8 +161,8 @@ class HostedAgent:
         """Write the message of a step, if the step sends one."""
         if not (request.speaks and self.task.algorithm.sends(request.step)):
             return None
-        payload, own = self.task.algorithm.outbox(state.algorithm, self._message_streams.at(request.step))
-        return payload, own
+        streams = self._message_streams.at(request.step)
+        return outgoing(self.task.algorithm, state.algorithm, streams, self.task.problem)
 
     def _work_overlapping(
         self, request: StepRequest, before: AgentState, decision: Decision, evaluations: AsyncEvaluations
@@ -289,17 +290,15 @@ class HostedAgent:
         else:
             overlaps = self.overlapping is not None or (request.ended is not None and self._scheduled.overlaps)
             if overlaps and isinstance(algorithm, Overlapping):
-                own = algorithm.pending(own, np.array([query.u for query in state.pending]).reshape(-1, self._problem.dim))
+                waiting = np.array([query.u for query in state.pending]).reshape(-1, self._problem.dim)
+                own = updated(algorithm, "pending", own, waiting)
             if self._cost_aware is not None:
-                own = self._cost_aware.costing(own, self._costs)
-            decision, own = algorithm.ask(own, request.inbox, self.streams.at(request.step))
+                own = updated(self._cost_aware, "costing", own, self._costs)
+            decision, own = asked(algorithm, own, request.inbox, self.streams.at(request.step), self._problem.dim)
         if self._problem.lattice is not None:
             decision = decision._replace(x=self._problem.lattice.project(decision.x))
         if state.failed is not None:
             decision = other_than(state.failed, decision, self._problem, self.streams.at(request.step))
-        # With a fixed `queries` the engine schedules a step's end before the decision, and would not know its pulls.
-        if decision.pulls is not None and algorithm.queries is not None:
-            raise ValueError("an algorithm whose decisions have pulls waits for each evaluation; declare queries = None")
         cut = False
         if self._budget.pulls:
             decision, cut = cut_to_budget(decision, self._budget.pulls - state.pulled)
@@ -335,7 +334,7 @@ class HostedAgent:
             algorithm = learned(learner, self.goals, algorithm, decision.x, observed, result.outcomes, worst)
         elif len(told):
             x = decision.x if len(told) == len(decision.x) else decision.x[told]
-            algorithm = self.task.algorithm.tell(algorithm, x, values)
+            algorithm = updated(self.task.algorithm, "tell", algorithm, x, values)
         state.algorithm, state.worst, state.failed, state.decision = algorithm, worst, failed, decision
         state.evaluated += result.size
         state.t_n += seen
@@ -353,7 +352,7 @@ def initial_points(task: Task, number: int) -> Array:
     points = streams.rng("initial points").random((task.budget_of(number).initial, task.problem.dim))
     algorithm, lattice = task.algorithm, task.problem.lattice
     if _chooses_its_start(type(algorithm)):
-        points = algorithm.initial_points(replace(task.problem, agent=number), points)  # type: ignore[attr-defined]
+        points = initial(algorithm, replace(task.problem, agent=number), points)
     if isinstance(lattice, Space) and task.problem.pulls == 0:
         return lattice.spread(points, streams.rng("instead of a repeated point"))
     return points

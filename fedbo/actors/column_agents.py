@@ -20,6 +20,7 @@ from fedbo.actors.storage.row_columns import RowColumns, RowLog
 from fedbo.actors.task import StepReport, Task, objective_of
 from fedbo.algorithms.base import ORIGINS_IN_ORDER, AnswerColumns, Array, StateColumns
 from fedbo.algorithms.components.feature_columns import offsets
+from fedbo.algorithms.returned import CheckedColumns, Steps
 from fedbo.objectives.space import from_unit
 
 
@@ -28,6 +29,7 @@ class ColumnAgents:
 
     def __init__(self, task: Task, states: StateColumns, evaluator: JointEvaluator) -> None:
         self._task, self.states, self._evaluator = task, states, evaluator
+        self._checked = CheckedColumns(task.algorithm, states, task.problem)
         self.of, self.rows = Slots(), RowLog(task.problem.dim)
         self._sends = cache(task.algorithm.sends)
         self._objectives: list[Any] = []
@@ -116,7 +118,7 @@ class ColumnAgents:
         if not first.all():
             asked, own = (rows_of(requests, ~first), slots[~first]) if parts else (requests, slots)
             streams = self._task.streams.each(asked.agent, asked.step)
-            parts.append((~first, *states.ask(own, streams, _answers(asked))))
+            parts.append((~first, *self._checked.ask(own, streams, _answers(asked), Steps(asked.agent, asked.step))))
         x, origin = np.empty((counts.sum(), self._task.problem.dim)), np.empty(counts.sum(), np.int8)
         none = np.zeros(len(x))
         for which, some, code in parts:
@@ -168,8 +170,8 @@ class ColumnAgents:
         numbers["agent"] = of.number[slots]
         speaks, payload = of.speaks[slots], None
         if speaks.any():
-            streams = self._task.streams.each(numbers["agent"][speaks], numbers["step"][speaks])
-            payload = self.states.outbox(slots[speaks], streams)
+            steps = Steps(numbers["agent"][speaks], numbers["step"][speaks])
+            payload = self._checked.outbox(slots[speaks], self._task.streams.each(*steps), steps)
         if payload is None or speaks.all():
             return StepReports(**numbers, payload=payload)
         spoken = StepReports(**{name: column[speaks] for name, column in numbers.items()}, payload=payload)

@@ -25,6 +25,7 @@ from fedbo.actors.storage.row_columns import RowColumns
 from fedbo.actors.storage.rows import Row, single_rows, table_of_rows
 from fedbo.actors.task import StepReport, StepRequest, Task
 from fedbo.algorithms.base import Array, Columnar, StateColumns
+from fedbo.algorithms.returned import columns_of
 
 _MOST = 512  # steps whose arrays are worked on together
 _FEWEST = 3  # agents of a run for which columns and windows take less time than objects and single events
@@ -258,7 +259,7 @@ def _states_of(task: Task) -> StateColumns | None:
     algorithm, kind = task.algorithm, type(task.algorithm)
     if not isinstance(algorithm, Columnar) or algorithm.queries is None or not _has_own_columns(kind):
         return None
-    return algorithm.columns(task.problem, task.streams)
+    return columns_of(algorithm, task.problem, task.streams)
 
 
 def are_few(task: Task) -> bool:

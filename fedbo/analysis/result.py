@@ -26,6 +26,7 @@ from fedbo.analysis.privacy_summary import PrivacySummary, PrivacyTotal, privacy
 from fedbo.analysis.queueing import placements
 from fedbo.analysis.records.configurations import Configurations
 from fedbo.analysis.records.records import Records, ResultTable, frame_of
+from fedbo.analysis.refusals import refusals
 from fedbo.analysis.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
 from fedbo.analysis.remote import open_copy
 from fedbo.analysis.schemas import OBSERVATIONS, PRINTED, PRIVACY, REPORTS, SPENT
@@ -139,6 +140,10 @@ class Result:
         first = self.observations.slice(failed[0], 1).select(["cell", "agent", "x", "error"]).to_pylist()[0]
         where = in_words(self.configurations(first["cell"]).at(first["x"]))
         return len(failed), f"agent {first['agent']} at {where}: {reason_of(first['error'])}"
+
+    def refusals(self) -> list[str]:
+        """Return a line for each algorithm of which the coordinator refused at least half of the messages, with the reason."""
+        return refusals(self.events)
 
     @cached_property
     def events(self) -> Any:

@@ -163,6 +163,8 @@ def finish(carry_out: Callable[[], Result], printed: Format, again: str = "fedbo
         written, trouble = illustrate(result)
         _print_run(result, printed, written)
     failed, first = result.failures()
+    for line in result.refusals():
+        print(line, file=sys.stderr)
     if trouble:
         print(trouble, file=sys.stderr)
     say_failures(failed, len(result.observations), first)

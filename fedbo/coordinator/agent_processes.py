@@ -6,6 +6,7 @@ import math
 
 from fedbo.actors.task import StepReport
 from fedbo.algorithms.base import Payload
+from fedbo.algorithms.messages import DUMMY
 from fedbo.coordinator.environment.availability import absences, never_before_steps
 from fedbo.coordinator.environment.lies import Lies, SentMessage
 from fedbo.coordinator.errors import ProtocolError
@@ -13,7 +14,6 @@ from fedbo.coordinator.events import After, AgentAvailable, Commit, Effect, Fini
 from fedbo.coordinator.logged.agents import AgentAbsent, AgentDone, AgentReturned, EvaluationFailed, StepFinished
 from fedbo.coordinator.logged.kinds import make
 from fedbo.coordinator.logged.messages import MessageFalsified, ReportDiscarded
-from fedbo.coordinator.messages import DUMMY
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.privacy.local import DisclosureLog
 from fedbo.coordinator.rules import Rules

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from fedbo.algorithms.messages import sizer
 from fedbo.coordinator.agent_processes import AgentProcesses
 from fedbo.coordinator.events import Answer, AnswerReceived, Effect
 from fedbo.coordinator.logged.agents import AgentReturned
 from fedbo.coordinator.logged.kinds import make
 from fedbo.coordinator.logged.messages import AnswerDelivered, AnswerMissed, TransmissionRejected
-from fedbo.coordinator.messages import sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import AgentRecord, CoreState, enter, has

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedbo.algorithms.base import Declaration, Payload
+from fedbo.algorithms.messages import declared_size, decode, encode, size, varies
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.faults import (
     TRANSMISSION_FAULTS,
@@ -34,7 +35,6 @@ from fedbo.coordinator.events import (
 )
 from fedbo.coordinator.logged.kinds import make
 from fedbo.coordinator.logged.messages import LossReason, MessageSent, TransmissionLost
-from fedbo.coordinator.messages import declared_size, decode, encode, size, varies
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import CoreState
 from fedbo.settings.durations import transmission_time

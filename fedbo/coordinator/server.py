@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from fedbo.algorithms.base import Array, Inbound, Waiting
+from fedbo.algorithms.messages import checker, sizer
+from fedbo.algorithms.returned import pair, updated, wrong_message
 from fedbo.algorithms.streams import COORDINATOR
-from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import After, Answer, Effect, RoundDeadline
 from fedbo.coordinator.logged.messages import RoundClosed, SumAborted, SumUnmasked
-from fedbo.coordinator.messages import checker, sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.privacy.mask_sizes import Unmasking
 from fedbo.coordinator.rounds import Rounds
@@ -31,8 +31,8 @@ class Server:
         self._synchronous, self._is_constant = rules.is_synchronous, rules.exchange.staleness.is_constant
         self._oldest, self._idles = rules.exchange.oldest, rules.idles
         self._participants = np.array(sorted(rules.participants) if self._idles else (), dtype=np.int64)
-        self._left = rules.algorithm.left if isinstance(rules.algorithm, Waiting) else None
-        self._broadcast, self._should_close = rules.algorithm.broadcast, rules.exchange.should_close
+        self._waiting = isinstance(rules.algorithm, Waiting)
+        self._method, self._should_close = rules.algorithm, rules.exchange.should_close
 
     def report(self, state: CoreState, agent: AgentRecord, counted: bool, now: float) -> list[Effect]:
         """Record that an agent has sent its message, or has none to send."""
@@ -66,8 +66,8 @@ class Server:
         """Remove an agent from the exchange, without checking yet whether a round closes."""
         state.progress.note(now)
         # A message that arrives later finds its agent gone; where agents idle, they leave from outside a round.
-        if self._left is not None and (self._idles or agent.number in state.rounds.active):
-            state.server = self._left(state.server, agent.number)
+        if self._waiting and (self._idles or agent.number in state.rounds.active):
+            state.server = updated(self._method, "left", state.server, agent.number)
             state.rounds.left = True
         state.rounds.remove((agent.number,))
 
@@ -192,7 +192,7 @@ class Server:
             state.server = aggregator.release(state.privacy, state.server, weights, now, unmasking)
             weights = self._ones  # how old an agent's newest message is would say when it was asked
         streams = self._rules.streams.at(state.rounds.number)
-        payloads, state.server = self._broadcast(state.server, recipients, weights, streams)
+        payloads, state.server = pair(self._method, "broadcast", state.server, recipients, weights, streams)
         return payloads if aggregator is None else aggregator.announce(state.privacy, payloads)
 
     def _unmasked(self, state: CoreState, now: float) -> Unmasking | None:
@@ -218,12 +218,11 @@ class Server:
         return weights
 
     def _checked(self, agent: int, number: int, payload: Any, now: float) -> Inbound | None:
-        """Make an answer of a payload; ProtocolError when it is not as declared."""
+        """Make an answer of a payload; ReturnError when it is not as declared."""
         if payload is None:
             return None
-        wrong = "no answers are declared" if self._fault is None else self._fault(payload)
-        if wrong:
-            raise ProtocolError(f"the answer to agent {agent} does not match its declaration: {wrong}")
+        if words := "no answers are declared" if self._fault is None else self._fault(payload):
+            raise wrong_message(self._method, "broadcast", words, self._rules.download, f"to agent {agent}, answer {number}")
         return Inbound(COORDINATOR, step=number, sent=now, payload=payload)
 
     def open(self, state: CoreState, agents: Sequence[int], now: float) -> list[Effect]:

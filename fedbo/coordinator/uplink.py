@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 
 from fedbo.algorithms.base import LARGEST, Inbound
+from fedbo.algorithms.messages import DUMMY, checker, named, sizer
+from fedbo.algorithms.returned import updated
 from fedbo.coordinator.agent_processes import AgentProcesses
 from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived
 from fedbo.coordinator.exchange import revealed
 from fedbo.coordinator.logged.kinds import make
 from fedbo.coordinator.logged.messages import MessageArrived, MessageLate, TransmissionRejected
-from fedbo.coordinator.messages import DUMMY, checker, named, sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, CoreState, enter, has
+from fedbo.settings.own_code import ReturnError, note_step
 from fedbo.settings.records import changed
 
 
@@ -25,11 +27,7 @@ class Uplink:
         self._processes = processes
         self._rules, self._network, self._server, self._n_agents = rules, network, server, rules.problem.n_agents
         self._exchange, self._aggregator, self._log = rules.exchange, rules.aggregator, rules.log
-        self._bytes, self._receive, self._bound = (
-            sizer(rules.upload, rules.more_up),
-            rules.algorithm.receive,
-            rules.exchange.staleness.bound,
-        )
+        self._bytes, self._bound = sizer(rules.upload, rules.more_up), rules.exchange.staleness.bound
         # The aggregator of private messages clips those that are too large, where it clips at all.
         clips = self._aggregator is not None and self._aggregator.mechanism.clip < math.inf
         self._fault = checker(rules.upload or {}, math.inf if clips else LARGEST)
@@ -81,7 +79,10 @@ class Uplink:
         if self._aggregator is None:
             try:
                 inbound = Inbound(claimed, step=step, sent=message.sent, payload=payload)
-                state.server = self._receive(state.server, inbound, now)
+                state.server = updated(self._rules.algorithm, "receive", state.server, inbound, now)
+            except ReturnError as error:
+                note_step(error, claimed, step)
+                raise
             except Exception as error:  # noqa: BLE001 -- one agent's message must not end the study of all
                 self._log.append(TransmissionRejected(now, sender, "unusable", step, message=named(error)))
                 return False

@@ -25,15 +25,31 @@ class CodeError(FedboError, RuntimeError):
         return str(self.args[0])
 
 
+class ReturnError(FedboError, TypeError):
+    """A function of a method returned a wrong value: `place` names its file, class and function, `words` the value."""
+
+    def __init__(self, place: str, words: str) -> None:
+        super().__init__(place, words)
+        self.fedbo_step = ""
+
+    def __str__(self) -> str:
+        """Return the place, the agent and the step where they were noted, and the words."""
+        where = f" ({step})" if (step := self.fedbo_step) else ""
+        return f"{self.args[0]}{where} {self.args[1]}"
+
+
 def code_error(error: Exception) -> CodeError | None:
     """Return an error in code outside fedbo with its place; None for fedbo's errors, and those of other libraries."""
-    if type(error).__module__.partition(".")[0] == "fedbo" or (words := code_words(error)) is None:
+    known = type(error).__module__.partition(".")[0] == "fedbo" and not isinstance(error, ReturnError)
+    if known or (words := code_words(error)) is None:
         return None
     return CodeError(words, "".join(traceback.format_exception(error)))
 
 
 def code_words(error: BaseException) -> str | None:
     """Return file, line, function, agent and step of an error and its text on one line; None for fedbo and libraries."""
+    if isinstance(error, ReturnError):
+        return str(error)
     if (found := _last_own(error)) is None:
         return None
     frame, line = found

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Declaration, Inbound, Payload
-from fedbo.coordinator.messages import declared_size, decode, encode, longest
+from fedbo.algorithms.messages import declared_size, decode, encode, longest
 from fedbo.sites.release import SiteReport, largest, pack, unpack
 from fedbo.sites.terms import SyncTerms
 from fedbo.sites.wire import REPORT_BYTES, SYNC_BYTES, Reader, WireError

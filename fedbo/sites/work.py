@@ -13,7 +13,7 @@ from fedbo.actors.storage.evaluations import reason_of
 from fedbo.actors.storage.rows import RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.task import StepReport, StepRequest
-from fedbo.coordinator.messages import decode, encode
+from fedbo.algorithms.messages import decode, encode
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.objectives.base import Metric, Parameter
 from fedbo.settings.records import changed

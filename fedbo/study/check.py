@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedbo.actors.task import objective_of
-from fedbo.algorithms.base import CostAware, Overlapping, Private
+from fedbo.algorithms.base import CostAware, Overlapping
+from fedbo.algorithms.returned import check_declarations
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import reports_costs
 from fedbo.objectives.derived.differences import DifferingFederation
@@ -156,9 +157,7 @@ def _declarations(study: StudyTables) -> Iterator[SettingError]:
     for number, table in enumerate(study.algorithm):
         try:
             made, problem = table.make(), problem_of(study, table)
-            made.upload(problem)
-            if isinstance(made, Private):
-                made.mechanism(problem)
+            check_declarations(made, problem)
         except ValueError as error:
             yield from StudyError.of([invalid_from(error)]).under("algorithm", number).faults
         else:

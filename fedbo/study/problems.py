@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedbo.algorithms.base import Problem, Starting
+from fedbo.algorithms.returned import initial
 from fedbo.objectives.typed_spaces.typed import lattice_of
 from fedbo.study.agents.budgets import common_budget, largest_budget
 from fedbo.study.agents.histories import most_observed
@@ -41,6 +42,6 @@ def problem_of(study: StudyTables, table: AlgorithmTable) -> Problem:
         known = replace(known, n_agents=1, targets=(0,), history=0, **common_budget(study)._asdict())
     if isinstance(algorithm, Starting):
         some = np.full((max(1, known.initial), known.dim), 0.5)
-        if not len(algorithm.initial_points(replace(known, agent=known.targets[0]), some)):
+        if not len(initial(algorithm, replace(known, agent=known.targets[0]), some)):
             known = replace(known, initial=0)
     return known

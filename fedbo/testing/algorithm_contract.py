@@ -26,9 +26,9 @@ from fedbo.algorithms.base import (
     Problem,
     Starting,
 )
+from fedbo.algorithms.messages import fault
 from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.messages import fault
 from fedbo.testing.contract import ContractBroken, is_frozen, need
 from fedbo.testing.lockstep import Lockstep, Transmit, pulls
 

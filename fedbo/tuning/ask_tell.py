@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +17,14 @@ from fedbo.actors.evaluation.failed_points import learns_failures, other_than, t
 from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from fedbo.actors.threads import blas_threads
 from fedbo.algorithms.base import Array, Inbound, Problem, Starting
+from fedbo.algorithms.returned import asked, initial, outgoing, updated
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import as_declared, flattened
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError
+from fedbo.settings.own_code import note_step
 from fedbo.settings.shown import shown
 from fedbo.tuning.ask_log import AskLog, LogEntry
 from fedbo.tuning.evaluated import Evaluated, evaluated
@@ -104,7 +106,7 @@ class Agent:
         keys, place = terms.message_keys(self._digest, meeting), (number, terms.agents)
         self._messages = MessageStore(self.folder / "messages", self._digest[:16], place, declared, keys)
         self._secret = secret_step(self.folder)
-        with self._threads.limit(limits=1):
+        with self._computing():
             self._recall()
             for point in () if start is None else self._started(start):
                 self.add(*point)
@@ -121,7 +123,7 @@ class Agent:
         found = self._log.again(client, self._handed)[:n]
         for token in found if self.terms.lease is not None else ():
             self._enter({"ask": token, **self._log.points[token], "client": client, "until": self._until()})
-        with self._threads.limit(limits=1):
+        with self._computing():
             while len(found) < n and (self._log.queued or not self.exhausted):
                 found.append(self._new(client))
         self._handed.update(found)
@@ -153,7 +155,7 @@ class Agent:
         due = self._meeting is not None and self._due(self._file.told + 1)
         entry = {"tell": token, "value": value, "at": time.time(), **more} | ({"sends": True} if due else {})
         self._enter(entry if metrics is None else {**entry, "metrics": metrics})
-        with self._threads.limit(limits=1):
+        with self._computing():
             self._file = self._told(token, value, due)
             self._save()
         if due:
@@ -172,7 +174,7 @@ class Agent:
         new = [name for name in self._messages.names if name not in taken]
         if new:
             step = max(self._file.told - self.terms.initial, 0)
-            with self._threads.limit(limits=1):
+            with self._computing():
                 answered = self._answered(step, new)
             # Only what has been answered is noted: a folder whose log names a message that raises could not be opened again.
             self._enter({"met": step, "took": new})
@@ -270,6 +272,16 @@ class Agent:
     def __exit__(self, *failure: object) -> None:
         self.close()
 
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Compute in one thread, and note the agent and the number of its decisions in an error of the algorithm."""
+        with self._threads.limit(limits=1):
+            try:
+                yield
+            except Exception as error:
+                note_step(error, self.number, self._file.asked)
+                raise
+
     def _recall(self) -> None:
         """Restore the state from the log; the checkpoint only saves recomputing the algorithm's state."""
         self._file: _AgentFile = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
@@ -317,17 +329,17 @@ class Agent:
         if file.asked + file.added < self.terms.initial:
             uniform = self._streams.at(0).rng("initial points").random((self.terms.initial, self._problem.dim))
             if isinstance(self._algorithm, Starting):
-                uniform = self._algorithm.initial_points(self._problem, uniform)
+                uniform = initial(self._algorithm, self._problem, uniform)
             u, state = uniform[file.asked % len(uniform)], file.algorithm
             file = file._replace(asked=file.asked + 1)
         else:
             # Each decision has a step of its own, so that a replay of the log draws the same points.
             streams = self._streams.at(file.asked + file.added - self.terms.initial + 1)
             waiting = np.array([self._log.points[token]["u"] for token in self._log.open]).reshape(-1, self._problem.dim)
-            state, failed = self._algorithm.pending(file.algorithm, waiting), self._log.failed
+            state, failed = updated(self._algorithm, "pending", file.algorithm, waiting), self._log.failed
             if len(failed) and learns_failures(self._algorithm):
-                state = self._algorithm.avoiding(state, failed)
-            decision, state = self._algorithm.ask(state, file.inbox, streams)
+                state = updated(self._algorithm, "avoiding", state, failed)
+            decision, state = asked(self._algorithm, state, file.inbox, streams, self._problem.dim)
             if len(failed):
                 decision = decision._replace(x=self._space.project(decision.x))
                 decision = other_than(failed, decision, self._problem, streams)
@@ -366,7 +378,7 @@ class Agent:
         if value is None:
             return file
         u = np.array([self._log.points[token]["u"]])
-        return file._replace(algorithm=self._algorithm.tell(file.algorithm, u, np.array([self._sign * value])))
+        return file._replace(algorithm=updated(self._algorithm, "tell", file.algorithm, u, np.array([self._sign * value])))
 
     def _taken_in(self, token: str, value: float | None) -> _AgentFile:
         learned = self._learned(token, value)
@@ -382,7 +394,7 @@ class Agent:
         if not due:
             return file
         step = file.told - self.terms.initial
-        payload, state = self._algorithm.outbox(file.algorithm, self._streams.at(self._secret + step))
+        payload, state = outgoing(self._algorithm, file.algorithm, self._streams.at(self._secret + step), self._problem)
         if payload is not None:
             self._messages.write(step, payload)
         return file._replace(algorithm=state)

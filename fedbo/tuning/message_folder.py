@@ -21,11 +21,13 @@ from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.checkpoint import CheckpointError, ReadBounds, pack, unpack
 from fedbo.algorithms.base import LARGEST, Algorithm, Declaration, Inbound, Payload, Problem
+from fedbo.algorithms.messages import declared_size, fault, longest, named
+from fedbo.algorithms.returned import check_message, pair, updated
 from fedbo.algorithms.reveals import Reveals, read_reveals, revealed_by
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.messages import declared_size, fault, longest, named
 from fedbo.settings.arguments import path
 from fedbo.settings.errors import ArgumentError
+from fedbo.settings.own_code import ReturnError
 from fedbo.sites.errors import SignatureError
 from fedbo.sites.keys import SIGNATURE_BYTES, PrivateKey, PublicKey
 from fedbo.study.storage import reached
@@ -220,6 +222,8 @@ def answer_to(agent: int, step: int, messages: dict[str, StoredMessage], half: t
     genuine, left_out = _genuine(messages)
     try:
         return Answered(_answer(agent, step, [messages[name] for name in genuine], half), left_out)
+    except ReturnError:  # of the author of the algorithm
+        raise
     except Exception:  # noqa: BLE001 -- of a message of anybody; its sender is named below
         pass
     # Some message makes the algorithm fail: adding them one by one finds which.
@@ -252,10 +256,10 @@ def _answer(
     algorithm, problem, streams = half
     state = algorithm.server_init(problem)
     for each in messages:
-        state = algorithm.receive(state, Inbound(each.agent, each.step, float(each.step), each.payload), float(each.step))
-    answers, _ = algorithm.broadcast(state, [agent], np.ones(problem.n_agents), streams.of(COORDINATOR).at(step))
+        inbound = Inbound(each.agent, each.step, float(each.step), each.payload)
+        state = updated(algorithm, "receive", state, inbound, float(each.step))
+    answers, _ = pair(algorithm, "broadcast", state, [agent], np.ones(problem.n_agents), streams.of(COORDINATOR).at(step))
     if agent not in answers:
         return ()
-    if wrong := fault(answers[agent], algorithm.download(problem) or {}):
-        raise ValueError(f"the answer does not match its declaration: {wrong}")
+    check_message(algorithm, "broadcast", answers[agent], algorithm.download(problem))
     return (Inbound(COORDINATOR, step, float(step), answers[agent]),)

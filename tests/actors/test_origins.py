@@ -9,14 +9,15 @@ import pytest
 
 import fedbo
 from fedbo.actors.evaluation.step import queries_of
-from fedbo.actors.storage.rows import checked
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import ORIGINS, Decision, Problem
 from fedbo.algorithms.random import Random
+from fedbo.algorithms.returned import asked
 from fedbo.algorithms.streams import Streams
 from fedbo.analysis.timeline_bars import kind_of
 from fedbo.lab.papers.statements import FEDERATED_ORIGINS
 from fedbo.objectives.functions import Quadratic
+from fedbo.settings.own_code import ReturnError
 
 STUDY: dict[str, Any] = {
     "study": {"name": "missing"},
@@ -28,12 +29,19 @@ STUDY: dict[str, Any] = {
 
 
 def test_an_origin_that_is_none_of_the_known_ones_is_refused_before_the_evaluation() -> None:
+    class Chooses(Random):
+        origin: Any = "own"
+
+        def ask(self, state: Any, inbox: Any, streams: Any) -> Any:
+            return Decision(np.zeros((1, 2)), self.origin), state
+
     for origin in ORIGINS:
-        assert checked(origin) == origin
+        Chooses.origin = origin
+        assert asked(Chooses(), None, (), None, 2)[0].origin == origin
+    Chooses.origin = "federated missing 3"
+    with pytest.raises(ReturnError, match="a Decision whose origin is 'federated missing 3'; use one of agreed, .*note"):
+        asked(Chooses(), None, (), None, 2)
     task = Task(Quadratic(agents=3), Random(), Problem(2, 3, (0, 1, 2), 0, 1000), Streams(4))
-    wrong: Any = "federated missing 3"
-    with pytest.raises(ValueError, match="origin 'federated missing 3' of a decision is unknown; use one of agreed, .*note"):
-        queries_of(task, 0, 1, Decision(np.zeros((2, 2)), wrong), 0)
     queries = queries_of(task, 0, 1, Decision(np.zeros((2, 2)), "federated", note="missing 3"), 0)
     assert [query.note for query in queries] == ["missing 3"] * 2
 

@@ -13,9 +13,9 @@ from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
 from fedbo.algorithms.components.schedules import NAMED, probability
 from fedbo.algorithms.fts import FTS, FTSServer
+from fedbo.algorithms.messages import encode
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
-from fedbo.coordinator.messages import encode
 from fedbo.settings.records import changed
 from fedbo.settings.trust import admit, places_in
 from fedbo.surrogates.features import phi

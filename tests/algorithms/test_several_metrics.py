@@ -16,8 +16,8 @@ from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.algorithms.base import Avoiding, Multiple, Overlapping, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.several import Several
+from fedbo.algorithms.messages import fault
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.messages import fault
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.surrogates.fronts import hypervolume
 from fedbo.testing.algorithm_contract import asked

@@ -17,6 +17,7 @@ from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import Finished, Message, MessageReceived, StudyStarted
 from fedbo.coordinator.exchange import Barrier
 from fedbo.coordinator.state import ProgressCounter
+from fedbo.settings.own_code import CodeError, ReturnError
 
 GOOD = {"omega": np.arange(20.0)}
 BAD = {
@@ -73,7 +74,7 @@ def test_a_round_does_not_hang_on_an_agent_whose_message_was_refused() -> None:
 
 
 @pytest.mark.parametrize("payload", [{"omega": [1.0] * 20}, {"omega": None}, {"y": np.ones(3)}, [1.0]])
-def test_an_agent_that_sends_nonsense_in_a_run_is_an_event_and_no_crash(payload: Any) -> None:
+def test_a_method_that_sends_nonsense_ends_the_run_with_its_name(payload: Any) -> None:
     algorithm = fts()
 
     class Garbled(type(algorithm)):  # type: ignore[misc]
@@ -81,9 +82,8 @@ def test_an_agent_that_sends_nonsense_in_a_run_is_an_event_and_no_crash(payload:
             return payload, state
 
     garbled = Garbled(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
-    ran = Setting(garbled).run()
-    assert len(ran.of("rejected")) == 5 * 7 and not ran.of("arrived")
-    assert len(ran.of("done")) == 5 and not ran.core.state.server.held.any()
+    with pytest.raises(CodeError, match=r"test_core.py:\d+: Garbled.outbox \(agent 0, step 0\) returned .*message"):
+        Setting(garbled).run()
 
 
 def test_an_answer_that_is_not_as_declared_ends_the_run_with_the_reason() -> None:
@@ -94,7 +94,7 @@ def test_an_answer_that_is_not_as_declared_ends_the_run_with_the_reason() -> Non
             return {agent: {"omega": np.ones(3)} for agent in recipients}, state
 
     liar = Liar(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
-    with pytest.raises(ProtocolError, match="the answer to agent . does not match its declaration"):
+    with pytest.raises(ReturnError, match=r"Liar.broadcast \(to agent ., answer .\) returned an answer unlike its declaration"):
         Setting(liar).run()
 
 
@@ -134,5 +134,5 @@ def test_an_agent_that_does_not_ask_for_as_many_points_as_declared_ends_the_run_
             return Decision(np.empty((0, 2)), "none"), state
 
     shy = Shy(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
-    with pytest.raises(ProtocolError, match="agent . requested 0 points in step 1, but declares 1"):
+    with pytest.raises(CodeError, match=r"Shy.ask \(agent ., step 1\) .* x has 0 points, but the method declares queries = 1"):
         Setting(shy).run()

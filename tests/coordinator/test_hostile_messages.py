@@ -15,13 +15,13 @@ from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import LARGEST, LONGEST, Declaration, Field, Payload, Problem
 from fedbo.algorithms.catalog import algorithms, entry
+from fedbo.algorithms.messages import checker, fault
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.exchange import Barrier
-from fedbo.coordinator.messages import checker, fault
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.testing.algorithm_contract import counts_pulls

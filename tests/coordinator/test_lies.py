@@ -13,11 +13,11 @@ from talking import Talk
 
 from fedbo.algorithms.base import LARGEST, Declaration, Field, Mechanism, Payload, Problem
 from fedbo.algorithms.catalog import algorithms, entry
+from fedbo.algorithms.messages import fault
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.faults import LIES, Lie
 from fedbo.coordinator.environment.lies import Lies, SentMessage
-from fedbo.coordinator.messages import fault
 
 EVERYBODY = tuple(range(5))
 HONEST = {"values": np.array([3.0, -1.0, 2.0])}

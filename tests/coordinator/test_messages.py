@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.base import LARGEST, Field
-from fedbo.coordinator.messages import declared_size, decode, encode, fault, size, varies
+from fedbo.algorithms.messages import declared_size, decode, encode, fault, size, varies
 
 DECLARED = {"omega": Field((3,)), "sender": Field((1,), "int64")}
 GOOD = {"omega": np.array([1.0, -2.0, 3.5]), "sender": np.array([4])}

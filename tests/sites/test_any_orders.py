@@ -13,8 +13,8 @@ import pytest
 
 from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Inbound, Payload
+from fedbo.algorithms.messages import encode
 from fedbo.algorithms.streams import COORDINATOR
-from fedbo.coordinator.messages import encode
 from fedbo.sites.errors import PolicyError, SitesError
 from fedbo.sites.orders import decode_order, encode_order
 from fedbo.sites.release import SiteReport

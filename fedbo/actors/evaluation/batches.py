@@ -18,13 +18,8 @@ from fedbo.settings.exits import ends_process
 
 
 def pull_counts(decision: Decision) -> npt.NDArray[np.int64]:
-    """Return how often each point is evaluated, `(q,)`; ValueError when the decision's `pulls` do not fit its points."""
-    pulls = decision.pulls
-    if pulls is None:
-        return np.ones(len(decision.x), dtype=np.int64)
-    if pulls.shape != (len(decision.x),) or pulls.dtype.kind != "i" or (pulls < 1).any():
-        raise ValueError(f"pulls of {len(decision.x)} points must be one whole number of at least 1 per point, not {pulls!r}")
-    return pulls
+    """Return how often each point is evaluated, `(q,)`."""
+    return np.ones(len(decision.x), dtype=np.int64) if decision.pulls is None else decision.pulls
 
 
 def cut_to_budget(decision: Decision, left: int) -> tuple[Decision, bool]:

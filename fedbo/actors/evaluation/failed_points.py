@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.algorithms.base import Algorithm, Array, Avoiding, Decision, LocallyPrivate, Overlapping, Problem
+from fedbo.algorithms.returned import updated
 from fedbo.algorithms.streams import Streams
 
 TRIES = 64  # uniform points drawn in place of one that failed, before a failed one may be evaluated again
@@ -43,7 +44,7 @@ def with_failures(algorithm: Algorithm, own: Any, failed: Array | None, x: Array
     """Add points `(f, d)` to the failed ones; return the algorithm's updated state and all failed points."""
     failed = x if failed is None else np.concatenate([failed, x])
     if learns_failures(algorithm):
-        own = algorithm.avoiding(own, failed)  # type: ignore[attr-defined]
+        own = updated(algorithm, "avoiding", own, failed)
     return own, failed
 
 

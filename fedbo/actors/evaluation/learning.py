@@ -14,6 +14,7 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.storage.history_files import read_outcomes
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Algorithm, Array, Multiple, Problem
+from fedbo.algorithms.returned import updated
 from fedbo.objectives.goals import Goals
 from fedbo.objectives.outcome import Outcome
 
@@ -94,9 +95,9 @@ def learned(
     algorithm = learner.algorithm
     if learns_outcomes(algorithm, goals):
         told = told_outcomes(goals, x, outcomes)
-        return algorithm.tell_outcomes(own, *told) if len(told.x) else own  # type: ignore[attr-defined]
+        return updated(algorithm, "tell_outcomes", own, *told) if len(told.x) else own
     places, values = told_numbers(learner, goals, seen, outcomes, worst)
-    return algorithm.tell(own, x[places], values) if len(places) else own
+    return updated(algorithm, "tell", own, x[places], values) if len(places) else own
 
 
 def problem_with_goals(problem: Problem, task: Task, goals: Goals, warm: bool) -> Problem:

@@ -23,6 +23,7 @@ from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.task import BudgetUse, StepRequest, Task
 from fedbo.algorithms.base import Array, Decision, Overlapping
+from fedbo.algorithms.returned import asked, outgoing, updated
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.records import changed, copied
 
@@ -161,15 +162,15 @@ def rehearse(task: Task, agent: int, algorithm_state: Any) -> None:
         return
     x = np.linspace(0.2, 0.8, 4 * task.problem.dim).reshape(4, -1)
     own = _told(task, agent, algorithm_state, x[1:], np.array([0.0, 1.0, 0.5]))
-    _, own = algorithm.ask(algorithm.pending(own, x[:1]), (), streams.at(1))
+    _, own = asked(algorithm, updated(algorithm, "pending", own, x[:1]), (), streams.at(1), task.problem.dim)
     if algorithm.sends(0) or algorithm.sends(1):
-        algorithm.outbox(_told(task, agent, own, x[:1], np.ones(1)), streams.at(1))
+        outgoing(algorithm, _told(task, agent, own, x[:1], np.ones(1)), streams.at(1), task.problem)
 
 
 def _told(task: Task, agent: int, own: Any, x: Array, y: Array) -> Any:
     """Return the algorithm's state after made-up values, which are also those of further objectives and margins."""
     goals = task.goals_of(agent)
     if goals is None or not learns_outcomes(task.algorithm, goals):
-        return task.algorithm.tell(own, x, y)
+        return updated(task.algorithm, "tell", own, x, y)
     values, margins = (np.repeat(y[:, None], count, axis=1) for count in (len(goals.objectives), goals.constraints))
-    return task.algorithm.tell_outcomes(own, x, values, margins)  # type: ignore[attr-defined]
+    return updated(task.algorithm, "tell_outcomes", own, x, values, margins)

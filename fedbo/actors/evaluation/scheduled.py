@@ -22,6 +22,7 @@ from fedbo.actors.stopping.rungs import RungState
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.task import BudgetUse, EvaluationEnd, RungVerdict, StepRequest, Task
 from fedbo.algorithms.base import Decision
+from fedbo.algorithms.returned import updated
 from fedbo.settings.records import changed, copied
 
 Key = tuple[int, int]
@@ -181,4 +182,4 @@ def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationReco
         one = {0: record.outcome}
         state.algorithm = learned(Learner(task.algorithm, task.policy), goals, state.algorithm, x, seen, one, state.worst)
     elif told is not None:
-        state.algorithm = task.algorithm.tell(state.algorithm, x, np.array([told]))
+        state.algorithm = updated(task.algorithm, "tell", state.algorithm, x, np.array([told]))

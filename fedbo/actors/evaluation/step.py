@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fedbo.actors.evaluation.batches import MIN_BATCH, BatchEvaluation, evaluate_batch, pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.storage.evaluations import EvaluationRecord, Pulls, Query
-from fedbo.actors.storage.rows import Batch, Row, checked
+from fedbo.actors.storage.rows import Batch, Row
 from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Array, Decision
 from fedbo.objectives.base import Objective
@@ -99,7 +99,7 @@ class StepResult(NamedTuple):
 
 
 def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int, natives: Array | None = None) -> list[Query]:
-    """Return the queries of an agent's decision, numbered from `first`; ValueError for an unknown origin.
+    """Return the queries of an agent's decision, numbered from `first`.
 
     `natives (q, d)` are the points in native units, where they are known.
     """
@@ -108,7 +108,7 @@ def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int
     pulls: list[Pulls | None] = [None] * len(units)
     if decision.pulls is not None or decision.clip is not None:
         pulls = [Pulls(times, decision.clip, task.noise) for times in pull_counts(decision).tolist()]
-    phase, origin, note = task.phase_of(step), checked(decision.origin), decision.note
+    phase, origin, note = task.phase_of(step), decision.origin, decision.note
     queries = []
     for point, (x, u, times) in enumerate(zip(natives, units, pulls, strict=True)):
         query = Query(agent, first + point, point, x, u)
@@ -142,7 +142,7 @@ class StepEvaluator:
         pulls: Any = pull_counts(decision)
         query = Query(self._agent, first, points, x, u)
         query.phase, query.step = self._task.phase_of(step), step
-        query.origin, query.note = checked(decision.origin), decision.note
+        query.origin, query.note = decision.origin, decision.note
         record = EvaluationRecord(self._agent, first, x, batch.outcome, pulls=pulls)
         return StepResult((query,), (record,), batch=True)
 

@@ -26,7 +26,6 @@ from fedbo.actors.storage.evaluations import (
     with_outcome,
 )
 from fedbo.actors.storage.sealed import FORMAT, DamagedError, FormatError, check_format
-from fedbo.algorithms.base import ORIGINS
 from fedbo.objectives.outcome import Outcome
 from fedbo.settings.errors import FedboError
 from fedbo.settings.version import fedbo_version
@@ -53,15 +52,6 @@ class RunKey(NamedTuple):
     """Label of the algorithm."""
     replicate: Annotated[int, pa.int32()]
     """Number of the replicate, from 0."""
-
-
-def checked(origin: str) -> str:
-    """Return an origin; ValueError unless it is one of `ORIGINS`, by which results are counted."""
-    if origin not in ORIGINS:
-        raise ValueError(
-            f"origin '{origin}' of a decision is unknown; use one of {', '.join(sorted(ORIGINS))}, and add details in note"
-        )
-    return origin
 
 
 # The columns of `observations.parquet` but for the run's key.

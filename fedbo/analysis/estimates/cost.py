@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fedbo.actors.task import AgentBudget
 from fedbo.algorithms.base import Algorithm, Phased, Private, Problem
-from fedbo.coordinator.messages import declared_size
+from fedbo.algorithms.messages import declared_size
 from fedbo.objectives.base import described
 from fedbo.study.agents.budgets import budgets_of, common_budget
 from fedbo.study.agents.histories import history_sources

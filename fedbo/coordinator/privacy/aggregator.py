@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Mechanism, Payload, Private, Problem
-from fedbo.coordinator.errors import ProtocolError
+from fedbo.algorithms.returned import updated, wrong
 from fedbo.coordinator.exchange import Exchange, revealed
 from fedbo.coordinator.logged.messages import RefusalReason
 from fedbo.coordinator.privacy.budget import AggregatorState, PrivacyBudget, PrivacyFilter
@@ -129,12 +129,12 @@ class PrivateAggregator:
             nobody: dict[str, Any] = {"arrived": [], "clipped": 0, "charged": [], "norms": []}
             self.entries.append(entry._replace(refused=refused, **nobody))
             state.budget_exhausted = True
-            server = self._algorithm.closed(server)
+            server = updated(self._algorithm, "closed", server)
         else:
             vectors, signal, clipped = self._vectors(state, weights, staleness_weights, arrived, unmasking)
             self.entries.append(entry._replace(clipped=clipped, signal=signal))
             self._filter.spend(state, charge, charged, norms)
-            server = self._algorithm.released(server, vectors, state.release)
+            server = updated(self._algorithm, "released", server, vectors, state.release)
         state.held[arrived], state.norms[arrived], state.bases[:] = 0.0, 0.0, -1
         state.release += 1
         state.eligible, state.sampled = [], []
@@ -143,10 +143,10 @@ class PrivateAggregator:
     def _weights(self, release: int) -> Array:
         weights = self._algorithm.weights(self._problem, release)
         shape = (self.mechanism.blocks, self._problem.n_agents)
-        if weights.shape != shape or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any(axis=1).all()):
-            raise ProtocolError(
-                f"the weights of release {release} must be {shape} numbers of at least 0, with one above 0 in each row"
-            )
+        known = type(weights) is np.ndarray and weights.shape == shape and np.isfinite(weights).all()
+        if not known or (weights < 0).any() or not weights.any(axis=1).all():
+            words = f"returned wrong weights for release {release}; it must return {shape} numbers of at least 0"
+            raise wrong(self._algorithm, "weights", f"{words}, with one above 0 in each row")
         return weights
 
     def announce(self, state: AggregatorState, payloads: Mapping[int, Any]) -> dict[int, Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from fedbo.algorithms.base import Algorithm, LocallyPrivate, Payload
+from typing import Any
+
+from fedbo.algorithms.base import Algorithm, Disclosure, LocallyPrivate, Payload
+from fedbo.algorithms.returned import wrong
 from fedbo.coordinator.privacy.ledger import LedgerEntry, local_entry
 from fedbo.coordinator.state import CoreState
 
@@ -21,9 +24,14 @@ class DisclosureLog:
         if self._algorithm is None or not payload:
             return
         try:
-            disclosure = self._algorithm.disclosure(state.server, payload)
+            disclosure: Any = self._algorithm.disclosure(state.server, payload)
         except Exception:  # noqa: BLE001 -- its sender does not keep to the method, which then promises it nothing
             return
+        if not isinstance(disclosure, Disclosure | None):
+            words = f"returned a {type(disclosure).__name__}; it must return a Disclosure or None"
+            error = wrong(self._algorithm, "disclosure", words)
+            error.fedbo_step = f"message of agent {agent}"
+            raise error
         if disclosure is not None:
             self.entries.append(local_entry(agent, state.disclosures, disclosure, now))
             state.disclosures += 1

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.base import Declaration, Inbound, JointHalf, Payload
-from fedbo.coordinator.messages import checker, varies, vdot
+from fedbo.algorithms.base import Inbound, JointHalf, Payload
+from fedbo.algorithms.messages import are_sound, checker, plain_fields, varies
+from fedbo.algorithms.returned import pair, updated
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.payload_slots import OBJECTS, Columns, Ints
 from fedbo.coordinator.state import CoreState
 
 Floats = npt.NDArray[np.float64]
-PlainFields = dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]] | None
 
 
 class Arrivals(NamedTuple):
@@ -76,12 +74,12 @@ class CoordinatorHalf:
     def receive(self, server: Any, arrivals: Arrivals) -> Heard:
         """Receive messages that nothing answers yet."""
         if self.is_joint:
-            server = self._method.receive_each(server, arrivals.senders, arrivals.payload)  # type: ignore[attr-defined]
+            server = updated(self._method, "receive_each", server, arrivals.senders, arrivals.payload)
             return Heard(server, len(arrivals.senders))
         taken = 0
         for sender, step, sent, now, payload in _each(arrivals):
             try:
-                server = self._method.receive(server, Inbound(sender, step, sent, payload), now)
+                server = updated(self._method, "receive", server, Inbound(sender, step, sent, payload), now)
             except Exception:  # noqa: BLE001 -- the core logs it
                 break
             taken += 1
@@ -107,11 +105,11 @@ class CoordinatorHalf:
         answers, method = list[Payload](), self._method
         for place, (sender, step, sent, now, payload) in enumerate(_each(arrivals)):
             try:
-                server = method.receive(server, Inbound(sender, step, sent, payload), now)
+                server = updated(method, "receive", server, Inbound(sender, step, sent, payload), now)
             except Exception:  # noqa: BLE001 -- the core logs it
                 return Heard(server, place, answers)
             try:
-                payloads, server = method.broadcast(server, [sender], self._ones, self._streams.at(first + place))
+                payloads, server = pair(method, "broadcast", server, [sender], self._ones, self._streams.at(first + place))
             except Exception as error:  # noqa: BLE001 -- it ends the run, once what came before is noted
                 return Heard(server, place + 1, answers, error)
             answer = payloads.get(sender)
@@ -123,7 +121,8 @@ class CoordinatorHalf:
     def _answer_together(self, server: Any, arrivals: Arrivals, first: int) -> Heard:
         senders, method = arrivals.senders, self._method
         numbers = np.arange(first, first + len(senders))
-        answers, server = method.answer_each(server, senders, arrivals.payload, self._ones, numbers, self._streams)  # type: ignore[attr-defined]
+        known = (arrivals.payload, self._ones, numbers, self._streams)
+        answers, server = pair(method, "answer_each", server, senders, *known)
         count = self.sound(answers)
         if count == len(senders):
             return Heard(server, count, answers)
@@ -132,7 +131,8 @@ class CoordinatorHalf:
 
     def broadcast(self, server: Any, recipients: Ints, number: int) -> tuple[Ints, Columns, Any]:
         """Return the places of the recipients that are answered, the answers, and the next state."""
-        (places, answers), server = self._method.broadcast_each(server, recipients, self._ones, self._streams.at(number))  # type: ignore[attr-defined]
+        known = (recipients, self._ones, self._streams.at(number))
+        (places, answers), server = pair(self._method, "broadcast_each", server, *known)
         return places, answers, server
 
     def sound(self, answers: Columns | Sequence[Payload]) -> int:
@@ -144,26 +144,6 @@ class CoordinatorHalf:
         if are_sound(answers, self._plain_download):
             return count
         return next((place for place in range(count) if self._wrong(_row(answers, place))), count)
-
-
-def plain_fields(declared: Declaration) -> PlainFields:
-    """Return type and shape of each declared field, of which none is a matrix that must be positive."""
-    if any(field.positive for field in declared.values()):
-        return None
-    return {name: (np.dtype(field.dtype), field.shape) for name, field in declared.items()}
-
-
-def are_sound(payload: Columns, fields: PlainFields, most: float = math.inf) -> bool:
-    """Check whether payloads `(k, ...)` are as declared, where that is easily seen, and no number is larger than `most`."""
-    if fields is None or payload.keys() != fields.keys():
-        return False
-    for name, (dtype, shape) in fields.items():
-        array = payload[name]
-        if array.dtype != dtype or array.shape[1:] != shape:
-            return False
-        if dtype.kind == "f" and not (isfinite(total := vdot(array, array)) and total <= most * most):
-            return False
-    return True
 
 
 def _each(arrivals: Arrivals) -> Any:

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import LARGEST, Inbound
+from fedbo.algorithms.messages import DUMMY, checker
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import Answer, AnswerReceived, Event, Finished, Message, MessageReceived, StudyStarted
-from fedbo.coordinator.messages import DUMMY, checker
 from fedbo.coordinator.runtime import window_kernel as kernel
 from fedbo.coordinator.runtime.coordinator_half import is_joint
 from fedbo.coordinator.runtime.event_queue import Entry, EventQueue

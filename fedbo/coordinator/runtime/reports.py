@@ -15,9 +15,9 @@ from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest
 from fedbo.actors.unsent import Ends
 from fedbo.algorithms.base import Declaration
+from fedbo.algorithms.messages import DUMMY, decode, encode
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.errors import ReplayError
-from fedbo.coordinator.messages import DUMMY, decode, encode
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.engine import RecordedEvent, RunHooks
 from fedbo.coordinator.runtime.event_log import EventLog

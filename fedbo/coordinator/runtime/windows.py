@@ -18,13 +18,13 @@ from fedbo.actors.columns import Letters, StepReports, StepRequests, joint_reque
 from fedbo.actors.hosts import Hosts, raise_if_failed
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import LARGEST, Inbound, Payload
+from fedbo.algorithms.messages import are_sound, declared_size, plain_fields, size, varies
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import After, Event
 from fedbo.coordinator.logged.columns import EventColumns
-from fedbo.coordinator.messages import declared_size, size, varies
 from fedbo.coordinator.runtime import window_kernel as kernel
-from fedbo.coordinator.runtime.coordinator_half import Arrivals, CoordinatorHalf, Heard, are_sound, plain_fields
+from fedbo.coordinator.runtime.coordinator_half import Arrivals, CoordinatorHalf, Heard
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.payload_slots import OBJECTS, Columns, Ints, Payloads
 from fedbo.coordinator.runtime.plain_agents import PlainAgents

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from fedbo.algorithms.base import Private
+from fedbo.algorithms.messages import declared_size, varies
 from fedbo.coordinator.environment.faults import (
     Corruption,
     Delay,
@@ -17,7 +18,6 @@ from fedbo.coordinator.environment.faults import (
     Restart,
 )
 from fedbo.coordinator.environment.timing import Constant
-from fedbo.coordinator.messages import declared_size, varies
 from fedbo.testing.contract import need
 from fedbo.testing.laws.troubles import Troubles
 from fedbo.testing.run_tables import NEAR, RunTables

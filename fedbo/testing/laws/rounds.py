@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fedbo.algorithms.base import Private
+from fedbo.algorithms.messages import declared_size, varies
 from fedbo.coordinator.exchange import InRounds
-from fedbo.coordinator.messages import declared_size, varies
 from fedbo.testing.contract import need
 from fedbo.testing.laws.troubles import Troubles
 from fedbo.testing.run_tables import NEAR, RunTables

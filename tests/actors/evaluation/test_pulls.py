@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedbo.actors.agent import HostedAgent
-from fedbo.actors.evaluation.batches import MIN_BATCH, cut_to_budget, evaluate_batch, pull_counts
+from fedbo.actors.evaluation.batches import MIN_BATCH, cut_to_budget, evaluate_batch
 from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.evaluation.step import StepEvaluator
@@ -22,10 +22,12 @@ from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.task import StepRequest, Task, objective_of
 from fedbo.algorithms.base import Array, Decision, Problem
 from fedbo.algorithms.random import Random
+from fedbo.algorithms.returned import asked
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.bandits import Garland, Himmelblau
 from fedbo.objectives.derived.centralised import Centralised
 from fedbo.objectives.functions import Quadratic
+from fedbo.settings.own_code import ReturnError
 
 
 @dataclass(frozen=True)
@@ -174,12 +176,16 @@ def test_cutting_keeps_the_first_points() -> None:
 
 @pytest.mark.parametrize("pulls", [[1], [1, 0], [1.0, 2.0]])
 def test_pulls_that_are_no_counts_are_refused(pulls: list[float]) -> None:
-    with pytest.raises(ValueError, match="pulls of 2 points must be one whole number of at least 1 per point"):
-        pull_counts(Decision(np.zeros((2, 1)), "own", np.array(pulls)))
+    class Pulls(Puller):
+        def ask(self, state: Any, inbox: Any, streams: Any) -> Any:
+            return Decision(np.zeros((2, 1)), "own", np.array(pulls)), state
+
+    with pytest.raises(ReturnError, match="pulls are .*; they must be one whole number of at least 1 for each of 2 points"):
+        asked(Pulls(), None, (), None, 1)
 
 
 def test_an_algorithm_with_pulls_may_not_say_beforehand_how_many_points_it_asks_for() -> None:
-    with pytest.raises(ValueError, match="declare queries = None"):
+    with pytest.raises(ReturnError, match="declare queries = None"):
         work(agent_of(Puller(queries=3)))
 
 

@@ -29,6 +29,7 @@ from fedbo.coordinator.runtime import plain_agents, windows
 from fedbo.coordinator.runtime.engine import RunHooks, has_windows, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.selection import Selection
+from fedbo.settings.own_code import ReturnError
 from fedbo.settings.records import changed
 
 PLAIN = Setting(fts(), availability=Always())
@@ -277,7 +278,7 @@ def outcome(setting: Setting) -> tuple[Any, ...]:
     words = ""
     try:
         run_virtual(core, InlineHosts(setting.task(), range(setting.agents)), RunHooks(lines.extend), queue)
-    except (ArithmeticError, ProtocolError) as error:
+    except (ArithmeticError, ProtocolError, ReturnError) as error:
         words = repr(error)
     core.flush_events(lines.extend)
     state = core.state

@@ -30,7 +30,7 @@ KNOBS: dict[str, tuple[float, ...]] = {
     "fedbo.actors.storage.encoding.PIECE": (1, 64),
     "fedbo.actors.storage.evaluation_log._DELAY": (0.0, 1e9),
     "fedbo.coordinator.environment.duration_blocks._HELD": (1, 2),
-    "fedbo.coordinator.messages._FEW": (0, 1, 1000),
+    "fedbo.algorithms.messages._FEW": (0, 1, 1000),
     "fedbo.coordinator.runtime.engine.PROGRESS_INTERVAL": (0.0, 0.001, 1e9),
     "fedbo.coordinator.runtime.engine.PROGRESS_REST": (0.0, 1e9),
     "fedbo.coordinator.runtime.engine._IDLE": (50, 20_000),

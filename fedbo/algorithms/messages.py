@@ -20,6 +20,7 @@ vdot: Final[Callable[..., Any]] = getattr(np.vdot, "_implementation", np.vdot)
 _ndarray: Final = np.ndarray
 _FEW_WORDS = 40  # characters of a sender's own words that a refusal repeats
 _FEW = 8  # numbers whose length is found in less time than by NumPy
+PlainFields = dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]] | None
 ROUNDING = 1e-9  # of matrices that are declared positive, relative to their diagonal
 
 
@@ -163,6 +164,26 @@ def checker(declaration: Declaration, most: float = math.inf) -> Callable[[objec
         return None
 
     return check
+
+
+def plain_fields(declared: Declaration) -> PlainFields:
+    """Return type and shape of each declared field, of which none is a matrix that must be positive."""
+    if any(field.positive for field in declared.values()):
+        return None
+    return {name: (np.dtype(field.dtype), field.shape) for name, field in declared.items()}
+
+
+def are_sound(payload: Mapping[str, np.ndarray[Any, Any]], fields: PlainFields, most: float = math.inf) -> bool:
+    """Check whether payloads `(k, ...)` are as declared, where that is easily seen, and no number is larger than `most`."""
+    if fields is None or payload.keys() != fields.keys():
+        return False
+    for name, (dtype, shape) in fields.items():
+        array = payload[name]
+        if array.dtype != dtype or array.shape[1:] != shape:
+            return False
+        if dtype.kind == "f" and not (isfinite(total := vdot(array, array)) and total <= most * most):
+            return False
+    return True
 
 
 def _is_positive(matrix: np.ndarray[Any, Any]) -> bool:

@@ -66,7 +66,9 @@ Sets = Annotated[
 Workers = Annotated[int | None, typer.Option(min=0, help="Number of Ray workers; short for --set hosting.workers=N.")]
 Address = Annotated[
     str | None,
-    typer.Option(help="Address of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT; short for --set hosting.address=…."),
+    typer.Option(
+        help="Address of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT; local for none. Short for --set hosting.address=…."
+    ),
 ]
 Callbacks = Annotated[
     list[str] | None,

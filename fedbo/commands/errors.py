@@ -35,6 +35,7 @@ FAILURES = frozenset(
         "fedbo.coordinator.errors.ProtocolError",
         "fedbo.coordinator.errors.ReplayError",
         "fedbo.execution.cluster.ClusterError",
+        "fedbo.execution.head.HeadLostError",
         "fedbo.execution.runner.RunError",
         "fedbo.objectives.base.LibraryMissingError",
         "fedbo.objectives.datasets.data.DataDamagedError",

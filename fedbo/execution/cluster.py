@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from fedbo.actors.late_ray import ray
 from fedbo.execution.directory import versions
+from fedbo.execution.head import ADDRESSES, LOOKED_EVERY, Head, no_answer
 from fedbo.execution.wheel import build_wheel, fingerprint
 from fedbo.settings.errors import FedboError
 from fedbo.settings.plugins import used
@@ -24,6 +25,7 @@ from fedbo.settings.plugins import used
 _CONNECT_TIMEOUT = 10.0  # seconds until a host that does not answer counts as absent
 _INSTALL_TIMEOUT = 180.0  # seconds that hosts have to install the wheel and start a process
 _SHARE_TIMEOUT = 5.0  # seconds until a new file shows on every host's view of a shared folder
+_ELSEWHERE = "to go on without it, set --address local"
 _TOKEN = (
     "run `ray get-auth-token` on a host of the cluster and store its output in ~/.ray/auth_token or a file named "
     "by RAY_AUTH_TOKEN_PATH"
@@ -55,27 +57,30 @@ _users: list[Cluster] = []  # those for whom this process has connected itself
 
 
 @contextmanager
-def connected(to: Cluster, cpus: int, folder: Path) -> Iterator[None]:
+def connected(to: Cluster, cpus: int, folder: Path, note: Callable[[str], None] = lambda words: None) -> Iterator[Head]:
     """Connect this process to a cluster, unless it is connected, and disconnect in the end; hosts must see `folder`.
 
-    ClusterError when the cluster cannot be reached, refuses the token or has fewer CPUs than `cpus`, or when one of its hosts
-    has other versions or does not see the folder. The last of several threads disconnects.
+    `note` is called with a line before that. ClusterError when the cluster cannot be reached, refuses the token or has fewer
+    CPUs than `cpus`, or when one of its hosts has other versions or does not see the folder. The last of several threads
+    disconnects.
     """
-    with _connection(to, cpus):
+    with _connection(to, cpus, note):
+        head = Head(str(getattr(ray.get_runtime_context(), "gcs_address", "")))  # a client is not told it
         have = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
         if have < cpus:  # an actor that is never scheduled would be waited for without end
             raise ClusterError(f"[hosting] workers = {cpus}: the Ray cluster has {have} CPUs; set at most {have}")
         if to.address is not None:
-            check_hosts(folder, to.plugins)
-        yield
+            check_hosts(folder, to.plugins, head)
+        yield head
 
 
 @contextmanager
-def _connection(to: Cluster, cpus: int) -> Iterator[None]:
+def _connection(to: Cluster, cpus: int, note: Callable[[str], None]) -> Iterator[None]:
     """Connect this process unless it is connected, one thread at a time; the last thread that uses our connection ends it."""
     with _guard:
         ours = bool(_users) or not ray.is_initialized()
         if not ray.is_initialized():
+            note("starting Ray …" if to.address is None else f"connecting to the Ray cluster at '{to.address}' …")
             _connect(to, cpus)
         elif to.address is not None:
             _check_same(to.address)
@@ -119,7 +124,7 @@ def _connect(to: Cluster, cpus: int) -> None:
             _use_token()
             modules = [str(build_wheel(Path(workshop)))] if to.package == "wheel" else []
             ray.init(to.address, **quiet, runtime_env={"py_modules": modules} if modules else None)
-        except (ConnectionError, ImportError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        except Exception as error:  # Ray raises bare ones too
             ray.shutdown()
             raise ClusterError(connection_error(place, error)) from error
 
@@ -148,17 +153,18 @@ def _here(cpus: int) -> dict[str, Any]:
 
 
 def _check_listening(address: str) -> None:
-    """Check that the address accepts connections, because Ray itself would try for minutes."""
-    if address == "auto":
-        return
+    """Check that the address that Ray will use accepts connections, because Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
-        raise ValueError("write auto, HOST:PORT or ray://HOST:PORT, for example 10.0.0.1:6379 or ray://10.0.0.1:10001")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT).close()
-    except OSError as error:
-        remedy = "check that the head node runs, that this is its port (6379, for ray:// 10001), and that no firewall blocks it"
-        raise ConnectionError(f"no connection ({error}); {remedy}") from None
+    if address != "auto" and not (host and port.isdigit()):
+        raise ValueError(f"write {ADDRESSES}, for example 10.0.0.1:6379 or ray://10.0.0.1:10001")
+    used: str | None = address.removeprefix("ray://")
+    if used == address:  # Ray replaces a local address by that of the network, and "auto" by the last one on this machine
+        used = ray._private.services.canonicalize_bootstrap_address(address)
+    if used is None or (error := no_answer(used, _CONNECT_TIMEOUT)) is None:
+        return
+    taken = "" if used == address.removeprefix("ray://") else f" to {used}, by which Ray replaces it"
+    remedy = "check that the head node runs, that this is its port (6379, for ray:// 10001), and that no firewall blocks it"
+    raise ConnectionError(f"no connection{taken} ({error}); {remedy}; {_ELSEWHERE}")
 
 
 def _use_token() -> None:
@@ -194,18 +200,20 @@ def connection_error(place: str, error: BaseException) -> str:
     if "ray client connection timeout" in said:
         remedy = "check the port of Ray's client server (10001) and the cluster's token"
         return f"no Ray cluster at {place}: the port is open, but Ray's client gets no answer; {remedy}"
+    if place == "this machine":
+        return f"Ray did not start on {place}: {said}; the machine may be too busy: repeat the command when it is less so"
     if "ray[client]" in said or isinstance(error, ImportError):
         return f'the Ray cluster at {place}: ray:// requires the Ray client; run pip install "ray[client]" ({said})'
     return f"no Ray cluster at {place}: {said}"
 
 
-def check_hosts(folder: Path, plugins: Mapping[str, str]) -> None:
+def check_hosts(folder: Path, plugins: Mapping[str, str], head: Head) -> None:
     """Check that every host has this process's versions and plug-ins, and sees the folder; ClusterError names others."""
     mark = folder / f".seen-{os.urandom(4).hex()}"
     mark.touch()
     try:
         ours, wrong = {**versions(), **plugins, "package": fingerprint()}, []
-        for host, found in _asked(str(mark), tuple(plugins)):
+        for host, found in _asked(str(mark), tuple(plugins), head):
             wrong += [f"host {host}: {fault}" for fault in host_problems(found, ours, folder)]
         if wrong:
             raise ClusterError("; ".join(wrong))
@@ -213,13 +221,16 @@ def check_hosts(folder: Path, plugins: Mapping[str, str]) -> None:
         mark.unlink(missing_ok=True)
 
 
-def _asked(mark: str, plugins: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _asked(mark: str, plugins: tuple[str, ...], head: Head) -> Iterator[tuple[str, Any]]:
     """Yield every living host with its facts, or with its error."""
     nodes = _living()
     ask = ray.remote(num_cpus=0, max_retries=0)(_host_facts)
     on_node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     calls = {node: ask.options(scheduling_strategy=on_node(node, soft=False)).remote(mark, plugins) for node in nodes}
-    ray.wait(list(calls.values()), num_returns=len(calls), timeout=_INSTALL_TIMEOUT)
+    until, left = time.monotonic() + _INSTALL_TIMEOUT, list(calls.values())
+    while left and time.monotonic() < until:
+        head.check()
+        _, left = ray.wait(left, num_returns=len(left), timeout=LOOKED_EVERY)
     living = _living()
     for node, call in calls.items():
         try:

@@ -38,6 +38,9 @@ class RowInfo:
 class Progress(Protocol):
     """A display of a study's progress."""
 
+    def note(self, words: str) -> None:
+        """Show a line, before the display starts."""
+
     def start(self, rows: Sequence[RowInfo]) -> None:
         """Start the display with all its rows."""
 
@@ -95,6 +98,10 @@ class LiveProgress:
         self._rows: dict[tuple[int, str], tuple[_ProgressRow, TaskID]] = {}
         self._all: TaskID | None = None
 
+    def note(self, words: str) -> None:
+        """Print a line."""
+        self._bars.console.print(words)
+
     def start(self, rows: Sequence[RowInfo]) -> None:
         """Show one bar for each row, and one for all if there are several."""
         for info in rows:
@@ -128,6 +135,10 @@ class LineProgress:
         self._stream, self._every = stream, every
         self._rows: dict[tuple[int, str], _ProgressRow] = {}
         self._began = self._last = time.monotonic()
+
+    def note(self, words: str) -> None:
+        """Print a line."""
+        print(shown(words), file=self._stream, flush=True)
 
     def start(self, rows: Sequence[RowInfo]) -> None:
         """Store the rows and the time."""

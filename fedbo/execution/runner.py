@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from fedbo.execution.extension import (
     set_aside,
     settle,
 )
+from fedbo.execution.head import HeadLostError
 from fedbo.execution.jobs import learnings, runs
 from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import Callback
@@ -265,7 +267,8 @@ def carry_out(
     ended: list[RunSummary] = []
     try:
         # Ray handles signals in its own way, so ours come after it has started.
-        with (runner or job_runner)(study, parts) as jobs, interrupts() as interrupted:
+        made = runner or partial(job_runner, note=progress.note if progress else lambda words: None)
+        with made(study, parts) as jobs, interrupts() as interrupted:
             monitor = RunMonitor(study, work, callbacks)
             display = Display(progress, study, learning, work, monitor.poll)
             try:
@@ -327,10 +330,12 @@ def _room_in(directory: Path) -> Iterator[None]:
 
 
 def _words(failure: Exception, directory: Path) -> str:
-    plain = ClusterError | DamagedError | CodeError
+    plain = ClusterError | HeadLostError | DamagedError | CodeError
     words = str(failure) if isinstance(failure, plain) else f"{type(failure).__name__}: {failure}"
     if type(failure).__module__.startswith("ray."):  # which explains itself in many lines
         words = f"{words.splitlines()[0]}; Ray's logs show the cause; continue with: fedbo resume {quoted(directory)}"
+    if isinstance(failure, HeadLostError):
+        return f"{words}; continue with: fedbo resume {quoted(directory)}"
     if out_of_space(failure):
         return f"{words}; the disk is full: free some space, then continue with: fedbo resume {quoted(directory)}"
     return words

@@ -14,6 +14,7 @@ from fedbo.actors.late_ray import actor_losses, ray
 from fedbo.actors.retry_limits import COORDINATOR_LOSSES, TABULATOR_DEATHS, WHY_ONE_DIES
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSummary, WarmupRun, start_coordinators
 from fedbo.execution.cluster import Cluster, ClusterError, connected
+from fedbo.execution.head import Head
 from fedbo.study.plugins import distributions
 from fedbo.study.study import Study
 
@@ -39,8 +40,8 @@ class JobRunner(Protocol):
 
 
 @contextmanager
-def job_runner(study: Study, folder: Path) -> Iterator[JobRunner]:
-    """Start the workers of a study, which write to a folder; a Ray that this starts is stopped in the end."""
+def job_runner(study: Study, folder: Path, note: Callable[[str], None] = lambda words: None) -> Iterator[JobRunner]:
+    """Start the workers of a study, which write to a folder; a Ray that this starts is announced, and stopped in the end."""
     hosting = study.hosting
     inline = hosting.kind == "inline"
     if inline and not hosting.workers and hosting.address is None:
@@ -49,8 +50,9 @@ def job_runner(study: Study, folder: Path) -> Iterator[JobRunner]:
     count = (hosting.workers or 1) if inline else 1
     import fedbo.execution.compiling  # noqa: F401  # else every process would compile it, all at once
 
-    with connected(Cluster(hosting.address, hosting.package, distributions(study)), count if inline else 1, folder):
-        yield CoordinatorActors(count, cpus=1.0 if inline else 0.0)
+    cluster = Cluster(hosting.address, hosting.package, distributions(study))
+    with connected(cluster, count if inline else 1, folder, note) as head:
+        yield CoordinatorActors(count, 1.0 if inline else 0.0, head)
 
 
 @contextmanager
@@ -63,10 +65,10 @@ def task_pool(kind: type[Any], plan: Any, count: int, on: Cluster, folder: Path)
     if not count and on.address is None:
         yield partial(_results_here, kind(plan))
         return
-    with connected(on, max(1, count), folder):
+    with connected(on, max(1, count), folder) as head:
         # A second thread, because `stop` is called while `work` goes on.
         actor = ray.remote(kind).options(num_cpus=1, max_concurrency=2, scheduling_strategy="SPREAD")
-        pool = ActorPool(partial(actor.remote, plan), max(1, count), TABULATOR_DEATHS)
+        pool = ActorPool(partial(actor.remote, plan), max(1, count), TABULATOR_DEATHS, head.check)
         try:
             yield partial(pool.results, lambda actor, job: actor.work.remote(job))
         finally:
@@ -88,11 +90,12 @@ class ActorPool:
     """Ray actors of a `PoolWorker` that run one job after another.
 
     A job whose actor has died is given to another one, and fails after so many `deaths`. So is one whose actor says for
-    `_LOST_AFTER` seconds that it has no job: Ray can lose a call, or its result, without an error.
+    `_LOST_AFTER` seconds that it has no job: Ray can lose a call, or its result, without an error. `check` is called
+    repeatedly, and its error ends the pool at once.
     """
 
-    def __init__(self, start: Callable[[], Any], count: int, deaths: int) -> None:
-        self._start, self._deaths = start, deaths
+    def __init__(self, start: Callable[[], Any], count: int, deaths: int, check: Callable[[], None] = lambda: None) -> None:
+        self._start, self._deaths, self._check = start, deaths, check
         self._actors = [start() for _ in range(count)]
         self._asked, self._idle_since = dict[Any, Any](), dict[Any, float]()
 
@@ -117,6 +120,7 @@ class ActorPool:
             while waiting and idle and not stopping:
                 actor, number = idle.pop(0), waiting.popleft()
                 busy[call(actor, jobs[number])] = actor, number
+            self._check()
             done, _ = ray.wait(list(busy), num_returns=1, timeout=0.3)
             for future in [*done, *(lost := self._lost_calls(busy, done))]:
                 actor, number = busy.pop(future)
@@ -222,8 +226,8 @@ class InProcess:
 class CoordinatorActors:
     """Coordinators that are Ray actors; each takes the next job when it finishes one."""
 
-    def __init__(self, count: int, cpus: float) -> None:
-        self._pool = ActorPool(lambda: start_coordinators(1, cpus)[0], count, COORDINATOR_LOSSES)
+    def __init__(self, count: int, cpus: float, head: Head) -> None:
+        self._pool = ActorPool(lambda: start_coordinators(1, cpus)[0], count, COORDINATOR_LOSSES, head.check)
 
     def carry_out(
         self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]

@@ -175,7 +175,7 @@ def load_study(
     for key, value in map(parse_override, overrides):
         changed.append(_located(document, key))
         document = with_value(document, changed[-1], value)
-    document = _flat_sweep(document)
+    document = _hosted_anew(_flat_sweep(document), changed)
     try:
         modules = not isinstance(source, Mapping)  # of which Python itself knows where they are
         return checked_study(document, folder, trust, modules, derived)
@@ -188,6 +188,17 @@ def load_study(
         if (words := code_words(error)) is None:
             raise
         raise StudyError(f"{name}: {words}") from error
+
+
+def _hosted_anew(document: Document, changed: Sequence[Loc]) -> Document:
+    """Drop those settings of the file's hosting to which other ones in `changed` leave no effect."""
+    hosting = document.get("hosting")
+    if not isinstance(hosting, dict) or not any(loc[0] == "hosting" for loc in changed):
+        return document
+    idle = {"workers"} if hosting.get("kind") == "dedicated" else set[str]()
+    if hosting.get("kind", "inline") == "inline" and not hosting.get("workers"):
+        idle = {"address"}
+    return {**document, "hosting": {key: hosting[key] for key in hosting if key not in idle or ("hosting", key) in changed}}
 
 
 def checked_study(document: Document, folder: Path, trust: bool = False, modules: bool = False, derived: bool = False) -> Study:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Ge
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from fedbo.actors.evaluation.policy import Policy
@@ -303,6 +303,13 @@ class RecoveryTable(Table):
     """Events between two additional snapshots."""
 
 
+def _cluster(address: Any) -> Any:
+    """Return the address of a cluster; None for "local", by which a study that began on a cluster goes on without one."""
+    if address == "":
+        raise ValueError("must not be empty; write local, auto, HOST:PORT or ray://HOST:PORT")
+    return None if address == "local" else address
+
+
 class HostingTable(Table):
     """[hosting]: where agents live, the number of workers, the Ray cluster, and how its hosts get the package."""
 
@@ -310,8 +317,8 @@ class HostingTable(Table):
     """Where agents live: with their coordinator, on Ray (`dedicated`, `packed`), or at their sites."""
     workers: Count | None = None
     """Ray actors: for whole runs (inline, default 0) or for agents (packed, default 2)."""
-    address: Annotated[str, Field(min_length=1)] | None = None
-    """Ray cluster: "auto", "HOST:PORT" or "ray://HOST:PORT". Default: Ray on this machine."""
+    address: Annotated[str | None, BeforeValidator(_cluster)] = None
+    """Ray cluster: "auto", "HOST:PORT" or "ray://HOST:PORT". Default: "local", Ray on this machine."""
     package: Literal["wheel", "image"] = "wheel"
     """How hosts get fedbo: as a wheel of the installed one, or from their image."""
     isolate: bool = False

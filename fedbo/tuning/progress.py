@@ -58,6 +58,10 @@ class TuningProgress:
         if not self._console.is_terminal and (time.monotonic() - self._last >= _EVERY or self._ended == self._total):
             self._say()
 
+    def note(self, words: str) -> None:
+        """Print a line."""
+        self._console.print(words)
+
     def start(self, rows: Sequence[RowInfo]) -> None:
         """Show the bar."""
         if self._console.is_terminal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -43,9 +44,10 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     folder, begun = tmp_path_factory.mktemp("reaching"), time.monotonic()
     (folder / "study.toml").write_text(load_study(STUDY).to_toml(), encoding="utf-8")
     around = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        silent = f"127.0.0.1:{server.getsockname()[1]}"
+    with socket.create_server(("0.0.0.0", 0)) as server, socket.create_server(("127.0.0.1", 0)) as inner:
+        silent, loopback = (f"127.0.0.1:{one.getsockname()[1]}" for one in (server, inner))
         addresses = {"no address": "10.0.0.1", "nobody": "127.0.0.1:9", "client": f"ray://{silent}", "silent": silent}
+        addresses["loopback"] = loopback
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, *addresses.values()],
             cwd=folder,
@@ -55,7 +57,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
             check=False,
         )
     lines = [line for line in done.stderr.splitlines() if "Ray cluster at" in line]
-    assert done.stdout.split() == ["1"] * 4 and len(lines) == 4, done.stderr
+    assert done.stdout.split() == ["1"] * 5 and len(lines) == 5, done.stderr
     assert time.monotonic() - begun < 115
     yield dict(zip(addresses, lines, strict=True))
 
@@ -77,15 +79,19 @@ def test_how_the_cluster_is_reached_changes_no_digest() -> None:
 
 @pytest.mark.long
 def test_an_address_that_is_none_is_refused_with_examples(told: dict[str, str]) -> None:
-    line = "no Ray cluster at '10.0.0.1': write auto, HOST:PORT or ray://HOST:PORT, for example 10.0.0.1:6379"
+    line = "no Ray cluster at '10.0.0.1': write local, auto, HOST:PORT or ray://HOST:PORT, for example 10"
     assert line in told["no address"]
 
 
 @pytest.mark.long
 def test_a_cluster_where_nobody_answers_is_named(told: dict[str, str]) -> None:
-    assert (
-        "no Ray cluster at '127.0.0.1:9': no connection" in told["nobody"] and "check that the head node runs" in told["nobody"]
-    )
+    assert "no Ray cluster at '127.0.0.1:9': no connection" in told["nobody"]
+    assert "check that the head node runs" in told["nobody"] and "to go on without it, set --address local" in told["nobody"]
+
+
+@pytest.mark.long
+def test_an_address_that_ray_replaces_is_tried_as_ray_will(told: dict[str, str]) -> None:
+    assert re.search(r"no connection to \S+:\d+, by which Ray replaces it", told["loopback"])
 
 
 @pytest.mark.long

@@ -90,6 +90,8 @@ class Interrupting:
     def __init__(self) -> None:
         self.begun = 0
 
+    def note(self, words: str) -> None: ...
+
     def start(self, rows: Any) -> None:
         self.begun += 1
         if self.begun == 2:

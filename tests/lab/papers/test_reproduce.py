@@ -257,6 +257,9 @@ def test_what_was_interrupted_is_gone_on_with(
 
         begun = 0
 
+        def note(self, words: str) -> None:
+            pass
+
         def start(self, rows: Any) -> None:
             Impatient.begun += 1
 

@@ -200,7 +200,7 @@ class _LocalHost:
         return _Call(getattr(self._host, name))
 
 
-def _in_process(study: Study, folder: Path) -> Iterator[workers.InProcess]:
+def _in_process(study: Study, folder: Path, note: Any = None) -> Iterator[workers.InProcess]:
     yield workers.InProcess()
 
 

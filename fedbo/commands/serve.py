@@ -73,7 +73,8 @@ def join(
 
 def _print(done: SiteSummary) -> None:
     print(f"agent {done.agent}: {done.evaluations} evaluations, {done.failed} of them failed")
-    print(f"evaluations begun, repeated ones included: {done.begun}; messages sent: {done.messages}")
+    cost = "" if done.cost is None else f", which have cost at most {done.cost}"
+    print(f"evaluations begun, repeated ones included: {done.begun}; messages sent: {done.messages}{cost}")
     if done.best is not None:
         print(f"best value: {done.best:.6g} at " + ", ".join(f"{name} = {value:.6g}" for name, value in done.point.items()))
     print(f"results: {done.directory}")

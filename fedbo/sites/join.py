@@ -14,6 +14,7 @@ from fedbo.settings import arguments
 from fedbo.sites.audit import AuditLog
 from fedbo.sites.certificates import client_context
 from fedbo.sites.client import SiteClient
+from fedbo.sites.cost import most_cost
 from fedbo.sites.documents import Approval
 from fedbo.sites.folders import SiteFolder
 from fedbo.sites.keys import PrivateKey
@@ -45,7 +46,9 @@ def join_study(
     approved = Approval.read(approval)
     site = SiteFolder.of(approval, folder)
     key, policy, study = site.key(approved), site.policy(), load_terms(approved.terms)
-    policy.admit(approved, asked_of(study).share, revealed_by(study.algorithm[0].make()))
+    cost = most_cost(study, approved.agent)
+    reveals = revealed_by(study.algorithm[0].make())
+    policy.admit(approved, asked_of(study).share, reveals, None if cost is None else cost.epsilon)
     runs = site.run_folder(approved)
     with closing(site.audit(approved)) as audit, _masks(study, runs, approved, key, policy, audit) as masks:
         work = SiteWork(study, approved.agent, objective, runs, policy.evaluations, isolate, masks)

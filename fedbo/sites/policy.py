@@ -37,6 +37,10 @@ share = "nothing"
 # `fedbo list algorithms` prints what the messages of each method reveal.
 reveals = "draws"
 
+# The most epsilon that all messages of one study may cost, where noise hides them: `fedbo preflight` prints what a study may
+# cost. Messages with less noise count as messages without any, which `reveals` admits only as "observations".
+epsilon = 10.0
+
 # Only with secure aggregation: fingerprints of the keys of all sites, this one too, as their owners read them to you. A message
 # is then hidden among these sites alone. Without them the coordinator could invent sites, and subtract what these send.
 peers = []
@@ -50,6 +54,7 @@ class SitePolicy(BaseModel):
     - `evaluations`: the most evaluations of one study, repeated ones included.
     - `share`: what may leave besides messages: nothing, each evaluation's score, or each observation with its point.
     - `reveals`: the most that messages may reveal of observations.
+    - `epsilon`: the most that all messages of a study may cost; those that noise hides less count as observations.
     - `peers`: fingerprints of the sites with which it may hide its messages by masks; empty for all that the coordinator names.
     """
 
@@ -58,6 +63,7 @@ class SitePolicy(BaseModel):
     evaluations: Annotated[int, Field(ge=0)] = 1000
     share: Share = "nothing"
     reveals: str = Reveals.DRAWS.value
+    epsilon: Annotated[float, Field(gt=0)] = 10.0
     peers: tuple[Fingerprint, ...] = ()
 
     @field_validator("studies", "peers", mode="before")
@@ -85,11 +91,11 @@ class SitePolicy(BaseModel):
         except (ValueError, RecursionError) as error:
             raise PolicyError(f"'{path}': is not TOML ({shown(str(error))[:100]}); correct it") from None
 
-    def admit(self, approval: Approval, share: str, reveals: str) -> None:
+    def admit(self, approval: Approval, share: str, reveals: str, epsilon: float | None) -> None:
         """Check that the site serves a study.
 
-        `share` is what its public terms ask sites to release, and `reveals` what its messages reveal. PolicyError when the
-        policy allows less, with the line of the policy file to change.
+        `share` is what its public terms ask sites to release, `reveals` what its messages reveal, and `epsilon` the most that
+        these cost, None without noise. PolicyError when the policy allows less, with the line of the policy file to change.
         """
         if approval.fingerprint not in self.studies:
             words = f"compare fingerprints with the coordinator, then run: fedbo site accept APPROVAL {approval.fingerprint}"
@@ -99,6 +105,9 @@ class SitePolicy(BaseModel):
         if read_reveals(reveals).exceeds(Reveals(self.reveals)):
             words = f'{Reveals(reveals).meaning}; decline, or set reveals = "{reveals}"'
             raise PolicyError(f'policy.toml: reveals = "{self.reveals}", but of this study {words}')
+        if (epsilon or 0.0) > self.epsilon and Reveals.OBSERVATIONS.exceeds(Reveals(self.reveals)):
+            words = f"messages of this study may cost {epsilon:.4g}; decline, or set epsilon = {epsilon:.4g}"
+            raise PolicyError(f"policy.toml: epsilon = {self.epsilon:g}, but the {words}")
 
     def admit_peers(self, sites: Mapping[int, PublicKey]) -> None:
         """Check the sites, by agent, among which a message is to be hidden; PolicyError where one is not a peer."""

@@ -27,6 +27,7 @@ from fedbo.settings.findings import Finding
 from fedbo.settings.shown import shown
 from fedbo.settings.trust import admit
 from fedbo.sites.certificates import authority_fingerprint, client_context
+from fedbo.sites.cost import most_cost
 from fedbo.sites.documents import Approval
 from fedbo.sites.folders import SiteFolder
 from fedbo.sites.terms import asked_of, load_terms
@@ -86,6 +87,7 @@ def _disk(run: Path) -> str:
 def _read_terms(approval: Approval) -> tuple[Finding, Study | None]:
     try:
         study = load_terms(approval.terms)
+        cost = most_cost(study, approval.agent)
     except FedboError as error:
         words, _, remedy = str(error).rpartition("; ")
         return Finding("terms", "broken", words or remedy, remedy if words else "ask for another approval"), None
@@ -93,13 +95,16 @@ def _read_terms(approval: Approval) -> tuple[Finding, Study | None]:
     reveals = revealed_by(table.make())
     parameters = ", ".join(parameter.name for parameter in study.federation().parameters)
     found = f'{table.name}, parameters {short(parameters)[1:-1]}, messages reveal: {reveals.value}, share = "{asked.share}"'
-    return Finding("terms", "ok", found), study
+    return Finding("terms", "ok", found if cost is None else f"{found}, messages cost at most {cost}"), study
 
 
 def _policy(study: Study, approval: Approval, folder: SiteFolder) -> str:
     policy = folder.policy()
-    policy.admit(approval, asked_of(study).share, revealed_by(study.algorithm[0].make()).value)
-    return f'study {approval.fingerprint} is admitted; at most {policy.evaluations:,} evaluations, share = "{policy.share}"'
+    cost = most_cost(study, approval.agent)
+    reveals = revealed_by(study.algorithm[0].make()).value
+    policy.admit(approval, asked_of(study).share, reveals, None if cost is None else cost.epsilon)
+    allowed = f'at most {policy.evaluations:,} evaluations, share = "{policy.share}", epsilon = {policy.epsilon:g}'
+    return f"study {approval.fingerprint} is admitted; {allowed}"
 
 
 def _connection(approval: Approval, folder: SiteFolder) -> Iterator[Finding]:

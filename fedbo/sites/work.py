@@ -19,6 +19,7 @@ from fedbo.objectives.base import Metric, Parameter
 from fedbo.settings.records import changed
 from fedbo.settings.shown import quoted
 from fedbo.sites.allowance import Allowance
+from fedbo.sites.cost import Cost, cost_of
 from fedbo.sites.errors import PolicyError, SitesError
 from fedbo.sites.mask_work import SiteMasks
 from fedbo.sites.outbox import Journal
@@ -66,7 +67,8 @@ class Orders(Protocol):
 class SiteSummary:
     """What a site has done in a study.
 
-    `begun` counts all evaluations that have begun, also repeated ones and those cut short, and `messages` those that differ.
+    `begun` counts all evaluations that have begun, also repeated ones and those cut short, and `messages` those that differ;
+    `cost` is the most that these have cost, None without noise.
     `first_error` is the reason of the first failed evaluation, empty without one; `best` the best native value that the
     objective has returned, None without one, at the native `point`; `directory` holds the site's observations.
     """
@@ -76,6 +78,7 @@ class SiteSummary:
     failed: int
     begun: int
     messages: int
+    cost: Cost | None
     first_error: str
     best: float | None
     point: dict[str, float]
@@ -83,7 +86,8 @@ class SiteSummary:
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain JSON."""
-        return {**asdict(self), "directory": str(self.directory)}
+        cost = None if self.cost is None else self.cost._asdict()
+        return {**asdict(self), "cost": cost, "directory": str(self.directory)}
 
 
 class SiteWork:
@@ -105,7 +109,7 @@ class SiteWork:
         isolate: bool = False,
         masks: SiteMasks | None = None,
     ) -> None:
-        self._agent, self._masks = agent, masks
+        self._agent, self._masks, self._study = agent, masks, study
         self._share, self._federation = asked_of(study).share, study.federation()
         self._home = RunFolder.of(folder, RunKey(0, study.labels[0], 0)).claim()
         self._host = Host()
@@ -186,6 +190,7 @@ class SiteWork:
             failed=len(errors),
             begun=self._allowance.evaluations,
             messages=self._allowance.messages,
+            cost=cost_of(self._study, self._allowance.messages),
             first_error=reason_of(errors[0]) if errors else "",
             best=None if best is None else float(metric.native(best["value"])),
             point={} if best is None else _named(self._federation.parameters, best["x"]),

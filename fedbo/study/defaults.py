@@ -93,8 +93,13 @@ def _privacy(study: StudyTables, fill: Callable[..., Any]) -> PrivacyTable:
         return given
     if given.deltas is not None or not private:
         return given
-    least = min(1e-3, max(1e-9, 1 / count**2))
+    least = least_delta(count)
     return given.model_copy(update={"deltas": (count**-1.1, least) if count**-1.1 <= WEAK_DELTA else (least,)})
+
+
+def least_delta(agents: int) -> float:
+    """Return the smallest delta at which epsilon is reported by default, of so many agents."""
+    return min(1e-3, max(1e-9, 1 / agents**2))
 
 
 def _exchange(study: StudyTables) -> ExchangeTable:

@@ -15,6 +15,7 @@ from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Inbound, Payload
 from fedbo.algorithms.messages import encode
 from fedbo.algorithms.streams import COORDINATOR
+from fedbo.sites.cost import cost_of, most_cost
 from fedbo.sites.errors import PolicyError, SitesError
 from fedbo.sites.orders import decode_order, encode_order
 from fedbo.sites.release import SiteReport
@@ -135,5 +136,7 @@ def test_no_sequence_of_orders_takes_more_of_a_site_than_it_has_accepted(method:
         assert evaluations <= MOST
         assert max(liar.messages, default=0) <= liar.last
         assert all(len(sent) == 1 for sent in liar.messages.values()), "one message of each step"
+        spent, cost = cost_of(study_of(method), len(liar.messages)), most_cost(study_of(method), 1)
+        assert cost is None or (spent is not None and spent.epsilon <= cost.epsilon)
         most = max(most, liar.reports)
     assert most > 5, "orders were carried out"

@@ -182,8 +182,8 @@ def test_the_policy_of_a_new_site_serves_no_study(tmp_path: Path) -> None:
     policy = folder.policy()
     assert policy == SitePolicy() and policy.share == "nothing" and policy.evaluations == 1000
     with pytest.raises(PolicyError, match=f"fedbo site accept APPROVAL {approval.fingerprint}"):
-        policy.admit(approval, "nothing", "draws")
-    admitted(tmp_path, studies=[approval.fingerprint]).admit(approval, "nothing", "draws")
+        policy.admit(approval, "nothing", "draws", None)
+    admitted(tmp_path, studies=[approval.fingerprint]).admit(approval, "nothing", "draws", None)
 
 
 @pytest.mark.parametrize("allowed", SHARES)
@@ -192,10 +192,10 @@ def test_no_more_leaves_than_the_policy_allows(allowed: str, asked: str, tmp_pat
     approval = service(tmp_path).approve(request_of(site(tmp_path, "north")))
     policy = admitted(tmp_path, studies=[approval.fingerprint], share=allowed)
     if SHARES.index(asked) <= SHARES.index(allowed):  # type: ignore[arg-type]
-        policy.admit(approval, asked, "draws")
+        policy.admit(approval, asked, "draws", None)
     else:
         with pytest.raises(PolicyError, match=f'share = "{allowed}", but the study asks for "{asked}"'):
-            policy.admit(approval, asked, "draws")
+            policy.admit(approval, asked, "draws", None)
 
 
 def test_messages_that_reveal_more_than_the_policy_allows_are_refused(tmp_path: Path) -> None:
@@ -205,10 +205,10 @@ def test_messages_that_reveal_more_than_the_policy_allows_are_refused(tmp_path: 
         policy = admitted(tmp_path, studies=[approval.fingerprint], reveals=allowed)
         for asked in order:
             if order.index(asked) <= order.index(allowed):
-                policy.admit(approval, "nothing", asked)
+                policy.admit(approval, "nothing", asked, None)
             else:
                 with pytest.raises(PolicyError, match=f'or set reveals = "{asked}"'):
-                    policy.admit(approval, "nothing", asked)
+                    policy.admit(approval, "nothing", asked, None)
 
 
 @pytest.mark.parametrize(

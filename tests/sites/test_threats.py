@@ -71,10 +71,10 @@ def test_a_coordinator_cannot_change_the_terms_after_the_approval(tmp_path: Path
     own = PrivateKey.read(arranged.service / "coordinator.key")
     fields = {name: getattr(approval, name) for name in type(approval).model_fields if name != "signature"}
     policy = SiteFolder.of(arranged.approvals[0]).policy()
-    policy.admit(approval, "observations", "draws")
+    policy.admit(approval, "observations", "draws", None)
     for change in ({"terms": terms(seed=5)}, {"terms": {**approval.terms, "agents": 9}}, {"nonce": "ab" * 32}):
         with pytest.raises(PolicyError, match="studies does not list the study"):
-            policy.admit(Approval.signed(own, **fields | change), "observations", "draws")
+            policy.admit(Approval.signed(own, **fields | change), "observations", "draws", None)
 
 
 def order() -> bytes:

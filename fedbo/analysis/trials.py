@@ -14,12 +14,12 @@ from fedbo.analysis.finished_run import FinishedRun
 from fedbo.analysis.grouping import column_of
 from fedbo.analysis.records.configurations import Columns
 from fedbo.analysis.records.records import ResultTable, column_array
+from fedbo.settings.columns import RESERVED, heading_of
 
 COMPLETE, EARLY, PAUSED, FAILED, FORGOTTEN = ("complete", "stopped early", "paused", "failed", "forgotten")
 
 _WHO = ("algorithm", "replicate", "agent", "step", "query", "origin")
 _TIMES = ("started", "finished")
-_FIXED = frozenset({"cell", *_WHO, "value", "score", "pulls", "fidelity", *_TIMES, "status", "error"})
 _POINT = ("cell", "algorithm", "replicate", "agent", "step", "query")
 
 
@@ -27,7 +27,7 @@ def trials(result: FinishedRun) -> ResultTable:
     """Return every evaluation of a run, in the order of the observations.
 
     Values, scores and other metrics are in native units, as the user's function returned them. A parameter, metric or swept key
-    whose name is that of another column gets a prefix: `param_`, `metric_` or `sweep_`.
+    whose name is that of another column, or begins with such a prefix, gets one: `param_`, `metric_` or `sweep_`.
     """
     rows = result.observations
     table = {name: rows[name].to_pylist() for name in rows.column_names if name not in ("x", "u", "rungs", "note")}
@@ -46,8 +46,7 @@ def trials(result: FinishedRun) -> ResultTable:
     columns = Columns()
     for prefix, part in parts:
         for name, column in part.items():
-            taken = prefix and (name in _FIXED or name in columns)
-            columns[f"{prefix}{name}" if taken else name] = column
+            columns[heading_of(name, prefix, {*RESERVED, *columns}) if prefix else name] = column
     return ResultTable("trials", pa.table({name: column_array(column) for name, column in columns.items()}))
 
 

@@ -5,7 +5,7 @@ Rows count from 1 below the header, without blank lines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,13 @@ import numpy.typing as npt
 from fedbo.settings.errors import SettingError
 
 KINDS = (".csv", ".parquet")
+PREFIXES = ("sweep_", "param_", "metric_")
+OF_TRIALS = ("cell", "algorithm", "replicate", "agent", "step", "query", "origin", "value", "score", "started", "finished")
+OF_TRIALS += ("status", "error")  # the columns that every table of trials has
+RESERVED = frozenset({*OF_TRIALS, "pulls", "fidelity"})
+_OF_RUNS = frozenset(
+    {"x", "u", "agent", "value", "error"}
+)  # columns of our own tables of evaluations, which have no other axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,42 @@ class NumberColumn:
     whole: bool = False
     optional: bool = False
     gaps: bool = False
+
+
+def heading_of(name: str, prefix: str, taken: Container[str] = RESERVED) -> str:
+    """Return the column of a parameter, metric or swept key in a table, with a prefix where another could have this name."""
+    return f"{prefix}{name}" if name in taken or name.startswith(PREFIXES) else name
+
+
+def columns_of(names: Sequence[str], prefix: str, there: Sequence[str], taken: Container[str] = ()) -> dict[str, str]:
+    """Return the columns of parameters, or of metrics, among those that are `there`; a missing one is among them too.
+
+    It is the one with the prefix where the table has it. A column that is `taken`, or one of our tables' own, is none.
+    """
+    own = RESERVED if {*OF_TRIALS} <= {*there} else _OF_RUNS if is_raw(there) else ()
+    found = {}
+    for name in names:
+        prefixed = f"{prefix}{name}"
+        of_other = prefixed in names and f"{prefix}{prefixed}" not in there
+        found[name] = prefixed if name in taken or name in own or (prefixed in there and not of_other) else name
+    return found
+
+
+def is_raw(there: Sequence[str]) -> bool:
+    """Return whether these are the columns of a run's or a tabulation's own evaluations, which have points as lists."""
+    return {*_OF_RUNS} <= {*there} and not {*OF_TRIALS} <= {*there}
+
+
+def names_in(path: Path) -> list[str]:
+    """Return the names of a file's columns; none where it cannot be read, which its reader reports."""
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+    import pyarrow.parquet as pq
+
+    try:
+        return list(pq.read_schema(path).names if path.suffix == ".parquet" else pacsv.open_csv(path).schema.names)
+    except (OSError, pa.ArrowException):
+        return []
 
 
 def read_columns(path: Path, columns: Sequence[NumberColumn]) -> dict[str, npt.NDArray[Any]]:

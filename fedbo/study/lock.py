@@ -36,8 +36,8 @@ def locked(directory: Path) -> Iterator[None]:
         yield
     finally:
         with _guard:
-            path.unlink(missing_ok=True)
-            _held.pop(held, None)
+            if _held.pop(held, None) == os.getpid():  # else the lock is of the process that made this one
+                path.unlink(missing_ok=True)
             os.close(file)
 
 
@@ -46,7 +46,8 @@ def _acquire(directory: Path, path: Path) -> int:
     while True:
         # To close a second descriptor of the file would release the lock that another thread of this process holds.
         if _held.get(_identity(path)) == os.getpid():
-            raise _in_use(directory, f"process {os.getpid()}")
+            words = "is open in this process; wait until its run has ended, or call close() on its agent"
+            raise DirectoryError(f"'{directory}': {words}")
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:

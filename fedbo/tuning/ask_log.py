@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+import weakref
 from collections.abc import Container
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +17,12 @@ import numpy as np
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.algorithms.base import Array
+from fedbo.settings.arguments import short
 from fedbo.study.lock import locked
 from fedbo.study.paths import PRIVATE, DirectoryError
 
 LogEntry = dict[str, Any]
+LOG = "log.jsonl"
 
 
 class AskLog:
@@ -39,15 +42,15 @@ class AskLog:
         atomic.make_folder(folder, PRIVATE)
         self._folder, self._held, self._closed = folder, ExitStack(), False
         self._held.enter_context(locked(folder))
-        path = folder / "log.jsonl"
+        weakref.finalize(self, self._held.close)  # at the latest when Python ends, before it takes modules apart
+        path = folder / LOG
         self._file = atomic.open_log(path)
         self._held.callback(os.close, self._file)
-        found, size = _read(path)
+        found, size = read_log(path)
         os.ftruncate(self._file, size)
         if found and found[0] != head:
             self.close()
-            words = "belongs to another space, other terms or another agent; use the same ones, or a new folder"
-            raise DirectoryError(f"'{folder}': {words}")
+            raise DirectoryError(f"'{folder}': {_difference(found[0], head)}")
         self._sum = hashlib.sha256()
         self._sums = [self._added(line) for line in path.read_bytes()[:size].splitlines(keepends=True)]
         if not found:
@@ -134,7 +137,21 @@ class AskLog:
         self._held.close()
 
 
-def _read(path: Path) -> tuple[list[LogEntry], int]:
+def _difference(found: LogEntry, head: LogEntry) -> str:
+    """Return what the head of a log has other than this one, with the remedy."""
+    names = {"agent": "number", "space": "space", "terms": "terms"}
+    name = next((name for name in names if found.get(name) != head[name]), "terms")
+    theirs, ours = found.get(name, {}), head[name]
+    if name == "terms" and isinstance(theirs, dict):
+        keys = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
+        said = "".join(f", {key} = {short(theirs.get(key))} instead of {short(ours.get(key))}" for key in keys)
+    else:
+        said = f", {theirs} instead of {ours}" if name == "agent" else ""
+    remedy = "use the same, or a new folder with start= this one"
+    return f"belongs to another {names[name]}{said}; {remedy}" if name != "terms" else f"has other terms{said}; {remedy}"
+
+
+def read_log(path: Path) -> tuple[list[LogEntry], int]:
     """Read the entries of a log and their size in bytes; DamagedError where a line is not JSON.
 
     An incomplete last line is ignored: a kill or a power cut came before its writer returned.

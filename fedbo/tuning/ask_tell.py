@@ -96,11 +96,12 @@ class Agent:
         )
         self._problem = with_goals(problem, terms.goals)
         self._streams = Streams(terms.seed).of(number)
-        self._digest = hashlib.sha256(json.dumps([terms.shared(), written], sort_keys=True).encode()).hexdigest()
+        agreed = json.dumps([terms.shared(), written], sort_keys=True)
+        self._digest = hashlib.sha256(agreed.encode()).hexdigest()
         self._handed: set[str] = set()
         # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
         self._threads = blas_threads()
-        self._log = AskLog(self.folder, {"terms": self._digest, "agent": number})
+        self._log = AskLog(self.folder, {"terms": json.loads(agreed)[0], "space": written, "agent": number})
         self._metrics = ToldMetrics(terms.goals, self._log)
         declared = self._algorithm.upload(self._problem) or {}
         keys, place = terms.message_keys(self._digest, meeting), (number, terms.agents)

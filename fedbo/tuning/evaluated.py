@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.records.text_table import spreadsheet_cell
@@ -20,11 +23,15 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.objectives.typed_spaces.typed import Space
+from fedbo.settings.arguments import short
+from fedbo.settings.columns import columns_of, is_raw
 from fedbo.settings.errors import ArgumentError
+from fedbo.tuning.ask_log import LOG, read_log
 from fedbo.tuning.metrics import told_of
 from fedbo.tuning.optuna_metrics import check_directions, told_of_trial
 
 Value = float | dict[str, float | None]
+Columns, Named = dict[str, str], tuple[str, Goals | None]
 
 
 class Evaluated(NamedTuple):
@@ -45,18 +52,19 @@ def evaluated(
 ) -> list[Evaluated]:
     """Return earlier evaluations from pairs of a configuration and its value, or from another `source`.
 
-    A source is a path or an `optuna.Study`. A path ends in .csv or .parquet, with a column for each parameter and one for the
-    `value`, or is the directory of a run. From a run it returns the observations of its best algorithm, of one `agent` or of
-    all. With `goals` of several metrics a value is a dictionary of their numbers. Files have a column for each further one, and
-    an Optuna study has their objectives in the same order. ArgumentError, in one line, for any other source, or a configuration
-    that is not in the space.
+    A source is a path, a table (`result.trials()`, or a data frame of pandas) or an `optuna.Study`. A path ends in .csv or
+    .parquet, with a column for each parameter and one for the `value`, or is the directory of a run or of an agent. A column
+    `param_NAME` is that of the parameter NAME, as in tables of trials. From a run it returns the observations of its best
+    algorithm, of one `agent` or of all. With `goals` of several metrics a value is a dictionary of their numbers. Files have a
+    column for each further one, and an Optuna study has their objectives in the same order. ArgumentError, in one line, for any
+    other source, or a configuration that is not in the space.
     """
     if hasattr(source, "get_trials"):
         return evaluated_in_study(source, space, mode, goals)
     if isinstance(source, str | Path):
         path = Path(source)
         if path.is_dir():
-            return _in_run(path, space, agent, goals)
+            return _in_agent(path, space, goals) if (path / LOG).is_file() else _in_run(path, space, agent, goals)
         if path.suffix == ".csv" and path.is_file():
             return evaluated_in_csv(path, space, value, goals)
         if path.suffix == ".parquet" and path.is_file():
@@ -64,6 +72,8 @@ def evaluated(
         raise ArgumentError(
             f"start = '{path}': is not an existing .csv file, .parquet file or run directory; pass the path of one"
         )
+    if (table := _as_table(source)) is not None:
+        return _in_table(table, "start", space, (value, goals))
     read, found = _read(space), list[Evaluated]()
     try:
         pairs = [(flattened(pair[0]), dict(pair[1]) if goals and _others(goals) else float(pair[1])) for pair in source]
@@ -86,24 +96,68 @@ def _told(value: float, goals: Goals | None, others: Mapping[str, float | None])
     return value if goals is None or not others else {goals.own.name: value, **others}
 
 
-def _check_columns(path: Path, there: Sequence[str], value: str, goals: Goals | None) -> None:
-    if missing := next((name for name in (value, *_others(goals)) if name not in there), None):
+def _columns(where: str, there: Sequence[str], space: Space, named: Named) -> tuple[Columns, Columns]:
+    """Return the columns of parameters, and of further metrics, by their names; `named` are the value's column and the goals.
+
+    A parameter may have no column, as an inactive one.
+    """
+    value, others = named[0], _others(named[1])
+    if twice := next((name for name in there if there.count(name) > 1), None):
+        raise ArgumentError(f"{where}: has the column '{twice}' twice; rename one")
+    if is_raw(there):
+        raise ArgumentError(f"{where}: is one of a run's own tables, in its units; pass the directory of the run")
+    mine = columns_of(_names(space), "param_", there, (value, *others))
+    metrics = columns_of(others, "metric_", there, (value, *mine.values()))
+    if missing := next((name for name in (value, *metrics.values()) if name not in there), None):
         remedy = "pass the name of the value's column" if missing == value else "add it, with empty cells where it is not known"
-        raise ArgumentError(f"'{path}': has no column '{missing}'; available: {', '.join(there)}; {remedy}")
+        raise ArgumentError(f"{where}: has no column '{missing}'; available: {', '.join(there)}; {remedy}")
+    return mine, metrics
 
 
 def _in_parquet(path: Path, space: Any, value: str, goals: Goals | None) -> list[Evaluated]:
     try:
-        table, read = read_table(path), _read(space)
+        table = read_table(path)
     except DamagedError as error:
         raise ArgumentError(f"start = '{path}': {error.why}; pass a table of evaluations") from None
-    _check_columns(path, table.column_names, value, goals)
+    return _in_table(table, str(path), space, (value, goals))
+
+
+def _as_table(source: Any) -> Any:
+    """Return a table of trials, or a data frame of pandas, as an Arrow table; None for anything else."""
+    if hasattr(source, "to_arrow"):
+        return source.to_arrow()
+    return pa.Table.from_pandas(source, preserve_index=False) if hasattr(source, "iloc") else None
+
+
+def _in_table(table: Any, where: str, space: Any, named: Named) -> list[Evaluated]:
+    (value, goals), read, place = named, _read(space), f"'{where}', row"
+    mine, metrics = _columns(f"'{where}'", table.column_names, read, named)
     found = []
     for number, row in enumerate(table.to_pylist(), 1):
-        configuration = {name: row[name] for name in _names(read) if row.get(name) is not None}
-        if row[value] is not None:
-            told = _told(float(row[value]), goals, {name: row[name] for name in _others(goals)})
-            found.append(_checked(read, Evaluated(configuration, told, f"{path.name}/{number}"), f"'{path}', row {number}"))
+        if row[value] is None:
+            continue
+        line, cells = f"{place} {number}", {name: row[column] for name, column in mine.items() if row.get(column) is not None}
+        for name, cell in cells.items():
+            cells[name] = _cell(read, name, cell, line) if isinstance(cell, str) else cell
+        others = {name: row[each] for name, each in metrics.items()}
+        told = _told(_float(row[value], f"{line}: {value}"), goals, others)
+        point = Evaluated(cells, told, f"{Path(where).name}/{number}")
+        found.append(_checked(read, point, line, cells=True))
+    return found
+
+
+def _in_agent(path: Path, space: Any, goals: Goals | None) -> list[Evaluated]:
+    """Return the points of an agent's log that have a value, by their tokens."""
+    (head, *entries), read, found = read_log(path / LOG)[0] or [{}], _read(space), list[Evaluated]()
+    own, points = read_space(head["space"]), dict[str, list[float]]()
+    for entry in entries:
+        points |= {entry[kind]: entry["u"] for kind in ("ask", "add") if kind in entry}
+        token = entry.get("tell", entry.get("add"))
+        if token is not None and entry["value"] is not None:
+            metrics = entry.get("metrics", {})
+            told = _told(entry["value"], goals, {name: metrics.get(name) for name in _others(goals)})
+            point = Evaluated(own.decode(np.array(points[token])), told, f"{path.name}/{token}")
+            found.append(_checked(read, point, f"'{path}', {token}"))
     return found
 
 
@@ -155,19 +209,19 @@ def evaluated_in_csv(path: str | Path, space: Any, value: str = "value", goals: 
     """
     read, place = _read(space), Path(path)
     with place.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.DictReader(file)
-        columns = list(rows.fieldnames or ())
-        _check_columns(place, columns, value, goals)
-        found = []
-        for number, row in enumerate(rows, start=2):
-            if not (row[value] or "").strip():
-                continue
-            where = f"'{place}', line {number}"
-            cells = {name: cell.strip() for name, cell in row.items() if name in _names(read) and (cell or "").strip()}
-            configuration = {name: _cell(read, name, cell, where) for name, cell in cells.items()}
-            others = {name: _float(row[name], f"{where}: {name}") if row[name] else None for name in _others(goals)}
-            told = _told(_float(row[value], f"{where}: {value}"), goals, others)
-            found.append(_checked(read, Evaluated(configuration, told, f"{place.name}/{number}"), where))
+        first, *rows = list(csv.reader(file)) or [[]]
+    columns = [name[1:] if name == spreadsheet_cell(name[1:]) else name for name in first]
+    mine, metrics = _columns(f"'{place}'", columns, read, (value, goals))
+    found = []
+    for number, cells in enumerate(rows, start=2):
+        where, row = f"'{place}', line {number}", dict(zip(columns, cells, strict=False))
+        if not row.get(value, "").strip():
+            continue
+        there = {name: row[column] for name, column in mine.items() if row.get(column, "").strip()}
+        configuration = {name: _cell(read, name, cell, where) for name, cell in there.items()}
+        others = {name: _float(row[each], f"{where}: {name}") if row.get(each) else None for name, each in metrics.items()}
+        told = _told(_float(row[value], f"{where}: {value}"), goals, others)
+        found.append(_checked(read, Evaluated(configuration, told, f"{place.name}/{number}"), where, cells=True))
     return found
 
 
@@ -175,34 +229,55 @@ def _read(space: Any) -> Space:
     return read_space(written_space(space))
 
 
-def _names(space: Space) -> set[str]:
-    return {parameter.name for parameter in space.parameters}
+def _names(space: Space) -> list[str]:
+    return [parameter.name for parameter in space.parameters]
+
+
+def _complete(space: Space, configuration: dict[str, Any]) -> None:
+    """Add the choices that an empty cell stands for to a configuration: None or an empty text of active parameters."""
+    for name, choices in zip(_names(space), space.choices, strict=True):
+        empty = [choice for choice in choices or () if choice is None or (isinstance(choice, str) and not choice.strip())]
+        if name not in configuration and len(empty) == 1 and name in space.expected(configuration):
+            configuration[name] = empty[0]
 
 
 def _cell(space: Space, name: str, cell: str, where: str) -> Any:
     """Return the value of a cell: a number, or the choice with this text."""
-    axis = [parameter.name for parameter in space.parameters].index(name)
-    choices = space.choices[axis]
-    if choices is None:
+    if space.choices[_names(space).index(name)] is None:
         return _float(cell, f"{where}: {name}")
-    by_text: dict[str, Any] = {str(choice): choice for choice in choices}
-    # As our own tables write them: a choice that looks like a formula has a quote, whole numbers beside others a point.
-    by_text = {spreadsheet_cell(text): choice for text, choice in by_text.items()} | by_text
-    by_text |= {repr(float(each)): each for each in choices if type(each) in (int, float) and str(float(each)) not in by_text}
-    if cell not in by_text:
-        raise ArgumentError(f"{where}: {name} = {cell!r}: is not one of {', '.join(map(str, choices))}")
-    return by_text[cell]
+    return _choice(space, name, cell, where)
 
 
-def _float(cell: str, where: str) -> float:
+def _choice(space: Space, name: str, cell: str, where: str) -> Any:
+    """Return the choice with a text, as our own tables write it; ArgumentError where none, or more than one, has it."""
+    choices = space.choices[_names(space).index(name)] or ()
+    found = [choice for choice in choices if cell in _texts(choice)]
+    found = found or [choice for choice in choices if cell.strip() in _texts(choice)]
+    if len(found) != 1:
+        both = f"may be {' or '.join(map(repr, found))}; pass start=[(configuration, value), …] instead"
+        words = both if found else f"is not one of {', '.join(map(str, choices))}"
+        raise ArgumentError(f"{where}: {name} = {cell!r}: {words}")
+    return found[0]
+
+
+def _texts(choice: Any) -> set[str]:
+    """Return the texts of a choice: one that looks like a formula has a quote, and a whole number beside others a point."""
+    as_number = {repr(float(choice))} if type(choice) is int else set()
+    return {str(choice), spreadsheet_cell(str(choice))} | as_number
+
+
+def _float(cell: Any, where: str) -> float:
     try:
         return float(cell)
-    except ValueError:
-        raise ArgumentError(f"{where} = {cell!r}: is not a number") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"{where} = {short(cell)}: is not a number") from None
 
 
-def _checked(space: Space, point: Evaluated, where: str) -> Evaluated:
+def _checked(space: Space, point: Evaluated, where: str, cells: bool = False) -> Evaluated:
+    """Return a point, in which empty `cells` may stand for choices; ArgumentError when it is not in the space."""
     try:
+        if cells:
+            _complete(space, point.configuration)
         space.encode(point.configuration)
     except ValueError as error:
         raise ArgumentError(f"{where}: {error}") from None

@@ -19,6 +19,7 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.arguments import wrong
+from fedbo.settings.columns import RESERVED, heading_of
 from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.evaluated import Evaluated, evaluated
 from fedbo.tuning.metrics import goals_of, told_of
@@ -35,12 +36,15 @@ def start_file(given: Any, space: str, agents: int, mode: str, folder: Path, met
     lines = csv.writer(text, lineterminator="\n")
     goals = goals_of(metrics, mode)
     others = [] if goals is None else [name for name in goals.names if name != goals.own.name]
-    lines.writerow([*names, "value", "agent", *others])
+    taken = {*RESERVED, *others}
+    heads = [[heading_of(name, prefix, taken) for name in each] for prefix, each in (("param_", names), ("metric_", others))]
+    lines.writerow([*heads[0], "value", "agent", *heads[1]])
     for number, points in _of_agents(given, space, (agents, mode, goals)).items():
         for point in points:
             x = from_unit(read.parameters, read.encode(point.configuration)[None, :])[0]
             value, told = told_of(point.value, goals)
-            lines.writerow([*x.tolist(), value, number, *((told or {}).get(name) for name in others)])
+            if value is not None:  # else it failed
+                lines.writerow([*x.tolist(), value, number, *((told or {}).get(name) for name in others)])
     content = text.getvalue()
     if content.count("\n") == 1:
         raise ArgumentError("start: has no point with a value; add one, or remove start")

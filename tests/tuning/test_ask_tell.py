@@ -189,9 +189,12 @@ def test_no_pickle_lies_in_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_serves_one_process_and_one_space(tmp_path: Path) -> None:
-    with fedbo.Agent(tmp_path, SPACE), pytest.raises(DirectoryError, match="is in use by process"):
+    with (
+        fedbo.Agent(tmp_path, SPACE),
+        pytest.raises(DirectoryError, match="is open in this process; wait .* call close"),
+    ):
         fedbo.Agent(tmp_path, SPACE)
-    with pytest.raises(ValueError, match="belongs to another space, other terms or another agent"):
+    with pytest.raises(ValueError, match="belongs to another space; use the same, or a new folder"):
         fedbo.Agent(tmp_path, {**SPACE, "n": (1, 31)})
     with pytest.raises(ValueError, match="does not support ask and tell; use ts, fts, gp_ei or gp_ucb"):
         fedbo.Agent(tmp_path / "new", SPACE, fedbo.Terms("admm_consensus"))

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
 from fedbo.actors.storage.rows import write_table
 from fedbo.analysis.grouping import by_run
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import main_algorithm
 from fedbo.lab.twins.measurements import MeasurementError, Measurements, measure_run, most_at_once
-from fedbo.settings.columns import KINDS, NumberColumn, read_columns
+from fedbo.settings.columns import NumberColumn, names_in, read_columns
 from fedbo.settings.errors import SettingError
 
 DURATIONS = "durations.parquet"
@@ -79,7 +77,7 @@ def keep_durations(measured: Measurements, folder: Path) -> Path:
 
 def _log(path: Path) -> Measurements:
     """Read a log of evaluations: `duration`, or `started` and `finished`; `agent`, and `u1`, `u2`, … if it has them."""
-    names = _names(path)
+    names = names_in(path) or ["duration"]  # of an unreadable one, whose reader raises the error
     timed = "duration" not in names
     wanted = [NumberColumn(name) for name in (("started", "finished") if timed else ("duration",))]
     axes = [name for place, name in enumerate(f"u{number}" for number in range(1, len(names) + 1)) if name in names]
@@ -102,15 +100,3 @@ def _log(path: Path) -> Measurements:
     if timed:
         measured.together = most_at_once(found["started"], found["finished"])
     return measured
-
-
-def _names(path: Path) -> list[str]:
-    """List the columns of a table; an unreadable one has only "duration", so that its reader raises the error."""
-    if path.suffix not in KINDS or not path.is_file():
-        return ["duration"]
-    try:
-        if path.suffix == ".parquet":
-            return list(pq.read_schema(path).names)
-        return list(pacsv.read_csv(path).column_names)
-    except (OSError, pa.ArrowException):
-        return ["duration"]

@@ -166,10 +166,7 @@ class Space:
         known = {parameter.name for parameter in self.parameters} | {fixed.name for fixed in self.fixed}
         if unknown := sorted(set(configuration) - known):
             raise ValueError(f"{unknown[0]}: is not a parameter of the space; available: {', '.join(sorted(known))}")
-        x = np.array(self.defaults)
-        for axis, (parameter, choices) in enumerate(zip(self.parameters, self.choices, strict=True)):
-            if parameter.name in configuration:
-                x[axis] = _code(parameter, choices, configuration[parameter.name])
+        x = self._placed(configuration)
         expected, constant = self.configuration(x), {fixed.name for fixed in self.fixed}
         if wrong := sorted((expected.keys() - constant - configuration.keys()) | (configuration.keys() - expected.keys())):
             words = "is missing" if wrong[0] in expected else "is not active in this configuration; remove it"
@@ -177,6 +174,18 @@ class Space:
         if self.forbidden and self._wrong(x[None, :])[0]:
             raise ValueError(f"{dict(configuration)}: is forbidden")
         return _exact(self.parameters, x)
+
+    def expected(self, configuration: Mapping[str, Any]) -> set[str]:
+        """Return the names of what a configuration must have, given the values that it has; ValueError when one is wrong."""
+        return set(self.configuration(self._placed(configuration)))
+
+    def _placed(self, configuration: Mapping[str, Any]) -> Array:
+        """Return a point `(d,)` in native units, which has defaults where a configuration has nothing."""
+        x = np.array(self.defaults)
+        for axis, (parameter, choices) in enumerate(zip(self.parameters, self.choices, strict=True)):
+            if parameter.name in configuration:
+                x[axis] = _code(parameter, choices, configuration[parameter.name])
+        return x
 
     def every(self) -> Array | None:
         """Return the points `(n, d)` of all configurations that are allowed; None where there are too many to list."""

@@ -19,7 +19,7 @@ from fedbo.actors.storage.sealed import DamagedError, FormatError, check_file, u
 from fedbo.objectives.base import LARGEST_VALUE, Federation
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import to_unit
-from fedbo.settings.columns import NumberColumn, read_columns
+from fedbo.settings.columns import OF_TRIALS, NumberColumn, columns_of, names_in, read_columns
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.settings.records import changed
 from fedbo.settings.shown import quoted
@@ -118,9 +118,10 @@ def _of_file(
 ) -> dict[int, list[Row]]:
     """Return the observations in a file; `asked` are the replicate, and the names of the metrics besides the value."""
     replicate, metrics = asked
+    if any(getattr(getattr(federation, "lattice", None), "choices", ())) and {*OF_TRIALS} <= {*names_in(path)}:
+        raise SettingError("file", "is a table of trials, which has choices instead of their places; set run to its directory")
     columns = _columns(path, tuple(parameter.name for parameter in federation.parameters), metrics, _modified(path))
-    agent, own, value = columns.get("agent"), columns.get("replicate"), columns["value"]
-    x = np.stack([columns[parameter.name] for parameter in federation.parameters], axis=1)
+    agent, own, value, x = columns.get("agent"), columns.get("replicate"), columns["value"], columns["x"]
     _check_rows(federation, agent, x, value)
     kept = (np.abs(value) <= LARGEST_VALUE) & (True if own is None else own == replicate)
     metric, units = (
@@ -137,7 +138,7 @@ def _of_file(
                     number,
                     place,
                     (x[row].tolist(), units[row].tolist()),
-                    Outcome(float(values[row]), metrics={name: float(columns[name][row]) for name in metrics}),
+                    Outcome(float(values[row]), metrics={name: float(each[row]) for name, each in columns["metrics"].items()}),
                 )
                 for place, row in enumerate(mine)
             ]
@@ -165,9 +166,15 @@ def _row(agent: int, place: int, at: tuple[list[float], list[float]], outcome: O
 
 @lru_cache(maxsize=8)
 def _columns(path: Path, parameters: tuple[str, ...], metrics: tuple[str, ...], modified: int) -> dict[str, Any]:
+    there = names_in(path)
+    mine = columns_of(parameters, "param_", there, ("value", "agent", "replicate", *metrics))
+    others = columns_of(metrics, "metric_", there, ("value", "agent", "replicate", *mine.values()))
     indices = [NumberColumn("agent", whole=True, optional=True), NumberColumn("replicate", whole=True, optional=True)]
-    numbers = [NumberColumn(name, gaps=True) for name in ("value", *metrics)]
-    return read_columns(path, [*map(NumberColumn, parameters), *numbers, *indices])
+    numbers = [NumberColumn(name, gaps=True) for name in ("value", *others.values())]
+    found = read_columns(path, [*map(NumberColumn, mine.values()), *numbers, *indices])
+    x = np.stack([found[name] for name in mine.values()], axis=1)
+    known: dict[str, Any] = {name: found[name] for name in ("value", "agent", "replicate") if name in found}
+    return known | {"metrics": {name: found[column] for name, column in others.items()}, "x": x}
 
 
 def _modified(path: Path) -> int:
@@ -177,9 +184,11 @@ def _modified(path: Path) -> int:
 def _check_rows(federation: Federation, agent: Any, x: Any, value: Any) -> None:
     """Raise SettingError for unknown agents and points outside the box; rows without a value may hold anything."""
     there = ~np.isnan(value)
-    if (there & np.isinf(value)).any():
-        row = int(np.argmax(np.isinf(value)))
-        raise SettingError("file", f"has value = {value[row]} in row {row + 1}; leave it empty where an evaluation failed")
+    if (large := there & (np.abs(value) > LARGEST_VALUE)).any():
+        row = int(np.argmax(large))
+        beyond = f", beyond {LARGEST_VALUE:g}" if np.isfinite(value[row]) else ""
+        words = f"has value = {value[row]} in row {row + 1}{beyond}; leave it empty where an evaluation failed"
+        raise SettingError("file", words)
     if agent is not None and ((agent < 0) | (agent >= federation.n_agents)).any():
         row = int(np.argmax((agent < 0) | (agent >= federation.n_agents)))
         raise SettingError(

@@ -276,7 +276,7 @@ def test_a_table_is_made_by_one_process_at_a_time(capsys: pytest.CaptureFixture[
     _branin("t", ["agents=2"])
     with locked(Path("t")):
         line = complaint(capsys, "branin", "--set", "agents=2", "--points", "16", "--out", "t")
-    assert f"is in use by process {os.getpid()}; wait for that process" in line
+    assert "is open in this process; wait until its run has ended" in line
 
 
 @pytest.mark.parametrize(

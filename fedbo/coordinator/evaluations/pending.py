@@ -32,8 +32,8 @@ class PendingEvaluation:
     - `remaining`: what was left of it at the time `since`, at pace 1.
     - `lease`: the number of its end in the event queue; an end with an older number is void.
     - `in_time`: whether it stays within the time limit.
-    - On a cluster, `work` is the remaining duration of all its pulls on a worker of speed 1. It entered the queue at the time
-      `queued` with the `number`, and runs on `worker`; -1 is none.
+    - On a cluster, `work` is the remaining duration of all its pulls on a worker of speed 1. It has waited since
+      the time `queued`, its last preemption if there was one, with the `number`, and runs on `worker`; -1 is none.
     - Where evaluations may stop early, one is `held` at a rung, on its place and its worker, until its agent decides. Its
       present leg began at the time `leg`, which is None in the first segment of a leg.
     """

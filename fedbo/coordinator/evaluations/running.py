@@ -117,6 +117,7 @@ class RunningEvaluations:
         after.queued, after.number, after.worker = held.queued, held.number, held.worker
         found.running[one.key] = after
         if self.pool is not None and after.worker < 0:
+            after.queued = now
             self.pool.submit(state.cluster, agent.number, after.key, after.number)
             return self._serve_later(state)
         return self._start(agent, after, now, warm=True)
@@ -166,7 +167,7 @@ class RunningEvaluations:
             else:
                 model = self.pool.class_of(worker)
                 one.work = max(0.0, one.work - max(0.0, now - one.started - model.startup) * model.speed) + checkpoint
-            one.worker, one.lease = -1, 0
+            one.worker, one.lease, one.queued = -1, 0, now
             self.pool.submit(state.cluster, number, one.key, one.number)
         return self._serve_later(state)
 

@@ -81,7 +81,7 @@ class LoggedEvent(NamedTuple):
     worker_class: Annotated[str | None, pa.string()] = None
     """Name of a class of workers."""
     queued_at: Annotated[float | None, pa.float64()] = None
-    """Time at which the evaluation entered the queue."""
+    """Time at which the evaluation entered the queue, or was preempted last."""
     answering: Annotated[int | None, pa.int32()] = None
     """Agents that gave shares."""
     cohort: Annotated[int | None, pa.int32()] = None

@@ -121,13 +121,16 @@ def _from_queue(into: Measurements, rows: Sequence[Row], events: Any, study: Stu
     workers = [one for one in study.cluster.classes() for _ in range(one.count)]
     placed: dict[tuple[int, ...], Row] = {}
     cut: set[tuple[int, ...]] = set()
+    entered: dict[tuple[int, ...], float] = {}  # the first entry into the queue, before a preemption
     for one in placements(events).to_pylist():
         into.queued.append(one["started_at"] - one["queued_at"])
         key = one["agent"], one["step"], one["query"]
+        first = entered.pop(key, one["queued_at"])
         if one["preempted"]:
             cut.add(key)
+            entered[key] = first
         else:
-            placed[(*key, one["started_at"])] = one
+            placed[(*key, one["started_at"])] = {**one, "queued_at": first}
     kept = any("checkpoint" in fault for fault in faults)  # without one, work begins anew on the next worker
     found = []
     for row in rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -12,18 +11,26 @@ Job = tuple[int, int, int]  # agent, step, point
 
 
 def placements(run: RunTables) -> Iterator[str]:
-    """Check that an evaluation is not preempted as it is placed, or twice at one instant, and that priorities hold."""
+    """Check that an evaluation is not preempted as it is placed, or twice at one instant, and that priorities hold.
+
+    The wait of a preempted evaluation begins with its preemption.
+    """
     model = run.environment.cluster
     if model is None:
         return
     waits = _waits(run) if model.rule == "priority" and run.task.stopping is None else []
+    stopped = dict[Job, float]()
     for time, events in groupby(run.of("placed", "preempted"), key=lambda event: event["time"]):
         placed, preempted = set[tuple[Job, int]](), set[Job]()
         for event in events:
             job, worker = (event["agent"], event["step"], event["query"]), event["worker"]
             if event["kind"] == "placed":
                 placed.add((job, worker))
-            elif (job, worker) in placed:
+                if event["queued_at"] < stopped.get(job, 0.0):
+                    yield f"evaluation {job} waited since {event['queued_at']}, and was preempted at {stopped[job]}"
+                continue
+            stopped[job] = time
+            if (job, worker) in placed:
                 yield f"evaluation {job} was placed on worker {worker} at {time}, and preempted there at the same time"
             elif job in preempted:
                 yield f"evaluation {job} was preempted twice at {time}"
@@ -43,11 +50,4 @@ def placements(run: RunTables) -> Iterator[str]:
 
 def _waits(run: RunTables) -> list[tuple[Job, float, float]]:
     """List the waiting times of each evaluation that was finally placed."""
-    found, stopped = list[tuple[Job, float, float]](), defaultdict[Job, float](float)
-    for event in run.of("placed", "preempted"):
-        job = (event["agent"], event["step"], event["query"])
-        if event["kind"] == "preempted":
-            stopped[job] = event["time"]
-        else:
-            found.append((job, max(event["queued_at"], stopped[job]), event["time"]))
-    return found
+    return [((one["agent"], one["step"], one["query"]), one["queued_at"], one["time"]) for one in run.of("placed")]

@@ -214,6 +214,15 @@ def test_a_study_whose_workers_are_all_lost_says_so() -> None:
         setting.run(world={"cluster": equal(1), "plan": (Preemption(at=1.0),)})
 
 
+@pytest.mark.parametrize("checkpoint", [None, 0.0])
+def test_the_wait_of_a_preempted_evaluation_begins_with_its_preemption(checkpoint: float | None) -> None:
+    """It runs from 0 to 0.5, waits to 1.5, and then runs for 1, or for the half that is left."""
+    setting = Setting(RANDOM, agents=1, initial=1, iterations=1, evaluation=Constant(1.0), availability=Always())
+    ran = setting.run(world={"cluster": equal(1), "plan": (Preemption(at=0.5, duration=1.0, checkpoint=checkpoint),)})
+    assert waits(ran).tolist() == [0.0, 1.0, 0.0]
+    assert [row.finished for row in ran.rows] == ([2.5, 3.5] if checkpoint is None else [2.0, 3.0])
+
+
 def test_what_runs_on_a_worker_goes_on_while_its_agent_hangs() -> None:
     setting = Setting(RANDOM, agents=1, initial=1, iterations=1, evaluation=Constant(2.0), availability=Always())
     hung = setting.run(world={"cluster": equal(1), "plan": (Hang((0,), at=1.0, duration=3.0),)})

@@ -81,6 +81,21 @@ def test_segments_take_the_part_of_the_time_that_they_are_of_the_fidelity_and_a_
         assert stopping is None or {1, 3, 9} <= set(since.values())
 
 
+def test_what_a_time_limit_cuts_off_is_recorded_at_the_last_rung_that_it_reached(tmp_path: Path) -> None:
+    """Rungs 1, 3, 9 and 27 of evaluations that take 1, and are cut off at 0.5; those of another length at any rung."""
+    constant = {"evaluation": {"model": "constant", "mean": 1.0}}
+    fedbo.run(study(STOPPERS[0], timing=constant, evaluation={"time_limit": 0.5}), out=tmp_path / "cut")
+    cut = [row for row in rows_of(tmp_path / "cut") if row["error"] is not None]
+    assert cut and all((row["fidelity"], len(row["rungs"])) == (9, 3) for row in cut)
+    events = pq.read_table(tmp_path / "cut" / "events.parquet").to_pylist()
+    assert {event["verdict"] for event in events if event["kind"] == "rung"} == {"go", "stop", "failed"}
+    assert all(event["fidelity"] == 9 for event in events if event["kind"] == "rung" and event["verdict"] == "failed")
+    for number, stopping in enumerate(STOPPERS):
+        loaded = load_study(study(stopping, evaluation={"time_limit": 0.3, "parallel": 2}))
+        fedbo.run(loaded, out=tmp_path / f"{number}")
+        assert violations(loaded, tmp_path / f"{number}") == []
+
+
 @pytest.mark.long
 def test_an_evaluation_that_goes_on_to_its_end_has_the_value_that_it_has_without_a_stopper(tmp_path: Path) -> None:
     fedbo.run(study(None), out=tmp_path / "whole")

@@ -19,7 +19,7 @@ from fedbo.actors.evaluation.failed_points import keeps_points, takes_worst, wit
 from fedbo.actors.evaluation.learning import Learner, learned
 from fedbo.actors.evaluation.step import StepResult, queries_of
 from fedbo.actors.stopping.rungs import RungState
-from fedbo.actors.storage.evaluations import EvaluationRecord, Query
+from fedbo.actors.storage.evaluations import EvaluationRecord, Query, Span
 from fedbo.actors.task import BudgetUse, EvaluationEnd, RungVerdict, StepRequest, Task
 from fedbo.algorithms.base import Decision
 from fedbo.algorithms.returned import updated
@@ -66,6 +66,8 @@ class ScheduledEvaluations:
         for place, end in enumerate(ended):
             query = pending.pop((end.step, end.point))
             record = self._record(query, end)
+            if query.span is not None and not end.in_time:
+                record.fidelity, record.rungs = query.span.since, self._passed(rungs, query, query.span)
             if query.span is not None and record.error is None:
                 rungs, verdict, query = self._at_rung(rungs, place, query, record)
                 verdicts += [] if verdict is None else [verdict]
@@ -134,6 +136,11 @@ class ScheduledEvaluations:
         fidelity = after.span.fidelity if what == "go" else 0
         verdict = None if what is None else RungVerdict(place, query.step, query.point, what, fidelity)
         return rungs, verdict, after
+
+    def _passed(self, rungs: RungState, query: Query, span: Span) -> list[float] | None:
+        """Return the values at the rungs that an evaluation passed before its time limit cut it off; None without any."""
+        assert self._task.stopping is not None
+        return self._task.stopping.curve(rungs, changed(query, span=span._replace(fidelity=span.since))) or None
 
     def _promote(self, rungs: RungState, place: int, pending: dict[Key, Query], verdicts: list[RungVerdict]) -> RungState:
         """Resume the paused evaluation, if any, that the stopper promotes in place of an ended one."""

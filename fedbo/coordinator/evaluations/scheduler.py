@@ -51,9 +51,10 @@ class RungVerdicts:
         """Continue an evaluation from its rung, or free its place."""
         found, (step, point) = agent.evaluations, one.key
         assert found is not None
-        ended: Verdict = "failed" if one.held else "end"
+        ended: Verdict = "end" if one.in_time and not one.held else "failed"
         what = ended if verdict is None or verdict.what == "promote" else verdict.what
-        self._log.append(RungReached(now, agent.number, step, query=point, fidelity=one.request.fidelity, verdict=what))
+        fidelity = one.request.fidelity if one.in_time else one.request.since  # its time limit cuts it off between two rungs
+        self._log.append(RungReached(now, agent.number, step, query=point, fidelity=fidelity, verdict=what))
         if not one.held:
             return []
         if verdict is not None and verdict.what == "go":

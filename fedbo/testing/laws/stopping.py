@@ -30,11 +30,29 @@ def stopping_early(run: RunTables) -> Iterator[str]:
     if stopping is None or forgets or run.task.policy.retries:
         return
     values = _in_rows(run, stopping)
+    yield from _reached(run)
     events = defaultdict[int, list[Row]](list)
     for event in run.of("rung", "promoted"):
         events[event["agent"]].append(event)
     for agent, lines in events.items():
         yield from _RungReplay(run, stopping, agent, values[agent]).of(lines)
+
+
+def _reached(run: RunTables) -> Iterator[str]:
+    """Check that rows and events agree on the fidelity of each end, which was reached unless the evaluation failed there."""
+    passed, ends = dict[tuple[int, Key], int](), set[tuple[int, Key, int]]()
+    for event in run.of("rung"):
+        who, key, fidelity = event["agent"], (event["step"], event["query"]), event["fidelity"]
+        if event["verdict"] in ("go", "pause"):
+            passed[who, key] = fidelity
+        if event["verdict"] != "go":
+            ends.add((who, key, fidelity))
+    for row in run.rows:
+        who, key, fidelity = row["agent"], (row["step"], row["query"]), row["fidelity"]
+        if row["error"] is not None and "time_limit" in row["error"] and fidelity > passed.get((who, key), 0):
+            yield f"evaluation {key} of agent {who} is recorded at fidelity {fidelity}, and was cut off before"
+        if (who, key, fidelity) not in ends:
+            yield f"evaluation {key} of agent {who} ended at fidelity {fidelity}, which no event tells"
 
 
 def _in_rows(run: RunTables, stopping: Stopping) -> dict[int, dict[tuple[Key, int], float]]:
@@ -77,7 +95,8 @@ class _RungReplay:
                 self._paused.pop(key, None)
                 due = {None}
                 continue
-            self._learned.add((*key, fidelity))
+            if verdict != "go":  # the time of the last leg counts with its end
+                self._learned.add((*key, fidelity))
             if None not in due:
                 yield f"agent {self._agent} did not promote {due} before {line['time']}"
             if verdict == "failed" or (key, fidelity) not in self._values and verdict == "end":

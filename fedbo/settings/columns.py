@@ -17,8 +17,9 @@ from fedbo.settings.errors import SettingError
 
 KINDS = (".csv", ".parquet")
 PREFIXES = ("sweep_", "param_", "metric_")
-OF_TRIALS = ("cell", "algorithm", "replicate", "agent", "step", "query", "origin", "value", "score", "started", "finished")
-OF_TRIALS += ("status", "error")  # the columns that every table of trials has
+# The columns that every table of trials has.
+OF_TRIALS: tuple[str, ...] = ("cell", "algorithm", "replicate", "agent", "step", "query", "origin", "value", "score")
+OF_TRIALS += ("started", "finished", "status", "error")
 RESERVED = frozenset({*OF_TRIALS, "pulls", "fidelity"})
 _OF_RUNS = frozenset(
     {"x", "u", "agent", "value", "error"}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import wraps
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from threading import RLock
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -33,12 +35,27 @@ from fedbo.tuning.messages import MessageStore, secret_step
 from fedbo.tuning.metrics import ToldMetrics, told_of, with_goals
 from fedbo.tuning.terms import Terms, check_agent
 
+P = ParamSpec("P")
+R = TypeVar("R")
+_limited = RLock()  # the number of threads of linear algebra is one setting of the whole process
+
 
 class Suggestion(NamedTuple):
     """A configuration to evaluate, and the token that identifies it in `tell`."""
 
     token: str
     configuration: dict[str, Any]
+
+
+def _alone(method: Callable[Concatenate[Agent, P], R]) -> Callable[Concatenate[Agent, P], R]:
+    """Let one thread at a time call a method of an agent."""
+
+    @wraps(method)
+    def called(agent: Agent, /, *given: P.args, **named: P.kwargs) -> R:
+        with agent.lock:
+            return method(agent, *given, **named)
+
+    return called
 
 
 class _AgentFile(NamedTuple):
@@ -64,8 +81,8 @@ class Agent:
     What messages reveal of its observations depends on the algorithm (`fedbo list algorithms`). ArgumentError when that is more
     than the meeting accepts: `Meeting(folder, reveals="computable")` or `reveals="observations"` accepts more than draws. Every
     `ask` and `tell`, and every fetched message, is appended to `log.jsonl` before the call returns. So the agent resumes when
-    its folder is opened again. One process at a time may have it open. ArgumentError when the space or the terms are invalid;
-    DirectoryError when they differ from those of the folder, or another process has it open.
+    its folder is opened again. One process at a time may have it open, whose threads may share the agent. ArgumentError when
+    the space or the terms are invalid; DirectoryError when they differ from those of the folder, or it is open elsewhere.
 
     `start` are earlier evaluations: pairs of a configuration and its value, a file, a run, from which it takes the observations
     of the agent with its number, or an `optuna.Study` (see `fedbo.tuning.evaluated.evaluated`).
@@ -99,6 +116,7 @@ class Agent:
         agreed = json.dumps([terms.shared(), written], sort_keys=True)
         self._digest = hashlib.sha256(agreed.encode()).hexdigest()
         self._handed: set[str] = set()
+        self.lock = RLock()
         # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
         self._threads = blas_threads()
         self._log = AskLog(self.folder, {"terms": json.loads(agreed)[0], "space": written, "agent": number})
@@ -112,6 +130,7 @@ class Agent:
             for point in () if start is None else self._started(start):
                 self.add(*point)
 
+    @_alone
     def ask(self, n: int = 1, client: str | None = None) -> list[Suggestion]:
         """Return `n` configurations to evaluate, each with its token; fewer when all configurations of the space were asked.
 
@@ -147,6 +166,7 @@ class Agent:
         """
         return self._closed(token, None, {"withdrawn": True})
 
+    @_alone
     def _closed(self, token: str, told: Any, more: Mapping[str, Any]) -> bool:
         """Close an open configuration, and send the message that is due then."""
         value, metrics = told_of(told, self._metrics.goals)
@@ -163,6 +183,7 @@ class Agent:
             self.exchange()
         return True
 
+    @_alone
     def exchange(self) -> bool:
         """Send missing messages to the meeting and fetch those of others; return whether there were new ones.
 
@@ -183,6 +204,7 @@ class Agent:
             self._save()
         return bool(new)
 
+    @_alone
     def add(
         self, configuration: Mapping[str, Any], value: float | Mapping[str, float | None] | None, name: str | None = None
     ) -> bool:
@@ -201,19 +223,23 @@ class Agent:
         self._save()
         return True
 
+    @_alone
     def enqueue(self, configuration: Mapping[str, Any]) -> None:
         """Make `ask` return this configuration before any other new one; ArgumentError when it is not in the space."""
         self._enter({"queue": self._encoded(configuration).tolist()})
         self._save()
 
+    @_alone
     def pending(self, client: str | None = None) -> list[Suggestion]:
         """Return the suggestions without a value, of one `client` if it is set; oldest first."""
         return [self._suggestion(token) for token in self._log.open if client in (None, self._log.points[token]["client"])]
 
+    @_alone
     def given(self, token: str) -> Suggestion:
         """Return a suggestion again; ArgumentError when the token is not of this agent."""
         return self._suggestion(self._known(token))
 
+    @_alone
     def best(self) -> tuple[dict[str, Any], float] | None:
         """Return the best configuration with a value, and the value; None before the first.
 
@@ -227,6 +253,7 @@ class Agent:
         token = max(values, key=lambda each: self._sign * values[each])
         return self._suggestion(token).configuration, values[token]
 
+    @_alone
     def front(self) -> list[tuple[dict[str, Any], dict[str, float | None]]]:
         """Return the configurations that keep all limits and that no other one dominates, each with its metrics by name."""
         return [(self._suggestion(token).configuration, dict(self._log.metrics[token])) for token in self._metrics.front()]
@@ -236,6 +263,7 @@ class Agent:
         agent = self.number if is_run else None
         return evaluated(start, self._written, mode=self.terms.mode, agent=agent, goals=self._metrics.goals)
 
+    @_alone
     def __repr__(self) -> str:
         """Return the agent's number, its number of values, and the best configuration."""
         values = sum(value is not None for value in self._log.told.values())
@@ -263,6 +291,7 @@ class Agent:
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"configuration: {error}") from None
 
+    @_alone
     def close(self) -> None:
         """Close the folder, so that another process can open it."""
         self._log.close()
@@ -276,7 +305,7 @@ class Agent:
     @contextmanager
     def _computing(self) -> Iterator[None]:
         """Compute in one thread, and note the agent and the number of its decisions in an error of the algorithm."""
-        with self._threads.limit(limits=1):
+        with _limited, self._threads.limit(limits=1):
             try:
                 yield
             except Exception as error:
@@ -352,6 +381,7 @@ class Agent:
         return u, file._replace(algorithm=state)
 
     @property
+    @_alone
     def exhausted(self) -> bool:
         """Whether every configuration of the space was asked or added, and repeats are off."""
         return self._evaluated is not None and not self._left()

@@ -31,7 +31,8 @@ from fedbo.tuning.metrics import told_of
 from fedbo.tuning.optuna_metrics import check_directions, told_of_trial
 
 Value = float | dict[str, float | None]
-Columns, Named = dict[str, str], tuple[str, Goals | None]
+Columns = dict[str, str]
+Named = tuple[str, Goals | None]
 
 
 class Evaluated(NamedTuple):

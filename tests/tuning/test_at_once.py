@@ -81,3 +81,36 @@ def test_a_finished_tuning_does_not_go_on_with_another_function_of_the_same_name
     values(constant(2.0), tmp_path / "two")
     with pytest.raises(fedbo.DirectoryError, match="passed in Python; call fedbo.tune again with more iterations and resume"):
         fedbo.resume(tmp_path / "one", overrides=["budget.iterations=2"])
+
+
+def test_an_agent_serves_threads_and_gives_each_client_its_own_token(tmp_path: Path) -> None:
+    with fedbo.Agent(tmp_path, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, fedbo.Terms("ts", initial=20)) as agent:
+
+        def work(number: int) -> list[str]:
+            (one,) = agent.ask(1, client=f"w{number}")
+            anybody = agent.ask(1)[0] if number % 2 else one
+            assert agent.pending(f"w{number}") == [one] and agent.given(one.token) == one
+            assert agent.tell(one.token, one.configuration["x"])
+            assert agent.best() is not None and "values" in repr(agent) and not agent.exhausted
+            agent.add({"x": 0.5, "y": 0.5}, 0.0, name=f"w{number}")
+            return list({one.token, anybody.token})
+
+        with ThreadPoolExecutor(6) as threads:
+            tokens = [token for found in threads.map(work, range(24)) for token in found]
+    assert len(tokens) == len(set(tokens)) == 24 + 12
+    with fedbo.Agent(tmp_path, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, fedbo.Terms("ts", initial=20)) as again:
+        assert len(again.pending()) == 12
+
+
+UNCLOSED = """
+import sys, fedbo
+agent = fedbo.Agent(sys.argv[1], {"x": (0.0, 1.0)}, fedbo.Terms("random"))
+agent.ask()
+"""
+
+
+def test_python_ends_without_a_word_where_an_agent_is_not_closed(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", UNCLOSED, str(tmp_path / "agent")]
+    ended = subprocess.run(program, capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert not (tmp_path / "agent" / ".lock").exists()

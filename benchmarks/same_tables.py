@@ -144,7 +144,7 @@ def differences(old: Path, new: Path) -> tuple[list[str], int]:
         if not all(path.exists() for path in paths):
             found.append(f"{name}: only one of the two has it")
             continue
-        before, after = map(_table, paths)
+        before, after = map(pq.read_table, paths)
         other = sorted(set(before.column_names) ^ set(after.column_names))
         both = [column for column in before.column_names if column in after.column_names]
         rows += after.num_rows
@@ -155,13 +155,6 @@ def differences(old: Path, new: Path) -> tuple[list[str], int]:
             found += [f"{name}: other values in {', '.join(changed)}"] if changed else []
         found += [f"{name}: columns that only one has: {', '.join(other)}"] if other else []
     return found, rows
-
-
-def _table(path: Path) -> pa.Table:
-    """Read a table of either revision; convert events of an earlier format, so that facts are compared and not their text."""
-    from fedbo.coordinator.logged.earlier import read_events
-
-    return read_events(path) if path.stem == "events" else pq.read_table(path)
 
 
 def _values(table: pa.Table, column: str) -> str:

@@ -7,12 +7,10 @@ objectives to themselves, over an authenticated network.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from fedbo import moved
 from fedbo.settings import arguments as checks
 from fedbo.settings import registry
 
@@ -54,7 +52,6 @@ if TYPE_CHECKING:
     from fedbo.tuning.terms import Terms
     from fedbo.tuning.tune import Options
 
-moved.install()
 registry.register(draw_result="fedbo.figures.plot:draw_result", why_section="fedbo.lab.why.page:why_section")
 
 __all__ = [
@@ -486,9 +483,6 @@ def __getattr__(name: str) -> Any:
         from fedbo.settings.version import fedbo_version
 
         return fedbo_version()
-    if name in moved.RENAMED:
-        warnings.warn(f"fedbo.{name} is deprecated; use fedbo.{moved.RENAMED[name]}", DeprecationWarning, stacklevel=2)
-        name = moved.RENAMED[name]
     if name not in _PLACES:
         raise AttributeError(f"module 'fedbo' has no attribute '{name}'")
     from importlib import import_module

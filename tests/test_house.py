@@ -276,7 +276,6 @@ MOST_ARGUMENTS = 5  # that a record is made of without their names
 BY_POSITION = {
     "fedbo/actors/storage/record_types.py": "makes any named tuple of a checkpoint without a call of its class",
     "fedbo/algorithms/components/trees/box_tree.py": "a node is a plain tuple, of which a tree has a hundred thousand",
-    "fedbo/coordinator/logged/earlier.py": "the text of an event of an earlier version has its facts in their order",
     "fedbo/coordinator/logged/kinds.py": "makes lines of the event log, five for each step, without a call of their class",
     "fedbo/coordinator/runtime/windows.py": "the rows of its columns are plain lists and tuples",
     "fedbo/algorithms/streams.py": "the counter of Philox is four words",

@@ -114,11 +114,9 @@ def traces(
     """
     columns = {
         name: column_of(observations, name)
-        for name in ("cell", "algorithm", "replicate", "agent", "step", "started", "finished")
+        for name in ("cell", "algorithm", "replicate", "agent", "step", "started", "finished", "pulls")
     }
     rows = np.flatnonzero(column_of(observations, "phase") != "history")
-    many = "pulls" in observations.column_names  # runs of earlier versions have none
-    columns["pulls"] = column_of(observations, "pulls") if many else np.ones(len(observations), dtype=np.int64)
     value = column_of(observations, "value").astype(np.float64)
     # An evaluation that failed, or was forgotten, cost time but gave nothing that could be an incumbent.
     failed = ~np.asarray(observations["error"].is_null()) | ~np.isfinite(value)

@@ -15,9 +15,6 @@ MANIFEST, STUDY = "manifest.json", "study.toml"
 FORK = "fork.json"  # which a fork has in place of a manifest
 
 
-_ALWAYS = {"status"}  # what a manifest of the first format, which has no sum, must have at least
-
-
 def read_manifest(directory: Path) -> dict[str, Any]:
     """Read the manifest of a run.
 
@@ -29,9 +26,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     path = directory / MANIFEST
     copy = directory / "parts" / MANIFEST
     try:
-        found = unseal(path)
-        if missing := sorted(_ALWAYS - found.keys()):
-            raise DamagedError(path, f"it has no '{missing[0]}'")
+        return unseal(path)
     except FileNotFoundError:
         if copy.is_file():
             raise DamagedError(path, "it is missing", back(path)) from None
@@ -43,7 +38,6 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise DamagedError(path, error.why, back(path)) from None
     except OSError as error:
         raise DirectoryError(f"'{path}': cannot be read ({error.strerror}); pass the directory of a run") from None
-    return found
 
 
 def remedy_of(directory: Path, remedy: str) -> str:
@@ -86,10 +80,7 @@ def copy_among_parts(directory: Path) -> None:
 
 
 def check_tables(directory: Path, manifest: Mapping[str, Any], names: Iterable[str] | None = None) -> None:
-    """Check the tables and the study of a run, or the given names, against its manifest; DamagedError if one differs.
-
-    A run of format 1 has no checksums.
-    """
+    """Check the tables and the study of a run, or the given names, against its manifest; DamagedError if one differs."""
     noted = manifest.get("files", {})
     for name in noted if names is None else (name for name in names if name in noted):
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -29,10 +29,9 @@ from fedbo.analysis.records.records import Records, ResultTable, frame_of
 from fedbo.analysis.refusals import refusals
 from fedbo.analysis.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
 from fedbo.analysis.remote import open_copy
-from fedbo.analysis.schemas import OBSERVATIONS, PRINTED, PRIVACY, REPORTS, SPENT
+from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, PRINTED, PRIVACY, REPORTS, SPENT
 from fedbo.analysis.summary import SummaryRow, difference, summary_row, unobserved_row
 from fedbo.analysis.trials import trials
-from fedbo.coordinator.logged.earlier import read_events
 from fedbo.objectives.base import Metric
 from fedbo.objectives.typed_spaces.nesting import in_words
 from fedbo.settings import arguments
@@ -116,8 +115,8 @@ class Result:
 
     @cached_property
     def observations(self) -> Any:
-        """Return every evaluation as an Arrow table, in the columns of `fedbo.analysis.schemas.OBSERVATIONS`."""
-        return self._table("observations")
+        """Return every evaluation as an Arrow table, in the columns of `fedbo.analysis.schemas.OBSERVATIONS` and of metrics."""
+        return self._table("observations", OBSERVATIONS)
 
     @cached_property
     def histories(self) -> Any:
@@ -148,7 +147,7 @@ class Result:
     @cached_property
     def events(self) -> Any:
         """Return all events as an Arrow table, in the columns of `fedbo.analysis.schemas.EVENTS`."""
-        return self._table("events", read=read_events)
+        return self._table("events", EVENTS)
 
     @cached_property
     def placements(self) -> Any:
@@ -175,14 +174,14 @@ class Result:
         """Return each agent's spending, in the columns of `fedbo.analysis.schemas.SPENT`; empty if nothing is private."""
         return self._table("privacy_agents", SPENT)
 
-    def _table(self, name: str, schema: Any = None, read: Callable[[Path], Any] = read_table) -> Any:
-        """Read a table, or return an empty one with `schema` if it has no file; DamagedError if its checksum differs."""
+    def _table(self, name: str, schema: Any) -> Any:
+        """Read a table, or return an empty one if it has no file; DamagedError if its checksum differs."""
         path = self.directory / f"{name}.parquet"
         check_tables(self.directory, self.manifest, [path.name])
-        if schema is not None and not path.is_file():
+        if not path.is_file():
             return schema.empty_table()
         try:
-            return read(path)
+            return read_table(path, schema, further=True)
         except DamagedError as error:
             raise DamagedError(path, error.why, back(path)) from None
 

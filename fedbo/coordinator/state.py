@@ -97,16 +97,6 @@ class AgentFaults:
     disconnected: bool = False
 
 
-FAULT_FIELDS = ("pace", "needs_restore", "partitions", "previous_message", "retransmissions")
-# The fields of an `AgentRecord` in snapshots of earlier versions.
-EARLIER = (
-    *("number", "step", "current", "lease", "next_evaluation", "next_repetition", "t_n", "saved_t_n", "pulled"),
-    *("last_duration", "pace", "interruptions", "needs_restore", "evaluations", "absent", "ready", "ended", "lost"),
-    *("known_offline", "unheard", "asked", "base", "newest_base", "partitions", "inbox", "unacknowledged"),
-    *("previous_message", "steps_accepted", "received_answers", "retransmissions"),
-)
-
-
 @dataclass(slots=True)
 class AgentRecord:
     """The coordinator's record of one agent.
@@ -191,17 +181,6 @@ class AgentRecord:
         if self.faults is None:
             self.faults = AgentFaults()
         return self.faults
-
-    @classmethod
-    def earlier_fields(cls) -> tuple[str, ...]:
-        """List its fields in snapshots of earlier versions."""
-        return EARLIER
-
-    @classmethod
-    def of_earlier(cls, values: dict[str, Any]) -> AgentRecord:
-        """Make a record of the fields of earlier versions."""
-        faults = AgentFaults(**{name: values.pop(name) for name in FAULT_FIELDS})
-        return cls(faults=None if faults == AgentFaults() else faults, **values)
 
 
 def has(numbers: list[int], number: int) -> bool:

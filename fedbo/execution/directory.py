@@ -27,7 +27,6 @@ from fedbo.actors.threads import kernels
 from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.analysis.metric_columns import with_metrics
 from fedbo.analysis.schemas import canonical
-from fedbo.coordinator.logged.earlier import converted
 from fedbo.coordinator.logged.table import EVENTS
 from fedbo.coordinator.privacy.ledger import PRIVACY, RELEASES, SPENT, accounted
 from fedbo.coordinator.runtime.event_log import MOMENTS
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from fedbo.coordinator.runtime.actor import RunSummary
 
 KEPT = "kept"  # the folder among the parts with what a run was before it was extended
-_CONVERT = {"events": converted}  # tables of earlier versions
 _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 
 
@@ -231,7 +229,7 @@ def joined(study: Study, parts: Path, keys: Sequence[RunKey], kept: Collection[R
         whole["printed"] = canonical(printed, study.labels)
     learned = sorted((parts / "histories").glob("*/*.parquet"))
     if learned:
-        whole["histories"] = pa.concat_tables([read_history_table(path).select(OBSERVATIONS.names) for path in learned])
+        whole["histories"] = pa.concat_tables([read_history_table(path) for path in learned])
     return whole
 
 
@@ -242,7 +240,7 @@ def _parts(folders: Mapping[RunFolder, SnapshotIndex], kind: str, schema: pa.Sch
         for path in SnapshotStore(folder).tables(kind, latest):
             try:
                 check_file(path, latest.tables.get(path.name, ""))
-                found.append(read_table(path, schema, convert=_CONVERT.get(kind)))
+                found.append(read_table(path, schema))
             except DamagedError as error:
                 raise DamagedError(path, error.why, folder.remedy) from None
     return found
@@ -257,7 +255,7 @@ def kept_rows(parts: Path, which: tuple[str, pa.Schema], keys: Collection[RunKey
     path = parts / KEPT / f"{name}.parquet"
     if not keys or not path.is_file():
         return []
-    table = read_table(path, schema, convert=_CONVERT.get(name))
+    table = read_table(path, schema)
     columns = (table[column].to_pylist() for column in RunKey._fields)
     return [table.filter(pa.array([key in keys for key in zip(*columns, strict=True)], pa.bool_()))]
 

@@ -20,6 +20,7 @@ from fedbo.actors.task import StepReport, Task
 from fedbo.coordinator.errors import ReplayError
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.engine import EXTENDED, RecordedEvent
+from fedbo.coordinator.runtime.event_log import MOMENTS
 from fedbo.coordinator.runtime.reports import REPORTS, read_reports
 from fedbo.execution.jobs import runs
 from fedbo.objectives.outcome import Outcome, read_metrics
@@ -82,18 +83,18 @@ class RealTimeRecord:
 
     def of(self, run: Run) -> tuple[list[Run], list[RecordedEvent], list[EvaluationRecord]]:
         """Return a run with each budget that it has had, its events, and its evaluations; ReplayError without a record."""
-        happened = self._recorded("record", run.key)
+        happened = self._recorded("record", run.key, MOMENTS)
         record = [RecordedEvent(**{name: row[name] for name in RecordedEvent._fields}) for row in happened]
         evaluations = [EvaluationRecord.of_columns(row) for row in self._recorded("evaluations", run.key, EVALUATIONS)]
         count = 1 + sum(recorded.number == EXTENDED for recorded in record)
         segments = [_same(run, study) for study in self._studies[-count:]]
         return segments, record, evaluations
 
-    def _recorded(self, kind: str, key: RunKey, schema: pa.Schema | None = None) -> list[dict[str, Any]]:
+    def _recorded(self, kind: str, key: RunKey, schema: pa.Schema) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._table(kind, key, schema).to_pylist()
         return rows
 
-    def _table(self, kind: str, key: RunKey, schema: pa.Schema | None = None) -> pa.Table:
+    def _table(self, kind: str, key: RunKey, schema: pa.Schema) -> pa.Table:
         path = self._directory / f"{kind}.parquet"
         if not path.is_file():
             raise ReplayError(f"'{self._directory}': ran in real time and has no {path.name}, so it cannot be replayed")

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from fedbo.actors.storage.evaluation_log import read_log
 from fedbo.actors.storage.evaluations import EvaluationRecord
-from fedbo.actors.storage.rows import EVALUATIONS, Row, RunKey, read_table
+from fedbo.actors.storage.rows import EVALUATIONS, OBSERVATIONS, Row, RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.actors.task import Task
-from fedbo.coordinator.logged.earlier import converted
+from fedbo.coordinator.logged.table import EVENTS
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.execution.notices import NO_RUN, Callback, CallbackCalls, Evaluation, LoggedEvent
 from fedbo.objectives.base import Federation
@@ -109,18 +110,17 @@ class TableParts:
         self._state = state.st_mtime_ns, state.st_ino
         names = sorted(set(SnapshotStore(self._folder).latest().tables) - self._read)
         self._read.update(names)
-        events = [LoggedEvent(**each) for each in self._lines(names, "events")]
-        rows = [Row.of_columns(each) for each in self._lines(names, "observations")] if self._rows else []
+        events = [LoggedEvent(**each) for each in self._lines(names, "events", EVENTS)]
+        rows = [Row.of_columns(each) for each in self._lines(names, "observations", OBSERVATIONS)] if self._rows else []
         told: list[tuple[float, int, int, Row | LoggedEvent]]
         told = [(each.time, 0, place, each) for place, each in enumerate(sorted(events, key=lambda each: each.sequence))]
         told += [(each.finished, 1, place, each) for place, each in enumerate(rows)]
         return [each if isinstance(each, LoggedEvent) else self._told(each) for _, _, _, each in sorted(told)]
 
-    def _lines(self, names: Sequence[str], kind: str) -> Iterator[dict[str, Any]]:
+    def _lines(self, names: Sequence[str], kind: str, schema: pa.Schema) -> Iterator[dict[str, Any]]:
         for name in names:
             if name.startswith(f"{kind}-"):
-                convert = converted if kind == "events" else None
-                yield from read_table(self._folder.path / name, convert=convert).to_pylist()
+                yield from read_table(self._folder.path / name, schema).to_pylist()
 
     def _told(self, row: Row) -> Evaluation:
         number = self._numbers[row.agent]

@@ -16,7 +16,6 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.manifest import STUDY, back, check_tables, read_manifest, write_manifest
-from fedbo.coordinator.logged.earlier import read_events
 from fedbo.coordinator.runtime.actor import Coordinator
 from fedbo.coordinator.runtime.replaying import replay_run
 from fedbo.coordinator.runtime.reports import replay_reports
@@ -149,7 +148,7 @@ def compare(recorded: Path, replayed: Path, kept: str | None = None, names: Sequ
 
 def _table(path: Path) -> pa.Table:
     try:
-        return read_events(path) if path.stem == "events" else read_table(path)
+        return read_table(path)
     except FileNotFoundError:
         raise DamagedError(path, "it is missing", back(path)) from None
     except DamagedError as error:

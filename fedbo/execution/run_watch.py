@@ -22,7 +22,6 @@ from fedbo.analysis.manifest import MANIFEST, STUDY, read_manifest
 from fedbo.analysis.metric_columns import with_metrics
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, canonical
-from fedbo.coordinator.logged.earlier import read_events
 from fedbo.objectives.base import Metric
 from fedbo.objectives.goals import AgentGoals, Goals, goals_in
 from fedbo.objectives.outcome import Outcome, read_metrics
@@ -81,7 +80,7 @@ def _observed(folder: RunFolder) -> list[Any]:
 
 
 def _happened(folder: RunFolder) -> list[Any]:
-    return [read_events(path) for path in SnapshotStore(folder).tables("events")]
+    return [read_table(path, EVENTS) for path in SnapshotStore(folder).tables("events")]
 
 
 def state_of_files(directory: Path) -> tuple[int, ...]:
@@ -184,9 +183,7 @@ def _agents(folder: RunFolder, goals: AgentGoals | None) -> _Agents:
     store = SnapshotStore(folder)
     try:
         ended = store.latest().ended
-        tables = [
-            read_table(path).select(["agent", "phase", "value", "metrics", "error"]) for path in store.tables("observations")
-        ]
+        tables = [read_table(path, OBSERVATIONS) for path in store.tables("observations")]
         for row in pa.concat_tables(tables).to_pylist() if tables else ():
             if row["phase"] != "history":
                 counts[row["agent"]] = counts.get(row["agent"], 0) + 1

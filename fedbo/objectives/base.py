@@ -13,7 +13,6 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.objectives.outcome import Measured as Measured  # deprecated: the earlier place of a deprecated name
 from fedbo.objectives.outcome import Outcome, value_of
 from fedbo.settings.errors import FedboError, invalid
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
@@ -41,19 +40,6 @@ class Outcome:
         self.reports = reports
 
 
-class Measured(float):
-    """A value with metrics as JSON; deprecated, since `Outcome` holds both."""
-
-    metrics: str | None
-
-    def __new__(cls, value: float, metrics: str | None = None) -> Measured:
-        """Make a number that carries metrics."""
-        warnings.warn("Measured is deprecated; return an Outcome", DeprecationWarning, stacklevel=2)
-        made = super().__new__(cls, value)
-        made.metrics = metrics
-        return made
-
-
 def outcome_of(returned: Outcome | SupportsFloat, score: float | None = None) -> Outcome:
     """Return what `Objective.evaluate` returned as an outcome, whose score is that of `Objective.score` if there is one.
 
@@ -68,9 +54,6 @@ def outcome_of(returned: Outcome | SupportsFloat, score: float | None = None) ->
         if noise_free is None:
             noise_free = float(returned.score)
         return Outcome(float(returned.value), noise_free, metrics, tuple(returned.reports))
-    if isinstance(returned, Measured):
-        metrics, reports = read_metrics(returned.metrics)
-        return Outcome(float(returned), noise_free, metrics, reports)
     return Outcome(float(returned), noise_free)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.storage.evaluations import reason_of
-from fedbo.actors.storage.rows import RunKey, read_table
+from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.messages import decode, encode
@@ -179,7 +179,7 @@ class SiteWork:
         """Write the tables of the site, with the steps that count."""
         written = self._host.finish((), 1, "observations", {self._agent: counted})
         names = [name for name in written if name.startswith("observations-")]
-        rows = [row for name in names for row in read_table(self._home.path / name).to_pylist()]
+        rows = [row for name in names for row in read_table(self._home.path / name, OBSERVATIONS).to_pylist()]
         good = [row for row in rows if row["error"] is None]
         errors = [row["error"] for row in rows if row["error"] is not None]
         best = max(good, key=lambda row: row["value"], default=None)

@@ -39,17 +39,9 @@ def build(
     - `make`: called with the checked settings instead of the class.
     - `also`: keys of the table besides the settings.
     - `defaults_too`: report an invalid default at its key, rather than at the table.
-
-    A class may name settings that were `removed`, each with the value that is still accepted, as older runs contain it, and the
-    remedy for other values.
     """
-    names, removed = names_of(declared), getattr(declared, "removed", {})
-    given = {name: value for name, value in given.items() if name not in removed or value != removed[name][0]}
-    faults = [
-        SettingError((name,), removed[name][1] if name in removed else no_such_key(name, {*names, *also}))
-        for name in given
-        if name not in names
-    ]
+    names = names_of(declared)
+    faults = [SettingError((name,), no_such_key(name, {*names, *also})) for name in given if name not in names]
     faults += _within(declared, {name: given[name] for name in names if isinstance(given.get(name), dict)})
     told = {fault.path[0] for fault in faults}
     try:

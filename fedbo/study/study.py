@@ -63,17 +63,6 @@ from fedbo.study.tables import (
 
 __all__ = ["Cell", "Study", "StudyError", "load_study", "recall_study"]
 
-# Settings of algorithms that runs of earlier versions do not have, with their defaults, so that those runs can go on.
-_LATER = {
-    "cost": "ignored",
-    "feasibility": False,
-    "front": 5,
-    "improvement": False,
-    "price": 1e-3,
-    "scalarise": "hypervolume",
-    "stop": False,
-}
-
 
 class Study(StudyTables):
     """A study file with every default filled in, as returned by `load_study`. Its fields are the tables of the file."""
@@ -128,15 +117,7 @@ class Study(StudyTables):
         document["study"] = {key: document["study"][key] for key in ("seed", "replicates")}
         for key in ("hosting", "recovery"):
             document.pop(key, None)
-        document["algorithm"] = [_without_later(table) for table in document["algorithm"]]
-        document["agents"] = _without_later(document.get("agents", {}))
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-
-
-def _without_later(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an algorithm without those that it has since some version, where they have the default."""
-    left = {key: value for key, value in table.items() if key not in _LATER or value != _LATER[key]}
-    return left | {key: _without_later(value) for key, value in left.items() if isinstance(value, dict)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,9 +75,7 @@ class Declared(Keeping):
         return self._showing_of(self.make(), names, **changes)
 
     def _showing_of(self, made: Any, names: Iterable[str], **changes: Any) -> Self:
-        removed = getattr(type(made), "removed", ())
-        given = {name: value for name, value in self.model_dump().items() if name not in removed}
-        table = type(self).model_construct(**{**given, **plain(made, names), **changes})
+        table = type(self).model_construct(**{**self.model_dump(), **plain(made, names), **changes})
         table.keep_from(self)
         return table
 

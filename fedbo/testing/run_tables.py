@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedbo.actors.storage.rows import read_table
+from fedbo.actors.storage.rows import OBSERVATIONS, read_table
 from fedbo.actors.task import Task
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.exchange import Exchange
-from fedbo.coordinator.logged.earlier import converted
+from fedbo.coordinator.logged.table import EVENTS
+from fedbo.coordinator.privacy.ledger import PRIVACY, SPENT
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.execution import jobs
 from fedbo.study.study import Study
@@ -61,12 +62,15 @@ class RunTables:
         return any(isinstance(fault, kind) for fault in self.environment.plan)
 
 
+_SCHEMAS = {"observations": OBSERVATIONS, "events": EVENTS, "privacy": PRIVACY, "privacy_agents": SPENT}
+
+
 def runs_of(study: Study, directory: Path) -> Iterator[RunTables]:
     """Read the tables of a study, run by run."""
     read: dict[str, dict[tuple[Any, ...], list[Row]]] = {}
-    for name in ("observations", "events", "privacy", "privacy_agents"):
+    for name, schema in _SCHEMAS.items():
         path, found = directory / f"{name}.parquet", read.setdefault(name, defaultdict(list))
-        table = read_table(path, convert=converted if name == "events" else None) if path.exists() else None
+        table = read_table(path, schema) if path.exists() else None
         for row in () if table is None else table.to_pylist():
             found[row["cell"], row["algorithm"], row["replicate"]].append(row)
     budgets = {cell.number: cell.study.budget for cell in study.cells()}

@@ -285,7 +285,6 @@ def test_wrong_settings_are_refused_by_name() -> None:
         ({"quorum": 1.5}, r"quorum must be in \(0, 1\]"),
         ({"split": "sides"}, "no split 'sides'"),
         ({"missing": "ignore"}, "no missing 'ignore'"),
-        ({"missing": "correct"}, "was removed, because it was biased"),
         ({"heterogeneity": -1.0}, "heterogeneity must be at least 0"),
         ({"branching": 1}, "branching must be at least 2"),
     ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from troubled_life import Life, coordinate
 
 from fedbo.actors.storage.rows import RunKey
+from fedbo.analysis.manifest import write_manifest
 from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, canonical
 from fedbo.study.study import Study, load_study
 
@@ -57,7 +57,7 @@ def write_run(directory: Path, study: dict[str, Any], status: str = "complete", 
         events.sort(key=lambda event: event["time"])
         happened += [{**event, "sequence": number} for number, event in enumerate(events)]
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "manifest.json").write_text(json.dumps(_manifest(checked, status)), encoding="utf-8")
+    write_manifest(directory, _manifest(checked, status))
     for name, schema, found in (("observations", OBSERVATIONS, rows), ("events", EVENTS, happened)):
         table = canonical(pa.Table.from_pylist(found, schema=schema), checked.labels)
         pq.write_table(table, directory / f"{name}.parquet")

@@ -185,17 +185,25 @@ def test_what_a_later_format_wrote_is_refused_with_the_version_that_wrote_it(
     )
 
 
-def test_results_of_the_first_format_which_says_nothing_of_itself_are_read(alone: Path, tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
+@pytest.mark.parametrize("name", ["manifest.json", "events.parquet", "observations.parquet"])
+def test_what_a_development_version_wrote_is_refused_with_a_remedy(
+    alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     import fedbo
+    from fedbo.actors.storage import rows, sealed
+    from fedbo.analysis.manifest import read_manifest, write_manifest
 
     directory = tmp_path / "run"
     shutil.copytree(alone / "run", directory)
-    manifest = json.loads((directory / "manifest.json").read_text())
-    first = {key: value for key, value in manifest.items() if key not in ("format", "fedbo", "sha256", "files")}
-    (directory / "manifest.json").write_text(json.dumps(first))
-    for path in directory.glob("*.parquet"):
-        pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
-    found, expected = (fedbo.Result.open(folder).observations.to_pylist() for folder in (directory, alone / "run"))
-    assert repr(found) == repr(expected)
+    manifest = {key: value for key, value in read_manifest(directory).items() if key != "files"}
+    with monkeypatch.context() as earlier:
+        earlier.setattr(rows, "FORMAT", FORMAT - 1)
+        if name != "manifest.json":
+            rows.write_table(rows.read_table(directory / name), directory / name)
+        else:
+            earlier.setattr(sealed, "FORMAT", FORMAT - 1)
+        write_manifest(directory, manifest)
+    words = f"{name}': has format 2, but this fedbo reads format 3; a development version wrote it: run the study again"
+    with pytest.raises(fedbo.FormatError, match=words):
+        result = fedbo.Result.open(directory)
+        assert result.events and result.observations

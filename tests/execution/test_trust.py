@@ -279,7 +279,6 @@ def test_only_these_files_import_what_is_not_written_in_them() -> None:
         "fedbo/settings/declared.py",  # our own packages
         "fedbo/actors/storage/record_types.py",  # modules of this package
         "fedbo/__init__.py",  # its own names
-        "fedbo/moved.py",  # our own modules, by earlier names
         "fedbo/callbacks.py",  # libraries that callbacks need
     }
 

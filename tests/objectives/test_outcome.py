@@ -15,7 +15,7 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.rows import EVALUATIONS, RunKey, read_table, write_evaluations
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Measured, observe
+from fedbo.objectives.base import observe
 from fedbo.objectives.outcome import Outcome, outcome_of, read_metrics, value_of, written_metrics
 
 
@@ -61,13 +61,6 @@ def test_metrics_reach_the_table(tmp_path: Path) -> None:
     assert first["metrics"] == '{"loss": 0.5, "reports": [[1.0, 3.0]]}' and first["value"] == 2.0
     assert second["metrics"] == '{"loss": 0.5}' and math.isnan(second["value"]) and "not a finite number" in second["error"]
     assert EvaluationRecord.of_columns(first) == record
-
-
-def test_a_value_with_metrics_as_json_still_works_and_warns() -> None:
-    with pytest.warns(DeprecationWarning, match="Measured is deprecated; return an Outcome"):
-        measured = Measured(2.0, '{"loss": 0.5, "reports": [[1.0, 3.0]]}')
-    assert outcome_of(measured) == Outcome(2.0, 2.0, {"loss": 0.5}, ((1.0, 3.0),))
-    assert measured == 2.0 and value_of(measured) == 2.0
 
 
 def test_a_metric_that_is_not_a_number_fails_the_evaluation() -> None:

@@ -67,13 +67,6 @@ class Halving:
     checkpoint: Annotated[float, Ge(0.0)] = 0.0
     """Units of time that resuming a paused evaluation takes."""
 
-    removed: ClassVar[dict[str, tuple[object, str]]] = {
-        "compare": (
-            "own",
-            "was removed, because it did not improve results; remove it to compare each agent with its own evaluations",
-        )
-    }
-
     def __post_init__(self) -> None:
         check(self)
 

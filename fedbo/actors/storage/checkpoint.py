@@ -26,11 +26,9 @@ from fedbo.actors.storage.encoding import ARRAY, FLOAT, INT, LETTERS, SIZE, AnyA
 from fedbo.actors.storage.record_types import (
     CheckpointError,
     RecordType,
-    earlier_record_of,
     find_class,
     is_record,
     record_of,
-    with_defaults,
 )
 
 __all__ = ["MAGIC", "CheckpointError", "EncodedRecords", "ReadBounds", "pack", "read_checkpoint", "unpack", "write_checkpoint"]
@@ -224,10 +222,8 @@ def _find_record(head: bytes, bounds: ReadBounds | None) -> RecordType:
         record = record_of(kind) if kind is not None and is_record(kind) else None
     except CheckpointError as error:
         raise CheckpointError(f"the checkpoint contains a {module}.{name}, which {error}; run the study again") from None
-    later = None if record is None else with_defaults(record, tuple(names))
-    for known in (record, None if kind is None else earlier_record_of(kind), later):
-        if known is not None and known.head == head:
-            return known
+    if record is not None and record.head == head:
+        return record
     if record is not None:
         why = f"with the fields {', '.join(names)}, but here it has {', '.join(record.names)}"
     else:

@@ -17,7 +17,6 @@ from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError
 
 _READERS = tuple(reader(name) for name in EvaluationRecord.COLUMNS)
-_ADDED = dict.fromkeys(("fidelity", "stopped", "rungs"))
 _DELAY = 0.1  # seconds of computing that a kill may cost where time is virtual: a write for each evaluation is most of its work
 
 
@@ -136,14 +135,11 @@ def _summed(line: bytes) -> bytes:
 
 
 def _read(line: bytes) -> EvaluationRecord | None:
-    """Read a line, also one of format 1, which has no checksum; None when it is damaged."""
-    text, tab, check = line.rpartition(b"\t")
-    if tab and check != b"%08x" % zlib.crc32(text):
+    """Read a line; None when it is damaged."""
+    text, _, check = line.rpartition(b"\t")
+    if check != b"%08x" % zlib.crc32(text):
         return None
     try:
-        entries = json.loads(text if tab else line)
-        # A line of an earlier version may end before the nullable columns that were added since.
-        named = {**_ADDED, **dict(zip(EvaluationRecord.COLUMNS, entries, strict=False))}
-        return EvaluationRecord.of_columns(named) if len(entries) <= len(_READERS) else None
-    except (LookupError, TypeError, ValueError):  # also where it has too few entries
+        return EvaluationRecord.of_columns(dict(zip(EvaluationRecord.COLUMNS, json.loads(text), strict=True)))
+    except (LookupError, TypeError, ValueError):  # also where it has another number of entries
         return None

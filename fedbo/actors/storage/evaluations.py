@@ -144,16 +144,6 @@ class EvaluationRecord:
         """Return a record with these entries of columns."""
         return cls(**with_outcome(values, cls.COLUMNS))
 
-    @classmethod
-    def earlier_fields(cls) -> tuple[str, ...]:
-        """Return the names of the fields in checkpoints of earlier versions: the columns of that time."""
-        return cls.COLUMNS[: cls.COLUMNS.index("rungs") + 1]  # a column that is added later stands behind it
-
-    @classmethod
-    def of_earlier(cls, values: Mapping[str, Any]) -> Self:
-        """Return a record with these values of `earlier_fields`."""
-        return cls(**with_outcome(values, values))
-
 
 def with_outcome(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return the fields of a record from entries of the columns `names`; those of the outcome become one field."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fedbo.actors.storage.rows import read_table
+from fedbo.actors.storage.rows import OBSERVATIONS, read_table
 from fedbo.actors.storage.sealed import DamagedError, check_file
 from fedbo.algorithms.base import Array
 from fedbo.objectives.outcome import Outcome, read_metrics
@@ -27,7 +27,7 @@ def sum_file(path: Path) -> Path:
 def read_history_table(path: Path) -> pa.Table:
     """Read all observations of an earlier task; DamagedError when the file has changed."""
     check_history(path)
-    return read_table(path)
+    return read_table(path, OBSERVATIONS)
 
 
 def check_history(path: Path) -> None:

@@ -23,14 +23,12 @@ class RecordType(NamedTuple):
     - `kind`: the class; `names`: its fields.
     - `head`: bytes that name both in a checkpoint.
     - `read`: returns the values of an instance's fields.
-    - `of_earlier`: creates an instance from the fields of an earlier version by name, where these differ.
     """
 
     kind: type
     names: tuple[str, ...]
     head: bytes
     read: Callable[[Any], Sequence[Any]]
-    of_earlier: Callable[[dict[str, Any]], Any] | None = None
 
     def values(self, value: Any) -> Sequence[Any]:
         """Return the values of an instance's fields; CheckpointError when a field is missing or it has other attributes."""
@@ -43,9 +41,7 @@ class RecordType(NamedTuple):
             raise CheckpointError(f"has no value in its field {error.name!r}") from None
 
     def make(self, values: Sequence[Any]) -> Any:
-        """Create an instance without a call of its class, so that only this code or its conversion of earlier fields runs."""
-        if self.of_earlier is not None:
-            return self.of_earlier(dict(zip(self.names, values, strict=True)))
+        """Create an instance without a call of its class, so that only this code runs."""
         if issubclass(self.kind, tuple):
             return tuple.__new__(self.kind, values)
         value = object.__new__(self.kind)
@@ -84,37 +80,6 @@ def record_of(kind: type) -> RecordType:
 def head_of(kind: type, names: Sequence[str]) -> bytes:
     """Return the bytes that name a class and fields in a checkpoint."""
     return "\0".join((kind.__module__, kind.__qualname__, *names)).encode()
-
-
-def earlier_record_of(kind: type) -> RecordType | None:
-    """Return the record type of a class of fedbo by its `earlier_fields`; None for any other class."""
-    if not kind.__module__.startswith("fedbo.") or not hasattr(kind, "earlier_fields"):
-        return None
-    names: tuple[str, ...] = kind.earlier_fields()
-    return RecordType(kind, names, head_of(kind, names), tuple, kind.of_earlier)  # type: ignore[attr-defined]
-
-
-def with_defaults(record: RecordType, names: tuple[str, ...]) -> RecordType | None:
-    """Return the record type of a class of fedbo whose later fields have defaults, for checkpoints with the others alone.
-
-    None for any other class, or if another field than `names` has no default.
-    """
-    if not record.kind.__module__.startswith("fedbo."):
-        return None
-    defaults = {**dict.fromkeys(names), **_defaults(record.kind)}
-    if tuple(name for name in record.names if name in names) != names or not defaults.keys() >= set(record.names):
-        return None
-
-    def of_earlier(values: dict[str, Any]) -> Any:
-        return record.make([values.get(name, defaults[name]) for name in record.names])
-
-    return record._replace(names=names, head=head_of(record.kind, names), of_earlier=of_earlier)
-
-
-def _defaults(kind: Any) -> dict[str, Any]:
-    if not dataclasses.is_dataclass(kind):
-        return dict(kind._field_defaults)
-    return {each.name: each.default for each in dataclasses.fields(kind) if each.default is not dataclasses.MISSING}
 
 
 def _slots(kind: type) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -29,8 +29,6 @@ from fedbo.actors.storage.sealed import FORMAT, DamagedError, FormatError, check
 from fedbo.objectives.outcome import Outcome
 from fedbo.settings.errors import FedboError
 from fedbo.settings.version import fedbo_version
-
-Convert = Callable[[pa.Table], pa.Table]
 
 
 def schema_of(*kinds: type) -> pa.Schema:
@@ -141,16 +139,6 @@ class Row:
     def of_columns(cls, values: Mapping[str, Any]) -> Self:
         """Return a row with these entries of columns."""
         return cls(**with_outcome(values, cls.COLUMNS))
-
-    @classmethod
-    def earlier_fields(cls) -> tuple[str, ...]:
-        """Return the names of the fields in checkpoints of earlier versions: the columns of that time."""
-        return cls.COLUMNS[: cls.COLUMNS.index("metrics") + 1]  # a column that is added later stands behind it
-
-    @classmethod
-    def of_earlier(cls, values: Mapping[str, Any]) -> Self:
-        """Return a record with these values of `earlier_fields`."""
-        return cls(**with_outcome(values, values))
 
 
 class Batch(Row):
@@ -275,21 +263,22 @@ def _check_size(rows: int, columns: int, path: Path) -> None:
 
 
 def read_table(
-    path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None, convert: Convert | None = None
+    path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None, further: bool = False
 ) -> pa.Table:
-    """Read a Parquet file of `write_table`, by this or an earlier version, whose tables `convert` updates.
+    """Read a Parquet file in the columns of a `schema`, or some or all of its own; with `further`, its others come last.
 
-    FileNotFoundError when there is none, DamagedError when it cannot be read, FormatError when a later version wrote it.
+    FileNotFoundError when there is none, DamagedError when it cannot be read, FormatError when a version that writes another
+    format wrote it.
     """
     try:
         with pq.ParquetFile(path) as file:  # unlike `read_table` it takes no columns from the names of folders
             noted = file.schema_arrow.metadata or {}
-            check_format(path, int(noted.get(_FORMAT, b"1")), noted.get(_BY, b"").decode())
+            check_format(path, int(noted.get(_FORMAT, FORMAT)), noted.get(_BY, b"").decode())
             _check_size(file.metadata.num_rows, len(columns or file.schema_arrow), path)
             wanted = _with_values(file.metadata, schema) if columns is None and schema is not None else columns
             table = file.read(columns=None if wanted is None else list(wanted))
-        if convert is not None:
-            table = convert(table)
+        if schema is not None and further:
+            schema = pa.schema([*schema, *(field for field in table.schema if field.name not in schema.names)])
         return (table if schema is None else _as_declared(table, schema)).replace_schema_metadata(None)
     except (FormatError, FileNotFoundError, TooLargeError):
         raise

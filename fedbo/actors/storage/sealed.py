@@ -11,8 +11,7 @@ from typing import Any
 from fedbo.settings.errors import FedboError
 from fedbo.settings.version import fedbo_version
 
-# Of tables, manifests and indices of snapshots. Format 1 is what says no format; up to 2 events had their facts in one text.
-FORMAT = 3
+FORMAT = 3  # of tables, manifests and indices of snapshots; development versions wrote 1 and 2
 
 
 class DamagedError(FedboError, ValueError):
@@ -33,10 +32,11 @@ class FormatError(FedboError, ValueError):
 
 
 def check_format(path: Path | str, found: int, by: str | None = None) -> None:
-    """Check that this version reads a format; raise FormatError, with the version that wrote it, for a later one."""
-    if not 1 <= found <= FORMAT:
-        which = f"fedbo {by}" if by else "a later fedbo"
-        raise FormatError(f"'{path}': has format {found}, but this fedbo reads format {FORMAT}; open it with {which}")
+    """Check that this version reads a format; FormatError names the version that wrote another one, or how to go on."""
+    if found != FORMAT:
+        which = "open it with " + (f"fedbo {by}" if by else "a later fedbo")
+        remedy = which if found > FORMAT else "a development version wrote it: run the study again"
+        raise FormatError(f"'{path}': has format {found}, but this fedbo reads format {FORMAT}; {remedy}")
 
 
 def sha256_of(path: Path) -> str:
@@ -61,9 +61,9 @@ def seal(document: Mapping[str, Any], indent: int | None = None) -> str:
 
 
 def unseal(path: Path) -> dict[str, Any]:
-    """Read the output of `seal`, or a document of format 1, which has no checksum.
+    """Read the output of `seal`.
 
-    FileNotFoundError when there is none, DamagedError when it has changed, FormatError when a later version wrote it.
+    FileNotFoundError when there is none, DamagedError when it has changed, FormatError when its format is another.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -73,10 +73,9 @@ def unseal(path: Path) -> dict[str, Any]:
         raise DamagedError(path, f"it is not JSON: {error}".splitlines()[0]) from None
     if not isinstance(found, dict):
         raise DamagedError(path, "it is not a JSON object")
-    expected = found.pop("sha256", None)
-    if (expected is not None or "format" in found) and expected != _sum(found):
+    if found.pop("sha256", None) != _sum(found):
         raise DamagedError(path, "its sha256 differs from its content")
-    check_format(path, found.get("format", 1), found.get("fedbo"))
+    check_format(path, found["format"], found.get("fedbo"))
     return found
 
 

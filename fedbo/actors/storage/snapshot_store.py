@@ -31,8 +31,7 @@ class SnapshotIndex(NamedTuple):
 
     def parts(self, folder: Path, suffix: str) -> list[Path]:
         """Return its files with this suffix, its own last; unchanged agents are in the files of earlier snapshots."""
-        known = sorted(folder / name for name in self.files if name.endswith(suffix))
-        return known or sorted(folder.glob(f"{self.stem}*{suffix}"))  # format 1 names none
+        return sorted(folder / name for name in self.files if name.endswith(suffix))
 
 
 class SnapshotStore:
@@ -63,9 +62,7 @@ class SnapshotStore:
         except DamagedError as error:
             raise DamagedError(error.path, error.why, self._folder.remedy) from None
         try:
-            tables = found["tables"]
-            known = tables if isinstance(tables, dict) else dict.fromkeys(tables, "")  # format 1 has names alone
-            return SnapshotIndex(found["number"], found["attempt"], known, found["ended"], found.get("files", {}))
+            return SnapshotIndex(**{name: found[name] for name in SnapshotIndex._fields})
         except KeyError as error:
             raise DamagedError(self._folder.path / name, f"it has no {error}", self._folder.remedy) from None
 

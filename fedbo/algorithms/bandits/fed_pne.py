@@ -24,7 +24,6 @@ from fedbo.algorithms.components.trees.missing_clients import POLICIES, MissingP
 from fedbo.algorithms.components.trees.partitions import CUTS, POINTS, SPLITS, Partition
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams, hiding
-from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
 
 ROUNDING = 2.0**-20  # means with noise are rounded to a multiple of this part of its scale
@@ -77,10 +76,6 @@ class FedPNE:
     """Privacy parameter of each client's Laplace noise."""
 
     def __post_init__(self) -> None:
-        if self.missing == "correct":
-            raise SettingError(
-                "missing", 'was removed, because it was biased in our measurements; use "wait" or "flag"', "correct"
-            )
         check(self)
 
     @property

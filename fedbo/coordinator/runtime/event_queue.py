@@ -10,12 +10,8 @@ from typing import Any, Protocol
 from fedbo.coordinator.events import (
     BACKGROUND,
     MESSAGES,
-    Answer,
-    AnswerReceived,
     Event,
     Finished,
-    Message,
-    MessageReceived,
     PlacementDue,
     StudyStarted,
 )
@@ -120,21 +116,3 @@ class EventQueue:
         """Move all events into the heap, and return the queue as it is stored."""
         self.gather()
         return replace(self, columns=None)
-
-    @classmethod
-    def earlier_fields(cls) -> tuple[str, ...]:
-        """List its fields in snapshots of earlier versions."""
-        return ("heap", "scheduled", "time", "events", "stopped", "waiting", "under_way", "arrived")
-
-    @classmethod
-    def of_earlier(cls, values: dict[str, Any]) -> EventQueue:
-        """Make a queue of the fields of earlier versions."""
-        under_way, arrived = values.pop("under_way"), values.pop("arrived")
-        queue = cls(**values)
-        for time, number, sent in under_way[arrived:]:
-            heappush(queue.heap, (time, number, sent if type(sent) in MESSAGES else _arrival(sent)))
-        return queue
-
-
-def _arrival(sent: Message | Answer) -> MessageReceived | AnswerReceived:
-    return MessageReceived(sent) if isinstance(sent, Message) else AnswerReceived(sent)

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.actors.storage.rows import read_table
+from fedbo.actors.storage.rows import OBSERVATIONS, read_table
 from fedbo.algorithms.base import Algorithm, Decision, Declaration, Inbound, Overlapping, Payload, Private, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.analysis.grouping import by_run
 from fedbo.analysis.manifest import STUDY
-from fedbo.coordinator.logged.earlier import read_events
+from fedbo.coordinator.logged.table import EVENTS
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.execution.directory import gather
 from fedbo.execution.jobs import runs
@@ -106,7 +106,8 @@ def dry_runs(study: Study, folder: Path, pool: Array) -> Iterator[tuple[Any, Any
         coordinator.run(run)
     (folder / STUDY).write_text(study.to_toml(), encoding="utf-8")
     gather(study, folder, [run.key for run in work])
-    observations, events = read_table(folder / "observations.parquet"), read_events(folder / "events.parquet")
+    observations = read_table(folder / "observations.parquet", OBSERVATIONS)
+    events = read_table(folder / "events.parquet", EVENTS)
     evaluated = dict(by_run(observations))
     for key, happened in by_run(events):
         yield evaluated.get(key, observations.slice(0, 0)), happened

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import collections
 import dataclasses
 import os
@@ -24,11 +23,9 @@ from hypothesis.extra import numpy as hnp
 
 from fedbo.actors.storage import checkpoint, encoding
 from fedbo.actors.storage.checkpoint import CheckpointError, EncodedRecords, pack, read_checkpoint, unpack, write_checkpoint
-from fedbo.actors.storage.rows import Batch, Row, single_rows
 from fedbo.algorithms.base import Algorithm, Inbound, Private, Problem, Starting
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.objectives.outcome import Outcome
 
 
 class Point(NamedTuple):
@@ -385,36 +382,21 @@ def test_a_class_whose_fields_have_changed_is_refused(monkeypatch: pytest.Monkey
         unpack(data)
 
 
-@pytest.mark.parametrize("later", [collections.namedtuple, dataclasses.make_dataclass])
-def test_fields_of_fedbo_that_were_added_with_a_default_have_it(monkeypatch: pytest.MonkeyPatch, later: Any) -> None:
+@pytest.mark.parametrize("later", ["a b c", "a", "b a", "a c"])
+def test_a_class_of_fedbo_with_other_fields_is_refused(monkeypatch: pytest.MonkeyPatch, later: str) -> None:
     module = types.ModuleType("fedbo.passing")
     monkeypatch.setitem(sys.modules, "fedbo.passing", module)
 
-    def of(fields: dict[str, Any]) -> Any:
-        if later is collections.namedtuple:
-            kind: Any = collections.namedtuple("Kind", fields, defaults=[one for one in fields.values() if one is not ...])  # noqa: PYI024
-        else:
-            written = [
-                (name, object, dataclasses.field(default=one)) if one is not ... else name for name, one in fields.items()
-            ]
-            kind = dataclasses.make_dataclass("Kind", written, slots=True)
+    def of(fields: str) -> Any:
+        kind: Any = collections.namedtuple("Kind", fields, defaults=[7])  # noqa: PYI024
         kind.__module__ = "fedbo.passing"
         monkeypatch.setattr(module, "Kind", kind, raising=False)
         return kind
 
-    data = pack([of({"a": ..., "b": 2})(3, 4)])
-    kind = of({"a": ..., "b": 2, "c": None, "d": 7})
-    (read,) = unpack(data)
-    assert type(read) is kind and (read.a, read.b, read.c, read.d) == (3, 4, None, 7)
-    assert unpack(pack([read]))[0] == read
-    for other in (
-        {"a": ..., "b": ..., "c": ...},
-        {"a": ..., "c": 1},
-        {"b": ..., "a": ..., "c": 1},
-    ):  # no default, gone, in another order
-        of(other)
-        with pytest.raises(CheckpointError, match="fedbo.passing.Kind, with the fields a, b, but here it has"):
-            unpack(data)
+    data = pack([of("a b")(3, 4)])
+    of(later)
+    with pytest.raises(CheckpointError, match="fedbo.passing.Kind, with the fields a, b, but here it has"):
+        unpack(data)
 
 
 def test_a_class_that_is_gone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -557,31 +539,3 @@ def test_every_algorithm_goes_on_from_a_checkpoint_as_if_never_stopped(name: str
         stopped, asked_again = _advance(again, step)
         assert asked == asked_again
     assert same(undisturbed.states, stopped.states) and same(undisturbed.server, stopped.server)
-
-
-# A state with rows, a batch and records, as it was packed when value, score and metrics were fields of a row and of a record.
-EARLIER = (
-    "eNpLS01JyldIzkhNzi7Iz8wrUTDksmFmAINJK0x5Yzkg7BYmBhRQwXg29GzfZQOBeXr1j3QXyQk4rV7h+ijobVfTluoel/BHQaFTX1usbM1m/3"
-    "9hncAt7TsC5hXC95rcHwhaFDw4YbHxctjdsNOMmcVS5y1O1szf/zOnf0Hli+UCIjrzV04JWL3F0/PkkrlS3jrN4nb7VjgreS3dOVe/Ya/yoURT"
-    "duupBsnHDgnFb1lw9VLDxjVNcwLzdny66pRplnt9qjBT/JJzTkdTzqVy3jp5ycHRQkxs7oWJu8WZFmoI2iz7eXfCM36nCanbWj9bPtn2QIKldc"
-    "KlXTsnRjn18q+yNFyT+W1t8i8hgZiTqmsONB5vN+2a+5hvke2VJu+8Z4yb3RMbMteaeLTaiNqkN932vrNuFVe56QKxM1l+vrf37Za3MunJsHq+"
-    "sVju0oN3LR66SzuuProd/r+mPs7k6PHDpStP/ulZKm/4Q7j5vuEPUWaJbU+29qbqCWlv3Kxz+s7iCyd+rws4VsJ+8vKW8jklpqunbKuzlfteu2"
-    "y63Wwfuwv6ib/rXsULeT/f3vnHw9RSUPaFyyZz/4Y5T2QtuqauOMh885v213nS68z+77vLPY/Zbq2XQc/ykrxk8xD5JLseLb9FjeFbz0h/9d4+"
-    "w5B36qNL1ybdl2g34Ni6LnDfGQfl8oMpmc8/uC0yOxjisu3Vw4mnwo7f/sF/ovS+S47c4Wlmt+NNnly4/PrB+sTlW2VjF6j3zig81CRf1u9pLP"
-    "P+zoEzpz9N22xZI+Hwz1zputyvj1Z2i9vXVZoWXLvDpLE20DdV4u2CNVcThXPXbL4YanDSVm6X9iZTTut9EjxF1/8wOHEqZO//0S/X3rR4+/S5"
-    "L3jME55rXRJp5i27M7ng31Z/lb8tN1KmzlF7HHfL3u9XBacP28nsevt5P2/nT/C4+uml+qc/+hnb/3HA0iIjAynggz2U4YCdj0v9B3suqAgvlG"
-    "ZGo2fNBIGdUPUaDgCHJFa7"
-)
-
-
-def test_records_of_an_earlier_version_are_read() -> None:
-    state, result = unpack(zlib.decompress(base64.b64decode(EARLIER)))
-    single, batch = state.rows
-    seen = Outcome(1.5, 1.25, {"loss": 2.0}, ((1.0, 0.5),))
-    assert type(single) is Row and single == Row(
-        1, "search", 2, 0, "own", [0.1, 12.0], [0.5, 0.25], seen, 1.0, 2.0, 7, note="near"
-    )
-    assert type(batch) is Batch and [row.outcome.value for row in single_rows([batch])] == [1.0, 2.0]
-    good, failed = result.records
-    assert good.outcome == seen and (failed.number, failed.error) == (4, "agent 1 at x = [0.1, 12.0]: ValueError: no")
-    assert unpack(pack(state)).rows[0] == single

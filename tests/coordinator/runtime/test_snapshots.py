@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import os
 import time
-import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from talking import Talk
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.checkpoint import read_checkpoint, unpack
+from fedbo.actors.storage.checkpoint import read_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog, read_log
 from fedbo.actors.storage.evaluations import Query
 from fedbo.actors.storage.rows import RunKey
@@ -36,7 +34,6 @@ from fedbo.coordinator.runtime.event_log import EventLog, read_moments
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.snapshots import PARTS, Snapshotter
 from fedbo.coordinator.selection import Selection
-from fedbo.coordinator.state import AgentRecord
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.python_function import PythonFunction
 from fedbo.settings.trust import admit
@@ -445,22 +442,3 @@ def test_a_secret_key_that_is_damaged_is_never_replaced_by_another(tmp_path: Pat
     home.key_file.write_bytes(b"short")
     with pytest.raises(DamagedError, match="has 5 bytes, not 32"):
         secret_key(home.key_file)
-
-
-# Two agents, as they were packed when a record of the coordinator had what faults did to its agent as fields.
-EARLIER_AGENTS = (
-    "eNpLS01JyldIzkhNzi7Iz8wrUTDk2szIAAb9id83P2aBsCdDxWCggvFtsHfeHQOep1s0u+LU1DUESibH7n2RrntBKF3LZRpL4KyZd7a5n+AVOr"
-    "VthutFptiS8Nw/Hl0i8j9j7h8oe3P9MFvfk2cl2cFa59zXrLxTdNTrw0uXjXWK2nUduTNXMoSfSojWFGp0OMEycd3VC5LOh18F33njNHNV/Nss"
-    "JYN5J2f2FXE3yrA8yYrRjvZy836QvDQo6p2nTuiJjZpHLvEdzK5km7PTPo7jrnJAyd6oR1z8hrGLPI8nf5i44Kh8yyXzT80xM7a76QedW2ORfP"
-    "NWcmW5X/jO/m3hE575TZrAPbc2K0cs6Zjw2iM3F2ydsvoId+SnucJu+wISC68oVXw8s7f+f5n8pv03Dz6x57n+j3X9g7v5zpcLuf/uuXz7/rLf"
-    "b1cct39/vP9uW2CV5IG6+xfX3162mWfKw88LbrVHHWD70m0wJbO8+O4fq92lfyTlnZ1m5q/dcuLclPVNF7vuh7KdSpGcZ3ZA1H4Xs0zbyiNT2p"
-    "jOfn1fbnfq5/551+2f339ReSJiu+XLSf+4eGzt72Yu/W3/onLF99L/h41Xejdm/WVdtSTwCixqAH2u3b0="
-)
-
-
-def test_agents_of_an_earlier_version_are_read() -> None:
-    struck, other = unpack(zlib.decompress(base64.b64decode(EARLIER_AGENTS)))
-    assert (struck.number, struck.step, struck.lease, struck.t_n) == (3, 4, 9, 5)
-    assert (struck.pace, struck.needs_restore, struck.is_cut_off) == (0.5, True, True)
-    assert struck.faults.retransmissions == {7: 2} and struck.faults.previous_message.sender == 3
-    assert other == AgentRecord(4, step=1, interruptions=1) and other.faults is None

@@ -37,6 +37,12 @@ class AgentProcesses:
         self._lies = Lies(rules.environment.plan, rules.upload, rules.task.streams)
         self.disclosures = DisclosureLog(rules.algorithm)
 
+    @property
+    def is_plain(self) -> bool:
+        """Check whether agents go from step to step until their number is reached, and make no message private themselves."""
+        is_limited = self._rules.task.early_end is not None or self._cost < math.inf
+        return self._always_there and not is_limited and not self.disclosures.is_needed
+
     def request_step(self, state: CoreState, agent: AgentRecord, step: int, now: float) -> list[Effect]:
         """Begin a step as soon as nothing interrupts the agent."""
         state.progress.note(now)

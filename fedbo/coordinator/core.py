@@ -66,7 +66,7 @@ from fedbo.coordinator.privacy.aggregator import PrivateAggregator, why_not_ampl
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.noise import Secure, Seeded
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
-from fedbo.coordinator.rules import Rules
+from fedbo.coordinator.rules import Part, Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecords, CoreState
 from fedbo.coordinator.step_scheduler import StepScheduler
@@ -99,6 +99,8 @@ class Core:
         interruptions = Interruptions(rules, self.server, scheduler)
         self.presence = Presence(rules, interruptions)
         self.faults = FaultInjector(rules, self.server, interruptions)
+        receivers, unrest = (self._uplink, self._downlink), (interruptions, self.presence, self.faults)
+        self.parts: tuple[Part, ...] = (network, self.server, scheduler, processes, *receivers, *unrest)
         self._at_events = bool(self.faults.at_events)
         self._workers = _workers(rules, scheduler)
         self._handlers: dict[type, Handler] = {

@@ -21,6 +21,7 @@ class Downlink:
         self._network, self._processes, self._log = network, processes, rules.log
         self._synchronous, self._attempts = rules.exchange.is_synchronous, rules.environment.attempts
         self._bytes = sizer(rules.download, rules.more_down)
+        self.is_plain = rules.download is not None
 
     def received(self, state: CoreState, event: AnswerReceived, now: float) -> list[Effect]:
         """Deliver an answer to an agent."""

@@ -48,6 +48,7 @@ class FaultInjector:
         plan = rules.environment.plan
         self._faults = {place: fault for place, fault in enumerate(plan) if isinstance(fault, PROCESS_FAULTS)}
         self._times: dict[tuple[int, int], Ascending] = {}
+        self.is_plain = not plan
         self.at_events = sorted((fault.event, place) for place, fault in self._faults.items() if fault.event is not None)
 
     def start(self, now: float) -> list[Effect]:

@@ -13,6 +13,8 @@ from fedbo.coordinator.step_scheduler import StepScheduler
 class Interruptions:
     """Interruptions of agents: an agent is paused as long as at least one lasts."""
 
+    is_plain = True  # what interrupts agents in virtual time says for itself that it is not
+
     def __init__(self, rules: Rules, server: Server, scheduler: StepScheduler) -> None:
         self._log, self._real_time = rules.log, rules.environment.is_real_time
         self._server, self._scheduler = server, scheduler

@@ -20,13 +20,18 @@ class Presence:
         self._environment, self._log, self._interruptions = rules.environment, rules.log, interruptions
         self._changes = Changes(lambda agent: rules.environment.of(agent).availability, rules.task.streams)
 
+    @property
+    def is_plain(self) -> bool:
+        """Check whether no agent ever leaves."""
+        return not any(leaves(models.availability) for models in self._environment.groups())
+
     def time_of(self, event: AvailabilityChanged) -> float:
         """Return when an agent leaves or returns for the event's time; infinity if never."""
         return self._changes(event.agent, event.number)
 
     def start(self, state: CoreState, agents: Iterable[int], now: float) -> list[Effect]:
         """Interrupt the agents that are away from the start, and schedule the first absences of the others."""
-        if not any(leaves(models.availability) for models in self._environment.groups()):
+        if self.is_plain:
             return []
         leaving = (number for number in agents if leaves(self._environment.of(number).availability))
         return [effect for number in leaving for effect in self._start(state, state.agents[number], now)]

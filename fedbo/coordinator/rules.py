@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Protocol
 
 from fedbo.actors.task import Task
 from fedbo.algorithms.streams import COORDINATOR
@@ -11,6 +11,14 @@ from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.rounds import Rounds
+
+
+class Part(Protocol):
+    """A part of the core."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Check whether its rules, as this run sets them, are among those that windows repeat."""
 
 
 class Rules:

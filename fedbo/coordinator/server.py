@@ -12,8 +12,10 @@ from fedbo.algorithms.messages import checker, sizer
 from fedbo.algorithms.returned import pair, updated, wrong_message
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.events import After, Answer, Effect, RoundDeadline
+from fedbo.coordinator.exchange import MODES
 from fedbo.coordinator.logged.messages import RoundClosed, SumAborted, SumUnmasked
 from fedbo.coordinator.network import Network
+from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.mask_sizes import Unmasking
 from fedbo.coordinator.rounds import Rounds
 from fedbo.coordinator.rules import Rules
@@ -33,6 +35,19 @@ class Server:
         self._participants = np.array(sorted(rules.participants) if self._idles else (), dtype=np.int64)
         self._waiting = isinstance(rules.algorithm, Waiting)
         self._method, self._should_close = rules.algorithm, rules.exchange.should_close
+
+    @property
+    def is_plain(self) -> bool:
+        """Check whether all agents are asked, messages do not age, no one waits for another, and private ones are summed."""
+        exchange, aggregator = self._exchange, self._aggregator
+        ages = not exchange.staleness.is_constant or exchange.oldest is not None
+        is_known = type(exchange) in MODES.values() and exchange.selection.who == "all"
+        return is_known and not ages and self._left is None and (aggregator is None or self._sums_plainly(aggregator))
+
+    def _sums_plainly(self, aggregator: PrivateAggregator) -> bool:
+        """Check whether private messages are summed in rounds, without masks, and every agent sends one or a dummy."""
+        everybody_sends = self._rules.sends_dummies or aggregator.mechanism.share == 1.0
+        return self._synchronous and everybody_sends and aggregator.secure_aggregation is None
 
     def report(self, state: CoreState, agent: AgentRecord, counted: bool, now: float) -> list[Effect]:
         """Record that an agent has sent its message, or has none to send."""

@@ -29,6 +29,12 @@ class StepScheduler:
         self.durations = None if rules.environment.is_real_time else StepDurations(rules.environment, task.streams, task.policy)
         self.evaluations = _one_by_one(rules, self.durations)
 
+    @property
+    def is_plain(self) -> bool:
+        """Check whether a step is one evaluation, and takes as long as that alone."""
+        is_one = self._queries == 1 and not self._pulls and self.evaluations is None
+        return is_one and self.durations is not None and self.durations.plain
+
     def begin(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Begin an agent's step now."""
         inbox, agent.inbox = tuple(agent.inbox), []

@@ -37,6 +37,11 @@ class Uplink:
         hides = hides or (self._aggregator is not None and self._aggregator.secure_aggregation is not None)
         self._drops_late = self._exchange.is_synchronous and (not self._exchange.accepts_late or hides)
 
+    @property
+    def is_plain(self) -> bool:
+        """Check whether agents send messages."""
+        return self._rules.upload is not None
+
     def at_link(self, state: CoreState, event: MessageAtLink, now: float) -> list[Effect]:
         """Queue a message at the coordinator's link."""
         return self._network.queue_at_link(state, event.message, now)

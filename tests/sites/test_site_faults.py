@@ -12,7 +12,7 @@ import pytest
 from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import Row, read_table
 from fedbo.actors.storage.run_folder import RunFolder
-from fedbo.coordinator.logged.earlier import read_events
+from fedbo.coordinator.logged.table import EVENTS
 from fedbo.coordinator.runtime.replaying import replay_run
 from fedbo.execution.earlier import RealTimeRecord
 from fedbo.execution.jobs import runs
@@ -192,7 +192,7 @@ def test_agents_replayed_in_virtual_time_from_the_evaluations_of_the_sites_decid
     replay_run(segments, record, evaluations)
     (events,) = RunFolder.of(run.folder, run.key).path.glob("events-*.parquet")
     (rows,) = RunFolder.of(run.folder, run.key).path.glob("observations-*.parquet")
-    assert read_events(events).to_pylist() == result.events.to_pylist()
+    assert read_table(events, EVENTS).to_pylist() == result.events.to_pylist()
     keys = ("agent", "step", "query", "origin", "u", "x", "value", "score", "started", "finished", "t_n")
     assert [[row[key] for key in keys] for row in read_table(rows).to_pylist()] == [
         [row[key] for key in keys] for row in result.observations.to_pylist()

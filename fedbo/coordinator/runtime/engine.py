@@ -6,7 +6,6 @@ That of real time is in `wall_clock`.
 from __future__ import annotations
 
 import gc
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fedbo.actors.hosts import Hosts, InlineHosts
 from fedbo.actors.population import are_few
 from fedbo.actors.task import StepReport, StepRequest
-from fedbo.algorithms.base import LocallyPrivate, Waiting
+from fedbo.coordinator.agent_processes import AgentProcesses
 from fedbo.coordinator.core import Core
+from fedbo.coordinator.downlink import Downlink
 from fedbo.coordinator.endless import require_progress
-from fedbo.coordinator.environment.availability import leaves, never_before_steps
 from fedbo.coordinator.events import (
     After,
     Ask,
@@ -28,8 +27,16 @@ from fedbo.coordinator.events import (
     Finished,
 )
 from fedbo.coordinator.exchange import MODES
+from fedbo.coordinator.fault_injection import FaultInjector
+from fedbo.coordinator.interruptions import Interruptions
+from fedbo.coordinator.network import Network
+from fedbo.coordinator.presence import Presence
+from fedbo.coordinator.rounds import Rounds
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.event_queue import EventQueue
+from fedbo.coordinator.server import Server
+from fedbo.coordinator.step_scheduler import StepScheduler
+from fedbo.coordinator.uplink import Uplink
 
 if TYPE_CHECKING:
     from fedbo.coordinator.runtime.windows import Windows
@@ -154,33 +161,28 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
             keep(queue.events)
 
 
+def _functions(kind: type) -> dict[str, Any]:
+    """Return the functions of a class by their names."""
+    found = ((name, value) for base in reversed(kind.__mro__) for name, value in vars(base).items())
+    return {name: value for name, value in found if callable(value) or isinstance(value, property | classmethod)}
+
+
+# The classes whose rules windows repeat, with the functions that they have there.
+_PARTS = (Network, Server, StepScheduler, AgentProcesses, Uplink, Downlink, Interruptions, Presence, FaultInjector)
+_REPEATED: dict[type, dict[str, Any]] = {kind: _functions(kind) for kind in (Core, Rules, Rounds, *_PARTS, *MODES.values())}
+
+
+def _is_known(part: object) -> bool:
+    """Check whether windows repeat the rules of an object: its class is no other, and no function was replaced."""
+    known, found = _REPEATED.get(type(part), {}), _functions(type(part))
+    return known == found and known.keys().isdisjoint(getattr(part, "__dict__", ()))
+
+
 def has_windows(core: Core) -> bool:
-    """Check whether a run qualifies for windows."""
-    rules, durations = core.rules, core.scheduler.durations
-    exchange, algorithm = rules.exchange, rules.algorithm
-    return (
-        not are_few(rules.task)
-        and not rules.environment.plan
-        and core.scheduler.evaluations is None
-        and rules.task.early_end is None
-        and rules.task.cost == math.inf
-        and core.network.is_plain
-        and all(never_before_steps(models.availability) for models in rules.environment.groups())
-        and not any(leaves(models.availability) for models in rules.environment.groups())
-        and (type(exchange) in MODES.values() and exchange.staleness.is_constant and exchange.selection.who == "all")
-        and (exchange.oldest is None and not isinstance(algorithm, LocallyPrivate | Waiting))
-        and (rules.aggregator is None or _is_plain_sum(rules))
-        and (rules.upload is not None and rules.download is not None)
-        and (durations is not None and durations.plain and algorithm.queries == 1 and not rules.problem.pulls)
-    )
-
-
-def _is_plain_sum(rules: Rules) -> bool:
-    """Check whether private messages are summed in rounds, without masks, and every agent sends one or a dummy."""
-    aggregator = rules.aggregator
-    assert aggregator is not None
-    everybody_sends = rules.sends_dummies or aggregator.mechanism.share == 1.0
-    return rules.is_synchronous and everybody_sends and aggregator.secure_aggregation is None
+    """Check whether a run qualifies for windows: its agents are not few, and each part of its core is plain and known."""
+    if are_few(core.rules.task) or not all(part.is_plain for part in core.parts):
+        return False
+    return all(map(_is_known, (core, core.rules, core.state.rounds, core.exchange, *core.parts)))
 
 
 def _windows(core: Core, hosts: Hosts, queue: EventQueue) -> Windows | None:

@@ -42,7 +42,7 @@ class Server:
         exchange, aggregator = self._exchange, self._aggregator
         ages = not exchange.staleness.is_constant or exchange.oldest is not None
         is_known = type(exchange) in MODES.values() and exchange.selection.who == "all"
-        return is_known and not ages and self._left is None and (aggregator is None or self._sums_plainly(aggregator))
+        return is_known and not ages and not self._waiting and (aggregator is None or self._sums_plainly(aggregator))
 
     def _sums_plainly(self, aggregator: PrivateAggregator) -> bool:
         """Check whether private messages are summed in rounds, without masks, and every agent sends one or a dummy."""

@@ -70,7 +70,7 @@ def runs_of(study: Study, directory: Path) -> Iterator[RunTables]:
     read: dict[str, dict[tuple[Any, ...], list[Row]]] = {}
     for name, schema in _SCHEMAS.items():
         path, found = directory / f"{name}.parquet", read.setdefault(name, defaultdict(list))
-        table = read_table(path, schema) if path.exists() else None
+        table = read_table(path, schema, further=True) if path.exists() else None
         for row in () if table is None else table.to_pylist():
             found[row["cell"], row["algorithm"], row["replicate"]].append(row)
     budgets = {cell.number: cell.study.budget for cell in study.cells()}

@@ -16,7 +16,7 @@ from fedbo.execution.runner import resume_study, run_study
 from fedbo.objectives.typed_function import giving
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.study.paths import DirectoryError
-from fedbo.study.study import Study, StudyError, load_study
+from fedbo.study.study import StudyError, load_study
 from fedbo.tuning.tune import _same
 
 FUNCTION = "def taste(x):\n    return -(x[0] - 0.3) ** 2\n"

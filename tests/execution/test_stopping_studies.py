@@ -154,10 +154,6 @@ def test_a_run_that_is_killed_and_resumed_has_the_same_bytes(stopping: dict[str,
         ({"stopping": {"kind": "asha", "reduction": 1}}, "must be at least 2"),
         ({"stopping": {"kind": "asha", "variant": "pause"}}, "promote"),
         ({"stopping": {"kind": "median", "compare": "quantiles"}}, "compare = 'quantiles': no such key"),
-        (
-            {"stopping": {"kind": "asha", "compare": "quantiles"}},
-            "compare = 'quantiles': was removed, because it did not improve results",
-        ),
         ({"algorithm": [{"name": "fed_pne"}], "budget": {"pulls": 30}}, "cannot receive points one by one"),
         ({"algorithm": [{"name": "random", "centralised": True}]}, "evaluates a mean, which cannot stop early"),
         ({"timing": {"clock": "wall"}, "hosting": {"kind": "packed"}}, "requires evaluations that report, in real time"),
@@ -172,11 +168,6 @@ def test_what_does_not_go_with_stopping_early_is_refused_in_a_line(changes: dict
         load_study(study({"kind": "asha"}) | changes)
     assert message in str(error.value)
     assert any(message in line for line in str(error.value).splitlines())
-
-
-def test_a_removed_setting_is_accepted_with_the_value_that_earlier_runs_have() -> None:
-    before, now = load_study(study({"kind": "asha", "compare": "own"})), load_study(study({"kind": "asha"}))
-    assert before.to_toml() == now.to_toml() and before.digest() == now.digest()
 
 
 def test_the_laws_know_that_nothing_is_promoted_once_the_cost_is_spent(tmp_path: Path) -> None:

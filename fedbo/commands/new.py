@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import StrEnum
+from importlib.machinery import PathFinder
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,6 +113,32 @@ def _check_name(kind: Kind, name: str) -> None:
         raise typer.BadParameter(
             f"'{name}' is not a valid module name; use lower-case letters, digits and '_', for example my_search"
         )
+    elif owner := _owner(name):
+        raise typer.BadParameter(f"'{name}' is the name of {owner}, which it would replace; use another one, such as my_{name}")
+
+
+def _owner(name: str) -> str:
+    """Return what has this name already, and would be shadowed or replaced by a module or a method so named."""
+    from fedbo.algorithms.catalog import catalogue as algorithms
+    from fedbo.objectives.catalog import catalogue as objectives
+
+    if name in sys.stdlib_module_names:
+        return "a module of Python"
+    if name in algorithms() or name in objectives():
+        return "a method or an objective of the catalogue"
+    if _is_installed(name):
+        return "an installed package"
+    return ""
+
+
+def _is_installed(name: str) -> bool:
+    """Check for an importable module, apart from files of the working directory, or a distribution of this name."""
+    with suppress(PackageNotFoundError):
+        return bool(version(name))
+    with suppress(ImportError, ValueError):
+        path = [folder for folder in sys.path if folder and Path(folder).resolve() != Path.cwd()]
+        return PathFinder.find_spec(name, path) is not None
+    return False
 
 
 def _files(kind: Kind, name: str) -> Files:

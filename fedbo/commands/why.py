@@ -47,7 +47,7 @@ def why(
         ),
     ] = None,
     branch: Annotated[
-        int | None, typer.Option(help="Repeat this branch of an answer, whose directory RUN then is, as a run directory.")
+        int | None, typer.Option(help="Repeat this branch as a run directory; RUN is then an answer, such as RUN/why/end.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="New or empty directory for the answer. Default: one in the folder why of the run.")

@@ -103,6 +103,11 @@ sys.exit(pytest.main(sys.argv[1:]) or main(["validate", {str(tmp_path / "my_plug
     [
         (("new", "algorithm", "My-Thing"), "'My-Thing' is not a valid module name; use lower-case letters, digits and '_'"),
         (("new", "objective", "class"), "'class' is not a valid module name"),
+        (("new", "algorithm", "random"), "'random' is the name of a module of Python, which it would replace; use another"),
+        (("new", "algorithm", "fts"), "'fts' is the name of a method or an objective of the catalogue"),
+        (("new", "objective", "branin"), "'branin' is the name of a method or an objective of the catalogue"),
+        (("new", "plugin", "numpy"), "'numpy' is the name of an installed package"),
+        (("new", "plugin", "fedbo"), "'fedbo' is the name of an installed package"),
         (("new", "study", "a/b"), "'a/b' is not a valid file name"),
         (("new", "house", "x"), "'house' is not one of 'study', 'objective', 'algorithm', 'plugin', 'sites'"),
         (("examples", "digit"), "no example 'digit'; did you mean 'digits'?"),

@@ -18,6 +18,7 @@ from fedbo.lab.why.question import Question, askable, without_budget
 from fedbo.lab.why.result import ASKED, WHY, Why
 from fedbo.settings.arguments import wrong
 from fedbo.settings.errors import ArgumentError
+from fedbo.settings.shown import quoted
 from fedbo.study.lock import locked
 from fedbo.study.paths import PRIVATE, DirectoryError, make_folder
 
@@ -68,7 +69,14 @@ def resume_why(place: Path, progress: Progress | None = None, trust: bool = True
 
 
 def repeat_branch(place: Path, number: int, out: Path | None = None, trust: bool = False) -> Path:
-    """Run branch `number` of an answer again, into a run directory of its own; return that directory."""
+    """Run branch `number` of an answer again, into a run directory of its own; return that directory.
+
+    DirectoryError when `place` holds no answer.
+    """
+    if not (place / ASKED).is_file():
+        answers = place / "why"
+        remedy = f"pass one of the folders in {quoted(answers)}" if answers.is_dir() else "ask first: fedbo why RUN"
+        raise DirectoryError(f"'{place}': is not an answer of fedbo why: it has no {ASKED}; {remedy}")
     asked = unseal(place / ASKED)
     directory, question = Path(asked["run"]), Question(**asked["question"])
     study, manifest = askable(directory, question, trust)

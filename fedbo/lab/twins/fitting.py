@@ -54,6 +54,9 @@ class FittedWorld:
     - `startup`: None if no evaluation waited for a place.
     - `workers`: the number of simultaneous evaluations.
     - `failures`: the number of failed evaluations, and of all.
+    - `places`: the number of the agent with each id of a log, by the order of ids; empty for a run.
+    - `ended`: the number of absences and downtimes that had ended.
+    - `unfinished`: the number of evaluations, absences and downtimes that had not ended, whose fitted times are too short.
     - `cluster`, `resources` and `preemptions`: those of the recorded study; `queued`: the mean time in its queue for workers.
     """
 
@@ -72,6 +75,16 @@ class FittedWorld:
     preemptions: Sequence[Mapping[str, Any]] = ()
     queued: float | None = None
     interrupted: int = 0
+    unfinished: Mapping[str, int] = field(default_factory=dict)
+    ended: Mapping[str, int] = field(default_factory=dict)
+    places: Mapping[int, int] = field(default_factory=dict)
+
+    def p_of(self) -> dict[str, float | None]:
+        """Return p of each fit, None where nothing was tested or where what had not ended is missing."""
+        found = {"evaluation": None if self.unfinished.get("evaluations") else self.evaluation.p}
+        if self.latency is not None:
+            found["latency"] = self.latency.p
+        return {**found, "absence": None if self.unfinished.get("absences") else self.absence_p}
 
     def tables(self) -> dict[str, Any]:
         """Return the tables of a study."""
@@ -84,7 +97,7 @@ class FittedWorld:
         if self.availability is not None:
             found["availability"] = {"model": "markov", **self.availability}
         groups = [
-            {"name": f"agent {agent}", "agents": [agent], "speed": {"factors": [factor]}}
+            {"name": f"agent {agent}", "agents": [self.places.get(agent, agent)], "speed": {"factors": [factor]}}
             for agent, factor in sorted(self.evaluation.factors.items())
         ]
         if groups:
@@ -119,6 +132,9 @@ def fit_world(measured: Measurements, seed: int = 0, durations_file: str | None 
         preemptions=measured.preemptions,
         queued=float(np.mean(measured.queued)) if measured.queued else None,
         interrupted=measured.interrupted,
+        unfinished=measured.unfinished,
+        places=measured.places,
+        ended={"absences": len(measured.absences), "downtimes": len(measured.downtimes)},
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Row = dict[str, Any]
 Span = tuple[float, float]
+CUT_SHORT = ("evaluations", "absences", "downtimes")
 _SHORTEST = 1e-6  # units of time that a crash takes at least; a study takes none of 0
 
 
@@ -33,11 +34,14 @@ class Measurements:
     """Measurements of all replicates together.
 
     - `durations` of evaluations, with their `agents` and `points` of the unit cube; `failed` counts those without a value.
+      `places` numbers the agents of a log by the order of their ids.
     - `thoughts` are pairs of t_n and the time of a decision that an agent had to wait for; `reports` the times from an
       evaluation's end to that of its step. `startups` are the times that places stay empty where points are decided in advance.
     - `latencies` of messages and answers; `begins` are pairs of an agent and the time of its first step beyond its evaluations.
     - `absences` and `downtimes` are lengths; there were `departures` in the time `present`, and `crashes` in the time `alive`.
       `lost_steps` are the ages of steps when their agents were found dead.
+    - `unfinished` counts what had not ended, by kind: evaluations, of which a step that began again has had some, absences, and
+      downtimes. Their times are missing, and were longer than those that ended.
     - `lost` of `sent` transmissions; at most `together` simultaneous evaluations.
     - `cluster`, `resources` and `preemptions` are tables of the recorded study, and empty without a [cluster]. `queued` are the
       times in its queue; `interrupted` counts evaluations without a duration, since a preemption cut it in parts.
@@ -59,6 +63,8 @@ class Measurements:
     lost_steps: list[float] = field(default_factory=list)
     crashes: int = 0
     alive: float = 0.0
+    places: dict[int, int] = field(default_factory=dict)
+    unfinished: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CUT_SHORT, 0))
     sent: int = 0
     lost: int = 0
     together: int = 0
@@ -105,6 +111,8 @@ def measure_run(into: Measurements, observations: Any, events: Any, study: Study
             into.agents.append(row["agent"])
             into.points.append(row["u"])
     _steps(into, by_agent, pauses, events, policy.parallel if policy.prefetch else None)
+    begun, ended = (len(of_kinds(events, kind)) for kind in ("started", "finished"))
+    into.unfinished["evaluations"] += max(0, begun - ended)
     _messages(into, events)
     _lives(into, events, by_agent if real else {})
     if real and not policy.overlaps:
@@ -261,16 +269,23 @@ def _lives(into: Measurements, events: Any, by_agent: Mapping[int, list[Row]]) -
     into.alive += life - lived.total("down", agents)
     for one in event_intervals(events, "absent", "returned"):
         into.departures += one.begin > 0
+        into.unfinished["absences"] += one.begin > 0 and not one.ends
         if one.ends and one.begin > 0:
             into.absences.append(one.end - one.begin)
     backs: dict[int, float] = {}
+    struck: dict[int, list[float]] = defaultdict(list)
+    for agent, time in _listed(of_kinds(events, "crashed"), "agent", "time"):
+        struck[agent].append(time)
     for one in event_intervals(events, "crashed", "restarted"):
         if one.begin < backs.get(one.agent, 0.0):
             continue  # its new process was gone before it had evaluated, as a spare one on the same host
         into.crashes += 1
+        into.unfinished["downtimes"] += not one.ends and not one.first["permanent"]
         if one.ends:
+            # A crash of an agent that is down prolongs that: each takes as long as the last one of them.
+            begin = one.begin if by_agent else max(time for time in struck[one.agent] if time < one.end)
             back = min((row["started"] for row in by_agent.get(one.agent, ()) if row["started"] >= one.end), default=one.end)
-            into.downtimes.append(max(back - one.begin, _SHORTEST))
+            into.downtimes.append(max(back - begin, _SHORTEST))
             backs[one.agent] = back
 
 

@@ -97,6 +97,7 @@ def _log(path: Path) -> Measurements:
         )
     agents = found.get("agent", np.zeros(len(values), dtype=np.int64))
     measured = Measurements(durations=values.tolist(), agents=agents.tolist(), points=points.tolist())
+    measured.places = {agent: place for place, agent in enumerate(np.unique(agents).tolist())}
     if timed:
         measured.together = most_at_once(found["started"], found["finished"])
     return measured

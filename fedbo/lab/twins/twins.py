@@ -22,9 +22,11 @@ from fedbo.lab.twins.fitting import fit_world
 from fedbo.lab.twins.measurements import MeasurementError, most_at_once
 from fedbo.lab.twins.sources import keep_durations, main_label, measured_in, require_durations
 from fedbo.lab.twins.stand_ins import can_be_stood_in_for, dry_runs
+from fedbo.study.document import StudyError, parse_override
 from fedbo.study.study import Study, load_study
 from fedbo.study.tables import AlgorithmTable
 
+_DEFINES = ("objective", "sweep")
 _KEPT = ("iterations", "pulls", "initial", "until")  # what a group's agents may do, which is no part of the world
 
 
@@ -152,7 +154,10 @@ class Twin:
         return document
 
     def study(self, replicates: int, overrides: Sequence[str] = ()) -> Study:
-        """Load the study of the twin, with optional changes; StudyError if one of them is wrong."""
+        """Load the study of the twin, with optional changes; StudyError if one of them is wrong, or needs other objectives."""
+        for key in (parse_override(text)[0] for text in overrides):
+            if key.partition(".")[0] in _DEFINES:
+                raise StudyError(f"--set {key}: defines the agents' objectives, which a twin keeps; remove it")
         return load_study(self.document(replicates), overrides)
 
     def predict(self, replicates: int, overrides: Sequence[str] = ()) -> TwinPrediction:

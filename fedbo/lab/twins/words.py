@@ -16,7 +16,8 @@ def world_toml(world: FittedWorld, source: str, seed: int) -> str:
     head = [
         f"environment fitted to {source}: tables of a study",
         f"p: Kolmogorov-Smirnov test with a parametric bootstrap, {DRAWS} draws, seed {seed}; below {REFUSED}: does not fit",
-        *_evaluations(world.evaluation),
+        *_evaluations(world),
+        *cut_short(world),
         *_rest(world),
     ]
     return "".join(f"# {line}\n" for line in head) + "\n" + to_toml(world.tables())
@@ -25,8 +26,12 @@ def world_toml(world: FittedWorld, source: str, seed: int) -> str:
 def world_facts(world: FittedWorld) -> dict[str, Any]:
     """Return a world as plain data."""
     fits = {"evaluation": world.evaluation, "latency": world.latency}
+    cut = world.unfinished.get("evaluations", 0)
     tried = {
-        name: [{"model": one.model, **one.settings, "distance": one.distance, "p": one.p} for one in fit.tried]
+        name: [
+            {"model": one.model, **one.settings, "distance": one.distance, "p": None if cut and name == "evaluation" else one.p}
+            for one in fit.tried
+        ]
         for name, fit in fits.items()
         if fit is not None
     }
@@ -34,7 +39,8 @@ def world_facts(world: FittedWorld) -> dict[str, Any]:
     return {
         "world": world.tables(),
         "tried": tried,
-        "p": {name: fit.p for name, fit in fits.items() if fit is not None} | {"absence": world.absence_p},
+        "p": world.p_of(),
+        "unfinished": dict(world.unfinished),
         "dependence": None if dependence is None else dependence._asdict(),
         "workers": world.workers,
         "startup": world.startup,
@@ -46,9 +52,11 @@ def world_facts(world: FittedWorld) -> dict[str, Any]:
     }
 
 
-def _evaluations(fit: DurationFit) -> Iterator[str]:
-    yield f"evaluations: {fit.count}, standard deviation {fit.spread:.2g} of the mean; {fit.model}{_verdict(fit)}"
-    yield from _tried(fit)
+def _evaluations(world: FittedWorld) -> Iterator[str]:
+    fit, cut = world.evaluation, world.unfinished.get("evaluations", 0)
+    verdict = "" if cut and fit.p is not None else _verdict(fit)
+    yield f"evaluations: {fit.count}, standard deviation {fit.spread:.2g} of the mean; {fit.model}{verdict}"
+    yield from _tried(fit, not cut)
     if fit.factors:
         yield f"agents differ (Kruskal-Wallis, p below {DEPENDS}): each agent is a group with its own speed"
     found = fit.dependence
@@ -62,7 +70,7 @@ def _rest(world: FittedWorld) -> Iterator[str]:
         yield f"latencies: {world.latency.count}; {world.latency.model}{_verdict(world.latency)}"
         yield from _tried(world.latency)
     if world.availability is not None:
-        tested = "" if world.absence_p is None else f"; absences are exponential with p = {world.absence_p:.2g}"
+        tested = "" if world.p_of()["absence"] is None else f"; absences are exponential with p = {world.absence_p:.2g}"
         yield f"absences: presences are assumed to be exponential{tested}"
     failed, count = world.failures
     if failed:
@@ -81,6 +89,15 @@ def _rest(world: FittedWorld) -> Iterator[str]:
         yield f"at most {world.workers} evaluations ran at once"
 
 
+def cut_short(world: FittedWorld) -> Iterator[str]:
+    """Yield a line for each kind of time of which some had not ended, and which is fitted too short therefore."""
+    ended = {"evaluations": world.evaluation.count, **world.ended}
+    for kind, cut in world.unfinished.items():
+        if cut:
+            count = cut + ended.get(kind, 0)
+            yield f"{cut} of {count} {kind} had not ended: these times are too short, and their fit is not tested"
+
+
 def _verdict(fit: DurationFit) -> str:
     if fit.model == "empirical":
         return ", as measured, because no distribution fits"
@@ -92,10 +109,11 @@ def _verdict(fit: DurationFit) -> str:
     )
 
 
-def _tried(fit: DurationFit) -> Iterator[str]:
+def _tried(fit: DurationFit, is_tested: bool = True) -> Iterator[str]:
     if fit.tried:
         yield "  tried, best first: " + "; ".join(
-            f"{one.model} {', '.join(f'{name} {value:.4g}' for name, value in one.settings.items())}, p = {one.p:.2g}"
+            f"{one.model} {', '.join(f'{name} {value:.4g}' for name, value in one.settings.items())}"
+            + (f", p = {one.p:.2g}" if is_tested else "")
             for one in fit.tried
         )
 

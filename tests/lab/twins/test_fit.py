@@ -139,6 +139,53 @@ def test_what_is_printed_is_a_study_when_the_other_tables_are_added(
     assert main(["validate", str(study)]) == 0
 
 
+CUT: dict[str, Any] = {
+    "study": {"name": "cut", "replicates": 2},
+    "objective": {"name": "quadratic", "agents": 10},
+    "agents": {"initial": 0},
+    "algorithm": [{"name": "random"}],
+    "timing": {"evaluation": {"model": "exponential", "mean": 2.0}},
+    "budget": {"iterations": 100, "time": 12.0},
+}
+MARKOV = {"model": "markov", "present": 5.0, "absent": 3.0}
+CRASHES = [{"kind": "crash", "rate": 0.2, "restart": 2.0}]
+
+
+@pytest.mark.parametrize("change", [{}, {"fault": CRASHES}, {"availability": MARKOV}], ids=["end", "crashes", "absences"])
+def test_what_had_not_ended_is_counted_and_its_fit_is_not_called_good(
+    change: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_study(load_study({**CUT, **change}), tmp_path / "run")
+    kinds = pq.read_table(tmp_path / "run" / "events.parquet")["kind"].to_pylist()
+    assert main(["fit", str(tmp_path / "run"), "--format", "json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    cut = {"evaluations": kinds.count("started") - kinds.count("finished")}
+    assert facts["unfinished"].items() >= cut.items() and cut["evaluations"] >= 10
+    assert facts["p"]["evaluation"] is None and all(one["p"] is None for one in facts["tried"]["evaluation"])
+    if "fault" in change:  # also where a crash struck an agent that was down
+        assert facts["world"]["fault"][0]["restart"] == pytest.approx(2.0)
+    if "availability" in change:
+        assert facts["unfinished"]["absences"] > 0 and facts["p"]["absence"] is None
+    assert main(["fit", str(tmp_path / "run")]) == 0
+    text = capsys.readouterr().out
+    ended = facts["evaluations"] + cut["evaluations"]
+    assert f"# {cut['evaluations']} of {ended} evaluations had not ended: these times are too short" in text
+    assert "p = 0" not in text.replace("F-test p = 0", "")
+
+
+def test_the_groups_of_a_log_are_those_of_a_study_whatever_its_ids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng, log, study = np.random.default_rng(1), tmp_path / "log.csv", tmp_path / "study.toml"
+    rows = [f"{agent},{rng.gamma(9.0, length / 9.0)}" for agent, length in ((3, 1.0), (4, 2.0), (17, 9.0)) for _ in range(30)]
+    log.write_text("\n".join(["agent,duration", *rows]) + "\n")
+    assert main(["fit", str(log)]) == 0
+    text = capsys.readouterr().out
+    groups = {one["name"]: one["agents"] for one in tomllib.loads(text)["group"]}
+    assert groups == {"agent 3": [0], "agent 4": [1], "agent 17": [2]}
+    head = '[study]\nname = "again"\n[objective]\nname = "branin"\nagents = 3\n[budget]\niterations = 5\n'
+    study.write_text(head + '[[algorithm]]\nname = "ts"\n' + text, encoding="utf-8")
+    assert main(["validate", str(study)]) == 0
+
+
 def test_a_crash_takes_until_its_agent_evaluates_again_also_where_a_spare_process_is_there_at_once(tmp_path: Path) -> None:
     crash = {"kind": "crash", "agents": [1], "at": 2.5, "restart": 0.5}
     run_study(load_study({**STUDY, "budget": {"iterations": 3}, "fault": [crash]}), tmp_path / "run")

@@ -152,6 +152,10 @@ def test_what_has_no_twin_is_one_line(lived: dict[str, Path], tmp_path: Path, ca
         (str(lived["places"]), "--algorithm", "ts"): "has no algorithm 'ts'",
         (str(lived["places"]), "--set", "cluster.workers=0"): "must be at least 1",
         (str(lived["places"]), "--set", "worker=8"): "worker",
+        **{
+            (str(lived["places"]), "--set", change): f"--set {change.partition('=')[0]}: defines the agents' objectives"
+            for change in ("objective.agents=9", "objective.name=branin", "objective={name='branin'}", "sweep.study.seed=[1,2]")
+        },
         (str(tmp_path),): "is not a finished run",
     }.items():
         assert main(["twin", *arguments]) == 2

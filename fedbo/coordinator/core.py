@@ -65,7 +65,7 @@ from fedbo.coordinator.presence import Presence
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator, why_not_amplified
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.noise import Secure, Seeded
-from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
+from fedbo.coordinator.privacy.secure_aggregation import least_cohort, why_not_masked
 from fedbo.coordinator.rules import Part, Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecords, CoreState
@@ -246,7 +246,10 @@ def _aggregator(
         return None
     source = Seeded(task.streams.within(task.noise_scope).of(COORDINATOR)) if key is None else Secure(key)
     reason = why_not_amplified(algorithm.mechanism(problem), exchange, environment.is_real_time, masked)
-    return PrivateAggregator(algorithm, problem, budget, source, reason)
+    aggregator = PrivateAggregator(algorithm, problem, budget, source, reason)
+    if budget.secure_aggregation is not None:
+        aggregator.least = least_cohort(budget.secure_aggregation, algorithm, problem, exchange)
+    return aggregator
 
 
 def _workers(rules: Rules, scheduler: StepScheduler) -> WorkerEvents | None:

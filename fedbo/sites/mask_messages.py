@@ -60,12 +60,18 @@ class MaskTerms(NamedTuple):
     - `settings`: of secure aggregation.
     - `study`: the digest of the study `(32,)`, and `agents` the number of its agents.
     - `length`: how many numbers a masked vector has.
+    - `least`: how many agents a cohort has at least, see `least_cohort`.
     """
 
     settings: SecureAggregation
     study: bytes
     agents: int
     length: int
+    least: int
+
+    def needed(self, cohort: int) -> int:
+        """Return how many of a cohort must send shares; more than it has where it is too small."""
+        return max(self.least, self.settings.needed(cohort))
 
     @property
     def most_bytes(self) -> int:

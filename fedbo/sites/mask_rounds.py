@@ -62,13 +62,13 @@ class MaskRounds(SiteSums):
         self._restore(records.read())
 
     def open(self, release: int, cohort: Sequence[int]) -> None:
-        """Open the round of a release for those of its cohort whose keys are known, unless it was opened before."""
+        """Open the round of a release, once, for those of its cohort whose keys are known; it fails if they are too few."""
         if release in self._ended or (self._round is not None and self._round.number >= release):
             return
         known = self._keys()
         keys = {agent: known[agent] for agent in cohort if agent in known}
-        if len(keys) < 2:
-            needed = self._terms.settings.needed(len(cohort))
+        needed = self._terms.needed(len(keys))
+        if len(keys) < needed:
             self._end(release, Unmasking(list(cohort), [], [], needed))
             return
         self._records.append(b"O" + opening(0, release, keys))
@@ -85,7 +85,7 @@ class MaskRounds(SiteSums):
         self._since = time.monotonic()
         while release not in self._ended:
             if self._round is None or self._round.number != release:  # its opening was lost with the disk
-                self._end(release, Unmasking(list(arrived), [], [], self._terms.settings.needed(len(arrived))))
+                self._end(release, Unmasking(list(arrived), [], [], self._terms.needed(len(arrived))))
                 break
             self._take_replies()
             if self._round.can_sum or not self._awaited(arrived):

@@ -47,7 +47,7 @@ class CoordinatorRound:
     """
 
     def __init__(self, terms: MaskTerms, number: int, sites: Mapping[int, PublicKey]) -> None:
-        self.number, self.cohort, self.needed = number, sorted(sites), terms.settings.needed(len(sites))
+        self.number, self.cohort, self.needed = number, sorted(sites), terms.needed(len(sites))
         self.phase: Phase = "advertise"
         self.members = list(range(len(sites)))
         self.total: Words | None = None

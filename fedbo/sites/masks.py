@@ -87,7 +87,12 @@ class SiteRound:
         if self.number <= last:
             raise MaskingError(f"round {self.number} is opened a second time: the last one was round {last}")
         self.agent, self.place = agent, self.cohort.index(agent)
-        self.needed = terms.settings.needed(len(self.cohort))
+        self.needed = terms.needed(len(self.cohort))
+        if self.needed > len(self.cohort):
+            words = (
+                f"was opened for {len(self.cohort)} agents, but a round has at least {self.needed} by the terms of the study"
+            )
+            raise MaskingError(f"round {self.number} {words}")
         self._terms, self._key, self._entropy = terms, key, entropy
         self._sizes, self._n = MessageSizes(len(self.cohort)), len(self.cohort)
         self._secrets = [entropy(SECRET), entropy(SECRET)]  # of its part in the pairwise keys, and its seed

@@ -30,7 +30,7 @@ from fedbo.sites.certificates import authority_fingerprint, client_context
 from fedbo.sites.cost import most_cost
 from fedbo.sites.documents import Approval
 from fedbo.sites.folders import SiteFolder
-from fedbo.sites.terms import asked_of, load_terms
+from fedbo.sites.terms import asked_of, load_terms, mask_terms
 from fedbo.study.study import Study
 
 SECONDS = 10.0  # that each step of the network may take
@@ -95,7 +95,9 @@ def _read_terms(approval: Approval) -> tuple[Finding, Study | None]:
     reveals = revealed_by(table.make())
     parameters = ", ".join(parameter.name for parameter in study.federation().parameters)
     found = f'{table.name}, parameters {short(parameters)[1:-1]}, messages reveal: {reveals.value}, share = "{asked.share}"'
-    return Finding("terms", "ok", found if cost is None else f"{found}, messages cost at most {cost}"), study
+    found += "" if cost is None else f", messages cost at most {cost}"
+    masks = mask_terms(study, approval.digest)
+    return Finding("terms", "ok", found + ("" if masks is None else f", hidden among at least {masks.least} sites")), study
 
 
 def _policy(study: Study, approval: Approval, folder: SiteFolder) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Declaration, Private
+from fedbo.coordinator.privacy.secure_aggregation import least_cohort
 from fedbo.execution.jobs import runs
 from fedbo.objectives.sites import AtThisSite, Sites
 from fedbo.settings.trust import UntrustedError
@@ -101,7 +102,9 @@ def mask_terms(study: Study, digest: bytes) -> MaskTerms | None:
     (declared,) = (algorithm.upload(problem) or {}).values()
     assert declared.shape[0] is not None, "what is masked is of one length"
     length = algorithm.mechanism(problem).blocks * declared.shape[0]
-    return MaskTerms(study.privacy.secure_aggregation.make(), digest, problem.n_agents, length)
+    settings = study.privacy.secure_aggregation.make()
+    least = least_cohort(settings, algorithm, problem, study.exchange.make())
+    return MaskTerms(settings, digest, problem.n_agents, length, least)
 
 
 def last_step(study: Study, agent: int) -> int:

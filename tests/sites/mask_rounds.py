@@ -21,9 +21,11 @@ STUDY, DEFAULT = b"s" * 32, SecureAggregation()
 class Sites:
     """Sites with keys, and their draws by a seed."""
 
-    def __init__(self, agents: Sequence[int], length: int = 3, seed: int = 0, settings: SecureAggregation = DEFAULT) -> None:
+    def __init__(
+        self, agents: Sequence[int], length: int = 3, seed: int = 0, settings: SecureAggregation = DEFAULT, least: int = 2
+    ) -> None:
         self.identities = {agent: PrivateKey.drawn() for agent in agents}
-        self.terms = MaskTerms(settings, STUDY, max(agents) + 1, length)
+        self.terms = MaskTerms(settings, STUDY, max(agents) + 1, length, least)
         self.draws = Random(seed)
 
     def keys(self, cohort: Sequence[int]) -> dict[int, PublicKey]:

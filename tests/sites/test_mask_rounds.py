@@ -29,7 +29,7 @@ from tests.sites.schedules import Killed, MemoryRecords
 
 AGENTS = 5
 LAW = Mechanism(blocks=2, clip=3.0, noise=0.0)
-TERMS = MaskTerms(SecureAggregation(threshold=0.6, bits=48, fraction=30), b"s" * 32, AGENTS, 2 * NUMBERS)
+TERMS = MaskTerms(SecureAggregation(threshold=0.6, bits=48, fraction=30), b"s" * 32, AGENTS, 2 * NUMBERS, 3)
 ALGORITHM, PROBLEM = Whisper(LAW, uneven(2, AGENTS)), Problem(2, AGENTS, range(AGENTS), 1, 4)
 NEEDED = TERMS.settings.needed(AGENTS)
 

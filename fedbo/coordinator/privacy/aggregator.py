@@ -39,7 +39,8 @@ GRID = 2.0**-20  # what is released is rounded to a multiple of this part of its
 class PrivateAggregator:
     """The private aggregation of one run, which keeps its state separately.
 
-    `no_amplification`: why sampling gains nothing. `site_sums`: real sites that mask their messages.
+    `no_amplification`: why sampling gains nothing. `site_sums`: real sites that mask their messages. `least`: fewest agents of
+    a round with masks.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class PrivateAggregator:
         self.mechanism, self.no_amplification = algorithm.mechanism(problem), no_amplification
         self.secure_aggregation = budget.secure_aggregation
         self.site_sums: SiteSums | None = None
+        self.least = 2
         self.entries: list[LedgerEntry] = []
         self._algorithm, self._problem, self._source = algorithm, problem, source
         self._filter = PrivacyFilter(self.mechanism, problem, budget, amplified=not no_amplification)
@@ -104,7 +106,7 @@ class PrivateAggregator:
         if self.site_sums is not None:
             found = self.site_sums.unmask(state.release, arrived)
         else:
-            needed = self.secure_aggregation.needed(len(cohort))
+            needed = max(self.least, self.secure_aggregation.needed(len(cohort)))
             found = Unmasking(cohort, arrived, list(filter(there, arrived)), needed)
         unread = arrived if found.has_failed else [agent for agent in arrived if agent not in found.sent]
         state.held[unread], state.norms[unread], state.bases[unread] = 0.0, 0.0, -1

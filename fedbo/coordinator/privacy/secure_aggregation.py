@@ -37,11 +37,11 @@ class SecureAggregation:
     """Secure aggregation of messages in fixed point: numbers of `bits` bits, `fraction` of them behind the binary point.
 
     Numbers are rounded towards 0, which lengthens no message, and cut off where the sum of the whole cohort could leave the
-    range. A round has no sum if fewer than the share `threshold` of its cohort, or fewer than two agents, can unmask it.
+    range. A round has no sum if fewer than the share `threshold` of its cohort, or than the `least_cohort`, can unmask it.
     """
 
     threshold: Annotated[float, Gt(0.5), Le(1)] = 0.66
-    """Share of a cohort that is needed to unmask its sum."""
+    """Share of a cohort, and of the agents that a round asks, that is needed to unmask a sum."""
     bits: Annotated[int, Ge(16), Le(64)] = 40
     """Bits of a fixed-point number; sums are modulo 2^bits."""
     fraction: Annotated[int, Ge(0), Le(52)] = 24
@@ -52,8 +52,8 @@ class SecureAggregation:
         if self.fraction > self.bits - 8:
             raise SettingError("fraction", f"must be at most bits - 8 = {self.bits - 8}", self.fraction)
 
-    def needed(self, cohort: int) -> int:
-        """Return how many of a cohort must send shares; at least 2, since the sum of one message is that message."""
+    def needed(self, cohort: float) -> int:
+        """Return how many of so many agents must send shares; at least 2, since the sum of one message is that message."""
         return max(2, ceil(self.threshold * cohort - 1e-9))
 
     def to_fixed(self, values: Array, cohort: int) -> Words:
@@ -134,6 +134,16 @@ def why_not_masked(algorithm: Algorithm, problem: Problem, exchange: Exchange) -
     if problem.n_agents < 2:
         return "has a single agent, whose message equals the sum; use more agents"
     return ""
+
+
+def least_cohort(settings: SecureAggregation, algorithm: Private, problem: Problem, exchange: Exchange) -> int:
+    """Return how many agents a cohort has at least, all of whom are then needed: it follows from the terms of the study alone.
+
+    It is the share `threshold` of the agents that a round asks, as Bonawitz et al. 2017 fix it before anybody is there. If it
+    followed from the cohort, whoever chooses a cohort of two reads the message of one of them with the help of the other.
+    """
+    asked = algorithm.mechanism(problem).share * len(problem.targets)
+    return settings.needed(min(asked, getattr(exchange, "k", None) or asked))
 
 
 def contributions(messages: Array, factors: Array) -> Array:

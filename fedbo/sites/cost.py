@@ -14,7 +14,7 @@ from fedbo.study.defaults import least_delta
 from fedbo.study.study import Study
 
 
-class Cost(NamedTuple):
+class MessageCost(NamedTuple):
     """The most epsilon that some messages cost, at `delta`: 0 where their sender hides them itself."""
 
     epsilon: float
@@ -25,13 +25,13 @@ class Cost(NamedTuple):
         return f"epsilon {self.epsilon:.4g}" + (f" at delta {self.delta:.3g}" if self.delta else "")
 
 
-def most_cost(study: Study, agent: int) -> Cost | None:
+def most_cost(study: Study, agent: int) -> MessageCost | None:
     """Return the most that all messages of an agent can cost; None for messages without noise."""
     algorithm = study.algorithm[0].make()
     return cost_of(study, sum(map(algorithm.sends, range(last_step(study, agent) + 1))))
 
 
-def cost_of(study: Study, messages: int) -> Cost | None:
+def cost_of(study: Study, messages: int) -> MessageCost | None:
     """Return the most that so many messages of a site cost, each of another step; None for messages without noise.
 
     Those that the site hides itself cost what their method discloses. Where the coordinator adds the noise each of them is in
@@ -41,14 +41,14 @@ def cost_of(study: Study, messages: int) -> Cost | None:
     algorithm, problem = study.algorithm[0].make(), study.problem_of(study.algorithm[0])
     if isinstance(algorithm, LocallyPrivate) and algorithm.hides:
         found = _disclosure(algorithm, problem)
-        return Cost(found.epsilon * (messages if found.mechanism == "exponential" else min(1, messages)))
+        return MessageCost(found.epsilon * (messages if found.mechanism == "exponential" else min(1, messages)))
     noise = algorithm.mechanism(problem).noise if isinstance(algorithm, Private) else 0.0
     if not noise:
         return None
     deltas, terms = study.privacy.deltas or (), study.privacy
     delta = min(*deltas, least_delta(problem.n_agents), 1.0)
     most = terms.epsilon_max if terms.epsilon_max is not None and delta in deltas else math.inf
-    return Cost(min(float(gaussian_epsilon(np.array([math.sqrt(messages) / noise]), delta)[0]), most), delta)
+    return MessageCost(min(float(gaussian_epsilon(np.array([math.sqrt(messages) / noise]), delta)[0]), most), delta)
 
 
 def _disclosure(algorithm: Any, problem: Problem) -> Disclosure:

@@ -19,7 +19,7 @@ from fedbo.objectives.base import Metric, Parameter
 from fedbo.settings.records import changed
 from fedbo.settings.shown import quoted
 from fedbo.sites.allowance import Allowance
-from fedbo.sites.cost import Cost, cost_of
+from fedbo.sites.cost import MessageCost, cost_of
 from fedbo.sites.errors import PolicyError, SitesError
 from fedbo.sites.mask_work import SiteMasks
 from fedbo.sites.outbox import Journal
@@ -78,7 +78,7 @@ class SiteSummary:
     failed: int
     begun: int
     messages: int
-    cost: Cost | None
+    cost: MessageCost | None
     first_error: str
     best: float | None
     point: dict[str, float]

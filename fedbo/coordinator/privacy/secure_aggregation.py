@@ -41,7 +41,7 @@ class SecureAggregation:
     """
 
     threshold: Annotated[float, Gt(0.5), Le(1)] = 0.66
-    """Share of a cohort, and of the agents that a round asks, that is needed to unmask a sum."""
+    """Share of a cohort that unmasks its sum, see secure_aggregation."""
     bits: Annotated[int, Ge(16), Le(64)] = 40
     """Bits of a fixed-point number; sums are modulo 2^bits."""
     fraction: Annotated[int, Ge(0), Le(52)] = 24

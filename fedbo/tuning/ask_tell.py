@@ -25,7 +25,7 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import as_declared, flattened
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings import arguments
-from fedbo.settings.errors import ArgumentError
+from fedbo.settings.errors import ArgumentError, warn_caller
 from fedbo.settings.own_code import note_step
 from fedbo.settings.shown import shown
 from fedbo.tuning.ask_log import AskLog, LogEntry
@@ -35,6 +35,7 @@ from fedbo.tuning.messages import MessageStore, secret_step
 from fedbo.tuning.metrics import ToldMetrics, told_of, with_goals
 from fedbo.tuning.terms import Terms, check_agent
 
+MOST_ASKED = 10_000  # points of one call
 P = ParamSpec("P")
 R = TypeVar("R")
 _limited = RLock()  # the number of threads of linear algebra is one setting of the whole process
@@ -137,7 +138,7 @@ class Agent:
         Open configurations without an active client come first. For a named `client` these are the ones it got before,
         otherwise those of an earlier process. Those with an expired lease follow, and then new ones.
         """
-        arguments.whole("n", n, 1)
+        arguments.whole("n", n, 1, MOST_ASKED)
         if client is not None:
             arguments.text("client", client)
         found = self._log.again(client, self._handed)[:n]
@@ -440,3 +441,12 @@ class Agent:
 
     def _suggestion(self, token: str) -> Suggestion:
         return Suggestion(token, as_declared(self._written, self._space.decode(np.array(self._log.points[token]["u"]))))
+
+
+def tell_or_fail(agent: Agent, token: str, value: Any, what: str) -> None:
+    """Tell an agent the value of another program's trial; one that cannot be learned counts as failed, with a warning."""
+    try:
+        agent.tell(token, value)
+    except ArgumentError as error:
+        warn_caller(f"{what} counts as failed: {error}", UserWarning)
+        agent.tell(token, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from fedbo.actors.evaluation.learning import Learner, learned
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Multiple, Problem
-from fedbo.objectives.base import Metric, is_usable
+from fedbo.objectives.base import LARGEST_VALUE, Metric, is_usable
 from fedbo.objectives.goals import MOST_OBJECTIVES, NAN, Goal, Goals, Limit
 from fedbo.objectives.outcome import Outcome
 from fedbo.settings import arguments
@@ -97,7 +98,7 @@ def told_of(value: Any, goals: Goals | None) -> Told:
 
 
 def observed_value(value: Any, name: str = "value") -> float | None:
-    """Return an observed value, None where it is not finite; ArgumentError for text and booleans."""
+    """Return an observed value, None where it is not finite; ArgumentError for text, booleans and what is beyond 1e100."""
     if value is None:
         return None
     remedy = "must be a number, or None if the evaluation failed"
@@ -105,9 +106,14 @@ def observed_value(value: Any, name: str = "value") -> float | None:
         raise arguments.wrong(name, value, remedy)
     try:
         number = float(value)
+    except OverflowError:
+        number = LARGEST_VALUE * 10.0
     except (TypeError, ValueError):
         raise arguments.wrong(name, value, remedy) from None
-    return number if is_usable(number) else None
+    if isfinite(number) and not is_usable(number):
+        words = f"must be at most {LARGEST_VALUE:g} in magnitude; rescale it, or tell None if the evaluation failed"
+        raise arguments.wrong(name, value, words)
+    return number if isfinite(number) else None
 
 
 @dataclass(frozen=True, slots=True)

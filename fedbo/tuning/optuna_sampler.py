@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.settings.arguments import instance
 from fedbo.settings.errors import ArgumentError, warn_caller
-from fedbo.tuning.ask_tell import Agent
+from fedbo.tuning.ask_tell import Agent, tell_or_fail
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.optuna_export import distributions
 from fedbo.tuning.optuna_metrics import check_directions, told_of_trial
@@ -115,7 +115,7 @@ class OptunaSampler(BaseSampler):
         if folder == str(self._folder):
             asked = flattened(agent.given(token).configuration)
             if all(params[name] == each for name, each in asked.items() if name in params):
-                agent.tell(token, value)
+                tell_or_fail(agent, token, value, f"trial {trial.number}")
                 return
             agent.withdraw(token)
         elif folder is not None and self._terms.agents > 1:

@@ -19,7 +19,7 @@ from fedbo.objectives.typed_spaces.nesting import flattened, nested
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.arguments import check_metric
-from fedbo.tuning.ask_tell import Agent
+from fedbo.tuning.ask_tell import Agent, tell_or_fail
 from fedbo.tuning.evaluated import Value
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.terms import Terms, check_agent
@@ -95,7 +95,7 @@ class RaySearcher(Searcher):
         value = None if error else self._told(result or {})
         value = last if value is None and not error else value
         for one in self._agent.pending(trial_id):
-            self._agent.tell(one.token, value)
+            tell_or_fail(self._agent, one.token, value, f"trial {trial_id}")
             if value is None:
                 self._failed[trial_id] = one.token
                 return

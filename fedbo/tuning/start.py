@@ -36,9 +36,8 @@ def start_file(given: Any, space: str, agents: int, mode: str, folder: Path, met
     lines = csv.writer(text, lineterminator="\n")
     goals = goals_of(metrics, mode)
     others = [] if goals is None else [name for name in goals.names if name != goals.own.name]
-    taken = {*RESERVED, *others}
-    heads = [[heading_of(name, prefix, taken) for name in each] for prefix, each in (("param_", names), ("metric_", others))]
-    lines.writerow([*heads[0], "value", "agent", *heads[1]])
+    mine = [heading_of(name, "param_", {*RESERVED, *others}) for name in names]
+    lines.writerow([*mine, "value", "agent", *(heading_of(name, "metric_", {*RESERVED, *mine}) for name in others)])
     for number, points in _of_agents(given, space, (agents, mode, goals)).items():
         for point in points:
             x = from_unit(read.parameters, read.encode(point.configuration)[None, :])[0]

@@ -33,6 +33,15 @@ if TYPE_CHECKING:
     from fedbo.execution.notices import Callback
 
 Resources = Mapping[str, float]
+# What other tuners call an argument.
+_ELSEWHERE = {
+    "n_trials": "use iterations (of each agent, after its initial points), or evaluations (of all agents)",
+    "num_samples": "use iterations (of each agent, after its initial points), or evaluations (of all agents)",
+    "max_evals": "use iterations (of each agent, after its initial points), or evaluations (of all agents)",
+    "direction": "use mode='min' or mode='max'",
+    "timeout": "use seconds",
+    "n_jobs": "use parallel (evaluations of each agent at once)",
+}
 
 
 class Options(TypedDict):
@@ -111,6 +120,8 @@ def _progress(study: Study, console: Console) -> TuningProgress:
 def _given_options(options: Options) -> Options:
     """Return the options that are not None (the default); ArgumentError where one is unknown."""
     if unknown := sorted(set(options) - set(Options.__annotations__)):
+        if unknown[0] in _ELSEWHERE:
+            raise ArgumentError(f"tune(): has no argument '{unknown[0]}'; {_ELSEWHERE[unknown[0]]}")
         near = difflib.get_close_matches(unknown[0], Options.__annotations__, n=1)
         words = f"did you mean '{near[0]}'?" if near else f"available: {', '.join(sorted(Options.__annotations__))}"
         raise ArgumentError(f"tune(): has no argument '{unknown[0]}'; {words}")
@@ -167,7 +178,8 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         document[name] = {**document.get(name, {}), **table} if isinstance(table, Mapping) else table
     document = as_document(document)
     try:
-        return checked_study(document, Path.cwd(), trust=True)
+        with giving(_place_of(function), function):
+            return checked_study(document, Path.cwd(), trust=True)
     except StudyError as found:
         raise in_arguments(found, document, more) from None
 

@@ -124,3 +124,23 @@ def test_an_outcome_without_its_metrics_is_refused_and_the_point_stays_open(tmp_
 def test_a_method_that_learns_one_objective_is_refused_with_several() -> None:
     with pytest.raises(ArgumentError, match="algorithm = 'gp_ucb': .* one objective .*; use 'gp_ei' or 'ts'"):
         fedbo.Terms("gp_ucb", metrics=SEVERAL)
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 1e101, -1e200, {"loss": 1e101}])
+def test_a_finite_number_that_no_method_can_learn_is_refused_and_not_taken_for_a_failure(value: Any, tmp_path: Path) -> None:
+    metrics = [{"name": "loss", "mode": "min"}] if isinstance(value, dict) else []
+    with fedbo.Agent(tmp_path, {"x": (0.0, 1.0)}, fedbo.Terms("random", metrics=metrics)) as agent:
+        (one,) = agent.ask()
+        with pytest.raises(fedbo.ArgumentError, match=r"must be at most 1e\+100 in magnitude; rescale it, or tell None"):
+            agent.tell(one.token, value)
+        with pytest.raises(fedbo.ArgumentError, match=r"must be at most 1e\+100 in magnitude"):
+            agent.add({"x": 0.5}, value)
+        assert agent.pending() == [one]
+        with pytest.raises(fedbo.ArgumentError, match="n = 10001: must be a whole number from 1 to 10000"):
+            agent.ask(10_001)
+
+
+@pytest.mark.parametrize(("name", "use"), [("n_trials", "iterations"), ("direction", "mode='min'"), ("timeout", "seconds")])
+def test_the_names_of_other_tuners_lead_to_ours(name: str, use: str) -> None:
+    with pytest.raises(fedbo.ArgumentError, match=f"has no argument '{name}'; use {use}"):
+        fedbo.tune(len, {"x": (0.0, 1.0)}, **{name: 3})  # type: ignore[misc]

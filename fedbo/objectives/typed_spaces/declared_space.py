@@ -87,6 +87,8 @@ def _add(axes: _Axes, each: Written) -> None:
     values = {"constant": [each.get("value")], "categorical": each.get("choices"), "ordinal": each.get("sequence")}.get(kind)
     if values is None and kind not in ("uniform_float", "uniform_int"):
         raise ValueError(f"parameter {name}: is a {kind}; use a uniform, categorical, ordinal or constant parameter")
+    if len(set(each.get("weights") or ())) > 1:
+        raise ValueError(f"parameter {name}: has weights, which no method here knows; remove them")
     if values is None and each["lower"] == each["upper"]:
         values = [each["lower"]]
     if values is not None and len(values) == 1:

@@ -167,7 +167,9 @@ def _choices(name: str, values: Any) -> Written:
         ):
             raise ArgumentError(f"{called}: {short(value)}: must be a finite number, a string, a boolean or None; {_FORMS}")
         if value in plain[:place]:
-            raise ArgumentError(f"{called} = {short(values)}: has {value!r} twice; remove one")
+            other = plain[plain.index(value)]
+            words = f"has {value!r} twice" if type(other) is type(value) else f"has {other!r} and {value!r}, which are equal"
+            raise ArgumentError(f"{called} = {short(values)}: {words}; remove one")
     if len(plain) == 1:
         return {"type": "constant", "name": name, "value": plain[0], "meta": None}
     found = {"type": "categorical", "name": name, "choices": plain, "weights": None, "default_value": plain[0]}
@@ -186,12 +188,17 @@ def _from_ray(name: str, domain: Any) -> Written:
     if kind not in ("Float", "Integer") or how not in ("Uniform", "LogUniform"):
         words = f"is a {how} {kind} of Ray Tune"
         raise ArgumentError(f"space[{name!r}]: {words}; use uniform, loguniform, randint or choice")
-    low, high, log = domain.lower, domain.upper, ("log",) if how == "LogUniform" else ()
-    if step is not None and step != 1:
-        return _stepped(name, low, high, step, whole=kind == "Integer")
-    if kind == "Integer":
-        return _range(name, (int(low), int(high if step == 1 else high - 1), *log))
-    return _range(name, (float(low), float(high), *log))
+    is_log, is_whole = how == "LogUniform", kind == "Integer"
+    if is_log and step is not None and (step != 1 or not is_whole):
+        words = f"is a logarithmic range of Ray Tune with steps of {step:g}"
+        raise ArgumentError(f"space[{name!r}]: {words}; use loguniform or lograndint without steps, or choice")
+    low, high = domain.lower, domain.upper
+    if step is not None and (step != 1 or not is_whole):
+        values = [round((low + place * step) / step) * step for place in _places(name, low, high, step)]
+        return _stepped(name, values if is_whole else [float(value) for value in values])
+    if is_whole:
+        low, high = int(low), int(high) - 1  # also with steps of 1
+    return _choices(name, [low]) if low == high else _range(name, (low, high, *(("log",) if is_log else ())))
 
 
 def _from_optuna(name: str, distribution: Any) -> Written:
@@ -207,21 +214,24 @@ def _from_optuna(name: str, distribution: Any) -> Written:
     if low == high:
         return _choices(name, [low])
     if step is not None and (step != 1 or kind == "FloatDistribution"):
-        return _stepped(name, low, high, step, whole=kind == "IntDistribution")
+        return _stepped(name, [place * step + low for place in _places(name, low, high, step)])
     number = int if kind == "IntDistribution" else float
     return _range(name, (number(low), number(high), *log))
 
 
-def _stepped(name: str, low: float, high: float, step: float, whole: bool) -> Written:
-    """Return an ordinal of the values from low to high in steps."""
+def _places(name: str, low: float, high: float, step: float) -> range:
+    """Return the numbers of the steps from low to high."""
     count = math.floor((high - low) / step + 1e-9) + 1
     if count > MAX_STEPS:
         raise ArgumentError(f"space[{name!r}]: has {count} steps of {step:g}; use at most {MAX_STEPS} steps, or no step")
-    values = [low + place * step for place in range(count)]
-    plain = [int(value) if whole else float(f"{value:.12g}") for value in values]
-    if len(plain) == 1:
-        return _choices(name, plain)
-    return {"type": "ordinal", "name": name, "sequence": plain, "default_value": plain[0], "meta": None}
+    return range(count)
+
+
+def _stepped(name: str, values: list[float]) -> Written:
+    """Return an ordinal of values, which are computed as their library does, to the last digit."""
+    if len(values) == 1:
+        return _choices(name, values)
+    return {"type": "ordinal", "name": name, "sequence": values, "default_value": values[0], "meta": None}
 
 
 def _line(error: Exception) -> str:

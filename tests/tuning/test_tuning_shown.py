@@ -17,6 +17,7 @@ from rich.console import Console
 import fedbo
 from fedbo.actors.storage.evaluations import Query
 from fedbo.execution.notices import Evaluation, FirstFailure
+from fedbo.objectives.typed_function import giving
 from fedbo.tuning.progress import TuningProgress
 from fedbo.tuning.tune import check_function, tuning_study
 
@@ -120,7 +121,8 @@ def test_a_function_whose_file_was_changed_since_is_tuned_as_one_without_source(
     file, names = tmp_path / "edited.py", dict[str, Any]()
     file.write_text("\n\ndef wrong(rate):\n    return rate\n")
     exec(compile(file.read_text(), str(file), "exec"), names)  # noqa: S102
-    whole = tuning_study(names["wrong"], {"rate": (0.0, 1.0)}, 1, {}).code()
-    file.write_text('x = 1\n\ny = ("""half a\nstatement\n')
-    changed = tuning_study(names["wrong"], {"rate": (0.0, 1.0)}, 1, {}).code()
+    with giving("given:wrong", names["wrong"]):
+        whole = tuning_study(names["wrong"], {"rate": (0.0, 1.0)}, 1, {}).code()
+        file.write_text('x = 1\n\ny = ("""half a\nstatement\n')
+        changed = tuning_study(names["wrong"], {"rate": (0.0, 1.0)}, 1, {}).code()
     assert len(whole) == 1 and changed == {}

@@ -153,6 +153,7 @@ class Task:
     - `goals`: objectives and limits of the agents, if the study names metrics; `own_goals`: those of agents with other limits
       or weights.
     - `cost`: time of an agent's evaluations with which its decisions end.
+    - `has_secret_draws`: whether each agent draws with a secret of its own, as at sites.
     """
 
     federation: Federation
@@ -175,6 +176,7 @@ class Task:
     goals: Goals | None = None
     own_goals: Mapping[int, Goals] = field(default_factory=dict)
     cost: float = math.inf
+    has_secret_draws: bool = False
 
     def goals_of(self, agent: int) -> Goals | None:
         """Return the objectives and limits of an agent; None where the study names no metrics."""

@@ -19,6 +19,7 @@ from fedbo.actors.storage import atomic
 from fedbo.algorithms.reveals import Reveals
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
+from fedbo.coordinator.privacy.ledger import LOCAL
 from fedbo.settings.trust import UntrustedError
 from fedbo.settings.version import fedbo_version
 
@@ -40,9 +41,15 @@ def export_public(result: Result, path: Path) -> list[str]:
     if not labels:
         raise ResultError(f"'{result.directory}': has no private algorithm, so nothing can be published; export a private run")
     releases = result.privacy.to_pylist()
-    if seeded := sorted({row["algorithm"] for row in releases if not row["secure"]}):
-        words = f"the noise of {', '.join(seeded)} is drawn from the study's seed and can be removed"
-        raise ResultError(f"'{result.directory}': {words}; run the study with [privacy] secure_noise = true")
+    if seeded := sorted({(row["algorithm"], row["sampling"] in LOCAL) for row in releases if not row["secure"]}):
+        words = f"the noise of {', '.join(label for label, _ in seeded)} is drawn from the study's seed and can be removed"
+        remedies = (
+            "run the study with [privacy] secure_noise = true",
+            "serve the study to sites, where each draws its own noise",
+        )
+        raise ResultError(
+            f"'{result.directory}': {words}; {' and '.join(remedies[own] for own in sorted({own for _, own in seeded}))}"
+        )
     if path.exists():
         raise FileExistsError(f"'{path}' already exists; choose another file")
     public = {

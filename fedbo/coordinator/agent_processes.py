@@ -35,7 +35,7 @@ class AgentProcesses:
         self._iterations, self._budget_of = rules.problem.iterations, rules.task.budget_of
         self._checkpoint, self._idles, self._cost = rules.task.checkpoint, rules.idles, rules.task.cost
         self._lies = Lies(rules.environment.plan, rules.upload, rules.task.streams)
-        self.disclosures = DisclosureLog(rules.algorithm)
+        self.disclosures = DisclosureLog(rules.algorithm, rules.task.has_secret_draws)
 
     @property
     def is_plain(self) -> bool:

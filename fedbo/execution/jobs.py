@@ -129,6 +129,7 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         goals=goals(study),
         own_goals=own_goals(study),
         cost=math.inf if study.budget.cost is None else study.budget.cost,
+        has_secret_draws=study.sites is not None and study.sites.streams == "secret",
     )
     if not table.centralised:
         return task

@@ -37,7 +37,7 @@ def privacy_asked(study: StudyTables) -> Iterator[SettingError]:
         words = f"applies at the smallest delta, {least:.3g}, where most releases cost nothing"
         yield SettingError(("privacy", "epsilon_max"), f"{words}; add a delta of at most {WEAK_DELTA:g}")
     elif study.privacy.secure_noise and local:
-        words = f"does not apply to the noise of '{local[0]}', which agents draw from the study's seed; remove one of them"
+        words = f"does not apply to the noise of '{local[0]}', which agents draw themselves; remove one of them"
         yield SettingError(("privacy", "secure_noise"), words)
     if central or local:
         yield from _seen_by_others(study, (central + local)[0])

@@ -145,6 +145,9 @@ def test_what_has_no_noise_or_seeded_noise_is_refused(tmp_path: Path) -> None:
         ResultError, match="is drawn from the study's seed and can be removed; run the study with .*secure_noise"
     ):
         export_public(result, tmp_path / "public.json")
+    votes = load_study(document() | {"algorithm": [{"name": "dp_share_best", "every": 1}], "exchange": {"mode": "barrier"}})
+    with pytest.raises(ResultError, match="noise of dp_share_best is drawn from the study's seed.*; serve the study to sites"):
+        export_public(fedbo.run(votes, out=tmp_path / "votes"), tmp_path / "public.json")
     assert not (tmp_path / "public.json").exists()
 
 

@@ -10,6 +10,7 @@ import pytest
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.analysis.estimates.privacy import privacy_estimates
+from fedbo.analysis.public_export import export_public
 from fedbo.sites.cost import cost_of, most_cost
 from fedbo.sites.documents import SiteRequest
 from fedbo.sites.errors import PolicyError
@@ -18,8 +19,8 @@ from fedbo.sites.policy import TEMPLATE, SitePolicy
 from fedbo.sites.terms import asked_of, load_terms, public_terms
 from fedbo.study.document import StudyError
 from fedbo.study.study import Study, load_study
-from tests.sites.direct import sites_document
-from tests.sites.test_remote_sites import BOX
+from tests.sites.direct import World, sites_document
+from tests.sites.test_remote_sites import AGENTS, BOX, QUADRATIC, objectives
 
 SECURE = {"privacy": {"secure_noise": True}}
 
@@ -93,3 +94,16 @@ def test_messages_with_next_to_no_noise_count_as_messages_without_any(
             SitePolicy(**allowed, reveals=reveals).admit(*asked, cost.epsilon)
     SitePolicy(**allowed, reveals="observations").admit(*asked, cost.epsilon)
     SitePolicy(**allowed, reveals="noisy sums", epsilon=cost.epsilon).admit(*asked, cost.epsilon)
+
+
+def test_votes_of_real_sites_are_secure_in_the_ledger_and_may_be_published(tmp_path: Path, monkeypatch: Any) -> None:
+    """The ledger of each site, in its summary, is that of the coordinator."""
+    monkeypatch.chdir(tmp_path)
+    tables = {"sites": {}, "algorithm": [{"name": "dp_share_best", "every": 1, "epsilon": 0.5}]}
+    world = World(sites_document(BOX, AGENTS, **tables), objectives("quadratic", 4, **QUADRATIC), tmp_path)
+    result = world.run()
+    assert {row["secure"] for row in result.privacy.to_pylist()} == {True}
+    export_public(result, tmp_path / "public.json")
+    spent = {row["agent"]: row["epsilon"][0] for row in result.spent.to_pylist()}
+    costs = {agent: summary.cost for agent, summary in world.summaries.items()}
+    assert {agent: cost.epsilon for agent, cost in costs.items() if cost is not None} == spent

@@ -11,12 +11,15 @@ from fedbo.coordinator.state import CoreState
 
 
 class DisclosureLog:
-    """The ledger entries of messages that their senders made private; a message that never arrives counts too."""
+    """The ledger entries of messages that their senders made private; a message that never arrives counts too.
 
-    def __init__(self, algorithm: Algorithm) -> None:
+    They are `secure` where senders draw with secrets of their own.
+    """
+
+    def __init__(self, algorithm: Algorithm, secure: bool = False) -> None:
         # Asked once: to find out whether something keeps a protocol takes longer than to handle an event.
         self._algorithm = algorithm if isinstance(algorithm, LocallyPrivate) else None
-        self.is_needed = self._algorithm is not None
+        self.is_needed, self._secure = self._algorithm is not None, secure
         self.entries: list[LedgerEntry] = []
 
     def record(self, state: CoreState, agent: int, payload: Payload, now: float) -> None:
@@ -33,5 +36,6 @@ class DisclosureLog:
             error.fedbo_step = f"message of agent {agent}"
             raise error
         if disclosure is not None:
-            self.entries.append(local_entry(agent, state.disclosures, disclosure, now))
+            entry = local_entry(agent, state.disclosures, disclosure, now)
+            self.entries.append(entry._replace(secure=self._secure))
             state.disclosures += 1

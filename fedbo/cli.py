@@ -173,8 +173,8 @@ def _expected(error: Exception) -> int:
     """Print an error that users can fix and return its exit code; raise any other error, which is a bug of fedbo."""
     if hasattr(error, "format_message"):  # typer's own: wrong usage
         command = getattr(getattr(error, "ctx", None), "command_path", "fedbo")
-        words = " ".join(error.format_message().split()).rstrip(".")
-        return _complain(f"{words}; see {command} --help", WRONG_INPUT)
+        usage = " ".join(error.format_message().split()).rstrip(".")
+        return _complain(f"{usage}; see {command} --help", WRONG_INPUT)
     if type(error).__name__ == "Exit":
         return int(getattr(error, "exit_code", OK))
     from fedbo.commands.errors import is_failure, is_wrong_input, system_words

@@ -47,3 +47,21 @@ def test_without_rounds_nobody_is_passed_over_who_may_wait_for_an_answer() -> No
     )
     with pytest.raises(fedbo.StudyError, match="selection.who = 'poisson': 'fed_pne' may wait for an answer"):
         fedbo.load_study(selected)
+
+
+def test_an_evaluation_that_is_cut_off_after_a_pause_counts_once(tmp_path: Path) -> None:
+    """The law of budgets counted its last row again where it reached no further rung."""
+    paused = {
+        "study": {"name": "found", "seed": 3},
+        "objective": {"name": "learning_curves", "agents": 1, "epochs": 9},
+        "agents": {"initial": 4},
+        "budget": {"pulls": 6},
+        "algorithm": [{"name": "random"}],
+        "timing": {"evaluation": {"model": "constant", "mean": 1.5}},
+        "evaluation": {"time_limit": 0.66},
+        "stopping": {"kind": "asha", "reduction": 3, "variant": "promote", "checkpoint": 0.1},
+    }
+    with pytest.warns(fedbo.EvaluationWarning, match="time_limit"):
+        result = fedbo.run(paused, out=tmp_path / "run")
+    assert any(row["rungs"] is None and row["error"] for row in result.observations.to_pylist())
+    assert violations(result.study, result.directory) == []

@@ -18,9 +18,17 @@ Place = tuple[int, int]  # a bracket and a fidelity
 
 def is_resumed(run: RunTables, stopping: Stopping, row: Row) -> bool:
     """Check whether a row is of an evaluation resumed from a pause, which the budget has counted before."""
+    if row["rungs"] is None:  # it failed before its next rung
+        return any(_pauses(earlier, row) for earlier in run.rows)
     first = stopping.first(run.task.streams.of(row["agent"]), row["step"], row["query"])
     levels = [level for level in stopping.brackets[first.bracket] if level <= row["fidelity"]]
-    return row["rungs"] is not None and len(row["rungs"]) < len(levels)
+    return len(row["rungs"]) < len(levels)
+
+
+def _pauses(earlier: Row, row: Row) -> bool:
+    """Check whether an earlier row is the pause of the same evaluation, and is remembered."""
+    same = all(earlier[key] == row[key] for key in ("agent", "step", "query"))
+    return same and earlier["stopped"] == "paused" and earlier["finished"] <= row["started"] and earlier["error"] is None
 
 
 def stopping_early(run: RunTables) -> Iterator[str]:

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure, FigureBase
 from matplotlib.font_manager import FontProperties, findfont
 
 from fedbo.figures.style import FAINT, STYLE, styled
+from fedbo.settings import arguments
 from fedbo.settings.errors import FedboError
 
 WIDE = 16.0  # inches of a figure for a screen
@@ -79,7 +80,7 @@ class Look:
         """Raise PlotError for an impossible look."""
         limits = (("width", self.width, NARROWEST, WIDEST), ("height", self.height, 1.0, WIDEST))
         for name, value, low, high in (*limits, ("font_size", self.font_size, 4.0, 40.0)):
-            if value is not None and not low <= value <= high:
+            if value is not None and not low <= arguments.number(name, value) <= high:
                 unit = "points" if name == "font_size" else "inches"
                 raise PlotError(f"{name} = {value:g}: must be between {low:g} and {high:g} {unit}")
         if self.font is not None:

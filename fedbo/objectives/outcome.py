@@ -9,6 +9,7 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
+from fedbo.settings.arguments import short
 from fedbo.settings.shown import encodable
 
 Reports = Sequence[tuple[float, float]]
@@ -93,17 +94,22 @@ def outcome_by_name(returned: Mapping[Any, Any], metric: str, sign: int, reports
     """
     if metric not in returned:
         raise TypeError(f"the objective returned {sorted(map(str, returned))}, without '{metric}'; return it as well")
-    metrics = {str(name): native_number(each) for name, each in returned.items()}
+    metrics = {str(name): native_number(each, str(name)) for name, each in returned.items()}
     if "reports" in metrics and reports:
         raise TypeError("the objective reported values and returned a metric 'reports'; rename the metric")
     return Outcome(sign * native_number(returned[metric]), metrics=metrics, reports=reports)
 
 
-def native_number(value: Any) -> float:
-    """Return what a function returned as a number; TypeError for text and booleans, which `float` reads too."""
+def native_number(value: Any, name: str = "") -> float:
+    """Return what a function returned, under a name if it is one of several, as a number.
+
+    TypeError for text and booleans, which `float` reads too.
+    """
+    remedy = f"return a number there, or leave '{name}' out" if name else "return a number, or a dictionary of numbers"
+    wrong = f"the objective returned {f'{name} = ' if name else ''}{short(value)}; {remedy}"
     if isinstance(value, str | bytes | bytearray | bool | np.bool_):
-        raise TypeError(f"the objective returned {value!r}; return a number, or a dictionary of numbers")
+        raise TypeError(wrong)
     try:
         return float(value)
-    except (TypeError, ValueError) as failure:
-        raise TypeError(f"the objective returned {value!r}; return a number, or a dictionary of numbers") from failure
+    except (TypeError, ValueError, OverflowError) as failure:
+        raise TypeError(wrong) from failure

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import fedbo
+from fedbo.figures.layout import Look
+from fedbo.objectives.outcome import outcome_by_name
 from fedbo.settings.errors import ArgumentError
 
 SPACE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
@@ -144,3 +146,10 @@ def test_a_finite_number_that_no_method_can_learn_is_refused_and_not_taken_for_a
 def test_the_names_of_other_tuners_lead_to_ours(name: str, use: str) -> None:
     with pytest.raises(fedbo.ArgumentError, match=f"has no argument '{name}'; use {use}"):
         fedbo.tune(len, {"x": (0.0, 1.0)}, **{name: 3})  # type: ignore[misc]
+
+
+def test_what_is_no_number_beside_the_metric_is_named_with_its_key() -> None:
+    with pytest.raises(TypeError, match="returned model = 'resnet'; return a number there, or leave 'model' out"):
+        outcome_by_name({"value": 0.5, "model": "resnet"}, "value", 1)
+    with pytest.raises(fedbo.ArgumentError, match="width = 'a': must be a finite number"):
+        Look(width="a").check()  # type: ignore[arg-type]

@@ -19,7 +19,6 @@ import typer
 from fedbo.commands.arguments import Format, Printed, Quiet, Stop, print_json, progress_display
 from fedbo.commands.new import rendered, sites_files
 from fedbo.settings.shown import quoted
-from fedbo.sites.errors import SitesError
 
 # Name, dose and days that suit the site's patients, and seconds of a trial: sites are alike, and of unlike speed.
 SITES = (
@@ -97,6 +96,8 @@ def _arranged(folder: Path) -> tuple[Path, Path, int]:
 @contextmanager
 def _joined(folder: Path) -> Iterator[dict[str, BaseProcess]]:
     """Start a process for each site, which writes `site.log`; none is left at the end. A site that fails ends the study."""
+    from fedbo.sites.errors import SitesError
+
     # The fork server imports the package once for all of them.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "fedbo.sites.join", "fedbo.algorithms.fts", "httpx"])
@@ -129,6 +130,7 @@ def _joined(folder: Path) -> Iterator[dict[str, BaseProcess]]:
 def _join(folder: Path) -> None:
     """Carry out `fedbo join` in the folder of a site, in a process of its own."""
     from fedbo.commands.serve import join
+    from fedbo.sites.errors import SitesError
 
     os.chdir(folder)
     log = os.open("site.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -33,6 +33,7 @@ from tests.random_studies.promises import (
     broken_extension,
     broken_hostings,
     broken_laws,
+    broken_windows,
     broken_workers,
     start_ray,
 )
@@ -51,6 +52,7 @@ TRIALS = (
     "ray-chaos",
     "power-cuts",
     "views",
+    "windows",
 )
 Trial = Callable[[Study, Path, int], list[str]]
 
@@ -71,6 +73,8 @@ def trials(given: argparse.Namespace) -> Trial:
         return lambda study, folder, seed: broken_by_power_cuts(study, folder, given.limit, given.cuts, seed)
     if given.what == "views":
         return lambda study, folder, seed: broken_views(study, folder, given.limit, seed)
+    if given.what == "windows":
+        return lambda study, folder, seed: broken_windows(study, folder, given.limit, seed)
     start_ray()
     if given.what == "real-time":
         return lambda study, folder, seed: broken_in_real_time(draw_real_time_study(seed), folder, seed)
@@ -185,8 +189,6 @@ def _reach_situations(given: argparse.Namespace) -> NoReturn:
     with tempfile.TemporaryDirectory() as files:
         import_for_runs(draw_study(0)[1], Path(files))
     series = run_series(given.first, given.studies, given.sometimes, given.limit, given.room)
-    for seed, broken in series.broken.items():
-        print(f"seed {seed}: {len(broken)} broken, such as {broken[0]}")
     print(series)
     rare = series.rare(given.sometimes)
     print(f"fewer than {given.sometimes} times: {'; '.join(rare) or 'none'}")

@@ -23,6 +23,7 @@ from typing import Any
 import ray
 
 import fedbo
+from fedbo.actors import population
 from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.execution.extension import extended_study, why_not_extended
 from fedbo.execution.replay import replay
@@ -234,6 +235,44 @@ def broken_workers(study: Study, folder: Path) -> list[str]:
     if any(ended.values()):
         return [] if ended["alone"] == ended["workers"] else [f"inline 2: ended with {ended}"]
     return differences(tables(folder / "alone"), tables(folder / "workers"), "inline 2")
+
+
+def broken_windows(study: Study, folder: Path, seconds: float, seed: int) -> list[str]:
+    """Compare the tables of a study with windows and columns, however few its agents are, with those without them.
+
+    Of two studies one is left without all that keeps windows away, where the checks accept it so.
+    """
+    one, ends = plain_study(study) if seed % 2 else study, dict[str, str]()
+    for way, fewest in (("with", 1), ("without", 10**9)):
+        ended = forked(lambda: _of_size(one, folder / way, fewest), folder, seconds)  # noqa: B023
+        if ended.code and not ended.error.startswith(LEGAL_NAMES):
+            return [words(ended, f"the run {way} windows", seconds)]
+        ends[way] = ended.error
+    if any(ends.values()):
+        return [] if ends["with"] == ends["without"] else [f"it ended otherwise with windows: {ends}"]
+    return differences(tables(folder / "without"), tables(folder / "with"), "with windows")
+
+
+def _of_size(study: Study, directory: Path, fewest: int) -> None:
+    """Run a study with columns and windows if it has so many agents."""
+    population._FEWEST = fewest
+    begin_or_go_on(study, directory)
+
+
+_UNUSUAL = ("fault", "availability", "group", "cluster", "evaluation", "stopping", "network", "early_end", "metric", "recovery")
+
+
+def plain_study(study: Study) -> Study:
+    """Give a study without what is unusual for windows, or the study itself where the checks refuse that."""
+    document = {name: table for name, table in study.document().items() if name not in _UNUSUAL}
+    timing = {name: value for name, value in document["timing"].items() if name in ("clock", "evaluation")}
+    exchange = {name: value for name, value in document["exchange"].items() if name in ("mode", "k", "length", "late")}
+    latency = {"latency": {"model": "constant", "mean": 0.25}}
+    budget = {name: value for name, value in document["budget"].items() if name in ("iterations", "pulls")}
+    try:
+        return load_study({**document, "timing": timing | latency, "exchange": exchange, "budget": budget})
+    except StudyError:
+        return study
 
 
 def start_ray() -> None:

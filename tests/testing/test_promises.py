@@ -18,6 +18,7 @@ from killing import Forks
 
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.exchange import MODES
+from fedbo.execution.runner import run_study
 from fedbo.lab.worlds.shrinking import shrink
 from fedbo.study.study import load_study
 from fedbo.testing.invariants import violations
@@ -25,7 +26,7 @@ from fedbo.testing.studies import draw_document, draw_study, features
 from tests.random_studies.carrying_out import Hostings, tables
 from tests.random_studies.chaos.real_time import draw_real_time_study
 from tests.random_studies.chaos.situations import SITUATIONS, reached
-from tests.random_studies.promises import broken_hostings
+from tests.random_studies.promises import broken_hostings, plain_study
 
 HOUR = 3600.0
 MUTANTS = Path(__file__).parents[2] / "benchmarks" / "mutants.py"
@@ -157,8 +158,19 @@ def test_every_command_that_reads_a_run_answers_also_where_nobody_was_there(fork
     assert tried.code == 0 and "seeds 5036 to 5036: 0 broken" in tried.said, tried
 
 
+@pytest.mark.parametrize("seed", [1, 3, 5, 7])
+def test_random_studies_give_the_same_bytes_with_windows_and_without(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = plain_study(draw_study(seed)[1])
+    for way, fewest in (("with", 1), ("without", 10**9)):
+        monkeypatch.setattr("fedbo.actors.population._FEWEST", fewest)
+        run_study(study, tmp_path / way)
+    assert tables(tmp_path / "with") == tables(tmp_path / "without")
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "extensions", "forks", "real-time", "views"])
+@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "extensions", "forks", "real-time", "views", "windows"])
 def test_promises_hold_for_what_is_drawn_in_twenty_minutes(what: str, tmp_path: Path) -> None:
     tried = _try("--try", what, "--studies", "100000", "--seconds", str(HOUR / 3), "--limit", "600", "--room", str(tmp_path))
     assert tried.returncode == 0, tried.stdout + tried.stderr

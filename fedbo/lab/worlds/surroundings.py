@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from fedbo.actors.stopping.stoppers import STOPPERS
@@ -119,16 +120,17 @@ def draw_fault(draws: Draws, agents: list[int], groups: list[str]) -> Table:
     if kind != "coordinator":
         table |= draws.keep(0.5, agents=draws.one_of(draws.some_of(agents), "all", *groups))
     if FAULTS[kind] in MESSAGE_FAULTS:
+        settings = {setting.name for setting in fields(FAULTS[kind])}
         start = draws.number(0.0, 8.0)
-        table |= draws.keep(0.6, probability=draws.number(0.02, 1.0))
+        table |= draws.keep(0.6, probability=draws.number(0.02, 1.0)) if "probability" in settings else {}
         table |= draws.one_of({}, {"start": start}, {"start": start, "end": start + draws.number(0.5, 8.0)})
         if kind == "lie":
             table |= draws.keep(0.8, how=draws.one_of(*LIES))
             return table if table.get("how") == "copy" else table | draws.keep(0.4, strength=draws.number(0.1, 20.0))
         if kind == "corruption":
             return table | draws.keep(0.8, how=draws.one_of("bits", "nan", "shape", "replay"))
-        table |= draws.keep(0.4, direction=draws.one_of("both", "up", "down"))
-        return table | (draws.keep(0.6, by=draws.number(0.05, 4.0)) if kind != "loss" else {})
+        table |= draws.keep(0.4, direction=draws.one_of("both", "up", "down")) if "direction" in settings else {}
+        return table | (draws.keep(0.6, by=draws.number(0.05, 4.0)) if "by" in settings else {})
     table |= draws.one_of({"at": draws.number(0.0, 10.0)}, {"event": draws.whole(1, 150)}, {"rate": draws.number(0.01, 0.2)})
     if kind == "crash":
         return table | draws.keep(0.8, restart=draws.number(0.1, 4.0)) | draws.keep(0.7, state="lost")

@@ -8,9 +8,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fedbo.study.study import Study
+from fedbo.study.document import StudyError
+from fedbo.study.study import Study, load_study
 from fedbo.testing.studies import draw_study, features
 from tests.random_studies.carrying_out import STRUCK, forked
 from tests.random_studies.chaos.situations import KILLS, SITUATIONS, reached
@@ -46,6 +47,16 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "leaves in": ("absences",),
     "leaves with": ("absences",),
     "lease": ("fault hang",),
+}
+
+
+# Faults of processes that come so often that they meet others; those of messages have a probability.
+FREQUENT: dict[str, dict[str, Any]] = {
+    "coordinator": {"rate": 0.3, "duration": 1.5},
+    "crash": {"rate": 0.2, "restart": 1.5},
+    "hang": {"rate": 0.2, "duration": 1.5},
+    "slow": {"rate": 0.2, "duration": 3.0, "factor": 3.0},
+    "partition": {"rate": 0.2, "duration": 1.5},
 }
 
 
@@ -87,15 +98,45 @@ def run_series(first: int, studies: int, least: int, limit: float, room: Path) -
         if number >= studies and (not rare or series.tried >= 2 * studies):
             return series
         with tempfile.TemporaryDirectory(dir=room) as folder:
-            study = draw_study(seed, _new(Path(folder) / "files"))[1]
+            document, study = draw_study(seed, _new(Path(folder) / "files"))
+            aims = [name for name in rare if name in SITUATIONS]
+            if number % 2 and aims:
+                study = steered(document, study, aims[number // 2 % len(aims)])
             kills = number % KILLED == 0 or set(rare) <= set(KILLS)
             if number >= studies and not kills and not _may_reach(study, rare):
                 continue
             counts, broken = _try(study, Path(folder), seed, kills, limit)
         series.counts.update(counts)
         series.broken.update({seed: broken} if broken else {})
+        if broken:
+            print(f"seed {seed}: {len(broken)} broken, such as {broken[0]}", flush=True)
         series = series._replace(tried=series.tried + 1)
+        if series.tried % 100 == 0:
+            print(
+                f"{series.tried} studies, up to seed {seed}; fewer than {least} times: {'; '.join(series.rare(least))}",
+                flush=True,
+            )
     raise AssertionError
+
+
+def steered(document: Mapping[str, Any], study: Study, situation: str) -> Study:
+    """Give a small study with frequent faults of all kinds that a situation needs; the study itself where that is refused.
+
+    A study seldom has two kinds at once by chance, and then they seldom meet.
+    """
+    kinds = [has.removeprefix("fault ") for has in needed_for(situation) if has.startswith("fault ")]
+    if not kinds:
+        return study
+    faults = [{"kind": kind, **FREQUENT.get(kind, {"probability": 0.5})} for kind in kinds]
+    others = [fault for fault in document.get("fault", []) if fault["kind"] not in kinds]
+    small = {**document, "study": {**document["study"], "replicates": 1}, "fault": [*others[:1], *faults]}
+    small.pop("sweep", None)
+    for one in ({**small, "algorithm": [{"name": "fts", "every": 1}]}, small):
+        try:
+            return load_study(one)
+        except StudyError:
+            continue
+    return study
 
 
 def _may_reach(study: Study, rare: list[str]) -> bool:

@@ -1,0 +1,27 @@
+"""The catalogue finds methods in any folder, and needs none."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import fedbo
+
+
+def test_the_catalogue_works_without_a_folder_and_finds_a_new_one(tmp_path: Path) -> None:
+    here = tmp_path / "fedbo"
+    shutil.copytree(Path(fedbo.__file__).parent, here, ignore=shutil.ignore_patterns("__pycache__", "data"))
+    shutil.rmtree(here / "algorithms" / "bandits")
+    shutil.copytree(here / "algorithms" / "collaborative", here / "algorithms" / "anew")
+    for path in (here / "algorithms" / "anew").glob("*.py"):
+        path.unlink()
+    (here / "algorithms" / "anew" / "__init__.py").write_text("")
+    text = (here / "algorithms" / "random.py").read_text()
+    (here / "algorithms" / "anew" / "chance.py").write_text(text.replace('"random"', '"chance"'))
+    code = "from fedbo.algorithms.catalog import algorithms as a; print('fts' in a(), 'chance' in a(), 'fed_pne' in a())"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}
+    )
+    assert ran.stdout == "True True False\n"

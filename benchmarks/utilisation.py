@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import math
 import os
 import tempfile
 import time
@@ -132,10 +133,10 @@ class Use(NamedTuple):
 
     def row(self, name: str) -> str:
         """Give a line of the table."""
-        return (
-            f"{name:40} {self.evaluations:11d} {self.span:9.1f} {self.whole:7.1%} {self.steady:7.1%} {self.idle:9.0f} ms"
-            f" {self.took:9.1f}"
-        )
+        steady = f"{self.steady:7.1%} {self.idle:9.0f} ms"
+        steady = f"{'-':>7} {'-':>12}" if math.isnan(self.steady) else steady
+        more = "   never were all workers busy" if math.isnan(self.steady) else ""
+        return f"{name:40} {self.evaluations:11d} {self.span:9.1f} {self.whole:7.1%} {steady} {self.took:9.1f}{more}"
 
 
 def measured(way: Callable[[str, list[float]], None], times: list[float]) -> Use:
@@ -149,10 +150,13 @@ def measured(way: Callable[[str, list[float]], None], times: list[float]) -> Use
     notes = notes[np.argsort(notes[:, 0])][: len(times)]
     starts, ends = notes[:, 0], notes[:, 1]
     whole = busy(notes, starts[0], ends.max())
-    first, last = next(start for start in starts if (ends[starts <= start] > start).sum() == WORKERS), starts[-1]
+    span, last = ends.max() - starts[0], starts[-1]
+    first = next((start for start in starts if (ends[starts <= start] > start).sum() == WORKERS), last)
+    if first == last:
+        return Use(len(notes), span, whole, float("nan"), float("nan"), took)
     steady = busy(notes, first, last)
     idle = (1 - steady) * WORKERS * (last - first) / (starts > first).sum()
-    return Use(len(notes), ends.max() - starts[0], whole, steady, 1000 * idle, took)
+    return Use(len(notes), span, whole, steady, 1000 * idle, took)
 
 
 def busy(notes: np.ndarray[Any, Any], since: float, until: float) -> float:

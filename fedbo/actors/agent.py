@@ -145,6 +145,12 @@ class HostedAgent:
         state.spent = math.inf if decision.last else result.spent(state.spent)
         return self.end(request, state, result, self._outbox(state, request))
 
+    def keep_made(self, request: StepRequest) -> None:
+        """Keep the rows of the evaluations that an abandoned step had made; the agent is written no more."""
+        if self.begin(request) is None:
+            _, decision = self.decided(request)
+            self.state.rows += self._evaluate(request, decision, self.state.evaluated).rows(self.state.t_n)
+
     def begin(self, request: StepRequest) -> StepReport | None:
         """Prepare a step. Return its report if the step is done already and the coordinator has not received the report."""
         self._restore(request)

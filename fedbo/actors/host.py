@@ -193,8 +193,16 @@ class Host:
         return report
 
     def halt(self) -> None:
-        """Stop after the step in progress, and end all waiting. It may be called while agents work."""
+        """Stop after the evaluation in progress, and end all waiting. It may be called while agents work."""
         self._halted = True
+
+    @exits_as_errors
+    def keep_made(self, requests: Sequence[StepRequest]) -> None:
+        """Keep the rows of the evaluations that steps had made before they were abandoned with their process."""
+        assert self._evaluator is not None
+        self._evaluator.over = True
+        for request in requests:
+            self.agents[request.agent].keep_made(request)
 
     def hold(self, agent: int, until: float) -> None:
         """Block an agent's results until this time of the study. It may be called while the agent works."""

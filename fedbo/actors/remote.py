@@ -296,8 +296,8 @@ class RayHosts(Hosts):
         """Return the known optimum of every agent's objective."""
         return _merged(got([host.call("best_values") for host in self.remote]))
 
-    def restart_dead(self) -> None:
-        """Do nothing: in virtual time the run restarts from its last snapshot instead."""
+    def abandon(self) -> None:
+        """Do nothing: in virtual time no step is under way when a run ends, and one without its hosts begins again."""
 
     def _send(self, host: RemoteHost, wanted: int = -1) -> None:
         """Send a call of requests to a host."""

@@ -12,8 +12,10 @@ from fedbo.actors.hosts import News, WallClockState, raise_if_failed
 from fedbo.actors.late_ray import actor_losses, ray
 from fedbo.actors.remote import HostLost, RayHosts, RemoteHost, got, start_hosts
 from fedbo.actors.retry_limits import HOST_DEATHS
-from fedbo.actors.task import StepReport, Task
+from fedbo.actors.task import StepReport, StepRequest, Task
 from fedbo.actors.unsent import Ends, Unsent
+
+_HALT_TIMEOUT = 1.0  # seconds that a halted process has to end its step, in which it may wait for evaluations elsewhere
 
 
 class HostProcesses:
@@ -111,7 +113,9 @@ class SupervisedHosts(RayHosts):
         super().__init__(actors, task, numbers, config)
         self.live = live or WallClockState({}, {}, {})
         self._processes = HostProcesses(task, config, self.live)
+        self._overlaps = task.policy.overlaps
         self._heard: dict[int, int] = {}
+        self._begun: dict[int, StepRequest] = {}
 
     def _connect(self) -> None:
         """Open no channel: calls are waited for together here, and processes may be replaced."""
@@ -130,9 +134,7 @@ class SupervisedHosts(RayHosts):
         """Do nothing: every agent writes its own checkpoints, with its rows."""
 
     def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
-        """Make every host stop its work and write its remaining rows; return the file names with their SHA-256."""
-        for host in self.remote:
-            concurrently(host.handle.halt).remote()
+        """Make every host write its remaining rows, after `abandon`; return the file names with their SHA-256."""
         calls = [host.handle.finish.remote((), number, kind, self.live.counted) for host in self.remote]
         return {name: digest for part in got(calls) for name, digest in part.items()}
 
@@ -183,18 +185,31 @@ class SupervisedHosts(RayHosts):
         """Slow an agent's evaluations down by a factor."""
         self._processes.slow(self._host_of(agent), agent, factor)
 
-    def restart_dead(self) -> None:
-        """Replace dead processes, so that their agents can still write their rows."""
+    def abandon(self) -> None:
+        """Halt all work, and replace dead processes and those that still evaluate, so that their agents can write their rows.
+
+        An evaluation in an agent's own process cannot be interrupted otherwise. Its result is dropped.
+        """
         for host in self.remote:
-            try:
-                ray.get(concurrently(host.handle.clock).remote())
-            except actor_losses():
-                self._take(host, self._processes.restart(host))
+            concurrently(host.handle.halt).remote()
+        calls = [] if self._overlaps else [call for host in self.remote for call in host.calls]
+        running = set(ray.wait(calls, num_returns=len(calls), timeout=_HALT_TIMEOUT)[1] if calls else ())
+        over = [host for host in self.remote if running.intersection(host.calls) or _is_dead(host)]
+        for host in over:
+            host.calls.clear()
+            host.buffer = Unsent()
+        loads = [self._processes.restart(host) for host in over]  # they start side by side
+        for host, load in zip(over, loads, strict=True):
+            self._take(host, load)
+            under_way = [one for one in map(self._begun.get, host.numbers) if one and self._heard.get(one.agent, -1) < one.step]
+            if not self._overlaps:
+                got([host.handle.keep_made.remote(under_way)])
 
     def _send(self, host: RemoteHost, wanted: int = -1) -> None:
         if host.process == 0:
             self._processes.restart(host)
         requests = [host.buffer.pop(agent) for agent in list(host.buffer)]
+        self._begun |= {request.agent: request for request in requests}
         host.calls += [host.handle.work.remote((), [request]) for request in requests]
 
     def _take(self, host: RemoteHost, call: Any) -> list[StepReport]:
@@ -206,6 +221,14 @@ class SupervisedHosts(RayHosts):
             return []
         host.deaths = 0 if found else host.deaths
         return list(found)
+
+
+def _is_dead(host: RemoteHost) -> bool:
+    try:
+        ray.get(concurrently(host.handle.clock).remote())
+    except actor_losses():
+        return True
+    return False
 
 
 def concurrently(method: Any) -> Any:

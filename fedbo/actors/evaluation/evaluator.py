@@ -29,6 +29,10 @@ class EvaluationError(RuntimeError):
     """An objective failed, and the study's policy is to stop the run."""
 
 
+class NotMadeError(Exception):
+    """An evaluation is not in the log, and is not made any more."""
+
+
 class Evaluator:
     """Evaluates queries under a policy, and logs every evaluation so that none is lost.
 
@@ -37,6 +41,7 @@ class Evaluator:
     - `goals`: returns the objectives and limits of an agent, whose metrics every evaluation must return, if the study has any.
     - `ahead`: records by agent and number of evaluations that were made before their agent asked for them.
     - `counted`: called with the number of evaluations before they begin; it may raise.
+    - `over`: whether no more evaluation begins; one that is not in the log raises NotMadeError then.
     - `printed`: called with the text that an evaluation printed, where objectives may run user code.
     """
 
@@ -53,6 +58,7 @@ class Evaluator:
         self.printed: Callable[[Query, str], None] | None = None
         self.counted: Callable[[int], None] | None = None
         self.ahead: dict[tuple[int, int], EvaluationRecord] = {}
+        self.over = False
         self._policy, self._real, self._log, self._delay, self._recorded = policy, real, log, delay, recorded
         self._again = policy.failure == "stop" and not recorded  # what stopped the run may have been mended
         limited = real and (policy.time_limit is not None or policy.memory_limit is not None)
@@ -82,6 +88,8 @@ class Evaluator:
         found = self._log.find(query) if self._log is not None else None
         if found is not None and (found.error is None or not self._again):
             return found
+        if self.over:
+            raise NotMadeError
         if self.counted is not None:
             self.counted(query.times)
         started = clock() if self._real else 0.0

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.actors.evaluation.batches import MIN_BATCH, BatchEvaluation, evaluate_batch, pull_counts
-from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
+from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator, NotMadeError
 from fedbo.actors.storage.evaluations import EvaluationRecord, Pulls, Query
 from fedbo.actors.storage.rows import Batch, Row
 from fedbo.actors.task import StepRequest, Task
@@ -147,7 +147,10 @@ class StepEvaluator:
         return StepResult((query,), (record,), batch=True)
 
     def _one_by_one(self, request: StepRequest, queries: list[Query], batch: BatchEvaluation | None) -> StepResult:
-        """Evaluate every point, and then retry failed ones as often as the policy allows, in that order."""
+        """Evaluate every point, and then retry failed ones as often as the policy allows, in that order.
+
+        Where no more evaluation begins, return those that were made.
+        """
         policy = self._task.policy
         made: list[Query] = []  # `list[Query]()` takes ten times as long
         records: list[EvaluationRecord] = []
@@ -158,9 +161,11 @@ class StepEvaluator:
                 query = self._next(request, point, len(made), first + len(made))
                 if batch is not None:
                     query.known = batch.of(query.point)
+                try:
+                    records.append(record := self.single(query))
+                except NotMadeError:
+                    return StepResult(tuple(made), tuple(records))
                 made.append(query)
-                record = self.single(query)
-                records.append(record)
                 if record.error is not None:
                     failed.append(point)
             left, batch = failed, None

@@ -185,12 +185,12 @@ class Coordinator(PoolWorker):
             raise
         except Exception:
             if isinstance(hosts, RayHosts):
-                hosts.restart_dead()
+                hosts.abandon()
             snapshots.finish(parts, ended=False)
             raise
         self._note_progress(run, core, hosts)
         if isinstance(hosts, RayHosts):
-            hosts.restart_dead()
+            hosts.abandon()
             self.hosts = hosts.actors
         best_values, targets = hosts.best_values(), core.rules.targets
         result = RunSummary(

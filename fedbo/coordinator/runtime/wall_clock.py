@@ -62,7 +62,7 @@ def run_wall(core: Core, hosts: LiveHosts, hooks: RunHooks, queue: EventQueue, u
     at = max(queue.time, hosts.reached())
     loop = _WallClockLoop(core, hosts, hooks, queue, time.monotonic() - at)
     hosts.begin(time.time() - at)
-    for order in core.orders():
+    for order in core.orders() if loop.clock() <= until else ():  # hosts may take seconds to begin
         hosts.submit(order)
     hosts.flush()
     beat = time.monotonic()

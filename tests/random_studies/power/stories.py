@@ -213,7 +213,7 @@ def hosts_here() -> Iterator[None]:
         (actor, "start_hosts", started),
         (runner, "job_runner", contextmanager(_in_process)),
         (ray, "get", lambda call, **kept: [one.value for one in call] if isinstance(call, list) else call.value),
-        (ray, "wait", lambda calls, **kept: (calls[:1], calls[1:])),
+        (ray, "wait", lambda calls, num_returns=1, **kept: (calls[:num_returns], calls[num_returns:])),
         (ray, "kill", lambda host: None),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]

@@ -17,7 +17,8 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.settings.shown import shown
 
 _ROWS = 12  # more rows than this, and only those at work are shown
-_EVERY = 5.0  # seconds between two lines where there is no terminal
+_EVERY = 5.0  # seconds between two lines where there is no terminal, at least
+_RARER = 1.3  # the factor by which the time since the start grows from one line to the next: some forty in a day
 _SURE = 0.05  # the share from which on the time left is told: before, what has been is mostly the start
 
 
@@ -129,7 +130,7 @@ class LiveProgress:
 
 
 class LineProgress:
-    """Prints a plain line every few seconds, where there is no terminal."""
+    """Prints plain lines where there is no terminal, ever more rarely: a run of any length has some forty."""
 
     def __init__(self, stream: TextIO, every: float = _EVERY) -> None:
         self._stream, self._every = stream, every
@@ -151,7 +152,7 @@ class LineProgress:
         row.take(run.replicate, done, total, best)
         now = time.monotonic()
         ended = row.share >= 1.0
-        if row.told or (now - self._last < self._every and not ended):
+        if row.told or (not is_due(self._began, self._last, now, self._every) and not ended):
             return
         self._last, row.told = now, ended
         self._say(row, now - self._began)
@@ -165,6 +166,11 @@ class LineProgress:
         best = f", {row.value}" if row.value else ""
         line = f"{row.name}: {row.share:.0%}{best} (all {share:.0%}, {seconds:.0f} s{left})"
         print(shown(line), file=self._stream, flush=True)
+
+
+def is_due(began: float, last: float, now: float, every: float = _EVERY) -> bool:
+    """Return whether another line of a progress is due that began at a time, and whose last line is so old."""
+    return now - last >= every and now - began >= _RARER * (last - began)
 
 
 def progress_for(console: Console, stream: TextIO | None = None) -> Progress:

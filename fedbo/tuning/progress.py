@@ -11,14 +11,12 @@ from rich.progress import Progress as RichProgress
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.execution.notices import Evaluation
-from fedbo.execution.progress import RowInfo
+from fedbo.execution.progress import RowInfo, is_due
 from fedbo.settings.shown import shown
-
-_EVERY = 5.0  # seconds between two lines where there is no terminal
 
 
 class TuningProgress:
-    """A progress display that is also a callback: a bar on a terminal, and elsewhere a line every few seconds.
+    """A progress display that is also a callback: a bar on a terminal, and elsewhere lines, ever more rarely.
 
     `total` is the number of evaluations of all sites. `steps` is the number of steps of a full evaluation, None if
     evaluations have no steps.
@@ -31,7 +29,8 @@ class TuningProgress:
         columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
         self._bar = RichProgress(*columns, console=console, refresh_per_second=5)
         self._task = self._bar.add_task(self.words, total=total)
-        self._told, self._last = "", time.monotonic()
+        self._told, self._began = "", time.monotonic()
+        self._last = self._began
 
     @property
     def words(self) -> str:
@@ -55,7 +54,8 @@ class TuningProgress:
         ):
             self._best = value, evaluation.agent
         self._bar.update(self._task, completed=self._ended, description=self.words)
-        if not self._console.is_terminal and (time.monotonic() - self._last >= _EVERY or self._ended == self._total):
+        due = is_due(self._began, self._last, time.monotonic()) or self._ended == self._total
+        if due and not self._console.is_terminal:
             self._say()
 
     def note(self, words: str) -> None:

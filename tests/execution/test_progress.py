@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from fedbo.actors.storage.rows import RunKey
+from fedbo.execution.notices import Evaluation
 from fedbo.execution.progress import LineProgress, LiveProgress, RowInfo, progress_for
+from fedbo.tuning.progress import TuningProgress
 
 ROWS = [RowInfo(0, "TS", 2, "error"), RowInfo(0, "FTS", 2, "error")]
 
@@ -31,6 +34,22 @@ def test_without_a_terminal_there_is_a_line_every_so_often() -> None:
     lines.start(ROWS)
     lines.update(RunKey(0, "FTS", 0), 4, 10, None)
     assert stream.getvalue().startswith("FTS: 20% (all 10%, 0 s, ")
+
+
+@pytest.mark.parametrize("hours", [0.01, 1.0, 24.0, 500.0])
+def test_a_run_of_any_length_prints_some_forty_lines(hours: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    plain, tuned = io.StringIO(), io.StringIO()
+    lines, tuning = LineProgress(plain), TuningProgress(Console(file=tuned), 20_001, True)
+    lines.start(ROWS)
+    for turn in range(20_000):
+        now = turn * hours * 3600 / 20_000
+        lines.update(RunKey(0, "TS", 0), turn, 20_001, None)
+        tuning(Evaluation(0, turn, {"x": 0.5}, 1.0, None, now, now))
+    lines.update(RunKey(0, "TS", 1), 20_001, 20_001, None)
+    for stream in (plain, tuned):
+        assert 3 <= len(stream.getvalue().splitlines()) <= 50
 
 
 def test_no_time_is_told_before_a_twentieth_is_done() -> None:

@@ -88,7 +88,7 @@ class Study(StudyTables):
             try:
                 cells.append(Cell(number, values, _checked(document, tables)))
             except StudyError as found:
-                faults |= dict.fromkeys(at_sweep(fault, values, document) for fault in found.faults)
+                faults |= dict.fromkeys(at_sweep(fault, values, document, self.sweep) for fault in found.faults)
         if faults:
             raise StudyError.of(faults)
         return tuple(cells)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from fedbo.settings.errors import SettingError
 from fedbo.study.document import LISTS, Document, Loc, StudyError, locate, lookup, one_line, with_value
-from fedbo.study.invalid import line_of
+from fedbo.study.invalid import is_table, line_of
 
 T = TypeVar("T")
 NAMES = ("name", "preset", "model", "mode", "kind")  # keys that say whose settings the other keys of a table are
@@ -112,10 +112,24 @@ def _filled(document: Document) -> tuple[dict[str, Any], Document]:
     return values, filled
 
 
-def at_sweep(fault: SettingError, values: Mapping[str, Any], document: Document) -> SettingError:
-    """Return a fault in one combination of swept values as a fault of the sweep."""
+def at_sweep(
+    fault: SettingError, values: Mapping[str, Any], document: Document, sweep: Mapping[str, Sequence[Any]] | None = None
+) -> SettingError:
+    """Return a fault in one combination of swept values as a fault of the sweep; without `sweep` they are the first ones.
+
+    One in a swept table names the entry of the list and the key.
+    """
     for key, value in values.items():
-        if applies_to(fault, locate(document, key)):
+        loc = locate(document, key)
+        if applies_to(fault, loc):
+            if (rest := fault.path[len(loc) :]) and isinstance(value, dict):
+                entry = 1 if sweep is None else list(sweep[key]).index(value) + 1
+                try:
+                    given = lookup(value, rest)
+                except KeyError:
+                    given = None
+                shown = "" if given is None or is_table(given) else f" = {one_line(given)}"
+                return SettingError(("sweep", key), f"entry {entry}, {'.'.join(map(str, rest))}{shown}: {fault.remedy}")
             named = fault.remedy.startswith("no ")  # "no such key", or "no group 'slw'", which names the value itself
             return SettingError(("sweep", key), fault.remedy if named else f"{one_line(value)} {fault.remedy}")
     combination = ", ".join(f"{key} = {one_line(value)}" for key, value in values.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -92,3 +93,22 @@ def test_classes_of_workers_are_found_by_name() -> None:
         load_study(STUDY, ["cluster.worker.spt.count=3"])
     with pytest.raises(StudyError, match="did you mean 'count'"):
         load_study(STUDY, ["cluster.worker.spot.cont=3"])
+
+
+# a list of a sweep with a wrong key in a table at some depth, and what names its place
+WRONG_KEYS = [
+    ("exchange", [{"mode": "deadline", "after": 3.0}], "entry 1, after = 3.0: no such key; did you mean 'late'?"),
+    ("exchange", [{"mode": "barrier"}, {"mode": "deadline", "after": 3.0}], "entry 2, after = 3.0: no such key"),
+    ("timing.evaluation", [{"model": "lognormal"}, {"model": "lognormal", "sigm": 2}], "entry 2, sigm = 2: no such key"),
+    ("timing", [{"latency": {"model": "constant", "men": 1.0}}], "entry 1, latency.men = 1.0: no such key"),
+    ("agents.history", [{"observation": 3}], "entry 1, observation = 3: no such key; did you mean 'observations'?"),
+    ("exchange", [{"mode": "barrier", "late": "wait"}], "entry 1, late = 'wait': no such key; available: mode"),
+]
+
+
+@pytest.mark.parametrize(("key", "listed", "told"), WRONG_KEYS)
+def test_a_wrong_key_in_an_entry_of_a_sweep_is_named_with_the_entry(key: str, listed: list[Any], told: str) -> None:
+    document = {**STUDY, "sweep": {key: listed}}
+    document = {name: table for name, table in document.items() if name not in ("cluster", "exchange")}
+    with pytest.raises(StudyError, match=re.escape(f'[sweep] "{key}": {told}')):
+        load_study(document)

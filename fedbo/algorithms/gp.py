@@ -111,8 +111,7 @@ class GP(Surrogate, LocalOnly):
         costs = cost_model(seen, from_coordinates(known.u, self.coordinates), streams)
         posterior = self.posterior(seen)
         best = incumbent(posterior, self.incumbent, len(seen.u))
-        # A posterior is in standard deviations of the values, a price is not.
-        index = by_index(posterior, costs, self.price / (float(known.y.std()) or 1.0))
+        index = by_index(posterior, costs, self.price / self.unit(seen))
         function = index if self.cost == "pbgi" else per_cost(posterior, costs, best)
         u = maximise_acquisition(function, seen, seen.axes or self.coordinates, streams, SEARCH)
         decision = self.chosen(u, known, streams)

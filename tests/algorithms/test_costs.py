@@ -1,4 +1,4 @@
-"""Choices by cost: the index solves its equation, gradients are slopes, cheap points come first, and studies need costs."""
+"""Choices by cost: the index solves its equation, gradients are slopes, prices are in native units, and studies need costs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import scipy
 
 from fedbo.algorithms.base import Array, Problem
 from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.gp import STOP
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import ArgumentError, SettingError
 from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
 from fedbo.surrogates.acquisition import Prediction, log_improvement_share
 from fedbo.surrogates.gittins import LOWEST, gittins_index, improvement_per_cost
+from fedbo.surrogates.gp import predict
 from fedbo.tuning.terms import Terms
 
 CASES = [(0.3, 1.0, 0.1), (-2.0, 0.5, 3.0), (1.0, 1e-3, 1e-6), (0.0, 2.0, 1e-9), (5.0, 0.1, 40.0)]
@@ -93,6 +96,63 @@ def test_a_decision_that_is_not_worth_its_cost_says_so() -> None:
         )
         notes.append(algorithm.ask(algorithm.costing(state, cost_of_place), [], Streams(1, owner=0).at(1))[0].note)
     assert notes == [None, "stop: no evaluation is worth its cost"]
+
+
+def told(y: Array, price: float, **settings: Any) -> tuple[Any, Any, Any]:
+    """Tell an agent values at nine points of a line, where each evaluation costs 1, and ask it."""
+    algorithm: Any = entry("gp_ei").make(None, cost="pbgi", price=price, **settings)
+    state = algorithm.agent_init(Problem(1, 1, (0,), 3, 10), Streams(1, owner=0))
+    state = algorithm.tell(state, np.linspace(0.02, 0.98, len(y))[:, None], y)
+    return algorithm, *algorithm.ask(algorithm.costing(state, lambda x: np.ones(len(x))), [], Streams(1, owner=0).at(1))
+
+
+def native_improvement(algorithm: Any, state: Any) -> float:
+    """Integrate the improvement in native units over the largest value, at the best point of a fine grid."""
+    seen, x = algorithm.seen(state), np.linspace(0.0, 1.0, 2001)[:, None]
+    mean, variance = predict(algorithm.posterior(seen), to_coordinates(x, state.axes or algorithm.coordinates))
+    z, weights = np.polynomial.hermite_e.hermegauss(200)
+    below = state.y.max() - state.y
+    middle, hyper = np.median(below), state.hyper
+
+    def native(value: Array) -> Array:
+        """Invert the transform of values, which is the identity but for units above the largest one."""
+        moved = value * hyper.scale + hyper.offset
+        if algorithm.surrogate == "robust":
+            return moved
+        inside = np.maximum(1.0 - state.power * moved, 1.0)
+        q = np.exp(-moved) if state.power == 0.0 else inside ** (1.0 / state.power)
+        return np.asarray(state.y.max() + middle * np.where(moved > 0.0, moved, 1.0 - q))
+
+    values = native(mean[:, None] + np.sqrt(variance)[:, None] * z)
+    return float((np.maximum(values - state.y.max(), 0.0) @ weights / weights.sum()).max())
+
+
+BAD = np.array([0.2, 0.9, 0.7, 0.1, 0.3, -0.4, -1.0, -1.3, -0.9])
+
+
+@pytest.mark.parametrize("worst", [0.0, 1e3, 1e6])
+@pytest.mark.parametrize("surrogate", ["warped", "suited", "robust"])
+def test_an_agent_stops_where_no_evaluation_gains_its_price_in_native_units(surrogate: str, worst: float) -> None:
+    """By quadrature through the inverse of the transform, to 3 %: very bad values make the two units differ by 1e5."""
+    y = BAD - worst * np.array([0, 0, 0, 0, 0, 0, 0, 0.5, 1.0])
+    settings = {"surrogate": surrogate, "incumbent": "observed", "clip": 0.0}
+    algorithm, _, state = told(y, 1.0, **settings)
+    gain = native_improvement(algorithm, state)
+    assert told(y, 1.03 * gain, **settings)[1].note == STOP
+    assert told(y, 0.97 * gain, **settings)[1].note is None
+
+
+def test_the_unit_of_the_price_is_that_of_the_values() -> None:
+    first = told(BAD, 0.02)[1]
+    for scale, shift in ((1e-6, 0.0), (1e6, 5e6)):
+        other = told(scale * BAD + shift, scale * 0.02)[1]
+        assert other.note == first.note
+        np.testing.assert_allclose(other.x, first.x, atol=1e-4)
+
+
+def test_without_a_transform_the_unit_is_the_standard_deviation() -> None:
+    algorithm, _, state = told(BAD, 0.02, surrogate="robust", clip=0.0)
+    assert algorithm.unit(state) == pytest.approx(BAD.std())
 
 
 def study(objective: str, **settings: Any) -> dict[str, Any]:

@@ -19,7 +19,17 @@ from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.settings.records import changed, copied
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.gp import POWERS, Hyperparameters, Posterior, condition, fit_gp, fit_warped, predict, warp
+from fedbo.surrogates.gp import (
+    POWERS,
+    Hyperparameters,
+    Posterior,
+    condition,
+    distances_below,
+    fit_gp,
+    fit_warped,
+    predict,
+    warp,
+)
 from fedbo.surrogates.gp_settings import FINE, ROBUST, SCALED, SMOOTH, GPSettings
 from fedbo.surrogates.projected import COMBINATIONS, SAME_POINT, Lattice, ProjectedSpace
 
@@ -306,6 +316,16 @@ class Surrogate:
         hyper = state.hyper
         u, y = self.supposed(state)
         return condition(replace(hyper, offset=0.0, scale=1.0), u, (y - hyper.offset) / hyper.scale)
+
+    def unit(self, state: LocalState) -> float:
+        """Return the difference of native values that is one unit of the posterior at and above the best value.
+
+        Below the best value a transform of power p < 1 makes a unit larger: by q^(1 - p) at the distance q of `warp`.
+        """
+        assert state.hyper is not None
+        # `warp` has slope 1 at its largest value, in units of the median distance below it.
+        median = distances_below(self._resolved(state))[1] if self.kind(state.dim) in WARPED else 1.0
+        return median * state.hyper.scale
 
     def supposed(self, state: LocalState) -> tuple[Array, Array]:
         """Return the points `(n + p, d)` and modelled values `(n + p,)`, with supposed values for pending points.

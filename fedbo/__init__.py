@@ -285,7 +285,7 @@ def why(
     - `replicate`: the run to ask, by default the first that ended so; for the spread, all of them.
     - `level`: that of "time to level", by default the final value of the first algorithm.
     - `budget`: the branches to spend on a bad end.
-    - `rows`: those of the design for the shares of the spread, by default 32, or 0 with an `end`.
+    - `rows`: those of the design for the shares of the spread, by default 64, or 0 with an `end`.
     - `out`: a new directory, by default one in the folder `why` of the run. The same question with a larger budget goes on.
 
     Raises ValueError with the reason where a run cannot be asked, or none ended so; else the errors of `run`.

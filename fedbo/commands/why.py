@@ -43,7 +43,7 @@ def why(
     rows: Annotated[
         int | None,
         typer.Option(
-            help="Rows of the design for shares of the spread, each about ten branches. Default: 32, or 0 with --end."
+            help="Rows of the design for shares of the spread, each about ten branches. Default: 64, or 0 with --end."
         ),
     ] = None,
     branch: Annotated[

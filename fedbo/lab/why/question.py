@@ -9,12 +9,13 @@ from typing import Any
 from fedbo.analysis.manifest import read_manifest
 from fedbo.lab.fork.fork import repeatable_study
 from fedbo.lab.why.ends import STUCK, parse_end
+from fedbo.lab.why.shares import ENOUGH
 from fedbo.settings.arguments import wrong
 from fedbo.settings.shown import quoted
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study
 
-BUDGET, ROWS = 150, 32
+BUDGET = 150
 _LEAST = 40  # branches below which neither the moments nor the sources would say anything
 _SIGNS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 
@@ -37,7 +38,7 @@ class Question:
     @property
     def wanted_rows(self) -> int:
         """Return the rows, by default some if only the spread is asked for."""
-        return self.rows if self.rows is not None else 0 if self.end else ROWS
+        return self.rows if self.rows is not None else 0 if self.end else ENOUGH
 
     def check(self) -> None:
         """Check the question by itself; ArgumentError."""

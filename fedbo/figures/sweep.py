@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 BY: tuple[Axis, ...] = ("evaluations", "time", "bytes", "epsilon", "cost")
 SHOWN = 3  # of these, unless others are asked for
-# Where a mean curve reaches the level.
-DOT: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 6, "markeredgecolor": "white", "markeredgewidth": 0.8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +99,9 @@ def _draw(axes: Axes, axis: Axis, shared: SweepCurves) -> Sequence[Artist]:
     if axis == "time":
         _span(axes, [*drawn, *others], result, target)
     _level(axes, shared.levels, chosen)
-    colours = {cell: str(options["color"]) for cell, options in chosen.lines.items()}
-    crossed = [_crossing(axes, one, shared.levels[one.cell], metric.sign, colours[one.cell]) for one in drawn if axis == "time"]
     if axis == "bytes" and all(one.x[-1] == 0 for one in drawn):
         axes.text(0.5, 0.5, f"{target.algorithm} sends nothing", transform=axes.transAxes, ha="center", color=FAINT)
-    return [Line2D([], [], color=FAINT, label="where the mean curve reaches the level", **DOT)] if any(crossed) else ()
+    return ()
 
 
 def _other_entries(shared: SweepCurves) -> list[Artist]:
@@ -180,18 +176,6 @@ def _level(axes: Axes, levels: Mapping[int, float], chosen: CellStyles) -> None:
     for cell, level in list(levels.items())[:1] if same else levels.items():
         colour = FAINT if same else str(chosen.lines[cell]["color"])
         axes.axhline(level, color=colour, linewidth=1.1, linestyle=(0, (1, 2)), zorder=1.8, gid="level")
-
-
-def _crossing(axes: Axes, one: Curve, level: float, sign: int, colour: str) -> bool:
-    """Mark where a cell's mean curve first reaches the level, with a line to the axis; return whether it does."""
-    good = sign * (one.mean - level) >= -1e-12 * max(1.0, abs(level))
-    if not good.any():
-        return False
-    place = int(np.argmax(good))
-    time, value = float(one.x[place]), level if place else float(one.mean[place])
-    axes.plot([time, time], [axes.get_ylim()[0], value], color=colour, linewidth=1.1, gid=f"crossing {one.cell}", zorder=2.1)
-    axes.plot([time], [value], color=colour, zorder=6, **DOT)
-    return True
 
 
 def _target_words(result: Result, target: TargetValue) -> str:

@@ -1,4 +1,4 @@
-"""The time that each cell of a sweep takes to reach a level: geometric means with intervals, and ratios."""
+"""The time that each cell of a sweep takes to reach a level: geometric means with intervals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Rows = Sequence[tuple[TimeToTarget, Comparison | None]]
 
 
 def draw_time_to_target(axes: Axes, table: tuple[Rows, CellStyles, str], unit: str) -> Sequence[Artist]:
-    """Draw one row for each cell; if there is room, with its ratio to the first cell."""
+    """Draw one row for each cell; if there is room, with its final value less that of the first cell.
+
+    No ratio is shown: where replicates do not reach the level, that of restricted times is not the quotient of the means.
+    """
     rows, chosen, title = table
     found = [one for one, _ in rows]
     _scale(axes, found)
@@ -88,15 +91,15 @@ def _row(axes: Axes, row: int, one: TimeToTarget, colour: str) -> None:
 
 
 def _side_table(axes: Axes, rows: Rows) -> None:
-    """Write a small table to the right of the rows, a line for each; the ratios are to the first cell, paired."""
+    """Write a small table to the right of the rows, a line for each; the differences are from the first cell, paired."""
     size = float(axes.xaxis.label.get_fontsize())
-    places = (2.6 * size, 10.5 * size, 23.0 * size)  # points beyond the end of the panel
+    places = (2.6 * size, 12.0 * size)  # points beyond the end of the panel
     options: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": "small"}
-    for place, heading in zip(places, ("reached", "ratio to first", "final minus first"), strict=True):
+    for place, heading in zip(places, ("reached", "final minus first"), strict=True):
         axes.annotate(heading, (1, -0.7), (place, 0), axes.get_yaxis_transform(), color=FAINT, **options)
     for row, (one, gap) in enumerate(rows):
         words = [f"{len(one.reached)} of {len(one.times)}"]
         if gap is not None:
-            words += ["–" if gap.ratio is None else f"× {gap.ratio}", "–" if gap.final is None else str(gap.final)]
+            words.append("–" if gap.final is None else str(gap.final))
         for place, word in zip(places, words, strict=False):
             axes.annotate(word, (1, row), (place, 0), axes.get_yaxis_transform(), **options)

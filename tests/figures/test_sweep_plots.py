@@ -11,7 +11,7 @@ import pytest
 from synthetic_run import document, write_run
 from test_plots import legends, plain, words
 
-from fedbo.analysis.compare import target_of, times_to_target
+from fedbo.analysis.compare import short, target_of, times_to_target
 from fedbo.analysis.result import Result
 from fedbo.figures.plot import View, figure_of
 
@@ -38,7 +38,7 @@ def test_a_sweep_has_a_line_for_each_cell_and_a_row_for_its_time_to_the_level(sw
             assert line.get_ydata()[-1] == pytest.approx(curve.mean[-1])
     assert reach.get_title("left") == "Time for Together to reach the final error of Alone"
     assert [text.get_text() for text in reach.get_yticklabels()] == ["0.1", "0.3", "0.5"]
-    assert "objective.alpha" in words(figure) and "ratio to first" in words(figure)
+    assert "objective.alpha" in words(figure) and "final minus first" in words(figure)
 
 
 def named(axes: Any, gid: str) -> list[Any]:
@@ -71,18 +71,13 @@ def test_curves_against_time_begin_where_half_of_the_agents_have_an_incumbent(sw
         assert y[::40] == pytest.approx([-early_mean(swept, cell, time) for time in x[::40]])
 
 
-def test_crossings_of_the_level_are_marked_where_the_mean_curve_has_them(swept: Result) -> None:
-    axes = figure_of(swept, View("sweep", level=0.11)).axes[1]
-    for cell in range(3):
-        (drop,), (line,) = named(axes, f"crossing {cell}"), named(axes, f"cell {cell}")
-        time = float(drop.get_xdata()[0])
-        before = float(line.get_xdata()[np.searchsorted(line.get_xdata(), time) - 1])
-        assert -early_mean(swept, cell, time) <= 0.11 < -early_mean(swept, cell, before)
-        assert list(drop.get_ydata()) == [axes.get_ylim()[0], 0.11] and drop.get_color() == line.get_color()
-    explained = "where the mean curve reaches the level"
-    assert explained in words(axes.figure.figure)
-    none = figure_of(swept, View("sweep", level=0.001))
-    assert named(none.axes[1], "crossing 0") == [] and explained not in words(none)
+def test_a_sweep_says_once_how_long_a_cell_takes(swept: Result) -> None:
+    """The geometric mean: no ratio of restricted times, and no place where the mean curve reaches the level beside it."""
+    figure = figure_of(swept, View("sweep", level=0.11))
+    assert "ratio to first" not in words(figure)
+    assert not [line for axes in figure.axes for line in axes.lines if str(line.get_gid()).startswith("crossing")]
+    found = times_to_target(swept, target_of(swept, "Together", 0.11))
+    assert all(short(one.mean.mean) in words(figure) for one in found if one.mean is not None)
 
 
 def test_the_baseline_is_one_grey_line_or_one_for_each_cell(swept: Result) -> None:

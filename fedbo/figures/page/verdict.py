@@ -121,7 +121,7 @@ def _time(result: Result, cell: int, label: str, baseline: str) -> list[str]:
     both = [time_to_target(found, theirs, metric, level) for found in (mine, theirs)]
     ratio, _ = ratio_of_times(*both)
     reached = " and ".join(f"{one.algorithm} in {len(one.reached)} of {len(one.times)} replicates" for one in both)
-    time = "" if ratio is None else f". {label} took × {ratio} of the time, counted up to the end of the shorter run"
+    time = "" if ratio is None else f". Counted only up to the earlier end of each two runs, {label} took × {ratio} of the time"
     return [f"{metric.name.capitalize()} {level:.4g}, the median of their final values, was reached by {reached}{time}."]
 
 

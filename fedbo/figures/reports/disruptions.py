@@ -144,13 +144,14 @@ def cells_table(result: Result, target: TargetValue) -> RenderableType:
         lines.append(
             (titles[one.cell], str(finals[one.cell].final), gaps[0], f"{one.level:.4g}", one.mean_in_words, count, gaps[1])
         )
-    headings = ("cell", "final ± se", "minus first [95 %]", "level", "time to level [95 %]", "reached", "ratio to first [95 %]")
+    ratio = "ratio to first, up to the earlier end [95 %]"
+    headings = ("cell", "final ± se", "minus first [95 %]", "level", "time to level [95 %]", "reached", ratio)
     baseline = result.study.labels[0]
     level = "given" if target.level is not None else f"the final value of {baseline} in the same cell and replicate"
     said = (
         f"level: {level}. Times are geometric means; a replicate that did not reach the level counts with the end of its run "
-        "(≥). Differences and ratios are paired by replicate. The ratio compares each pair only up to the end of the shorter "
-        "run, so it is not the quotient of the two times."
+        "(≥). Differences and ratios are paired by replicate. The ratio counts both times of a pair only up to the earlier end "
+        "of the two runs, so it is not the quotient of the two times."
     )
     return Group(table_of(f"{target.algorithm}, cell by cell", headings, lines, "cells"), Text(said, style="dim"))
 

@@ -200,7 +200,7 @@ def run(
         place, made, display = new_folder_of(out), callbacks_of(callbacks), _display(progress)
         if overrides and isinstance(study, Study):
             raise checks.wrong("overrides", overrides, "has no effect on a checked study; pass it to load_study")
-        checked = study if isinstance(study, Study) else load_study(study, overrides, trust=True)
+        checked = study.renewed() if isinstance(study, Study) else load_study(study, overrides, trust=True)
         return succeeded(run_study(checked, place, display, made))
 
 

@@ -23,7 +23,7 @@ from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.actors.threads import blas_threads
 from fedbo.settings.exits import exits_as_errors
 from fedbo.settings.own_code import note_step
-from fedbo.settings.trust import admit
+from fedbo.settings.trust import admit_same
 
 _COLLECT, _WHOLE = 10_000, 100  # objects made between two times, and how rarely these are all
 Commits = Sequence[Commit]
@@ -49,7 +49,7 @@ class Host:
 
         They start from the run's snapshot, if it has one, and in real time from each agent's last checkpoint.
         """
-        admit(task.code)
+        admit_same(task.code)
         self._halted = False
         self._held, self._slow = {}, {}
         if self._storage is not None:

@@ -149,7 +149,7 @@ class Task:
     - `slopes`: an evaluation at the point u costs exp(slopes . (u - 1/2)), whatever the objective reports.
     - `noise_scope`: the run's name within its study. Private noise is drawn from streams of this scope, so
       that no two runs share it.
-    - `code`: places of Python code that its processes may import.
+    - `code`: places of Python code that its processes may import, with the hashes of that code.
     - `goals`: objectives and limits of the agents, if the study names metrics; `own_goals`: those of agents with other limits
       or weights.
     - `cost`: time of an agent's evaluations with which its decisions end.
@@ -172,7 +172,7 @@ class Task:
     reported: Stopping | None = None
     slopes: tuple[float, ...] = ()
     noise_scope: str = ""
-    code: tuple[str, ...] = ()
+    code: Mapping[str, str] = field(default_factory=dict)
     goals: Goals | None = None
     own_goals: Mapping[int, Goals] = field(default_factory=dict)
     cost: float = math.inf

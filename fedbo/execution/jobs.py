@@ -124,7 +124,7 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         slopes=getattr(study.timing.evaluation.make(), "slopes", ()),
         stopping=stopping_of(study),
         reported=reported_stopping_of(study),
-        code=admitted(),
+        code=admitted(study.document()),
         early_end=_early_end(study, federation),
         goals=goals(study),
         own_goals=own_goals(study),

@@ -54,6 +54,7 @@ from fedbo.settings.exits import ExitError, ends_process, exit_words
 from fedbo.settings.interrupts import interrupts
 from fedbo.settings.own_code import CodeError
 from fedbo.settings.shown import quoted
+from fedbo.settings.trust import ChangedCodeError
 from fedbo.study.document import StudyError
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError, out_of_space
@@ -330,7 +331,7 @@ def _room_in(directory: Path) -> Iterator[None]:
 
 
 def _words(failure: Exception, directory: Path) -> str:
-    plain = ClusterError | HeadLostError | DamagedError | CodeError
+    plain = ClusterError | HeadLostError | DamagedError | CodeError | ChangedCodeError
     words = str(failure) if isinstance(failure, plain) else f"{type(failure).__name__}: {failure}"
     if type(failure).__module__.startswith("ray."):  # which explains itself in many lines
         words = f"{words.splitlines()[0]}; Ray's logs show the cause; continue with: fedbo resume {quoted(directory)}"

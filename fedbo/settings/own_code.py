@@ -10,7 +10,7 @@ from types import FrameType
 
 from fedbo.settings.errors import FedboError
 from fedbo.settings.plugins import declared
-from fedbo.settings.trust import admitted
+from fedbo.settings.trust import is_admitted
 
 
 class CodeError(FedboError, RuntimeError):
@@ -74,13 +74,12 @@ def _is_own(frame: FrameType) -> bool:
     if top == "fedbo":
         return False
     file = frame.f_code.co_filename
-    return top in _named() or not file.startswith((*_library_folders(), "<frozen ", "<__array"))
+    return is_admitted(top) or top in _plugins() or not file.startswith((*_library_folders(), "<frozen ", "<__array"))
 
 
-def _named() -> set[str]:
-    """Return the packages of plug-ins and of places that a study names, which may be installed among libraries."""
-    places = [*admitted(), *(plugin.place for plugins in declared().values() for plugin in plugins)]
-    return {place.rpartition(":")[0].partition(".")[0] for place in places}
+def _plugins() -> set[str]:
+    """Return the packages of plug-ins, which are installed among libraries."""
+    return {plugin.place.partition(":")[0].partition(".")[0] for plugins in declared().values() for plugin in plugins}
 
 
 @cache

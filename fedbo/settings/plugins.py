@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint
+from types import ModuleType
 from typing import Any, TypeVar
 
 from fedbo.settings.errors import FedboError
+from fedbo.settings.own_modules import import_own
 from fedbo.settings.trust import UntrustedError, module_at
 
 T = TypeVar("T")
@@ -65,15 +66,13 @@ class Catalogue(Mapping[str, T]):
 
     def __init__(self, group: str, own: Mapping[str, T], admitted: Callable[[Any], T]) -> None:
         self.group, self.own, self._admitted = group, own, admitted
-        self._found: dict[str, T] = {}
+        self._found: dict[str, tuple[ModuleType, T]] = {}
 
     def __getitem__(self, name: str) -> T:
         """Return the entry of a name; KeyError when there is none, PluginError when it cannot be used."""
         if name in self.own:
             return self.own[name]
-        if name not in self._found:
-            self._found[name] = self._at_place(name) if ":" in name else self._of_plugin(name)
-        return self._found[name]
+        return self._at_place(name) if ":" in name else self._of_plugin(name)
 
     def __iter__(self) -> Iterator[str]:
         yield from sorted({*self.own, *(each.name for each in installed(self.group))})
@@ -116,13 +115,19 @@ class Catalogue(Mapping[str, T]):
             sources = ", ".join(each.origin for each in named)
             raise PluginError(f"several plug-ins have the name '{name}' ({sources}); uninstall all of them but one")
         try:
-            return self._admitted(_object(importlib.import_module(one.place.partition(":")[0]), one.place))
+            return self._entry(name, import_own(one.place.partition(":")[0]), one.place)
         except (Exception, SystemExit) as error:  # whatever the code of others does when it is imported
             raise PluginError(f"{_called(one)} cannot be used: {_words(error)}; mend or uninstall it") from error
 
+    def _entry(self, name: str, module: ModuleType, place: str) -> T:
+        """Return the entry of an object, converted again only where its module was imported again."""
+        if name not in self._found or self._found[name][0] is not module:
+            self._found[name] = module, self._admitted(_object(module, place))
+        return self._found[name][1]
+
     def _at_place(self, place: str) -> T:
         try:
-            return self._admitted(_object(module_at(_whole(place), files=True), place))
+            return self._entry(place, module_at(_whole(place), files=True), place)
         except UntrustedError:
             raise
         except (Exception, SystemExit) as error:
@@ -132,8 +137,13 @@ class Catalogue(Mapping[str, T]):
 def used(named: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the plug-ins among pairs of a group and a name, as "group.name" with distribution and version."""
     pairs = set(named)
-    found = (each for group in sorted({group for group, _ in pairs}) for each in installed(group))
-    return {f"{each.group}.{each.name}": each.origin for each in found if (each.group, each.name) in pairs}
+    found = [
+        each for group in sorted({group for group, _ in pairs}) for each in installed(group) if (group, each.name) in pairs
+    ]
+    for each in found:
+        if each.distribution != "?" and (now := importlib.metadata.version(each.distribution)) != each.version:
+            raise PluginError(f"{_called(each)} was imported before version {now} was installed; restart Python")
+    return {f"{each.group}.{each.name}": each.origin for each in found}
 
 
 def settings_of(protocol: type, found: Any) -> type[Any]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 from fedbo.objectives.catalog import catalogue
 from fedbo.objectives.tables.table import fingerprint
 from fedbo.objectives.typed_function import given_function
 from fedbo.settings.plugins import PluginError
-from fedbo.settings.trust import admit, file_of, places_in
+from fedbo.settings.trust import admit, file_of, places_in, source_digest
 from fedbo.study.document import Document, Loc, lookup, with_value
 
 _OF_GROUP: tuple[Loc, ...] = (
@@ -66,38 +67,37 @@ def hash_files(document: Document, code: Mapping[str, str]) -> Document:
 
 
 def source_hashes(document: Document) -> dict[str, str]:
-    """Return the SHA-256 of the source of each function or class that a document names, by its place, where there is a source.
+    """Return the SHA-256 of each function or class that a document names, as this process executes it, by its place.
 
-    The hash covers the whole file, which may contain helpers; for a function that was passed in Python, only the function.
+    The hash covers the whole file, and the modules of its folder that it imports. For a function that was passed in Python it
+    covers the compiled function only.
     """
-    found = {place: _source_of(place) for place in places_in(document)}
-    return {place: hashlib.sha256(source).hexdigest() for place, source in sorted(found.items()) if source is not None}
+    found = {place: _digest_of(place) for place in places_in(document)}
+    return {place: digest for place, digest in sorted(found.items()) if digest is not None}
 
 
-def _source_of(place: str) -> bytes | None:
-    if (given := given_function(place)) is not None:
-        return _function_source(given)
-    module = place.rpartition(":")[0]
-    if module.partition(".")[0] == "fedbo":  # the manifest has its version
-        return None
-    file = file_of(place) or getattr(sys.modules.get(module), "__file__", None)
-    try:
-        return None if file is None else Path(file).read_bytes()
-    except OSError:
-        return None
+def _digest_of(place: str) -> str | None:
+    module, _, name = place.rpartition(":")
+    given = given_function(place) if module != "__main__" else getattr(sys.modules[module], name, None)
+    return source_digest(place) if given is None else _function_digest(given)
 
 
-def _function_source(function: object) -> bytes | None:
-    """Return the source of a function, or of the class of a callable object; None where there is none.
+def _function_digest(function: object) -> str | None:
+    """Return the hash of the compiled code of a function, or of the class of a callable object; None where there is none."""
+    whole: Any = function
+    inner: Any = inspect.unwrap(getattr(whole, "func", whole))  # of a functools.partial
+    named = [inner] if inspect.isroutine(inner) else list(vars(inner if inspect.isclass(inner) else type(inner)).values())
+    codes = [found for each in named if isinstance(found := getattr(each, "__code__", None), CodeType)]
+    return hashlib.sha256("".join(map(_words_of, codes)).encode()).hexdigest() if codes else None
 
-    A file that was edited after its import may have other lines where the function was, or not be valid Python.
-    """
-    inner = getattr(function, "func", function)  # of a functools.partial
-    source: object = inner if inspect.isroutine(inner) or inspect.isclass(inner) else type(inner)
-    try:
-        return inspect.getsource(source).encode()  # type: ignore[arg-type]
-    except (OSError, TypeError, SyntaxError, tokenize.TokenError):
-        return None
+
+def _words_of(code: CodeType) -> str:
+    """Return everything that a compiled function does, as text that is the same in every process; without lines and files."""
+    parts = [code.co_name, code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, code.co_argcount]
+    for value in code.co_consts:
+        known = sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
+        parts.append(_words_of(value) if isinstance(value, CodeType) else known)
+    return repr(parts)
 
 
 def _place_in(folder: Path, place: str, modules: bool) -> str:

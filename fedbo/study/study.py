@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from fedbo.algorithms.base import Problem
 from fedbo.settings.errors import SettingError
 from fedbo.settings.own_code import code_words
-from fedbo.settings.trust import UntrustedError
+from fedbo.settings.trust import UntrustedError, places_in
 from fedbo.study import limits
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.check import combinations
@@ -101,8 +101,13 @@ class Study(StudyTables):
         """Return the study as a TOML file with every default."""
         return to_toml(self.document())
 
+    def renewed(self) -> Study:
+        """Return the study with the present version of the Python code that it names; StudyError where that is invalid."""
+        document = self.document()
+        return load_study(document, trust=True, derived=True) if any(True for _ in places_in(document)) else self
+
     def code(self) -> dict[str, str]:
-        """Return the SHA-256 of the source of the Python code that the study names, by its place."""
+        """Return the SHA-256 of the Python code that the study names, as this process executes it, by its place."""
         return source_hashes(self.document())
 
     def digest(self, code: Mapping[str, str] | None = None) -> str:

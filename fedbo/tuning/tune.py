@@ -19,6 +19,7 @@ from fedbo.objectives.typed_function import giving
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.errors import ArgumentError
+from fedbo.settings.own_modules import is_earlier
 from fedbo.study.document import StudyError, as_document
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, checked_study, recall_study
@@ -218,7 +219,7 @@ def _place_of(function: Callable[..., Any]) -> str:
     """Return the place from which every process can import a function; without one, the function itself is passed on."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", type(function).__name__)
     there = sys.modules.get(str(module))
-    if module not in (None, "__main__") and getattr(there, name, None) is function:
+    if module not in (None, "__main__") and (getattr(there, name, None) is function or is_earlier(function)):
         return f"{module}:{name}"
     return f"given:{name}"
 

@@ -130,7 +130,16 @@ WHERE: dict[str, Put] = {
     "swept group durations": swept("group.slow.evaluation", lambda place: {"model": place}),
     "swept histories": swept("agents.history", lambda place: {"algorithm": place, "observations": 3}),
 }
-FORMS = ("file", "whole path", "module")
+FORMS: dict[str, str] = {  # of a module NAME in a folder RUN; NAME.py also lies in the folders that the places name
+    "file": "NAME.py:E",
+    "whole path": "RUN/NAME.py:E",
+    "module": "NAME:E",
+    "link": "link/NAME.py:E",
+    "our module as a folder": "fedbo.testing.functions:/NAME.py:E",
+    "in our module": "fedbo.testing.functions:E:NAME.py:E",
+    "our module in a folder": "./fedbo.testing.functions/NAME.py:E",
+    "beneath our module": "fedbo.testing.functions.NAME:E",
+}
 
 
 @pytest.fixture(scope="module")
@@ -154,8 +163,13 @@ class Mailed:
         name = f"evil_{os.getpid()}_{number}"
         code = "from pathlib import Path\nPath(__file__).with_name('MARK').touch()\nE = lambda *_: 0.5\n"
         (run / f"{name}.py").write_text(code, encoding="utf-8")
+        (run / "link").symlink_to(run)
+        for folder in ("fedbo.testing.functions:", "fedbo.testing.functions"):
+            (run / folder).mkdir()
+            (run / folder / f"{name}.py").write_text(code, encoding="utf-8")
+        (run / f"fedbo.testing.functions:E:{name}.py").write_text(code, encoding="utf-8")
         document: Any = tomllib.loads((run / "study.toml").read_text(encoding="utf-8"))
-        put(document, {"file": f"{name}.py:E", "whole path": f"{run / name}.py:E", "module": f"{name}:E"}[form])
+        put(document, FORMS[form].replace("NAME", name).replace("RUN", str(run)))
         (run / "study.toml").write_text(to_toml(document), encoding="utf-8")
         write_manifest(run, {**read_manifest(run), "files": {}})  # whoever forges a study can forge its sum
         self._patch.chdir(run)
@@ -218,7 +232,7 @@ def test_a_mailed_run_runs_nothing(where: str, mailed: Mailed, capsys: pytest.Ca
         said = capsys.readouterr().err
         assert not marked(run) and code == 2, (form, said)
         assert "names Python code (" in said and "evil_" in said and said.count("\n") == 1, (form, said)
-    check(mailed, where, drawn.choice(FORMS), [BUILDS[1], *drawn.sample(ALL, 2)], capsys)
+    check(mailed, where, drawn.choice([*FORMS]), [BUILDS[1], *drawn.sample(ALL, 2)], capsys)
 
 
 @pytest.mark.long
@@ -226,6 +240,24 @@ def test_a_mailed_run_runs_nothing(where: str, mailed: Mailed, capsys: pytest.Ca
 @pytest.mark.parametrize("where", WHERE)
 def test_no_command_runs_what_is_mailed(where: str, form: str, mailed: Mailed, capsys: pytest.CaptureFixture[str]) -> None:
     check(mailed, where, form, ALL, capsys)
+
+
+def test_no_place_is_taken_for_another_one(mailed: Mailed) -> None:
+    """Whatever separators stand in it: no module is imported but those that were admitted, and ours by exactly its name."""
+    mailed.make(WHERE["a schedule"], "module")
+    Path("evil.py").write_text("raise AssertionError('imported')\n", encoding="utf-8")
+    drawn, parts = (
+        random.Random(f"{SEED} places"),
+        ("fedbo.testing.functions", "evil", ".py", ":", ".", "/", "..", "\\", " ", "\0"),
+    )
+    for _ in range(300):
+        place = "".join(drawn.choices(parts, k=drawn.randint(1, 7))) + drawn.choice((":E", ":flat", ""))
+        for files in (True, False):
+            if place.rpartition(":")[0] == "fedbo.testing.functions":
+                assert trust.module_at(place, files).__name__ == "fedbo.testing.functions"
+            else:
+                with pytest.raises(trust.UntrustedError, match="names Python code"):
+                    trust.module_at(place, files)
 
 
 @pytest.mark.parametrize("where", ["a schedule", "an exchange", "a function", "swept durations"])
@@ -257,7 +289,7 @@ def test_a_fork_is_refused_for_its_code_and_not_for_its_arguments(
     assert "names Python code (" in capsys.readouterr().err
 
 
-IMPORTING = ("import_module", "__import__", "exec_module", "run_path", "run_module")
+IMPORTING = ("import_module", "import_own", "__import__", "exec", "exec_module", "run_path", "run_module")
 
 
 def test_only_these_files_import_what_is_not_written_in_them() -> None:
@@ -273,6 +305,7 @@ def test_only_these_files_import_what_is_not_written_in_them() -> None:
                 if not isinstance(node.args[0], ast.Constant):
                     found.add(str(file.relative_to(ROOT)))
     assert found == {
+        "fedbo/settings/own_modules.py",  # for these two:
         "fedbo/settings/trust.py",
         "fedbo/settings/plugins.py",  # entry points of what is installed
         "fedbo/settings/registry.py",  # functions of our own rooms

@@ -241,7 +241,7 @@ def test_a_study_names_a_class_in_a_file_beside_it(install: Install, tmp_path: P
     result = fedbo.run(study, out=tmp_path / "run")
     assert result.observations.num_rows and load_study(tmp_path / "run" / "study.toml").digest() == before
     (tmp_path / "toss_mine.py").write_text(MODULE + "\n", encoding="utf-8")
-    assert study.digest() != before
+    assert study.digest() == before and load_study(written, trust=True).digest() != before
     with pytest.raises(StudyError, match='there is no file .*gone.py.*; write "package.module:Class" or "file.py:Class"'):
         load_study(written, ['algorithm.Coin.name="gone.py:Coin"'], trust=True)
 

@@ -21,6 +21,7 @@ from fedbo.objectives.goals import Goals
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.typed_spaces.reports import answered_by, reports_of
 from fedbo.settings.exits import ends_process
+from fedbo.settings.trust import ChangedCodeError
 
 _UNJUDGED = nullcontext()  # one for all: what gives a context takes as long as an evaluation of a free objective
 
@@ -123,7 +124,7 @@ class Evaluator:
             with _UNJUDGED if judge is None else answered_by(judge):
                 outcome = self._evaluated(objective, query, streams)
         except BaseException as error:  # a training script that is called as a function may end by sys.exit
-            if ends_process(error):
+            if ends_process(error) or isinstance(error, ChangedCodeError):
                 raise
             return query.failed(failure_text(error), Outcome(NAN, reports=reports_of(error)))
         value = outcome.value

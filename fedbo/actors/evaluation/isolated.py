@@ -30,6 +30,7 @@ from fedbo.objectives.typed_spaces.reports import Answer, Report, answer, answer
 from fedbo.settings.exits import ends_process
 from fedbo.settings.interrupts import mark_interrupts
 from fedbo.settings.shown import encodable
+from fedbo.settings.trust import ChangedCodeError, WithCode
 
 _HEAD = struct.Struct("<Q")
 MIB = 2**20
@@ -88,11 +89,13 @@ class Isolated:
         assert process.stdin is not None and process.stdout is not None
         try:
             if agent not in self._sent:
-                send(process.stdin, (agent, objective, None, streams))
+                send(process.stdin, (agent, WithCode(objective), None, streams))
                 self._sent.add(agent)
                 # The objective is known there at the first answer: the limit is for evaluations, not for imports.
                 while isinstance(found := receive(process.stdout), SentText):  # a module may print as it is imported
                     _print(found)
+                if isinstance(found, ChangedCodeError):
+                    raise found
             send(process.stdin, (agent, None, (x, pulls, fidelity), streams))
             found = self._result(process, 1 if pulls is None else pulls.times, said)
         except (EOFError, BrokenPipeError):
@@ -222,6 +225,8 @@ def main() -> None:
             agent, objective, point, streams = receive(source)
         except EOFError:
             return
+        except ChangedCodeError as error:
+            return send(sink, error)
         if objective is not None:
             objectives[agent] = objective
             send(sink, "known")

@@ -20,6 +20,7 @@ from fedbo.actors.storage.printed import keep_printed
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
 from fedbo.settings.interrupts import mark_interrupts
+from fedbo.settings.trust import WithCode
 
 _POLL = 0.1  # seconds after which a wait asks whether to stop
 MIB = 2**20
@@ -120,7 +121,7 @@ class RayPool:
         halted: Callable[[], bool],
         dispatcher: Any = None,
     ) -> None:
-        self._objective, self._halted, self._dispatcher = ray.put(objective), halted, dispatcher
+        self._objective, self._halted, self._dispatcher = ray.put(WithCode(objective)), halted, dispatcher
         self._limits, wanted = limits, policy.wanted(agent)
         self._options = _options(wanted)
         _check(agent, wanted, self._options)

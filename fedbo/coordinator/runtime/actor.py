@@ -38,7 +38,7 @@ from fedbo.coordinator.runtime.replay_log import resume_from_log
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.coordinator.runtime.wall_clock import LiveHosts, run_wall
 from fedbo.settings.exits import exits_as_errors
-from fedbo.settings.trust import admit
+from fedbo.settings.trust import admit_same
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Coordinator(PoolWorker):
     @exits_as_errors
     def learn(self, job: WarmupRun) -> None:
         """Run an earlier task of some agents."""
-        admit(job.task.code)
+        admit_same(job.task.code)
         for number in job.agents:
             if self._stopped:
                 return
@@ -138,7 +138,7 @@ class Coordinator(PoolWorker):
             return None
 
     def _run(self, run: Run) -> RunSummary:
-        admit(run.task.code)
+        admit_same(run.task.code)
         home = RunFolder.of(run.folder, run.key)
         store = SnapshotStore(home)
         latest = store.latest()

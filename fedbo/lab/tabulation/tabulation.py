@@ -78,7 +78,10 @@ def tabulate(
         asked = {int(key): (entry["points"], entry["refine"]) for key, entry in facts["agents"].items()}
         asked |= {agent: _asked(facts, agent, request, folder) for agent in agents}
         builder = _TableBuilder(
-            TablePlan(folder.resolve(), origin.federation, origin.seed, origin.replicate, admitted()), facts, asked, progress
+            TablePlan(folder.resolve(), origin.federation, origin.seed, origin.replicate, admitted(origin.settings)),
+            facts,
+            asked,
+            progress,
         )
         try:
             builder.build(hosting or HostingTable())

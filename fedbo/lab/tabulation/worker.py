@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -27,7 +27,7 @@ from fedbo.objectives.tables.surfaces import Process
 from fedbo.objectives.tables.table import COST, CURVE, DESIGN, POINTS, POINTS_FILE, levels, read_rows
 from fedbo.objectives.tabulated import fitted, fitted_cost, left_out, mean, nearest, places, values
 from fedbo.settings.exits import ends_process
-from fedbo.settings.trust import admit
+from fedbo.settings.trust import admit_same
 from fedbo.study.paths import DirectoryError
 
 BLOCK = 8  # steps that set out from the same knowledge
@@ -82,14 +82,14 @@ _SECONDS = 10.0  # of work at most between two parts: what a kill can lose
 class TablePlan:
     """The plan that all processes of a tabulation share: its folder, the federation, and the key of its streams.
 
-    `code` lists the places of Python code that its processes may import.
+    `code` holds the places of Python code that its processes may import, with the hashes of that code.
     """
 
     folder: Path
     federation: Federation
     seed: int
     replicate: int
-    code: tuple[str, ...] = ()
+    code: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parts(self) -> Path:
@@ -141,7 +141,7 @@ class Tabulator(PoolWorker):
 
     def __init__(self, plan: TablePlan) -> None:
         blas_threads().limit(limits=1)
-        admit(plan.code)
+        admit_same(plan.code)
         self._plan, self._stopped = plan, False
         self._dim = len(plan.federation.parameters)
         self._built: tuple[int, Objective] | None = None

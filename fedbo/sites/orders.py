@@ -22,6 +22,7 @@ _NOTHING, _DUMMY, _ARRAYS, _MASKED = range(4)  # kinds of payloads; what is mask
 MOST_LETTERS = 2**12  # messages in one order
 MOST_LINES, MOST_LINE = 8, 400  # texts of failed evaluations in a report, and bytes of one
 MOST_RETRIED = 2**12
+MOST_COUNTED = 2**31  # steps, points or evaluations: no study has so many, and tables hold them
 _NO_TEXT = 0xFFFF
 
 
@@ -121,10 +122,13 @@ def decode_report(agent: int, lease: int, data: bytes, terms: SyncTerms) -> Site
     sizes = ReportSizes(**dict(zip(ReportSizes._fields, fields[len(_NUMBERS) :], strict=True)))
     if (numbers["agent"], numbers["lease"]) != (agent, lease):
         raise WireError("a report is of another agent, or of another order than its number says")
-    if sizes.retried > MOST_RETRIED or sizes.lines > MOST_LINES:
-        raise WireError("a report has a number out of range")
+    counts = {name: numbers[name] for name in ("step", "queries", "t_n", "pulled") if numbers[name] >= MOST_COUNTED}
+    if counts or sizes.retried > MOST_RETRIED or sizes.lines > MOST_LINES:
+        raise WireError(f"a report has a number out of range {counts or ''}".rstrip())
     payload = _uploaded(sizes.kind, reader.bytes(sizes.payload), terms)
     retried = reader.take(struct.Struct(f"<{sizes.retried}I"))
+    if any(point >= MOST_COUNTED for point in retried):
+        raise WireError("a report has a number out of range")
     failed = tuple([reader.text(_length(reader)) for _ in range(sizes.lines)])
     text = None if sizes.failure == _NO_TEXT else reader.text(min(sizes.failure, MOST_LINE))
     released = reader.bytes(sizes.released)

@@ -22,6 +22,11 @@ def test_the_catalogue_works_without_a_folder_and_finds_a_new_one(tmp_path: Path
     (here / "algorithms" / "anew" / "chance.py").write_text(text.replace('"random"', '"chance"'))
     code = "from fedbo.algorithms.catalog import algorithms as a; print('fts' in a(), 'chance' in a(), 'fed_pne' in a())"
     ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
     )
     assert ran.stdout == "True True False\n"

@@ -124,7 +124,7 @@ def spoiled(kind: type, function: str, returned: Any) -> Any:
 
 
 JUNK = [None, (), (1, 2, 3), 7.0, NAN, "words", [1.0]]
-PAIRS = {"ask", "outbox", "broadcast", "broadcast_each", "answer_each"}
+PAIRS = ("ask", "outbox", "broadcast", "broadcast_each", "answer_each")
 POINTS = [np.full((1, 2), NAN), np.full((1, 2), 7.0), np.full((2, 2), 0.5), np.full(2, 0.5), np.full((1, 3), 0.5), [[0.5, 0.5]]]
 MESSAGES = [
     {"sein": np.ones(2)},

@@ -71,6 +71,7 @@ CONTENTS = {
         "docs/sites",
         "docs/cluster",
         "docs/plugins",
+        "docs/trouble",
     ),
     "Algorithms": ("docs/algorithms/*",),
     "Reference": ("docs/cli", "docs/reference/*", "docs/reference", "docs/glossary", "docs/stability", "CHANGELOG"),

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from fedbo.settings import arguments as checks
 from fedbo.settings import registry
+from fedbo.settings.signatures import spelled_out
+from fedbo.tuning.options import DEFAULTS, Options
 
 if TYPE_CHECKING:
     from fedbo.actors.storage.record_types import CheckpointError
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
     from fedbo.tuning.ask_tell import Agent
     from fedbo.tuning.message_folder import Meeting
     from fedbo.tuning.terms import Terms
-    from fedbo.tuning.tune import Options
 
 registry.register(draw_result="fedbo.figures.plot:draw_result", why_section="fedbo.lab.why.page:why_section")
 
@@ -338,6 +339,7 @@ def hunt(
         return hunt_world(question_of(source, claim, vary, worlds, seed, search, changes), place, display)
 
 
+@spelled_out(Options, DEFAULTS)
 def tune(
     objective: Callable[..., Any], space: Any, agents: int = 1, *, progress: bool = False, **options: Unpack[Options]
 ) -> Result:

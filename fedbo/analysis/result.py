@@ -37,6 +37,7 @@ from fedbo.objectives.typed_spaces.nesting import in_words
 from fedbo.settings import arguments
 from fedbo.settings.registry import registered
 from fedbo.settings.shown import quoted
+from fedbo.settings.signatures import spelled_out
 from fedbo.settings.trust import UntrustedError, admit, places_in
 from fedbo.study.paths import address_of, usable
 from fedbo.study.plugins import code_in
@@ -360,6 +361,7 @@ class Result:
         self, path: None = None, kind: str | None = None, cell: int | None = None, *, ax: Axes, **choices: Unpack[Choices]
     ) -> Axes: ...
 
+    @spelled_out(Choices, {"regret": False, "title": True})
     def plot(
         self,
         path: str | Path | None = None,

@@ -11,6 +11,7 @@ from fedbo.objectives.typed_function import PickledFunction
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError, SettingError
 from fedbo.study.document import Loc, StudyError, as_document, lookup, one_line
+from fedbo.tuning.options import DEFAULTS
 
 # Where a study has what an argument sets; what stands under such a place is an entry of the argument.
 PLACES: dict[Loc, str] = {
@@ -165,8 +166,8 @@ def check_metric(metric: Any, mode: Any) -> None:
 def value_of_metrics(options: Mapping[str, Any]) -> tuple[str, str]:
     """Return the name and the direction of an evaluation's value: those set, or those of the first objective of `metrics`."""
     first: Mapping[str, Any] = next((table for table in options.get("metrics", ()) if table.get("mode") is not None), {})
-    name = options.get("metric") or first.get("name") or "value"
-    return str(name), str(options.get("mode") or first.get("mode") or "max")
+    name = options.get("metric") or first.get("name") or DEFAULTS["metric"]
+    return str(name), str(options.get("mode") or first.get("mode") or DEFAULTS["mode"])
 
 
 def _metrics(name: str, value: Any) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.callbacks import callbacks_of
@@ -24,6 +24,7 @@ from fedbo.study.document import StudyError, as_document
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, checked_study, recall_study
 from fedbo.tuning.arguments import check_arguments, in_arguments, value_of_metrics
+from fedbo.tuning.options import DEFAULTS, Options, Resources
 from fedbo.tuning.progress import TuningProgress
 from fedbo.tuning.start import enqueued_file, start_file
 
@@ -31,9 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fedbo.analysis.result import Result
-    from fedbo.execution.notices import Callback
 
-Resources = Mapping[str, float]
 # What other tuners call an argument.
 _ELSEWHERE = {
     "n_trials": "use iterations (of each agent, after its initial points), or evaluations (of all agents)",
@@ -43,40 +42,7 @@ _ELSEWHERE = {
     "timeout": "use seconds",
     "n_jobs": "use parallel (evaluations of each agent at once)",
 }
-
-
-class Options(TypedDict):
-    """The keyword arguments of `fedbo.tune` except objective, space and number of agents; all have defaults."""
-
-    algorithm: NotRequired[str | Mapping[str, Any]]
-    iterations: NotRequired[int]
-    initial: NotRequired[int]
-    metric: NotRequired[str]
-    mode: NotRequired[Literal["min", "max"]]
-    metrics: NotRequired[Sequence[Mapping[str, Any]]]
-    parallel: NotRequired[int]
-    prefetch: NotRequired[int]
-    resources: NotRequired[Resources | Sequence[Resources]]
-    target: NotRequired[float]
-    evaluations: NotRequired[int]
-    seconds: NotRequired[float]
-    cost: NotRequired[float]
-    time_limit: NotRequired[float]
-    memory_limit: NotRequired[int]
-    retries: NotRequired[int]
-    failure: NotRequired[Literal["avoid", "drop", "stop"]]
-    seed: NotRequired[int]
-    name: NotRequired[str]
-    address: NotRequired[str]
-    out: NotRequired[str | Path]
-    resume: NotRequired[bool]
-    repeats: NotRequired[bool]
-    start: NotRequired[Any]
-    enqueue: NotRequired[Sequence[Mapping[str, Any]]]
-    steps: NotRequired[int]
-    stopping: NotRequired[str | Mapping[str, Any]]
-    callbacks: NotRequired[Sequence[Callback | str]]
-    study: NotRequired[Mapping[str, Any]]
+_EVALUATION = ("retries", "failure", "time_limit", "memory_limit", "parallel", "prefetch")  # keys of [evaluation]
 
 
 def tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, console: Console | None = None) -> Result:
@@ -87,12 +53,12 @@ def tuned(function: Callable[..., Any], space: Any, agents: int, options: Option
 
 def _tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, console: Console | None) -> Result:
     options = _given_options(options)
-    callbacks = [FirstFailure(), *callbacks_of(options.get("callbacks", ()))]
+    callbacks = [FirstFailure(), *callbacks_of(options.get("callbacks", DEFAULTS["callbacks"]))]
     study = tuning_study(function, space, agents, options)
     progress = None if console is None else _progress(study, console)
     callbacks += [] if progress is None else [progress]
     out = Path(options["out"]) if "out" in options else None
-    if not options.get("resume", False):
+    if not options.get("resume"):
         return run_study(study, out, progress, callbacks)
     if out is None:
         raise ArgumentError("resume = True: requires the directory of the study; add out=…")
@@ -132,10 +98,10 @@ def _given_options(options: Options) -> Options:
 def tuning_study(function: Callable[..., Any], space: Any, agents: int, options: Options) -> Study:
     """Return the study of these arguments; ArgumentError when one of them is invalid."""
     check_arguments(function, space, agents, options)
-    asked = options.get("resources", {})
     metric, mode = value_of_metrics(options)
+    settings: Options = {**DEFAULTS, **options}
     document: dict[str, Any] = {
-        "study": {"name": options.get("name", "tuning"), "seed": options.get("seed", 0)},
+        "study": {"name": settings["name"], "seed": settings["seed"]},
         "objective": {
             "name": "typed_function",
             "function": _place_of(function),
@@ -145,19 +111,13 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
             "metric_name": metric,
         }
         | _given(options, steps="steps"),
-        "agents": {"initial": options.get("initial", 3)},
+        "agents": {"initial": settings["initial"]},
         "budget": _given(options, target="target", evaluations="evaluations", time="seconds", cost="cost")
-        | {"iterations": options.get("iterations", 20)},
+        | {"iterations": settings["iterations"]},
         "algorithm": [_algorithm(options.get("algorithm", "fts" if agents > 1 else "gp_ei"))],
         "timing": {"clock": "wall"},
-        "evaluation": _given(
-            options, retries="retries", failure="failure", time_limit="time_limit", memory_limit="memory_limit"
-        )
-        | {
-            "parallel": options.get("parallel", 1),
-            "prefetch": options.get("prefetch", 0),
-            "resources": _tables(asked),
-        },
+        "evaluation": _given(settings, **{name: name for name in _EVALUATION})
+        | {"resources": _tables(options.get("resources", {}))},
         "hosting": {"kind": "dedicated"} | _given(options, address="address"),
     }
     if "enqueue" in options:
@@ -192,7 +152,7 @@ def _beside(options: Options) -> Path:
 def _end_with_space(document: dict[str, Any], options: Options) -> None:
     """Limit the budget to the number of configurations, unless repeats are on or there are start points."""
     every = read_space(document["objective"]["space"]).every()
-    if every is None or options.get("repeats", False) or "start" in options:
+    if every is None or options.get("repeats") or "start" in options:
         return
     agents = document["agents"]
     initial = agents["initial"] = agents["initial"] if "initial_file" in agents else min(agents["initial"], len(every) - 1)

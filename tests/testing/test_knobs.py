@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.random_studies.chaos.knobs import KNOBS, draw_knobs, in_words, turned
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("actors", "coordinator", "execution")
+PLACES = ("actors", "coordinator", "execution", "algorithms/messages.py")
 # Results, messages or what a user is told depend on these, or only speed does and nothing that can go wrong. This list shrinks.
 FIXED = {
     "decides which numbers are drawn": {"duration_blocks._BLOCK"},
@@ -28,8 +28,9 @@ FIXED = {
     | {"children._PR_SET_PDEATHSIG"},
     "waits for other machines or shows progress": {
         *("cluster._CONNECT_TIMEOUT", "cluster._INSTALL_TIMEOUT", "cluster._SHARE_TIMEOUT", "ray_pool._POLL"),
-        "workers._LOST_AFTER",
-        *("progress._ROWS", "progress._EVERY", "progress._SURE", "page_server._PATIENCE", "run_watch._TRIES"),
+        *("workers._LOST_AFTER", "supervision._HALT_TIMEOUT", "head._PATIENCE", "head._TIMEOUT", "head.LOOKED_EVERY"),
+        *("progress._ROWS", "progress._EVERY", "progress._RARER", "progress._SURE"),
+        *("page_server._PATIENCE", "run_watch._TRIES"),
     },
     "is a limit that a user is told": {"messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST", "failures.LONGEST"},
 }
@@ -38,8 +39,8 @@ FIXED = {
 def constants() -> dict[str, str]:
     """List the modules with constants of numbers by `module.NAME`."""
     found = {}
-    for folder in FOLDERS:
-        for path in (ROOT / "fedbo" / folder).rglob("*.py"):
+    for place in (ROOT / "fedbo" / one for one in PLACES):
+        for path in place.rglob("*.py") if place.is_dir() else (place,):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             for node in ast.parse(path.read_text()).body:
                 if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):

@@ -46,6 +46,6 @@ def _rows(result: FinishedRun) -> Iterator[tuple[str, ...]]:
         where = f" ({titles[found['cell']]})" if len(titles) > 1 else ""
         others = {name: number for name, number in found.get("metrics", {}).items() if name != metric.name}
         value = f"best {metric.name} {found['value']:.6g}" + "".join(f", {name} {each:.6g}" for name, each in others.items())
-        yield f"{found['algorithm']}{where}:", value, f"at agent {found['agent']}:", in_words(found["point"])
+        yield f"{found['algorithm']}{where}:", value, f"at agent {found['agent']}:", in_words(found["configuration"])
     if len(best) > _MOST:
         yield (f"and {len(best) - _MOST} more",)

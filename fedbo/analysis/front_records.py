@@ -52,4 +52,4 @@ def record(run: FinishedRun, row: dict[str, Any]) -> dict[str, Any]:
     found["value"] = float(run.own_metric(cell).native(row["score"]))
     if goals:
         found["metrics"] = {name: row[column_name(name)] for name in goals[cell].common.names}
-    return {**found, "point": run.configurations(cell).declared(row["x"])}
+    return {**found, "configuration": run.configurations(cell).declared(row["x"])}

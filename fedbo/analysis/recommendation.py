@@ -73,7 +73,7 @@ def best_configurations(result: FinishedRun, algorithm: str | None = None) -> li
                 error=None,
                 known=EVALUATED,
                 evaluated=1,
-                configuration=one["point"],
+                configuration=one["configuration"],
                 metrics=one.get("metrics", {}),
             )
             for one in mine
@@ -88,8 +88,7 @@ def best_configurations(result: FinishedRun, algorithm: str | None = None) -> li
 def recommended(result: FinishedRun) -> list[dict[str, Any]]:
     """List the configuration recommended for all agents of each run, in the form of `Result.best`; of one agent its best."""
     last = {(one.cell, one.algorithm, one.replicate): one for one in best_configurations(result)}  # the one for all comes last
-    rows = [one.facts() for one in last.values()]
-    return [{("point" if name == "configuration" else name): value for name, value in row.items()} for row in rows]
+    return [one.facts() for one in last.values()]
 
 
 def best_table(result: FinishedRun, algorithm: str | None = None) -> ResultTable:

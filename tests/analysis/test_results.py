@@ -33,7 +33,7 @@ def test_a_run_is_tables_of_the_declared_columns(result: Result) -> None:
 def test_the_best_point_has_its_parameters_by_name(result: Result) -> None:
     alone, together = result.best()
     assert (alone["algorithm"], together["algorithm"]) == ("Alone", "Together")
-    assert set(together["point"]) == {"C", "gamma"} and 0.1 <= together["point"]["C"] <= 10.0
+    assert set(together["configuration"]) == {"C", "gamma"} and 0.1 <= together["configuration"]["C"] <= 10.0
     scores = np.asarray(result.observations["score"])
     assert max(-alone["value"], -together["value"]) == pytest.approx(scores.max())
     assert len(result.best(each="agent")) == 2 * 3 * 6
@@ -115,7 +115,7 @@ def test_cells_may_differ_in_metric_and_parameters(result: Result) -> None:
     names = [[{"name": "a"}, {"name": "b"}], [{"name": "c"}]]
     mixed = Result(result.directory, result.study, {**result.manifest, "metric": [first, second], "parameters": names})
     assert (mixed.metric().name, mixed.metric(1).offset) == ("error", 2.0)
-    assert set(mixed.best()[0]["point"]) == {"a", "b"}
+    assert set(mixed.best()[0]["configuration"]) == {"a", "b"}
 
 
 def test_a_run_opens_where_its_objective_and_its_files_are_not(tmp_path: Path) -> None:

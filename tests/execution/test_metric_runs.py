@@ -92,7 +92,7 @@ def test_traces_are_hypervolumes_by_hand(two: Result) -> None:
 def test_best_is_the_front_by_brute_force(two: Result) -> None:
     """Of each agent, or of all of them together; every point has its metrics and its configuration."""
     for each in ("agent", "algorithm"):
-        found = {(one["agent"], one["point"]["x1"]) for one in two.best(each)}
+        found = {(one["agent"], one["configuration"]["x1"]) for one in two.best(each)}
         expected = set[tuple[int, float]]()
         for agents in ([0], [1]) if each == "agent" else ([0, 1],):
             good = [row for row in rows_of(two) if row["feasible"] and row["agent"] in agents]

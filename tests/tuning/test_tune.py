@@ -43,7 +43,7 @@ def test_sites_tune_together_and_leave_what_a_simulation_leaves(tmp_path: Path, 
     assert {row["agent"]: row["t_n"] for row in sorted(rows, key=lambda row: row["t_n"])} == {0: 9, 1: 9}
     assert sorted((one.agent, one.number) for one in seen) == [(agent, n) for agent in (0, 1) for n in range(9)]
     best = result.best()[0]
-    assert set(best["point"]) == set(SPACE) and best["value"] == min(one.value for one in seen if one.value is not None)
+    assert set(best["configuration"]) == set(SPACE) and best["value"] == min(one.value for one in seen if one.value is not None)
     mine = sorted((one for one in seen if one.agent == 0), key=lambda one: one.started)
     assert any(b.started < a.finished for a, b in zip(mine, mine[1:], strict=False)), "none overlapped"
     assert all(one.metrics["seconds"] == 0.05 and one.metrics["loss"] == one.value for one in seen)

@@ -260,6 +260,8 @@ def every() -> list[Any]:
 
 CASES = every()
 FOREIGN = (
+    " at 0x",
+    "as JSON",
     "--",
     "numpy",
     "pydantic",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from numbers import Integral, Real
 from os import PathLike
@@ -13,12 +14,13 @@ from fedbo.settings.shown import shown
 
 LONGEST = 60  # characters of a value in a message
 MOST = 2**63 - 1  # what a study file can hold
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")  # in memory, of a function or an object
 
 
 def short(value: object) -> str:
     """Return a value as shown in an error: on one line, and shortened."""
     try:
-        text = " ".join(repr(value).split())
+        text = _ADDRESS.sub("", " ".join(repr(value).split()))
     except Exception:
         text = f"a {type(value).__name__}"
     return shown(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedbo.settings.arguments import short
 from fedbo.settings.errors import FedboError, SettingError
 from fedbo.settings.trust import admit
 
@@ -238,7 +239,7 @@ def as_document(value: Any) -> Any:
     if callable(value) and "<" not in name and "." not in name:
         admit([place := f"{value.__module__}:{name}"])  # the caller has it already
         return place
-    raise StudyError(f"study: {value!r} cannot be written to a study; use numbers, strings, or a function of a module")
+    raise StudyError(f"study: {short(value)} cannot be written to a study; use numbers, strings, or a function of a module")
 
 
 def one_line(value: Any, width: int = 60) -> str:

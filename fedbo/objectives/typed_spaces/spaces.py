@@ -42,7 +42,7 @@ def written_space(space: Any) -> str:
     a domain of Ray Tune such as `ray.tune.uniform(…)`, or a distribution of Optuna. A space that is JSON already is returned as
     it is. ArgumentError names an entry that cannot be converted, with the remedy.
     """
-    if isinstance(space, str):
+    if isinstance(space, str) and space.lstrip().startswith("{"):
         return _readable(space)
     if isinstance(space, CS.ConfigurationSpace):
         return _readable(_json(space.to_serialized_dict()))

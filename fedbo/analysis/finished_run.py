@@ -11,6 +11,7 @@ from fedbo.analysis.records.configurations import Configurations
 from fedbo.analysis.records.records import Records
 from fedbo.analysis.summary import SummaryRow, regrets
 from fedbo.objectives.base import Metric
+from fedbo.settings.choices import Each
 from fedbo.settings.errors import FedboError
 from fedbo.study.study import Cell, Study
 
@@ -57,7 +58,7 @@ class FinishedRun(Protocol):
     def failures(self) -> tuple[int, str]:
         """Count the evaluations that failed; describe the first one."""
 
-    def best(self, each: str = "algorithm") -> list[dict[str, Any]]:
+    def best(self, each: Each = "algorithm") -> list[dict[str, Any]]:
         """Return the best incumbent of each algorithm in each cell, or of each agent and replicate."""
 
     def summary(self) -> Records[SummaryRow]:

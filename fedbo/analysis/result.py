@@ -35,6 +35,7 @@ from fedbo.analysis.trials import trials
 from fedbo.objectives.base import Metric
 from fedbo.objectives.typed_spaces.nesting import in_words
 from fedbo.settings import arguments
+from fedbo.settings.choices import Each, FigureKind
 from fedbo.settings.registry import registered
 from fedbo.settings.shown import quoted
 from fedbo.settings.signatures import spelled_out
@@ -239,10 +240,10 @@ class Result:
         """Return the observations as a pandas data frame; ImportError when pandas is not installed."""
         return frame_of(self.observations)
 
-    def best(self, each: str = "algorithm") -> list[dict[str, Any]]:
+    def best(self, each: Each = "algorithm") -> list[dict[str, Any]]:
         """Return the best incumbent of each algorithm in each cell, or of each agent and replicate with `each="agent"`.
 
-        `value` is its noise-free value in native units, `point` its parameters by name, in a typed space the configuration.
+        `value` is its noise-free value in native units, `configuration` its parameters by name.
         In a study with limits it is the best feasible one. With several objectives, return the front of each algorithm in each
         cell, or of each agent and replicate, from the best first objective on. `metrics` are the study's metrics by name.
         With `each="all"`, return the configuration recommended for all agents of each run: `known` tells whether the mean
@@ -252,7 +253,7 @@ class Result:
             from fedbo.analysis.recommendation import recommended  # which fits surrogates, and imports what they need
 
             return recommended(self)
-        if each not in ("algorithm", "agent"):
+        if each not in get_args(Each):
             raise ResultError(f"each = '{each}': must be 'algorithm', 'agent' or 'all'")
         if has_fronts(self):
             return front_records(self, each)
@@ -353,19 +354,29 @@ class Result:
 
     @overload
     def plot(
-        self, path: str | Path | None = None, kind: str | None = None, cell: int | None = None, **choices: Unpack[Choices]
+        self,
+        path: str | Path | None = None,
+        kind: FigureKind | None = None,
+        cell: int | None = None,
+        **choices: Unpack[Choices],
     ) -> Path: ...
 
     @overload
     def plot(
-        self, path: None = None, kind: str | None = None, cell: int | None = None, *, ax: Axes, **choices: Unpack[Choices]
+        self,
+        path: None = None,
+        kind: FigureKind | None = None,
+        cell: int | None = None,
+        *,
+        ax: Axes,
+        **choices: Unpack[Choices],
     ) -> Axes: ...
 
     @spelled_out(Choices, {"regret": False, "title": True})
     def plot(
         self,
         path: str | Path | None = None,
-        kind: str | None = None,
+        kind: FigureKind | None = None,
         cell: int | None = None,
         *,
         ax: Axes | None = None,

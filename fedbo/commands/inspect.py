@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
@@ -27,16 +27,13 @@ from fedbo.commands.arguments import (
     note_failures,
     print_json,
 )
+from fedbo.settings.choices import FigureKind
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Choices, Result
     from fedbo.figures.reports.views import ReportView
 
-# Those of `fedbo.figures.plot.KINDS`, which this command does not import before it draws.
-FIGURES = (
-    *("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "fronts", "feasible", "sweep"),
-    *("history", "importance", "slices", "parallel"),
-)
+_KINDS = get_args(FigureKind)
 
 
 def validate(
@@ -173,7 +170,7 @@ def plot(
     kind: Annotated[
         str | None,
         typer.Option(
-            help=f"Kind of figure: {', '.join(FIGURES[:-1])} or {FIGURES[-1]}. Default: sweep, or overview without a sweep."
+            help=f"Kind of figure: {', '.join(_KINDS[:-1])} or {_KINDS[-1]}. Default: sweep, or overview without a sweep."
         ),
     ] = None,
     cell: Annotated[int | None, typer.Option(help="Number of the cell in the sweep.")] = None,
@@ -217,7 +214,7 @@ def plot(
         print(answer.draw(out, cell or 0, look))
         return
     every: Choices = {**choices, **look}
-    print(Result.open(folder, trust).plot(out, kind, cell, **every))
+    print(Result.open(folder, trust).plot(out, cast(FigureKind | None, kind), cell, **every))
 
 
 def _listed(words: str | None) -> list[str] | None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from warnings import catch_warnings, filterwarnings
 
 import pyarrow.compute as pc
@@ -29,11 +29,11 @@ from fedbo.figures.search import search_panels
 from fedbo.figures.style import save, styled
 from fedbo.figures.sweep import sweep_panels
 from fedbo.figures.timeline import timeline_panels
+from fedbo.settings.choices import FigureKind, SearchKind
 from fedbo.settings.errors import unknown
 from fedbo.settings.trust import UntrustedError
 
-_SEARCH = ("history", "importance", "slices", "parallel")
-KINDS = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "fronts", "feasible", "sweep", *_SEARCH)
+KINDS = get_args(FigureKind)
 ENDINGS = (".png", ".pdf", ".svg")
 _OF_ALL_CELLS = ("sweep", "privacy")
 
@@ -231,8 +231,8 @@ def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]
         "feasible": lambda: feasible_panels(result, cell),
         "sweep": lambda: sweep_panels(result, target),
     }
-    if view.kind in _SEARCH:
-        return search_panels(result, cell, view.kind)
+    if view.kind in get_args(SearchKind):
+        return search_panels(result, cell, str(view.kind))
     if view.kind != "overview":
         return makers[view.kind or ""]()
     curves, legend = makers["regret" if _by_regret(result, view) else "curves"]()

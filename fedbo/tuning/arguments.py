@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast, get_args
 
 from fedbo.objectives.typed_function import PickledFunction
 from fedbo.settings import arguments
+from fedbo.settings.choices import Mode
 from fedbo.settings.errors import ArgumentError, SettingError
 from fedbo.study.document import Loc, StudyError, as_document, lookup, one_line
 from fedbo.tuning.options import DEFAULTS
@@ -160,14 +161,14 @@ def check_metric(metric: Any, mode: Any) -> None:
     if metric is not None:
         arguments.text("metric", metric)
     if mode is not None:
-        arguments.one_of("mode", mode, ("min", "max"))
+        arguments.one_of("mode", mode, get_args(Mode))
 
 
-def value_of_metrics(options: Mapping[str, Any]) -> tuple[str, str]:
+def value_of_metrics(options: Mapping[str, Any]) -> tuple[str, Mode]:
     """Return the name and the direction of an evaluation's value: those set, or those of the first objective of `metrics`."""
     first: Mapping[str, Any] = next((table for table in options.get("metrics", ()) if table.get("mode") is not None), {})
     name = options.get("metric") or first.get("name") or DEFAULTS["metric"]
-    return str(name), str(options.get("mode") or first.get("mode") or DEFAULTS["mode"])
+    return str(name), cast(Mode, options.get("mode") or first.get("mode") or DEFAULTS["mode"])
 
 
 def _metrics(name: str, value: Any) -> None:
@@ -200,7 +201,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "iterations": _at_least(1),
     "initial": _at_least(0),
     "metric": arguments.text,
-    "mode": lambda name, value: arguments.one_of(name, value, ("min", "max")),
+    "mode": lambda name, value: arguments.one_of(name, value, get_args(Mode)),
     "metrics": _metrics,
     "parallel": _at_least(1),
     "prefetch": _at_least(0),

@@ -24,6 +24,7 @@ from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.arguments import short
+from fedbo.settings.choices import Mode
 from fedbo.settings.columns import columns_of, is_raw
 from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.ask_log import LOG, read_log
@@ -47,7 +48,7 @@ def evaluated(
     source: Any,
     space: Any,
     value: str = "value",
-    mode: str | None = None,
+    mode: Mode | None = None,
     agent: int | None = None,
     goals: Goals | None = None,
 ) -> list[Evaluated]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from fedbo.settings.choices import Mode
+
 if TYPE_CHECKING:
     from fedbo.execution.notices import Callback
 
@@ -19,7 +21,7 @@ class Options(TypedDict, total=False):
     iterations: int
     initial: int
     metric: str
-    mode: Literal["min", "max"]
+    mode: Mode
     metrics: Sequence[Mapping[str, Any]]
     parallel: int
     prefetch: int

@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.settings.arguments import instance
+from fedbo.settings.choices import Mode
 from fedbo.settings.errors import ArgumentError, warn_caller
 from fedbo.tuning.ask_tell import Agent, tell_or_fail
 from fedbo.tuning.message_folder import Meeting
@@ -97,7 +98,7 @@ class OptunaSampler(BaseSampler):
 
     def _opened(self, study: Study) -> Agent:
         check_directions(study, None, self._goals)
-        mode = "min" if study.directions[0] == StudyDirection.MINIMIZE else "max"
+        mode: Mode = "min" if study.directions[0] == StudyDirection.MINIMIZE else "max"
         if self._agent is None:
             terms = replace(self._terms, mode=mode, repeats=True)  # Optuna says when a study ends
             self._agent = Agent(self._folder, self._space, terms, self._number, self._meeting)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from pydantic import ValidationError
@@ -25,6 +25,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Fidelity
 from fedbo.objectives.outcome import Outcome
 from fedbo.settings.arguments import path, text, whole
+from fedbo.settings.choices import Mode
 from fedbo.settings.errors import ArgumentError, SettingError
 from fedbo.study.document import StudyError
 from fedbo.study.invalid import from_pydantic
@@ -53,7 +54,7 @@ class RayScheduler(FIFOScheduler):
         steps: int,
         time_attr: str = "training_iteration",
         metric: str | None = None,
-        mode: str | None = None,
+        mode: Mode | None = None,
     ) -> None:
         path("folder", folder)
         check_stopping("stopping", stopping)
@@ -75,7 +76,7 @@ class RayScheduler(FIFOScheduler):
         """Set metric and mode of the experiment; return False if they differ from those of the constructor."""
         if metric not in (None, self._metric or metric) or mode not in (None, self._mode or mode):
             return False
-        self._metric, self._mode = metric or self._metric, mode or self._mode
+        self._metric, self._mode = metric or self._metric, cast(Mode | None, mode or self._mode)
         return True
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ray.tune.search import Searcher
 from ray.tune.search.variant_generator import parse_spec_vars
@@ -17,6 +17,7 @@ from ray.tune.search.variant_generator import parse_spec_vars
 from fedbo.objectives.typed_spaces.declared_space import is_nested
 from fedbo.objectives.typed_spaces.nesting import flattened, nested
 from fedbo.objectives.typed_spaces.spaces import written_space
+from fedbo.settings.choices import Mode
 from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.arguments import check_metric
 from fedbo.tuning.ask_tell import Agent, tell_or_fail
@@ -52,7 +53,7 @@ class RaySearcher(Searcher):
         number: int = 0,
         meeting: Meeting | None = None,
         metric: str | None = None,
-        mode: str | None = None,
+        mode: Mode | None = None,
     ) -> None:
         check_agent(folder, terms, number, meeting)
         check_metric(metric, mode)
@@ -165,7 +166,7 @@ class RaySearcher(Searcher):
         if own not in (None, (self._metric, self._mode)):
             words = f"metric = {self._metric!r}, mode = {self._mode!r}: the first objective of the terms is {own}"
             raise ArgumentError(f"{words}; use the same, or remove them")
-        wanted = self._written, replace(self._terms, mode=self._mode)
+        wanted = self._written, replace(self._terms, mode=cast(Mode, self._mode))
         if self._folder in _OPEN and _OPEN[self._folder][1:] != wanted:
             self.close()
         if self._folder not in _OPEN:

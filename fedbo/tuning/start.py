@@ -19,13 +19,16 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.arguments import wrong
+from fedbo.settings.choices import Mode
 from fedbo.settings.columns import RESERVED, heading_of
 from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.evaluated import Evaluated, evaluated
 from fedbo.tuning.metrics import goals_of, told_of
 
 
-def start_file(given: Any, space: str, agents: int, mode: str, folder: Path, metrics: Sequence[Mapping[str, Any]] = ()) -> Path:
+def start_file(
+    given: Any, space: str, agents: int, mode: Mode, folder: Path, metrics: Sequence[Mapping[str, Any]] = ()
+) -> Path:
     """Write the start points of each agent into a file named by its content, and return its path.
 
     `given` is a source for all agents (see `fedbo.tuning.evaluated.evaluated`), or a dictionary of sources by agent. From a run
@@ -89,7 +92,7 @@ def _written(name: str, content: str, folder: Path) -> Path:
     return path
 
 
-def _of_agents(given: Any, space: str, terms: tuple[int, str, Goals | None]) -> dict[int, list[Evaluated]]:
+def _of_agents(given: Any, space: str, terms: tuple[int, Mode, Goals | None]) -> dict[int, list[Evaluated]]:
     """Return the points of each agent; `terms` are the number of agents, the mode and the goals."""
     agents, mode, goals = terms
     if isinstance(given, Mapping):

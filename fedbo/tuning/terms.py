@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from fedbo.algorithms.base import CostAware, Overlapping, Private
 from fedbo.objectives.goals import Goals
 from fedbo.settings import arguments
+from fedbo.settings.choices import Mode
 from fedbo.settings.trust import admit, places_in
 from fedbo.sites.errors import SignatureError
 from fedbo.sites.keys import PrivateKey, PublicKey
@@ -40,7 +41,7 @@ class Terms:
 
     algorithm: str | Mapping[str, Any] = "fts"
     agents: int = 1
-    mode: str = "max"
+    mode: Mode = "max"
     initial: int = 3
     seed: int = 0
     lease: float | None = None
@@ -49,7 +50,7 @@ class Terms:
     metrics: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        arguments.one_of("mode", self.mode, ("max", "min"))
+        arguments.one_of("mode", self.mode, get_args(Mode))
         if (goals := self.goals) is not None:
             object.__setattr__(self, "mode", "max" if goals.own.sign > 0 else "min")
         for name, least in (("agents", 1), ("initial", 0), ("seed", 0)):

@@ -15,6 +15,8 @@ from fedbo.analysis.result import Choices
 from fedbo.figures.layout import Look
 from fedbo.figures.plot import View
 from fedbo.tuning.options import DEFAULTS, Options
+from fedbo.tuning.ray_scheduler import RayScheduler
+from fedbo.tuning.ray_searcher import RaySearcher
 from fedbo.tuning.tune import tuning_study
 
 
@@ -71,3 +73,10 @@ def test_a_figure_shows_the_defaults_of_its_view_and_its_look() -> None:
     defaults = {each.name: each.default for kind in (View, Look) for each in fields(kind) if each.name != "look"}
     assert {name: shown[name].default for name in defaults} == defaults
     assert set(defaults) == {*Choices.__annotations__, "kind", "cell"}
+
+
+@pytest.mark.parametrize("function", [*public(), fedbo.Terms, RaySearcher, RayScheduler])
+def test_words_of_which_one_is_chosen_are_literals_for_type_checkers(function: Callable[..., Any]) -> None:
+    for name, each in inspect.signature(function).parameters.items():
+        if name in ("mode", "kind", "each", "by", "failure", "search"):
+            assert not str(each.annotation).startswith("str"), f"{name}: {each.annotation}"

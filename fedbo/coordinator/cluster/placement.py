@@ -110,9 +110,7 @@ class WorkerPool:
     def leave(self, state: ClusterState, worker: int) -> list[Job]:
         """Mark a worker as away and return its jobs, which stop."""
         state.away[worker] += 1
-        if state.away[worker] > 1:
-            return []
-        jobs = list(state.jobs.get(worker, ()))
+        jobs = list(state.jobs.get(worker, ()))  # none if it is away already
         for job in jobs:
             self._take_off(state, worker, job)
         state.places[worker] = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedbo.analysis.curves import IncumbentTrace, curve, grid, replicate_means, traces
+from fedbo.analysis.curves import IncumbentTrace, curve, early_span, grid, replicate_means, traces
 from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, PRIVACY, canonical
 from fedbo.analysis.summary import difference, paired, regrets, summary_row
 from fedbo.objectives.base import Metric
@@ -94,6 +95,19 @@ def test_before_anything_succeeded_there_is_no_incumbent() -> None:
     (trace,) = traces(table)
     np.testing.assert_array_equal(trace.best, [np.nan, 2.0])
     np.testing.assert_array_equal(grid([trace], "evaluations", 5), [2])
+
+
+@pytest.mark.parametrize(("firsts", "begin"), [([3, 1, 2], 2.0), ([4, 1, 3, 2], 2.0), ([2, 2, 1], 2.0), ([1], 1.0)])
+def test_the_early_span_begins_where_half_of_the_traces_have_an_incumbent_and_ends_with_the_last(
+    firsts: list[int], begin: float
+) -> None:
+    """A trace that never has an incumbent does not count; each evaluation takes 1."""
+    runs = [
+        (0, agent, [(step, math.nan if step + 1 < first else 1.0, 1.0) for step in range(5)])
+        for agent, first in enumerate(firsts)
+    ]
+    barren = (0, 9, [(step, math.nan, math.nan) for step in range(8)])
+    assert early_span(traces(observations(*runs, barren)), "time") == (begin, 5.0)
 
 
 def test_a_target_without_any_success_counts_with_the_worst_known_score() -> None:

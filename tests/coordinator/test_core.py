@@ -14,7 +14,7 @@ from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.actors.task import StepReport
 from fedbo.algorithms.base import Decision
 from fedbo.coordinator.errors import ProtocolError
-from fedbo.coordinator.events import Finished, Message, MessageReceived, StudyStarted
+from fedbo.coordinator.events import ConnectionChanged, Finished, Message, MessageReceived, ProcessDied, StudyStarted
 from fedbo.coordinator.exchange import Barrier
 from fedbo.coordinator.state import ProgressCounter
 from fedbo.settings.own_code import CodeError, ReturnError
@@ -136,3 +136,15 @@ def test_an_agent_that_does_not_ask_for_as_many_points_as_declared_ends_the_run_
     shy = Shy(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
     with pytest.raises(CodeError, match=r"Shy.ask \(agent ., step 1\) .* x has 0 points, but the method declares queries = 1"):
         Setting(shy).run()
+
+
+def test_an_agent_whose_process_dies_while_it_is_interrupted_begins_again_only_when_that_is_over() -> None:
+    core = Setting(fts()).core()
+    core.handle(StudyStarted(), 0.0)
+    core.handle(ConnectionChanged(1, away=True), 0.5)
+    before, lines = _everything(core), len(core.rules.log)
+    assert core.handle(ProcessDied(1), 0.6) == []
+    assert (_everything(core), len(core.rules.log)) == (before, lines)
+    core.handle(ConnectionChanged(1, away=False), 0.7)
+    assert core.handle(ProcessDied(1), 0.8) != []
+    assert [line.kind for line in logged(core.rules.log)][-3:] == ["crashed", "restarted", "started"]

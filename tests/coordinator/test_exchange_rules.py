@@ -247,6 +247,17 @@ def test_the_explored_part_of_a_share_is_uniform() -> None:
     assert stats.chisquare([chosen[agent] for agent in EVERYBODY]).pvalue > 1e-4
 
 
+def test_speed_is_how_long_a_step_has_taken_whenever_it_ended() -> None:
+    """A slow agent is asked while fast ones work with probability below 40 (3 / 5)^60, once it is known: below 1e-11."""
+    fast = {agent: AgentModels(evaluation=Constant(1.0), latency=Constant(0.1)) for agent in (1, 3)}
+    exchange = Barrier(selection=Selection("speed", 0.5, explore=0.0, penalty=60.0))
+    slow = {"agents": 4, "initial": 1, "iterations": 40, "evaluation": Constant(5.0), "latency": Constant(0.1)}
+    ran, _ = talk(exchange, **slow, world={"exceptions": fast})
+    until = min(record.time for record in ran.of("done"))
+    assert len([record for record in ran.of("finished") if record.agent in (0, 2) and record.time < until]) > 12
+    assert {record.agent for record in ran.of("sent") if record.step > 0 and record.time < until} == {1, 3}
+
+
 @pytest.mark.long
 def test_selection_by_speed_asks_slow_agents_less() -> None:
     """Five of 10 agents are 5 times slower. Were all alike, they would be asked half as often as not: seed 4, below 1e-6."""
@@ -325,6 +336,13 @@ def test_a_buffer_is_answered_when_it_is_full_and_to_its_senders(k: int) -> None
     full = [set(senders[place : place + k]) for place in range(0, len(senders) - k + 1, k)]
     assert len(full) >= 5
     assert [set(recipients) for recipients, _, _ in algorithm.answers[: len(full)]] == full
+
+
+def test_a_buffer_that_can_no_longer_be_filled_is_answered_once_everybody_waits() -> None:
+    """Two agents never send ten messages before they wait: those of steps 0 and 1 arrive at 1.5, their answers at 2.0."""
+    still = {"evaluation": Constant(1.0), "initial": 1, "latency": Constant(0.5), "iterations": 3, "agents": 2}
+    ran = Setting(Talk(queries=0), exchange=Buffered(10), availability=Always(), **still).run()
+    assert [(record.agent, record.time) for record in ran.of("done")] == [(0, 2.0), (1, 2.0)]
 
 
 def test_immediate_answers_go_to_the_sender_and_to_nobody_else() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from small_runs import Ran, Setting
 from talking import Talk
 
+from fedbo.algorithms.base import Array, Inbound, Problem
+from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.faults import Crash, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant, Lognormal
@@ -76,6 +80,46 @@ def test_an_outage_loses_what_reaches_the_coordinator_and_nothing_else() -> None
     assert times(ran, "lost") == [3.0], "the message of 2.0; the answer that left at 2.0 arrives at 3.0"
     assert times(ran, "delivered")[:1] == [3.0]
     assert [r.time for r in ran.of("sent") if r.again] == [3.5]
+
+
+def test_an_answer_that_is_due_again_while_the_coordinator_is_down_is_lost_again() -> None:
+    """The answer of 2.0 is lost; those of 2.5 and 3.0 are due in the outage, and that of 3.5 arrives one unit later."""
+    plan = (Loss((0,), 1.0, direction="down", end=2.1), Restart(at=2.2, duration=1.0))
+    ran, _ = talk(Immediate(), plan, agents=1, iterations=5, world={"attempts": 5})
+    lost = [(record.time, record.reason) for record in ran.of("lost") if record.direction == "down"]
+    assert lost == [(2.0, "fault"), (2.5, "coordinator_down"), (3.0, "coordinator_down")]
+    assert [record.time for record in ran.of("delivered") if record.answer == 0] == [4.5]
+
+
+@dataclass(frozen=True)
+class Gathering(Talk):
+    """Answer once every agent that has not left has been heard; until then agents wait."""
+
+    queries: int | None = 0
+    asked: list[tuple[int, ...]] = field(default_factory=list, compare=False)
+
+    def server_init(self, problem: Problem) -> Any:
+        return frozenset(range(problem.n_agents)), frozenset()
+
+    def left(self, state: Any, agent: int) -> Any:
+        return state[0] - {agent}, state[1] - {agent}
+
+    def receive(self, state: Any, message: Inbound, now: float) -> Any:
+        return state[0], state[1] | {message.sender}
+
+    def broadcast(self, state: Any, recipients: Sequence[int], worth: Array, streams: Streams) -> Any:
+        payloads, _ = super().broadcast(None, sorted(state[1]) if state[0] <= state[1] else (), worth, streams)
+        self.asked.append(tuple(recipients))
+        return payloads, (state[0], frozenset() if payloads else state[1])
+
+
+def test_those_who_wait_are_answered_because_another_has_left_once_for_each_that_leaves() -> None:
+    """Agent 2 is lost at 0.5; no message of agent 1 arrives, until it has done its work and leaves agent 0 alone."""
+    method = Gathering()
+    world = {"plan": (Crash((2,), at=0.5), Loss((1,), 1.0, direction="up")), "retry": 0.5, "attempts": 2}
+    ran = Setting(method, agents=3, iterations=4, latency=Constant(0.1), world=world, **STEADY).run()
+    assert {record.agent for record in ran.of("done")} == {0, 1}
+    assert method.asked.count(()) == 1
 
 
 def test_an_agent_that_is_done_takes_part_until_its_last_message_has_arrived() -> None:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from small_runs import ALL_MODES, BOTH_MODES, Ran, Setting, fts, thinned
 
@@ -59,6 +60,22 @@ def test_without_a_cost_that_is_reached_nothing_changes(exchange: Exchange, plac
     setting = Costly(fts(), exchange=exchange, iterations=6, policy=Policy(parallel=places))
     some, whole = setting.run(cost=1e9), setting.run(cost=math.inf)
     assert (some.records, some.rows) == (whole.records, whole.rows)
+
+
+def test_an_agent_that_has_spent_its_cost_begins_nothing_before_all_that_it_has_begun_has_ended() -> None:
+    """Failed evaluations, those of more than 1.2, are tried once more, but then only together."""
+    again = 0
+    for seed in range(8):
+        policy = Policy(parallel=3, retries=1, time_limit=1.2)
+        ran = Costly(entry("random").make(), availability=Always(), policy=policy, seed=seed, agents=2).run()
+        for agent in range(2):
+            own = sorted((row for row in ran.rows if row.agent == agent), key=lambda row: row.finished)
+            total = np.cumsum([row.finished - row.started for row in own])
+            over = own[int(np.argmax(total >= 7.0))].finished
+            late = [row.started for row in own if row.started >= over]
+            again += len(late)
+            assert not [row for row in own for start in late if row.started < start < row.finished - 1e-9]
+    assert again > 3
 
 
 def test_a_round_does_not_wait_for_agents_that_have_spent_their_cost() -> None:

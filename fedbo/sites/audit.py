@@ -2,6 +2,8 @@
 
 A record is on the disk before what it tells of leaves the machine. The chain shows when a line was changed, removed or put in.
 It cannot show that the end of a file was cut off, or that its owner wrote the whole file anew.
+
+An order that a site asks for again and again is recorded once, and then by its SHA-256, so that no site can fill the disk.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from fedbo.actors.storage.sealed import DamagedError
 from fedbo.sites.errors import SitesError
 
 MOST_REFUSALS = 100_000  # that are recorded in full: strangers must not fill the disk
+SHORT = 256  # bytes of a part of a body that is recorded again each time
 _BLOCK = 2**16
 _FIRST = "0" * 64
 
@@ -35,6 +38,7 @@ class AuditLog:
     def __init__(self, path: Path) -> None:
         atomic.make_folder(path.parent)
         self.path, self._lock, self._refusals = path, threading.Lock(), 0
+        self._whole: dict[tuple[Any, int], str] = {}  # SHA-256 of the last long part, by agent and place
         self._file = atomic.open_log(path)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,10 +60,20 @@ class AuditLog:
         with self._lock:
             self._append(event, facts, sync)
 
-    def sent(self, target: str, body: bytes, **facts: Any) -> None:
-        """Record every byte of a body that is about to leave, and its target, such as "POST /sync"."""
-        facts |= {"target": target, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest(), "body": body}
-        self.record("sent", **facts)
+    def sent(self, target: str, *parts: bytes, **facts: Any) -> None:
+        """Record every byte of a body that is about to leave, given in parts, and its target, such as "POST /sync".
+
+        A long part is recorded by its SHA-256 alone where the last long one in the same place for the same `agent` was equal.
+        """
+        body = b"".join(parts)
+        facts |= {"target": target, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+        places = {(facts.get("agent"), place): part for place, part in enumerate(parts)}
+        sums = {place: hashlib.sha256(part).hexdigest() for place, part in places.items() if len(part) > SHORT}
+        with self._lock:
+            again = {place for place, digest in sums.items() if self._whole.get(place) == digest}
+            recorded = [{"sha256": sums[place]} if place in again else part for place, part in places.items()]
+            self._append("sent", {**facts, "body": recorded}, sync=True)
+            self._whole |= sums
 
     def refused(self, why: str, **facts: Any) -> None:
         """Record a refused request, without waiting for the disk.
@@ -106,9 +120,17 @@ def read_audit(path: Path) -> Iterator[dict[str, Any]]:
             yield found
 
 
-def body_of(record: dict[str, Any]) -> bytes:
-    """Return the bytes that a record of `AuditLog.sent` holds."""
-    return base64.b64decode(record["body"])
+def read_sent(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield the records of `AuditLog.sent`, each with the whole body; DamagedError as `read_audit`, or where a part lacks."""
+    whole = dict[tuple[Any, int], bytes]()
+    for record in (record for record in read_audit(path) if record["event"] == "sent"):
+        places = {(record.get("agent"), place): part for place, part in enumerate(record["body"])}
+        here = {place: base64.b64decode(part) for place, part in places.items() if isinstance(part, str)}
+        whole |= {place: part for place, part in here.items() if len(part) > SHORT}
+        body = b"".join(here.get(place, whole.get(place, b"")) for place in places)
+        if hashlib.sha256(body).hexdigest() != record["sha256"]:
+            raise DamagedError(path, f"line {record['number'] + 1} refers to a part that is not there", "compare it with a copy")
+        yield record, body
 
 
 def _parsed(line: bytes, path: Path, where: str) -> dict[str, Any]:

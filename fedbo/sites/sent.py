@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fedbo.sites.audit import body_of, read_audit
+from fedbo.sites.audit import read_sent
 from fedbo.sites.documents import Approval
 from fedbo.sites.errors import SitesError
 from fedbo.sites.folders import AUDIT
@@ -27,9 +27,8 @@ def sent_by(where: Path) -> Iterator[dict[str, Any]]:
         raise SitesError(f"'{where}': nothing has left; name the folder of a site that has joined a study, or an audit log")
     for log in logs:
         terms = _terms_of(log)
-        for record in read_audit(log):
-            if record["event"] == "sent":
-                yield {**record, "contents": contents_of(body_of(record), terms)}
+        for record, body in read_sent(log):
+            yield {**record, "contents": contents_of(body, terms)}
 
 
 def contents_of(data: bytes, terms: SyncTerms | None) -> str:

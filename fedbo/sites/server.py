@@ -276,7 +276,7 @@ class SyncServer:
             with self._changed:
                 self._machine.forget(channel)
         if answer is not None:
-            self._audit.sent(f"POST {path}", answer, agent=agent, sequence=admitted.head.sequence)
+            self._audit.sent(f"POST {path}", *wire.answer_parts(answer), agent=agent, sequence=admitted.head.sequence)
         return answer
 
     async def _admitted(self, reader: BodyReader, path: str, size: int) -> Admitted:

@@ -248,6 +248,13 @@ def unpack_reply(data: bytes) -> SyncReply:
     return reply
 
 
+def answer_parts(data: bytes) -> list[bytes]:
+    """Return an answer of this coordinator in three parts: all before its order, the order, and the rest with the letter."""
+    begin = ANSWER_HEAD + REPLY_BYTES
+    end = begin + int(_REPLY.unpack_from(data, ANSWER_HEAD)[5])
+    return [data[:begin], data[begin:end], data[end:]]
+
+
 class Reader:
     """A position in bytes of somebody else; reading beyond their end is a WireError."""
 

@@ -15,7 +15,7 @@ from sync_study import SyncStudy
 
 from fedbo.actors.task import StepRequest
 from fedbo.sites import connections, server, wire
-from fedbo.sites.audit import body_of, read_audit
+from fedbo.sites.audit import read_audit, read_sent
 from fedbo.sites.release import SiteReport
 
 MOST_GROWTH = 64 * 2**20  # bytes
@@ -119,8 +119,8 @@ def _attack(honest: Honest, rounds: int) -> int:
 
 def _captured(study: SyncStudy) -> list[bytes]:
     """Return the requests that agent 0 has sent, as its own audit log shows them."""
-    records = list(read_audit(study.folder / "site-0" / "audit.jsonl"))
-    return [body_of(record) for record in records if record["event"] == "sent" and record["target"].endswith(wire.SYNC)]
+    records = read_sent(study.folder / "site-0" / "audit.jsonl")
+    return [body for record, body in records if record["target"].endswith(wire.SYNC)]
 
 
 def test_hostile_requests_are_refused_with_one_line_each(honest: Honest) -> None:

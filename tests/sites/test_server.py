@@ -15,7 +15,7 @@ from sync_study import SyncStudy
 
 from fedbo.actors.task import StepRequest
 from fedbo.sites import connections, wire
-from fedbo.sites.audit import body_of, read_audit
+from fedbo.sites.audit import read_sent
 from fedbo.sites.certificates import client_context, create_authority
 from fedbo.sites.client import SiteClient, SiteConnectionError, hello, proxy_of
 from fedbo.sites.coordinator_machine import REVOKED
@@ -167,7 +167,7 @@ def test_every_byte_that_leaves_is_in_the_audit_log(study: SyncStudy, server: Sy
         client.start()
         _step(server, client, 1)
     for name, magic in (("audit.jsonl", wire.ANSWER_MAGIC), ("site-0/audit.jsonl", wire.REQUEST_MAGIC)):
-        bodies = [body_of(record) for record in read_audit(study.folder / name) if record["event"] == "sent"]
+        bodies = [body for _, body in read_sent(study.folder / name)]
         assert bodies and all(body.startswith(magic) for body in bodies)
     requests = bodies
     reports = [wire.unpack_sync(body[wire.REQUEST_HEAD :]).reports for body in requests]

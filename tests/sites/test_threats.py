@@ -15,7 +15,7 @@ from fedbo.actors.storage.rows import read_table
 from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Inbound
 from fedbo.algorithms.streams import COORDINATOR
-from fedbo.sites.audit import body_of, read_audit
+from fedbo.sites.audit import read_sent
 from fedbo.sites.documents import Approval
 from fedbo.sites.errors import DocumentError, PolicyError, SignatureError, SitesError
 from fedbo.sites.folders import SiteFolder
@@ -136,7 +136,7 @@ def test_no_value_and_no_point_leaves_a_site_that_does_not_share_them(share: str
         (path,) = summary.directory.glob("observations-*.parquet")
         rows = read_table(path).to_pylist()
         (log,) = (tmp_path / f"site-{agent}").glob("runs/*/audit.jsonl")
-        left = b"".join(body_of(record) for record in read_audit(log) if record["event"] == "sent")
+        left = b"".join(body for _, body in read_sent(log))
         assert len(rows) == 6 and len(left) > 1000
         values = {struct.pack("<d", row["value"]) in left for row in rows}
         inner = [number for row in rows for number in row["x"] if 0.0 < number < 1.0]  # zeros are everywhere

@@ -200,7 +200,8 @@ def study(folder: Path, port: int) -> dict[str, Any]:
     entries = (RosterEntry(agent=0, name="site", key=keys["site"].public.hex),)
     roster = Roster.signed(keys["coordinator"], study=approval.digest.hex(), coordinator=coordinator, number=0, entries=entries)
     message = {"message": Field((FLOATS,))}
-    terms = SyncTerms(agents=1, dim=2, upload=message, download=message, share="nothing", most_rows=1)
+    terms = SyncTerms(agents=1, dim=2, upload=message, download=message, share="nothing", most_rows=1,
+                      last_step=10**6, most_points=1, most_evaluations=10**6)  # fmt: skip
     return {**keys, "approval": approval, "roster": roster, "terms": terms}
 
 

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class AuditLog:
     def __init__(self, path: Path) -> None:
         atomic.make_folder(path.parent)
         self.path, self._lock, self._refusals = path, threading.Lock(), 0
+        self.on_refused: Callable[[str, int | None], None] = lambda why, agent: None
         self._whole: dict[tuple[Any, int], str] = {}  # SHA-256 of the last long part, by agent and place
         self._file = atomic.open_log(path)
         try:
@@ -78,8 +79,9 @@ class AuditLog:
     def refused(self, why: str, **facts: Any) -> None:
         """Record a refused request, without waiting for the disk.
 
-        Beyond `MOST_REFUSALS` only each doubling of their number is recorded.
+        Beyond `MOST_REFUSALS` only each doubling of their number is recorded. `on_refused` is called with reason and agent.
         """
+        self.on_refused(why, facts.get("agent"))
         with self._lock:
             self._refusals += 1
             beyond = self._refusals - MOST_REFUSALS
@@ -129,7 +131,8 @@ def read_sent(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
         whole |= {place: part for place, part in here.items() if len(part) > SHORT}
         body = b"".join(here.get(place, whole.get(place, b"")) for place in places)
         if hashlib.sha256(body).hexdigest() != record["sha256"]:
-            raise DamagedError(path, f"line {record['number'] + 1} refers to a part that is not there", "compare it with a copy")
+            words = f"line {record['number'] + 1} refers to a part that is not there"
+            raise DamagedError(path, words, "compare it with a copy")
         yield record, body
 
 

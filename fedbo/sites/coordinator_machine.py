@@ -85,6 +85,7 @@ class CoordinatorMachine:
     - `decode`: (agent, lease, bytes) -> report; WireError where the bytes are none.
     - `most`: bytes of the longest legal body.
     - `clock`: the study's time, which answers tell.
+    - `letters`: whether there are letters that a site may answer.
     - `hold`: seconds that a request without an answer is held open, at most `wire.HOLD`.
     - `refused`: called with the reason and the agent when a held request is refused after all.
     """
@@ -98,6 +99,7 @@ class CoordinatorMachine:
         *,
         decode: Callable[[int, int, bytes], Any],
         most: int,
+        letters: bool = True,
         clock: Callable[[], float] = lambda: 0.0,
         hold: float = wire.HOLD,
         refused: Callable[[str, int], None] = lambda why, agent: None,
@@ -105,10 +107,10 @@ class CoordinatorMachine:
         self._sequences = RequestSequences(records)
         self._key, self._study, self._roster = key, study, roster
         self._decode, self.most, self._clock, self._hold = decode, most, clock, hold
-        self._refused = refused
+        self._refused, self._letters = refused, letters
         self._boxes: dict[int, Mailbox] = {}
-        self._arrived: list[Any] = []
-        self._replies: list[tuple[int, int, bytes]] = []
+        self._arrived: dict[int, Any] = {}  # the newest of each agent: earlier ones answer orders that were replaced
+        self._replies: dict[int, tuple[int, int, bytes]] = {}
         self._outgoing: list[tuple[Channel, bytes]] = []
 
     def box(self, agent: int) -> Mailbox:
@@ -148,6 +150,8 @@ class CoordinatorMachine:
         try:
             wire.check_body(head, body)
             sync = wire.unpack_sync(body)
+            if sync.answer[0] and not self._letters:
+                raise WireError("it answers a letter, but this study has none")
             reports = [self._decode(head.agent, lease, data) for lease, data in sync.reports]
         except WireError as error:
             raise self._refusal(head, str(error)) from None
@@ -161,10 +165,10 @@ class CoordinatorMachine:
         for (lease, _), report in zip(sync.reports, reports, strict=True):
             if lease > box.handed:
                 box.handed = lease
-                self._arrived.append(report)
+                self._arrived[head.agent] = report
         if sync.answer[0] > box.read:
             box.read = sync.answer[0]
-            self._replies.append((head.agent, *sync.answer))
+            self._replies[head.agent] = (head.agent, *sync.answer)
         if box.held is not None:
             self._answer(box)  # the site goes on with this request
         box.heard, box.evaluating, box.told = now, sync.evaluating or None, box.told or sync.knows_end
@@ -193,9 +197,9 @@ class CoordinatorMachine:
         return bool(self._arrived or self._replies)
 
     def arrived(self) -> list[Any]:
-        """Return the reports that were not returned before, oldest first."""
-        reports, self._arrived = self._arrived, []
-        return reports
+        """Return the newest report of each agent that was not returned before."""
+        reports, self._arrived = self._arrived, {}
+        return list(reports.values())
 
     def taken(self, agent: int, lease: int) -> None:
         """Acknowledge a report, and those before: it is on the disk elsewhere."""
@@ -208,8 +212,8 @@ class CoordinatorMachine:
 
     def replies(self) -> list[tuple[int, int, bytes]]:
         """Return the answers to letters that were not returned before: agent, number of the letter, and answer."""
-        replies, self._replies = self._replies, []
-        return replies
+        replies, self._replies = self._replies, {}
+        return list(replies.values())
 
     def replied(self, agent: int, number: int) -> None:
         """Acknowledge the answer to a letter, and to those before: it is on the disk elsewhere."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from fedbo.actors.task import StepReport, StepRequest
@@ -14,15 +15,14 @@ from fedbo.sites.wire import REPORT_BYTES, SYNC_BYTES, Reader, WireError
 
 _ORDER = struct.Struct("<IIQ?BH")  # agent, step, lease, speaks, restore, messages
 _LETTER = struct.Struct("<iidBI")  # sender, step, sent, kind of the payload, its bytes
-_REPORT = struct.Struct("<IIIQQQ?BIHHHI")  # `_NUMBERS`, then `ReportSizes`
-_NUMBERS: Final = ("agent", "step", "queries", "lease", "t_n", "pulled", "reached")
+_REPORT = struct.Struct("<IIIQQQBIHHHI")  # `_NUMBERS`, then `ReportSizes`
+_NUMBERS: Final = ("agent", "step", "queries", "lease", "t_n", "pulled")
 _TEXT = struct.Struct("<H")
 _RESTORE: Final = ("", "before", "checkpoint")
 _NOTHING, _DUMMY, _ARRAYS, _MASKED = range(4)  # kinds of payloads; what is masked travels apart, and is zeros here
 MOST_LETTERS = 2**12  # messages in one order
 MOST_LINES, MOST_LINE = 8, 400  # texts of failed evaluations in a report, and bytes of one
 MOST_RETRIED = 2**12
-MOST_COUNTED = 2**31  # steps, points or evaluations: no study has so many, and tables hold them
 _NO_TEXT = 0xFFFF
 
 
@@ -101,7 +101,6 @@ def encode_report(report: StepReport, terms: SyncTerms) -> bytes:
         report.lease,
         report.t_n,
         report.pulled,
-        report.reached,
         kind,
         len(payload),
         len(report.retried),
@@ -122,13 +121,11 @@ def decode_report(agent: int, lease: int, data: bytes, terms: SyncTerms) -> Site
     sizes = ReportSizes(**dict(zip(ReportSizes._fields, fields[len(_NUMBERS) :], strict=True)))
     if (numbers["agent"], numbers["lease"]) != (agent, lease):
         raise WireError("a report is of another agent, or of another order than its number says")
-    counts = {name: numbers[name] for name in ("step", "queries", "t_n", "pulled") if numbers[name] >= MOST_COUNTED}
-    if counts or sizes.retried > MOST_RETRIED or sizes.lines > MOST_LINES:
-        raise WireError(f"a report has a number out of range {counts or ''}".rstrip())
+    if sizes.retried > MOST_RETRIED or sizes.lines > MOST_LINES:
+        raise WireError("a report lists too much")
     payload = _uploaded(sizes.kind, reader.bytes(sizes.payload), terms)
     retried = reader.take(struct.Struct(f"<{sizes.retried}I"))
-    if any(point >= MOST_COUNTED for point in retried):
-        raise WireError("a report has a number out of range")
+    _check_counts(numbers, retried, terms)
     failed = tuple([reader.text(_length(reader)) for _ in range(sizes.lines)])
     text = None if sizes.failure == _NO_TEXT else reader.text(min(sizes.failure, MOST_LINE))
     released = reader.bytes(sizes.released)
@@ -139,7 +136,19 @@ def decode_report(agent: int, lease: int, data: bytes, terms: SyncTerms) -> Site
         raise WireError(f"what it releases is invalid: {error}") from None
     if len(unpacked) > terms.most_rows:
         raise WireError(f"{len(unpacked)} rows, but at most {terms.most_rows} are allowed")
+    for row in unpacked:
+        _check_counts({"step": row.step, "t_n": row.t_n, "pulled": row.pulls}, (row.query,), terms)
     return SiteReport(**numbers, payload=payload, retried=retried, failed=failed, failure=text, released=unpacked)
+
+
+def _check_counts(numbers: Mapping[str, int], points: Iterable[int], terms: SyncTerms) -> None:
+    """Check that numbers of a report, and of points in a step, are within the study's budget; WireError."""
+    most, limits = terms.most_evaluations, {"step": terms.last_step, "queries": terms.most_points}
+    limits |= {"t_n": most, "pulled": most}
+    beyond = [f"{name} {value:,}" for name, value in numbers.items() if value > limits.get(name, value)]
+    beyond += [f"point {point:,}" for point in points if point >= terms.most_points]
+    if beyond:
+        raise WireError(f"a report has a number beyond the budget of the study: {beyond[0]}")
 
 
 def _uploaded(kind: int, data: bytes, terms: SyncTerms) -> Payload | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from fedbo.execution.again import has_ended, run_again
 from fedbo.execution.progress import Progress
 from fedbo.settings.arguments import wrong
 from fedbo.settings.interrupts import interrupts
+from fedbo.settings.shown import quoted, shown
 from fedbo.sites.audit import AuditLog
 from fedbo.sites.coordinator import MakeMasks, StudyClock, sites_runner
-from fedbo.sites.folders import ServiceFolder
+from fedbo.sites.folders import AUDIT, ServiceFolder
 from fedbo.sites.keys import PublicKey
 from fedbo.sites.mask_rounds import MaskRounds
 from fedbo.sites.server import SyncServer
@@ -52,6 +54,7 @@ def serve_study(
     host, port = address_of(listen)
     clock, terms, directory = StudyClock(), sync_terms(study), out or service.path / "run"
     with closing(service.audit()) as audit:
+        audit.on_refused = _shown_once(service, progress)
         lease = asked_of(study).lease
         hold = min(HOLD, lease / 3)  # an idle site is heard of no more often than its requests are answered
         server = SyncServer(service.path, service.key, service.digest, terms, service.roster, audit, clock, hold=hold)
@@ -69,6 +72,19 @@ def serve_study(
             return result
         finally:
             server.close()
+
+
+def _shown_once(service: ServiceFolder, progress: Progress | None) -> Callable[[str, int | None], None]:
+    """Return what shows the first refusal of each agent: how many lines there are is not up to strangers."""
+    names = {entry.agent: entry.name for entry in service.roster().entries if entry.state == "active"}
+
+    def refused(why: str, agent: int | None) -> None:
+        name = None if agent is None else names.pop(agent, None)
+        if progress is not None and name is not None:
+            where = quoted(service.path / AUDIT)
+            progress.note(f"agent {agent}, site {name}: a request was refused: {shown(why)}; {where} has the others")
+
+    return refused
 
 
 def _masks(study: Study, service: ServiceFolder, server: SyncServer, audit: AuditLog) -> MakeMasks | None:

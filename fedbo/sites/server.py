@@ -74,6 +74,7 @@ class SyncServer:
             roster,
             decode=partial(decode_report, terms=terms),
             most=most_request(terms),
+            letters=terms.letter > 0,
             clock=clock,
             hold=hold,
             refused=lambda why, agent: self._audit.refused(why, agent=agent),

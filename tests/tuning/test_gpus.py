@@ -110,7 +110,9 @@ def test_sites_train_at_once_on_shares_of_a_gpu(tmp_path: Path, notes: Path) -> 
     best = fedbo.Result.open(tmp_path / "run").best(each="agent")
     assert len(best) == 2
     for found in best:
-        assert gpu_functions.training(found["configuration"], found["agent"]) == pytest.approx(found["value"], rel=0.05, abs=1e-4)
+        assert gpu_functions.training(found["configuration"], found["agent"]) == pytest.approx(
+            found["value"], rel=0.05, abs=1e-4
+        )
     values = [trial["value"] for trial in fedbo.Result.open(tmp_path / "run").trials().to_arrow().to_pylist()]
     assert min(values) < 0.01 < max(values)
 

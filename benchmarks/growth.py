@@ -21,7 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -37,6 +37,7 @@ from fedbo.figures.style import COLOURS, STYLE
 from fedbo.study.study import load_study
 
 Curve = list[tuple[int, float]]
+Cost = TypeVar("Cost", float, tuple[float, float])
 GENERAL = "fts, nothing fitted"  # in its most general setting, as in `scale.py`
 METHODS: dict[str, dict[str, Any]] = {
     "random": {"name": "random"},
@@ -105,16 +106,23 @@ def steps(method: str, observations: int, seeds: int, **given: int) -> float:
     return median(found)
 
 
+def told(cost: Cost, method: str, value: int) -> Cost:
+    """Print a cost when it is measured, since all of them take half an hour, and return it."""
+    print(f"{method}, {value}: {cost}", flush=True)
+    return cost
+
+
 def curves(quick: bool) -> Iterator[tuple[str, str, dict[str, Curve]]]:
     """Measure panel by panel: the label of its horizontal axis, that of the other one, and the curves."""
     seeds, longest = (2, 2) if quick else (5, 6)
     every = tuple(METHODS)
 
     def of(methods: Sequence[str], values: Sequence[int], cost: Callable[[str, int], float]) -> dict[str, Curve]:
-        return {method: [(value, cost(method, value)) for value in values[:longest]] for method in methods}
+        return {method: [(value, told(cost(method, value), method, value)) for value in values[:longest]] for method in methods}
 
     sizes = (10, 100, 1000, 3000)[:longest]
-    found = {method: [fresh(method, agents, 20) for agents in sizes] for method in ("random", GENERAL, "fts")}
+    methods = ("random", GENERAL, "fts")
+    found = {method: [told(fresh(method, agents, 20), method, agents) for agents in sizes] for method in methods}
     for label, place in (("ms for each agent-iteration", 0), ("MiB, whole process", 1)):
         each = {
             method: [(agents, pair[place]) for agents, pair in zip(sizes, pairs, strict=True)]

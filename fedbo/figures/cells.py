@@ -15,6 +15,7 @@ from fedbo.figures.style import COLOURS, INK, LINES, entries, style_at
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result
+    from fedbo.study.study import Study
 
 NAME_KEYS = ("mode", "model", "kind", "name")  # what a table of settings is called by, which needs no key
 MAX_ENTRIES = 8  # of a legend for one key
@@ -83,6 +84,11 @@ def _styles(
         handles += _legend([({"color": INK, "linestyle": style[word]}, f"{short(styled)} = {word}") for word in words])
     keys = [key for key in next(iter(values.values())) if key in (coloured, styled)]
     return CellStyles(lines, titles, keys, handles)
+
+
+def is_swept(study: Study, key: str) -> bool:
+    """Return whether a sweep sets a key, a table that has it, or a part of it: the study itself has only its default."""
+    return any(key.startswith(f"{one}.") or f"{one}.".startswith(f"{key}.") for one in study.sweep)
 
 
 def short(key: str) -> str:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from fedbo.actors.storage.evaluations import reason_of
 from fedbo.algorithms.reveals import meaning_of
 from fedbo.analysis.result import Result
+from fedbo.figures.cells import is_swept
 
 _MOST = 8  # different errors that are shown whole
 
@@ -33,18 +34,20 @@ def asked(result: Result) -> list[tuple[str, str]]:
     study, manifest = result.study, result.manifest
     budget = study.budget
     evaluations = f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations"
+    initial = "a swept number of" if is_swept(study, "agents.initial") else study.agents.initial
+    mode = "swept" if is_swept(study, "exchange.mode") else study.exchange.mode
     objective = study.objective.name
     settings = ", ".join(f"{key} = {value}" for key, value in study.objective.settings.items() if _short(value))
     facts = {
         "question": study.study.description or "",
         "objective": f"{objective} ({settings})" if settings else objective,
         "metric": f"{result.metric().name}, to {result.metric().direction}",
-        "agents": f"{len({trace.agent for trace in result.traces}):,}, each with {study.agents.initial} initial points",
-        "budget": f"{evaluations} for each agent",
+        "agents": f"{len({trace.agent for trace in result.traces}):,}, each with {initial} initial points",
+        "budget": "swept" if is_swept(study, "budget") else f"{evaluations} for each agent",
         "algorithms": ", ".join(study.labels),
         "messages reveal": _revealed(manifest.get("reveals", {})),
         "replicates": f"{study.study.replicates}, seed {study.study.seed}",
-        "exchange": f"{study.exchange.mode}, {'real time' if study.timing.clock == 'wall' else 'virtual time'}",
+        "exchange": f"{mode}, {'real time' if study.timing.clock == 'wall' else 'virtual time'}",
         "faults": ", ".join(fault.kind for fault in study.fault),
         "swept": ", ".join(study.sweep),
         "status": _status(result),
@@ -116,11 +119,12 @@ def chips(result: Result) -> list[str]:
     """List the main facts of a run, a few words each."""
     study, count = result.study, result.study.study.replicates
     budget = study.budget
+    iterations = f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations"
     facts = [
         f"{len({trace.agent for trace in result.traces}):,} agents",
         f"{count} replicate{'s' * (count > 1)}",
-        f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations",
-        f"{study.exchange.mode} exchange",
+        "budget: swept" if is_swept(study, "budget") else iterations,
+        "exchange: swept" if is_swept(study, "exchange.mode") else f"{study.exchange.mode} exchange",
         "real time" if study.timing.clock == "wall" else "virtual time",
         f"seed {study.study.seed}",
     ]

@@ -90,7 +90,7 @@ FATE_STYLES: dict[str, dict[str, Any]] = {
 }
 BINS, FEWEST = 30, 4
 MANY = 12  # more rows than these have one line of words instead of two
-LEAST = 0.04  # of the height of a row: what is rare can be seen
+LEAST = 0.04  # of the height of a row: a lower bar has a dot
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +156,17 @@ def _staleness(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
             axes.text(0.02, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)
             continue
         share = np.histogram(found, edges)[0] / len(found)
-        height = np.where(share > 0, np.maximum(0.8 * share / share.max(), LEAST), 0.0)
+        height = 0.8 * share / share.max()
         axes.bar(edges[:-1], -height, 0.96 * np.diff(edges), place + 0.38, align="edge", color=shade, linewidth=0)
+        rare = (edges[:-1] + 0.48 * np.diff(edges))[(height > 0) & (height < LEAST)]
+        axes.plot(rare, np.full(len(rare), place + 0.3), ".", color=shade, markersize=3, gid="rare")
         axes.plot([found.mean()], [place + 0.38], "^", color=INK, markersize=5.5, clip_on=False, zorder=4)
         words = f"mean {found.mean():.2g}{_apart(rows)}max {found.max():.3g}"
         axes.text(1.01, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)
-    return [Line2D([], [], linestyle="none", marker="^", color=INK, markersize=5.5, label="mean")]
+    handles: list[Artist] = [Line2D([], [], linestyle="none", marker="^", color=INK, markersize=5.5, label="mean")]
+    if any(line.get_gid() == "rare" and len(line.get_xdata()) for line in axes.lines):  # type: ignore[arg-type]
+        handles.append(Line2D([], [], linestyle="none", marker=".", color=FAINT, markersize=3, label="some, too few for a bar"))
+    return handles
 
 
 def _time_by_state(axes: Axes, rows: PanelRows) -> Sequence[Artist]:

@@ -22,6 +22,8 @@ from fedbo.settings.errors import FedboError
 WIDE = 16.0  # inches of a figure for a screen
 PAPER = 10.0  # inches: a narrower figure is for print, with smaller letters
 COLUMN = 5.5  # inches: a narrower figure has one column of panels
+PAGE = 9.0  # inches: the panels of a figure for print are flatter where it would be higher
+FLATTEST = 0.4  # of the height that a panel should have
 LETTER, BOLD = 0.52, 1.25  # the mean width of a letter as a share of its size, and how much wider bold ones are
 MARGIN = 0.65  # inches beside a panel for the names of its vertical axis
 NARROWEST, WIDEST = 2.5, 40.0
@@ -137,7 +139,7 @@ def arrange(sheet: Sheet, look: Look) -> Figure:
 
 def _height(look: Look, above: float, wanted: float) -> float:
     """Return the height of a figure: the sum of its head and its panels, or the requested height if the panels fit."""
-    least = above + 0.4 * wanted
+    least = above + FLATTEST * wanted
     if look.height is not None and look.height < least:
         raise PlotError(f"height = {look.height:g}: is too small for these panels; set at least {math.ceil(10 * least) / 10:g}")
     return look.height or above + wanted
@@ -221,21 +223,37 @@ def _body(figure: Any, sheet: Sheet, look: Look) -> float:
     share = (1 / columns - MARGIN / look.inches) * (1.2 * columns - 0.2)
     grid = figure.add_gridspec(rows, 1, left=MARGIN / look.inches, right=min(0.99, share + MARGIN / look.inches))
     inner = [grid[row].subgridspec(1, columns) for row in range(rows)]  # what stands beside one row narrows no other
-    heights, alone = [0.0] * rows, len(sheet.panels) == 1
+    legends, alone, drawn = [0.0] * rows, len(sheet.panels) == 1, list[Axes]()
     for panel, (row, column) in zip(sheet.panels, places, strict=True):
         axes = figure.add_subplot(inner[row][0, :] if panel.wide else inner[row][0, column])
+        drawn.append(axes)
         handles = panel.draw(axes)
         above = legend_above(axes, [*(sheet.entries if alone else ()), *handles])
         if not look.title:
             _untitle(axes)
-        axes.set_ylabel(_wrapped(axes.get_ylabel(), 0.8 * _inches(panel, look, columns), look.points))
-        heights[row] = max(heights[row], above + _inches(panel, look, columns))
-    grid.set_height_ratios(heights)
-    if alone or not sheet.entries:
-        return sum(heights)
+        legends[row] = max(legends[row], above)
     options: dict[str, Any] = {"loc": "outside upper left", **SPACING}
-    legend = _fitted(lambda own, n: figure.legend(handles=own, ncols=n, **options), sheet.entries, look.inches - 0.2)
-    return sum(heights) + legend
+    make = lambda own, n: figure.legend(handles=own, ncols=n, **options)  # noqa: E731
+    common = 0.0 if alone or not sheet.entries else _fitted(make, sheet.entries, look.inches - 0.2)
+    heights = _on_a_page(sheet.panels, [row for row, _ in places], (look, columns), common + sum(legends))
+    for (row, _), axes in zip(places, drawn, strict=True):
+        axes.set_ylabel(_wrapped(axes.get_ylabel(), 0.8 * heights[row], look.points))
+    grid.set_height_ratios([height + above for height, above in zip(heights, legends, strict=True)])
+    return sum(heights) + sum(legends) + common
+
+
+def _on_a_page(panels: Sequence[FigurePanel], rows: Sequence[int], look: tuple[Look, int], legends: float) -> list[float]:
+    """Return the heights of rows without their legends; for print, flatter curves if the figure were higher than a page."""
+    own, columns = look
+    heights, bars = [0.0] * (1 + max(rows)), {row for panel, row in zip(panels, rows, strict=True) if panel.rows}
+    for panel, row in zip(panels, rows, strict=True):
+        heights[row] = max(heights[row], _inches(panel, own, columns))
+    plain = sum(height for row, height in enumerate(heights) if row not in bars)
+    if own.inches >= PAPER or own.height is not None or not plain:
+        return heights
+    left = PAGE - legends - (sum(heights) - plain)
+    share = min(1.0, max(FLATTEST, left / plain))
+    return [height if row in bars else share * height for row, height in enumerate(heights)]
 
 
 def _columns(panels: Sequence[FigurePanel], look: Look) -> int:

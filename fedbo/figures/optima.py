@@ -17,7 +17,7 @@ from matplotlib.transforms import Bbox
 
 from fedbo.analysis.mean_objective import best_of_mean, federation_of
 from fedbo.figures.layout import FigurePanel, PlotError, row_labels
-from fedbo.figures.style import FAINT, INK, PALE
+from fedbo.figures.style import INK, PALE
 from fedbo.objectives.base import Parameter
 
 if TYPE_CHECKING:
@@ -45,9 +45,11 @@ def optima_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Ar
     parameters, mean = federation.parameters, best_of_mean(result, cell, replicate)
     pairs = list(combinations(range(len(parameters)), 2))[:MAX_PAIRS] or [(0, 0)]
     x = None if mean is None else mean.x
+    labels = [table.title for table in result.study.algorithm if not table.centralised]
+    title = f"Best point of each agent, {'by ' + labels[0] if len(labels) == 1 else 'of all methods'}"
     panels = []
     for pair in pairs:
-        draw = partial(_pair, best=best, seen=seen, pair=pair, parameters=parameters, mean=x)
+        draw = partial(_pair, title=title, best=best, seen=seen, pair=pair, parameters=parameters, mean=x)
         panels.append(FigurePanel("-".join(dict.fromkeys(parameters[place].name for place in pair)), draw))
     names, metric = getattr(federation, "agent_names", None), result.own_metric(cell)
     ranked = partial(_ranked, best=best, metric=metric, names=names)
@@ -104,6 +106,7 @@ def _found(result: Result, cell: int, drawn: bool) -> tuple[Best, np.ndarray]:
 
 def _pair(
     axes: Axes,
+    title: str,
     best: Best,
     seen: np.ndarray,
     pair: tuple[int, int],
@@ -113,6 +116,7 @@ def _pair(
     """Draw two parameters of the best points over those of all points; with a single parameter, the points' values."""
     i, j = pair
     places = np.column_stack([best.point[:, 0], best.score]) if i == j else best.point[:, [i, j]]
+    axes.set_title(title)
     axes.set_xlabel(parameters[i].name)
     axes.set_ylabel("best value" if i == j else parameters[j].name)
     if parameters[i].log:
@@ -135,6 +139,8 @@ def _name(axes: Axes, best: Best, places: np.ndarray) -> None:
     if len(best.agent) > MAX_LABELLED:
         return
     points = axes.transData.transform(places)
+    area = axes.get_window_extent()
+    points[:, 1] *= min(1.0, 0.55 * area.width / area.height)  # the layout, which comes later, makes a panel flatter
     taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in points]
     for agent, place, (x, y) in zip(best.agent, places, points, strict=True):
         wide, high = 7.0 * len(str(agent)), 10.0
@@ -143,8 +149,9 @@ def _name(axes: Axes, best: Best, places: np.ndarray) -> None:
             if not any(box.overlaps(other) for other in taken):
                 taken.append(box)
                 shift = 72 / axes.figure.dpi * np.array([dx, dy])
-                options: dict[str, Any] = {"textcoords": "offset points", "fontsize": "x-small", "color": FAINT, "zorder": 4}
-                axes.annotate(str(agent), tuple(place), tuple(shift), **options)
+                box_of = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.4}  # above the lines of the mean
+                options: dict[str, Any] = {"textcoords": "offset points", "fontsize": "x-small", "color": INK, "zorder": 2.5}
+                axes.annotate(str(agent), tuple(place), tuple(shift), bbox=box_of, **options)
                 break
 
 

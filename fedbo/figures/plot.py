@@ -18,6 +18,7 @@ from fedbo.analysis.compare import TargetValue, target_of
 from fedbo.analysis.finished_run import ResultError, check_label
 from fedbo.analysis.regret import plays_bandits
 from fedbo.analysis.result import Choices, Result
+from fedbo.figures.cells import is_swept
 from fedbo.figures.curves import curve_panels
 from fedbo.figures.disruptions import disruption_panels
 from fedbo.figures.fronts import feasible_panels, front_panels
@@ -47,7 +48,8 @@ class View:
     - `algorithm`: the algorithm of a timeline, trouble or sweep; by default the first federated one, or the one with a swept
       setting.
     - `level`: the target value in a sweep.
-    - `algorithms`: the only ones shown; `replicate`: the only one that counts; `panels`: the only ones drawn.
+    - `algorithms`: the only ones shown, by default all, or for `importance`, `slices` and `parallel` the main one.
+    - `replicate`: the only one that counts; `panels`: the only ones drawn.
     - `look`: the size, the font, and whether there are titles.
     """
 
@@ -156,10 +158,11 @@ def _check(result: Result, view: View, cells: Sequence[int]) -> None:
         raise PlotError(f"no observations in cell {view.cell or 0}; available cells: {', '.join(map(str, cells)) or 'none'}")
     if view.kind == "sweep" and len(cells) < 2:
         raise PlotError("no figure 'sweep' of this run: it has one cell; draw the curves, or run a sweep")
-    if view.kind == "privacy" and not any(row.cell in (view.cell, row.cell if view.cell is None else -1) and row.noise
-                                          for row in result.spending()):  # fmt: skip
+    panel = "epsilon" in (view.panels or ()) and view.kind != "privacy"
+    if (panel or view.kind == "privacy") and not _is_private(result, view):
         where = "" if view.cell is None or len(cells) == 1 else f" of cell {view.cell}"
-        raise PlotError(f"no figure 'privacy'{where}: it has no private algorithm; draw the curves")
+        what, instead = ("no panel 'epsilon'", "other panels") if panel else ("no figure 'privacy'", "the curves")
+        raise PlotError(f"{what}{where}: it has no private algorithm; draw {instead}")
     single, many = (
         ("overview", "timeline", "trouble", "sweep"),
         tuple(kind for kind in KINDS if kind not in ("timeline", "sweep")),
@@ -167,11 +170,21 @@ def _check(result: Result, view: View, cells: Sequence[int]) -> None:
     for given, option, kinds in (
         (view.regret, "regret", ("overview", "curves", "sweep")),
         (view.algorithm is not None, "algorithm", single),
-        (view.algorithms is not None, "choice of algorithms", many),
+        (view.algorithms is not None, "algorithms", many),
         (view.level is not None, "level", ("sweep",)),
     ):
         if given and view.kind not in kinds:
-            raise PlotError(f"figure '{view.kind}' does not support '{option}'; use it with: {', '.join(kinds)}")
+            other = {"algorithm": "algorithms", "algorithms": "algorithm"}.get(option)
+            instead = f"set '{other}'" if other and view.kind in (*single, *many) else f"use it with: {', '.join(kinds)}"
+            raise PlotError(f"figure '{view.kind}' does not support '{option}'; {instead}")
+
+
+def _is_private(result: Result, view: View) -> bool:
+    """Return whether a shown algorithm adds noise."""
+    return any(
+        row.noise and (view.cell is None or row.cell == view.cell) and row.algorithm in (view.algorithms or (row.algorithm,))
+        for row in result.spending()
+    )
 
 
 def part_of(result: Result, algorithms: Sequence[str] | None, replicate: int | None) -> Result:
@@ -232,7 +245,8 @@ def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]
         "sweep": lambda: sweep_panels(result, target),
     }
     if view.kind in get_args(SearchKind):
-        return search_panels(result, cell, str(view.kind))
+        one_method = view.kind != "history" and view.algorithms is None
+        return search_panels(part_of(result, [target.algorithm], None) if one_method else result, cell, str(view.kind))
     if view.kind != "overview":
         return makers[view.kind or ""]()
     curves, legend = makers["regret" if _by_regret(result, view) else "curves"]()
@@ -268,16 +282,17 @@ def _facts(result: Result, view: View) -> list[str]:
     agents = len({trace.agent for trace in result.traces if view.cell in (trace.cell, None)})
     values = f"{len(study.titles())} cells: {' × '.join(study.sweep)}" if view.cell is None else study.titles()[view.cell]
     count = header.replicates if view.replicate is None else 1
+    evaluations = f"{study.budget.iterations} iterations after {study.agents.initial} initial points"
+    fixed = {  # of a swept key the study has only the default; the cell's name has its value
+        "budget": f"{study.budget.pulls:,} evaluations" if study.budget.pulls else evaluations,
+        "exchange.mode": f"{study.exchange.mode} exchange",
+    }
     facts = [
         f"{agents} agents",
         f"{count} replicate{'s' * (count > 1)}" if view.replicate is None else f"replicate {view.replicate}",
-        f"{study.budget.pulls:,} evaluations"
-        if study.budget.pulls
-        else f"{study.budget.iterations} iterations after {study.agents.initial} initial points",
-        f"{study.exchange.mode} exchange",
+        *(words for key, words in fixed.items() if not is_swept(study, key)),
         f"seed {header.seed}",
         *([values] if values and len(study.titles()) > 1 else []),
         *([result.manifest["status"]] if result.manifest["status"] != "complete" else []),
     ]
-    swept = [key.split(".")[0] for key in study.sweep]
-    return [fact for fact in facts if not (fact.endswith(" exchange") and "exchange" in swept)]
+    return facts

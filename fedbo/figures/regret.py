@@ -48,7 +48,8 @@ def _cumulative(axes: Axes, found: Sequence[RegretCurve], known: Mapping[str, An
 def _single(axes: Axes, found: Sequence[RegretCurve], known: Mapping[str, Any]) -> Sequence[Artist]:
     _lines(axes, found, known, lambda one: (one.rounds, one.instant, one.instant_deviation))
     label_panel(axes, "Regret of one evaluation", ROUNDS)
-    axes.set_ylabel(f"f* - f(x), mean over agents\nand 1/{WINDOWS} of the rounds")
+    averaged = any(one.rounds[-1] > WINDOWS for one in found)
+    axes.set_ylabel("f* - f(x), mean over agents" + f"\nand 1/{WINDOWS} of the rounds" * averaged)
     positive = [float(curve.instant[curve.instant > 0.0].min()) for curve in found if (curve.instant > 0.0).any()]
     if positive:
         axes.set_yscale("log", nonpositive="clip")

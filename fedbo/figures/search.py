@@ -13,6 +13,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from fedbo.analysis.curves import Array
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from fedbo.analysis.result import Result
 
 FEWEST = 10  # trials from which importances are computed
+LINES = 300  # of parallel coordinates: more cannot be told apart
 PANELS = 12  # slices that are drawn unless others are asked for
 FADING = colormaps["viridis"].reversed()  # the late and the good are dark
+_BARS = "#2C6AA0"
 _WITHOUT_VALUE = (FAILED, FORGOTTEN, PAUSED)
 
 
@@ -64,6 +67,13 @@ class SearchTrials:
         """Return the mask of trials with a value."""
         return np.isfinite(self.value)
 
+    @property
+    def whose(self) -> str:
+        """Return the methods, and how many agents and replicates are drawn together."""
+        counts = (len(np.unique(self.agent)), "agent"), (len(set(self.replicate)), "replicate")
+        several = [f"{count} {word}s" for count, word in counts if count > 1]
+        return ", ".join(dict.fromkeys(self.algorithm)) + f" ({' and '.join(several)} together)" * bool(several)
+
 
 def search_panels(result: Result, cell: int, kind: str) -> tuple[list[FigurePanel], list[Artist]]:
     """Return the panels of a kind of figure, and their common legend entries."""
@@ -73,14 +83,22 @@ def search_panels(result: Result, cell: int, kind: str) -> tuple[list[FigurePane
     if kind == "history":
         return [FigurePanel("history", partial(_history, found=found, known=styles(result)), wide=True)], []
     if kind == "importance":
-        return [FigurePanel("importance", partial(_importance, found=found), wide=True, rows=len(found.parameters))], []
+        panel = FigurePanel("importance", partial(_importance, found=found), wide=True, rows=len(found.parameters))
+        return [panel], [Patch(color=_BARS, label=found.whose)]
+    whose = Line2D([], [], linestyle="none", label=found.whose)
     if kind == "parallel":
-        return [FigurePanel("parallel", partial(_parallel, found=found), wide=True)], _ends("worst value", "best value")
+        count = int(found.good.sum())
+        few = f"; {LINES} of {count:,} trials, evenly by value" if count > LINES else ""
+        whose.set_label(f"{found.whose}{few}")
+        return [FigurePanel("parallel", partial(_parallel, found=found), wide=True)], [
+            *_ends("worst value", "best value"),
+            whose,
+        ]
     panels = [
         FigurePanel(one.name, partial(_slice, found=found, column=one), shown=place < PANELS)
         for place, one in enumerate(found.parameters)
     ]
-    return panels, _ends("first trial", "last trial")
+    return panels, [*_ends("first trial", "last trial"), whose]
 
 
 def _trials(result: Result, cell: int) -> SearchTrials:
@@ -177,12 +195,14 @@ def _ends(first: str, last: str) -> list[Artist]:
 
 
 def _parallel(axes: Axes, found: SearchTrials) -> Sequence[Artist]:
-    """Draw a line for each trial through all parameters, and last its value; better ones are darker and on top."""
+    """Draw a line for each of up to `LINES` trials through all parameters, and last its value; better ones darker, on top."""
     columns = [*found.parameters, ParameterColumn(found.name, found.value, False, None)]
     keep = found.good
     shares = np.column_stack([np.nan_to_num(one.shares, nan=-0.12) for one in columns])[keep]
     rank = np.argsort(np.argsort(found.sign * found.value[keep])) / max(1, int(keep.sum()) - 1)
     order = np.argsort(rank)
+    if len(order) > LINES:
+        order = order[np.linspace(0, len(order) - 1, LINES).round().astype(int)]
     paths = [np.column_stack([np.arange(len(columns)), row]) for row in shares[order]]
     axes.add_collection(LineCollection(paths, colors=FADING(rank[order]), linewidths=0.8, alpha=0.7))
     axes.set_xlim(-0.15, len(columns) - 0.85)
@@ -214,7 +234,7 @@ def _importance(axes: Axes, found: SearchTrials) -> Sequence[Artist]:
     """Draw each parameter's share of the total permutation importance in a random forest for the value."""
     shares, errors, explained = importances(found)
     order = np.argsort(-shares, kind="stable")
-    axes.barh(range(len(order)), shares[order], xerr=errors[order], height=0.6, color="#2C6AA0", ecolor=INK, capsize=2)
+    axes.barh(range(len(order)), shares[order], xerr=errors[order], height=0.6, color=_BARS, ecolor=INK, capsize=2)
     axes.set_ylim(len(order) - 0.4, -0.6)
     row_labels(axes, [found.parameters[place].name for place in order])
     rows_only(axes)

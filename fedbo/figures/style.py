@@ -130,11 +130,24 @@ def styled(settings: dict[Any, Any]) -> Iterator[None]:
         yield
 
 
+def labels(figure: Figure) -> str:
+    """Return the words on a figure's axes and in its legends, a line for each panel and one for the legend entries."""
+    parts = [figure, *figure.subfigs]
+    panels = [f"{axes.get_ylabel()} against {axes.get_xlabel()}" for axes in figure.axes]
+    boxes = [*(box for part in parts for box in part.legends), *(box for axes in figure.axes if (box := axes.get_legend()))]
+    entries = [text.get_text() for box in boxes for text in box.get_texts()]
+    return "\n".join(" ".join(words.split()) for words in [*panels, "; ".join(entries)])
+
+
 def save(figure: Figure, path: Path, dpi: int) -> None:
     """Write a figure under another name and rename it, so that a link in its place is replaced and not followed.
+
+    A PNG has the figure's `labels` as its description.
 
     Raises:
         OSError: the file cannot be written, for example because its folder is missing.
     """
     os.stat(os.path.join(path.parent, ""))
-    atomic.write(path, lambda file: figure.savefig(file, format=path.suffix.removeprefix("."), dpi=dpi))
+    kind = path.suffix.removeprefix(".")
+    words: Any = {"metadata": {"Description": labels(figure)}} if kind == "png" else {}
+    atomic.write(path, lambda file: figure.savefig(file, format=kind, dpi=dpi, **words))

@@ -76,7 +76,7 @@ def sweep_panels(result: Result, target: TargetValue) -> tuple[list[FigurePanel]
     )
     panels = [FigurePanel(axis, partial(_draw, axis=axis, shared=shared), shown=place < SHOWN) for place, axis in enumerate(BY)]
     title = f"Time for {target.algorithm} to reach {shared.words}"
-    draw = partial(draw_time_to_target, table=(found, chosen, title), unit=time_label(result))
+    draw = partial(draw_time_to_target, table=(found, chosen, (title, shared.words)), unit=time_label(result))
     panels.append(FigurePanel("times", draw, wide=True, rows=3 * len(found) // 2))
     return panels, [*chosen.handles, *_other_entries(shared)]
 

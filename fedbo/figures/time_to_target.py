@@ -20,12 +20,12 @@ ROOM = 40.0  # letters: in a panel that is narrower there is no room for the wor
 Rows = Sequence[tuple[TimeToTarget, Comparison | None]]
 
 
-def draw_time_to_target(axes: Axes, table: tuple[Rows, CellStyles, str], unit: str) -> Sequence[Artist]:
-    """Draw one row for each cell; if there is room, with its final value less that of the first cell.
+def draw_time_to_target(axes: Axes, table: tuple[Rows, CellStyles, tuple[str, str]], unit: str) -> Sequence[Artist]:
+    """Draw one row for each cell, with a title and the name of the level; if there is room, with the final value's difference.
 
     No ratio is shown: where replicates do not reach the level, that of restricted times is not the quotient of the means.
     """
-    rows, chosen, title = table
+    rows, chosen, (title, words) = table
     found = [one for one, _ in rows]
     _scale(axes, found)
     for row, one in enumerate(found):
@@ -36,7 +36,7 @@ def draw_time_to_target(axes: Axes, table: tuple[Rows, CellStyles, str], unit: s
     axes.set_ylim(len(found) - 0.4, -0.8)
     row_labels(axes, [chosen.titles[one.cell] for one in found])
     rows_only(axes)
-    axes.set_xlabel(unit)
+    axes.set_xlabel(f"{unit} to {words}")
     axes.set_title(title)
     figure = axes.figure
     if axes.get_window_extent().width / figure.dpi * 72 > ROOM * float(axes.xaxis.label.get_fontsize()):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 import fedbo
@@ -20,6 +21,7 @@ from fedbo.analysis.regret import RegretTrace, regret_curves
 from fedbo.analysis.result import Result
 from fedbo.cli import app
 from fedbo.figures.optima import _found
+from fedbo.figures.regret import WINDOWS, _single
 from fedbo.objectives.functions import Quadratic
 
 STUDY: dict[str, Any] = {
@@ -130,6 +132,15 @@ def test_show_prints_regret_as_a_table_and_as_json(result: Result) -> None:
 def test_the_figure_is_drawn(result: Result, tmp_path: Path) -> None:
     path = result.plot(tmp_path / "regret.png", kind="regret")
     assert path.stat().st_size > 20_000
+
+
+@pytest.mark.parametrize(("rounds", "averaged"), [(15, False), (WINDOWS, False), (100, True)])
+def test_the_regret_of_one_evaluation_is_told_as_averaged_only_where_it_is(rounds: int, averaged: bool) -> None:
+    trace = RegretTrace(0, "A", 0, 0, np.ones(rounds, dtype=np.int64), np.linspace(1.0, 0.1, rounds))
+    curves = regret_curves([trace], WINDOWS)
+    axes = Figure().subplots()
+    _single(axes, curves, {"A": {"color": "#000000"}})
+    assert ("of the rounds" in axes.get_ylabel()) == averaged
 
 
 def test_each_agents_best_point_is_its_own_and_not_that_of_a_centralised_run(result: Result) -> None:

@@ -21,6 +21,7 @@ from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import within, without
 from fedbo.figures.cells import MAX_ENTRIES, cell_styles
+from fedbo.figures.disruptions import PanelRows, _staleness
 from fedbo.figures.plot import PlotError, View, figure_of
 from fedbo.figures.style import COLOURS, PALE, colour_at
 
@@ -132,6 +133,18 @@ def test_lines_of_growth_end_at_the_number_of_good_observations(make: Make) -> N
     assert sorted(line.get_ydata()[-1] for line in growth.lines if len(line.get_xdata()) > 2) == sorted(good)
 
 
+def test_bars_of_staleness_have_true_heights_and_dots_say_what_is_too_low() -> None:
+    axes = Figure().subplots()
+    rows = PanelRows(["A"], ["#000000"], [], [np.repeat([0.0, 1.0, 2.0], [127, 11, 1])], "")
+    handles = _staleness(axes, rows)
+    heights = [abs(bar.get_height()) for bar in axes.patches]
+    assert np.divide(heights, heights[0]) == pytest.approx([1.0, 11 / 127, 1 / 127])
+    (dots,) = [line for line in axes.lines if line.get_gid() == "rare"]
+    assert dots.get_xdata() == pytest.approx([2.0], abs=0.05) and "some, too few for a bar" in [
+        one.get_label() for one in handles
+    ]
+
+
 def test_bars_of_time_and_of_messages_have_the_lengths_of_the_measures(make: Make) -> None:
     result = make(agents=10, iterations=12)
     _, _, time, fate = figure_of(result, View("trouble")).axes[:4]
@@ -221,10 +234,13 @@ def test_figures_that_make_no_sense_are_refused(make: Make) -> None:
         plain.plot(kind="sweep")
     with pytest.raises(PlotError, match="figure 'timeline' does not support 'regret'; use it with: overview, curves, sweep"):
         plain.plot(kind="timeline", regret=True)
-    with pytest.raises(PlotError, match="figure 'curves' does not support 'algorithm'"):
+    with pytest.raises(PlotError, match="figure 'curves' does not support 'algorithm'; set 'algorithms'"):
         plain.plot(kind="curves", algorithm="Alone")
     with pytest.raises(PlotError, match="figure 'trouble' does not support 'level'; use it with: sweep"):
         plain.plot(kind="trouble", level=0.1)
+    for kind in ("overview", "curves"):
+        with pytest.raises(PlotError, match="no panel 'epsilon': it has no private algorithm; draw other panels"):
+            plain.plot(kind=kind, panels=["epsilon"])
     with pytest.raises(ResultError, match="no algorithm 'Both'; available: Alone, Together"):
         plain.plot(kind="timeline", algorithm="Both")
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from test_plots import words
 
 import fedbo
+from fedbo.analysis.compare import target_of
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 from fedbo.figures.plot import PlotError, View, figure_of
-from fedbo.figures.search import ParameterColumn, SearchTrials, importances
+from fedbo.figures.search import LINES, ParameterColumn, SearchTrials, _parallel, importances
 from fedbo.study.study import Study
 
 
@@ -59,7 +61,7 @@ def test_the_history_has_every_trial_and_the_best_so_far(typed: Result) -> None:
 
 
 def test_slices_have_a_panel_for_each_parameter_on_its_own_scale(typed: Result) -> None:
-    axes = figure_of(typed, View("slices")).axes
+    axes = figure_of(typed, View("slices", algorithms=["A", "B"])).axes
     assert [one.get_xlabel() for one in axes] == ["lr", "n", "opt", "momentum"]
     assert [one.get_xscale() for one in axes] == ["log", "linear", "linear", "linear"]
     assert sorted(text.get_text() for text in axes[2].get_xticklabels()) == ["adam", "sgd"]
@@ -68,8 +70,22 @@ def test_slices_have_a_panel_for_each_parameter_on_its_own_scale(typed: Result) 
     assert len(figure_of(typed, View("slices", panels=["lr"])).axes) == 1
 
 
+@pytest.mark.parametrize("kind", ["slices", "parallel", "importance"])
+def test_one_method_is_drawn_unless_others_are_asked_for_and_named(typed: Result, kind: str) -> None:
+    main = target_of(typed, None).algorithm
+    assert f"{main} (2 agents together)" in words(figure_of(typed, View(kind))).splitlines()
+    assert "A, B (2 agents together)" in words(figure_of(typed, View(kind, algorithms=["A", "B"]))).splitlines()
+
+
+def test_many_lines_are_thinned_evenly_by_value() -> None:
+    axes = Figure().subplots()
+    _parallel(axes, drawn(1000))
+    ends = sorted(float(line[-1, 1]) for line in axes.collections[0].get_segments())  # type: ignore[attr-defined]
+    assert len(ends) == LINES and ends[0] == 0.0 and ends[-1] == 1.0
+
+
 def test_parallel_coordinates_have_a_line_for_each_trial_with_a_value(typed: Result) -> None:
-    figure = figure_of(typed, View("parallel"))
+    figure = figure_of(typed, View("parallel", algorithms=["A", "B"]))
     (axes,) = figure.axes
     lines = axes.collections[0].get_segments()
     good = [row for row in typed.trials().to_arrow().to_pylist() if row["value"] is not None]

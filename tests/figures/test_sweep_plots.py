@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from synthetic_run import document, write_run
 from test_plots import legends, plain, words
 
 from fedbo.analysis.compare import short, target_of, times_to_target
 from fedbo.analysis.result import Result
+from fedbo.figures.layout import PAGE, Look
+from fedbo.figures.page.about import asked, chips
 from fedbo.figures.plot import View, figure_of
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +127,41 @@ def test_the_legend_is_in_the_order_of_the_file(tmp_path: Path) -> None:
         "exchange = barrier", "exchange = buffered, k 2", "exchange = immediate",
     ]  # fmt: skip
     assert "Alone, in the cell's colour" in shown and figure.axes[0].get_legend() is None
+
+
+def test_the_figure_of_the_readme_has_todays_labels(tmp_path: Path) -> None:
+    """A figure has its labels as its description: those of `examples/stragglers_landmine.toml` are those of a small run."""
+    example = tomllib.loads((ROOT / "examples/stragglers_landmine.toml").read_text())
+    study = {**document(agents=5, iterations=12, replicates=2), "sweep": example["sweep"]}
+    study["algorithm"] = [{"name": "random", "label": one["label"]} for one in example["algorithm"]]
+    path = Result.open(write_run(tmp_path / "run", study)).plot(tmp_path / "small.png", "sweep")
+    assert isinstance(path, Path)
+    small, shown = (Image.open(one).text["Description"] for one in (path, ROOT / "docs/images/stragglers.png"))
+    sides = [text.replace("KiB", "bytes").replace("MiB", "bytes").split("\n") for text in (small, shown)]
+    assert sides[0][:-1] == sides[1][:-1]
+    legends = [{*side[-1].split("; ")} - {"some replicates count up to their end"} for side in sides]
+    assert legends[0] - {"TS alone, in the cell's colour"} == legends[1] - {"TS alone"}
+
+
+def test_a_narrow_figure_is_no_higher_than_a_page_and_names_its_axes_without_titles(swept: Result) -> None:
+    figure = figure_of(swept, View("sweep", look=Look(width=3.5, title=False)))
+    assert figure.get_size_inches()[1] <= PAGE + 1e-9
+    assert plain(figure.axes[3].get_xlabel()) == "virtual time to the final error of Alone"
+    assert all(axes.get_title("left") == "" for axes in figure.axes)
+
+
+@pytest.mark.parametrize("key", ["exchange__mode", "exchange"])
+def test_what_a_sweep_sets_is_told_as_swept(key: str, tmp_path: Path) -> None:
+    modes = ["barrier", "immediate"]
+    study = document(
+        agents=2, iterations=2, replicates=1, **{key: [{"mode": one} for one in modes] if key == "exchange" else modes}
+    )
+    study["sweep"]["budget.iterations"] = [2, 3]
+    result = Result.open(write_run(tmp_path / "run", study))
+    assert {"exchange: swept", "budget: swept"} <= set(chips(result)) and "2 iterations" not in chips(result)
+    facts = dict(asked(result))
+    assert (facts["exchange"], facts["budget"]) == ("swept, virtual time", "swept")
+    assert "iterations after" not in words(figure_of(result, View("curves", cell=3)))
 
 
 @pytest.mark.long

@@ -73,10 +73,10 @@ KNOWN: dict[str, tuple[Any, list[tuple[float, float]]]] = {
 }
 
 
-def covered(name: str, repeats: int) -> Array:
+def covered(name: str, repeats: int, seed: int = 5) -> Array:
     """Count the intervals `(sources, 2)` of 64 rows that cover the known shares; all of them are told."""
     function, truth = KNOWN[name]
-    rng, hits = np.random.default_rng([5, len(name)]), np.zeros((len(truth), 2))
+    rng, hits = np.random.default_rng([seed, len(name)]), np.zeros((len(truth), 2))
     for _ in range(repeats):
         a, b = rng.standard_normal((2, len(truth), 64))
         mixed = np.array([function(np.where(np.arange(len(truth))[:, None] == k, b, a)) for k in range(len(truth))])
@@ -93,10 +93,11 @@ def test_the_intervals_of_a_skewed_quantity_cover_the_known_shares() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("seed", [5, 6])
 @pytest.mark.parametrize("name", KNOWN)
-def test_the_intervals_of_all_known_quantities_cover_their_shares(name: str) -> None:
-    # At exactly 95 %, fewer than 270 of 300 have probability 0.0002 for each share. The seeds are fixed.
-    assert covered(name, 300).min() >= 270
+def test_the_intervals_of_all_known_quantities_cover_their_shares(name: str, seed: int) -> None:
+    # The intervals are wider than most quantities need: 95 % of 300 is a bound that no share came near. The seeds are fixed.
+    assert covered(name, 300, seed).min() >= 285
 
 
 def test_what_is_told_depends_on_the_number_of_rows_alone() -> None:

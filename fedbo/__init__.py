@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from fedbo.call_arguments import Overrides
     from fedbo.coordinator.errors import EndlessError, ForkError, ProtocolError, ReplayError
     from fedbo.execution.cluster import ClusterError
+    from fedbo.execution.failures import RunError
     from fedbo.execution.notices import Callback
     from fedbo.execution.progress import Progress
-    from fedbo.execution.runner import RunError
     from fedbo.figures.layout import PlotError
     from fedbo.figures.page.page import ReportError
     from fedbo.lab.fork.result import Fork
@@ -123,7 +123,7 @@ _PLACES = {
     "ProtocolError": "fedbo.coordinator.errors",
     "ReplayError": "fedbo.coordinator.errors",
     "ClusterError": "fedbo.execution.cluster",
-    "RunError": "fedbo.execution.runner",
+    "RunError": "fedbo.execution.failures",
     "ConfigurationFailedError": "fedbo.objectives.base",
     "LibraryMissingError": "fedbo.objectives.base",
     "DataDamagedError": "fedbo.objectives.datasets.data",

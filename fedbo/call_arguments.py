@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.analysis.result import Result
-from fedbo.execution.runner import RunError
+from fedbo.execution.failures import RunError
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, warn_caller
 from fedbo.study.document import as_document, inline

@@ -36,7 +36,7 @@ FAILURES = frozenset(
         "fedbo.coordinator.errors.ReplayError",
         "fedbo.execution.cluster.ClusterError",
         "fedbo.execution.head.HeadLostError",
-        "fedbo.execution.runner.RunError",
+        "fedbo.execution.failures.RunError",
         "fedbo.objectives.base.LibraryMissingError",
         "fedbo.objectives.datasets.data.DataDamagedError",
         "fedbo.objectives.datasets.data.DataMissingError",

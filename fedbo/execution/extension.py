@@ -18,13 +18,23 @@ from fedbo.coordinator.runtime.replaying import extend_run
 from fedbo.execution.directory import KEPT
 from fedbo.execution.earlier import RealTimeRecord, recall_evaluations
 from fedbo.execution.jobs import learnings, runs
+from fedbo.objectives.typed_function import given_function
 from fedbo.study.document import StudyError, one_line
-from fedbo.study.study import Study, load_study
+from fedbo.study.paths import DirectoryError
+from fedbo.study.study import Study, load_study, recall_study
 from fedbo.study.tables import AlgorithmTable
 
 _BUDGET = ("iterations", "evaluations", "time", "target", "cost")
 _FREE = ("hosting", "recovery")
 _WHAT = "budget.iterations, .evaluations, .time, .target and .cost, study.replicates, and algorithms added to the others"
+
+
+def check_carried(directory: Path) -> None:
+    """Raise DirectoryError for a tuning whose function was passed in Python, and which is not in this process."""
+    function = str(recall_study(directory / STUDY).objective.settings.get("function", ""))
+    if function.startswith("given:") and given_function(function) is None:
+        remedy = "call fedbo.tune again with more iterations and resume=True"
+        raise DirectoryError(f"'{directory}': tuned a function that was passed in Python; {remedy}")
 
 
 def extended_study(before: Study, path: Path, overrides: Sequence[str], added: Sequence[Mapping[str, Any]]) -> Study:

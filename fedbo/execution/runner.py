@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.manifest import STUDY, back, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.analysis.result import Result
 from fedbo.coordinator.runtime.actor import RunSummary
-from fedbo.execution.cluster import ClusterError
 from fedbo.execution.damage import fall_back
 from fedbo.execution.directory import (
     best_values,
@@ -32,6 +31,7 @@ from fedbo.execution.directory import (
 )
 from fedbo.execution.display import Display
 from fedbo.execution.extension import (
+    check_carried,
     check_kept,
     continue_runs,
     extended_study,
@@ -41,40 +41,23 @@ from fedbo.execution.extension import (
     set_aside,
     settle,
 )
-from fedbo.execution.head import HeadLostError
+from fedbo.execution.failures import TRACEBACK, failed, room_in
 from fedbo.execution.jobs import learnings, runs
 from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import Callback
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import require_objectives
 from fedbo.execution.workers import JobRunner, job_runner
-from fedbo.objectives.typed_function import given_function
-from fedbo.settings.errors import FedboError
 from fedbo.settings.exits import ExitError, ends_process, exit_words
 from fedbo.settings.interrupts import interrupts
-from fedbo.settings.own_code import CodeError
 from fedbo.settings.shown import quoted
-from fedbo.settings.trust import ChangedCodeError
 from fedbo.study.document import StudyError
 from fedbo.study.lock import locked
-from fedbo.study.paths import DirectoryError, out_of_space
+from fedbo.study.paths import DirectoryError
 from fedbo.study.plugins import distributions
-from fedbo.study.study import Study, load_study, recall_study
+from fedbo.study.study import Study, load_study
 
-TRACEBACK = "traceback.txt"
 Runner = Callable[[Study, Path], AbstractContextManager[JobRunner]]
-
-
-class RunError(FedboError, RuntimeError):
-    """A study failed after its start; all results so far are in `directory`."""
-
-    def __init__(self, message: str, directory: Path) -> None:
-        super().__init__(message, directory)  # by which it is made again in another process
-        self.directory = directory
-
-    def __str__(self) -> str:
-        """Return the message."""
-        return str(self.args[0])
 
 
 def run_study(
@@ -95,7 +78,7 @@ def run_study(
     _require(study, runner)
     require_objectives(study)
     directory = new_directory(study, out)
-    with _room_in(directory), locked(directory):
+    with room_in(directory), locked(directory):
         manifest = new_manifest(study)  # which takes longer than writing: an interruption shall not come between the two files
         atomic.write_text(directory / STUDY, study.to_toml())
         write_manifest(directory, manifest)
@@ -140,7 +123,7 @@ def resume_study(
     check_versions(directory, manifest)
     check_code(directory, manifest, study, changed_code or manifest["status"] == "failed")  # what failed was to be mended
     directory = directory.resolve()
-    with _room_in(directory), locked(directory):
+    with room_in(directory), locked(directory):
         check_kept(directory, manifest)
         for note in fall_back(study, directory):
             print(note, file=sys.stderr)
@@ -160,7 +143,7 @@ def _extend(
     callbacks: Sequence[Callback],
 ) -> Result:
     """Extend a finished run by overrides and added algorithms."""
-    _check_carried(directory)
+    check_carried(directory)
 
     def changed(before: Study) -> Study:
         study = extended_study(before, directory / STUDY, *changes)
@@ -185,7 +168,7 @@ def extend_study(
     errors of `resume_study`.
     """
     directory = directory.resolve()
-    with _room_in(directory), locked(directory):
+    with room_in(directory), locked(directory):
         manifest = read_manifest(directory)
         if "forked" in manifest:
             raise DirectoryError(f"'{directory}': is a finished branch of another run; extend that run, and fork it again")
@@ -210,14 +193,6 @@ def extend_study(
         atomic.write_text(directory / STUDY, study.to_toml())
         copy_among_parts(directory)
         return carry_out(study, directory, longer, progress, callbacks)
-
-
-def _check_carried(directory: Path) -> None:
-    """Raise DirectoryError for a tuning whose function was passed in Python, and which is not in this process."""
-    function = str(recall_study(directory / STUDY).objective.settings.get("function", ""))
-    if function.startswith("given:") and given_function(function) is None:
-        remedy = "call fedbo.tune again with more iterations and resume=True"
-        raise DirectoryError(f"'{directory}': tuned a function that was passed in Python; {remedy}")
 
 
 def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[str], trust: bool) -> Study:
@@ -297,7 +272,7 @@ def carry_out(
     except (OSError, DamagedError) as error:
         failure = failure or error
     if failure:
-        raise RunError(_words(failure, directory) + _kept_traceback(failure, directory), directory) from failure
+        raise failed(failure, directory) from failure
     if not complete:
         raise KeyboardInterrupt(directory)
     discard_parts(directory)
@@ -317,36 +292,3 @@ def _note_end(
     manifest["ended"] = now()
     manifest["seconds"] = round(manifest["seconds"] + seconds, 3)
     manifest["snapshot_seconds"] = round(manifest.get("snapshot_seconds", 0.0) + sum(end.kept for end in ended), 3)
-
-
-@contextmanager
-def _room_in(directory: Path) -> Iterator[None]:
-    """Raise RunError with the remedy where the disk is full from the start."""
-    try:
-        yield
-    except OSError as error:
-        if not out_of_space(error):
-            raise
-        raise RunError(_words(error, directory), directory) from error
-
-
-def _words(failure: Exception, directory: Path) -> str:
-    plain = ClusterError | HeadLostError | DamagedError | CodeError | ChangedCodeError
-    words = str(failure) if isinstance(failure, plain) else f"{type(failure).__name__}: {failure}"
-    if type(failure).__module__.startswith("ray."):  # which explains itself in many lines
-        words = f"{words.splitlines()[0]}; Ray's logs show the cause; continue with: fedbo resume {quoted(directory)}"
-    if isinstance(failure, HeadLostError):
-        return f"{words}; continue with: fedbo resume {quoted(directory)}"
-    if out_of_space(failure):
-        return f"{words}; the disk is full: free some space, then continue with: fedbo resume {quoted(directory)}"
-    return words
-
-
-def _kept_traceback(failure: Exception, directory: Path) -> str:
-    """Write the traceback of an error in code outside fedbo into the run's folder, and return a note of its place."""
-    if not isinstance(failure, CodeError):
-        return ""
-    with suppress(OSError):
-        atomic.write_text(directory / TRACEBACK, failure.traceback)
-    remedy = f"fix the code, then continue with: fedbo resume {quoted(directory)}, or run the study again"
-    return f"; the traceback is in {quoted(directory / TRACEBACK)}; {remedy}"

@@ -22,7 +22,7 @@ from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.exchange import Barrier
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
-from fedbo.execution.runner import RunError
+from fedbo.execution.failures import RunError
 from fedbo.study.study import load_study
 
 ALL = tuple(range(2))

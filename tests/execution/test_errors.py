@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedbo.actors.storage.sealed import DamagedError, FormatError
-from fedbo.execution.runner import RunError
+from fedbo.execution.failures import RunError
 from fedbo.lab.twins.measurements import MeasurementError
 from fedbo.objectives.base import LibraryMissingError
 from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fedbo
-from fedbo.execution.runner import RunError
+from fedbo.execution.failures import RunError
 from fedbo.settings.errors import SettingError
 from fedbo.study import files
 from fedbo.study.document import with_value

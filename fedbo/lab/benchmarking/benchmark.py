@@ -13,9 +13,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.overview import Overview, overview
 from fedbo.execution.again import has_ended, run_again
+from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import ABSENT, require_objective
-from fedbo.execution.runner import RunError
 from fedbo.figures.page.page import REPORT, write_report
 from fedbo.figures.ranks import draw_overview
 from fedbo.figures.style import save

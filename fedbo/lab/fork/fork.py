@@ -26,9 +26,10 @@ from fedbo.execution.directory import (
     unfinished,
 )
 from fedbo.execution.earlier import recall_evaluations
+from fedbo.execution.failures import RunError
 from fedbo.execution.jobs import keep_histories, learnings, runs
 from fedbo.execution.progress import Progress
-from fedbo.execution.runner import RunError, carry_out, resume_study
+from fedbo.execution.runner import carry_out, resume_study
 from fedbo.lab.fork.changes import branch_study, check_run
 from fedbo.lab.fork.result import BEGUN, BRANCH, ORIGINAL, TRUNK, Fork, has_begun
 from fedbo.lab.fork.trunk import ForkPoint, begin_branch, grow_trunk

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from fedbo.execution.again import has_ended, run_again
+from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import ABSENT, require_objective
-from fedbo.execution.runner import RunError
 from fedbo.lab.papers.decision_time import Times, is_measured, measure
 from fedbo.lab.papers.manifest import FigureTable, Manifest, chosen, load_manifest, suits
 from fedbo.lab.papers.plot import draw_paper

@@ -24,8 +24,8 @@ from fedbo.execution.directory import (
     now,
     versions,
 )
+from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress
-from fedbo.execution.runner import RunError
 from fedbo.execution.workers import task_pool
 from fedbo.lab.tabulation.display import TableDisplay
 from fedbo.lab.tabulation.sources import ObjectiveSource

@@ -14,8 +14,8 @@ from fedbo.analysis.finished_run import ResultError, check_label
 from fedbo.analysis.grouping import by_run
 from fedbo.analysis.result import Result, fault_names
 from fedbo.analysis.summary import final_estimate
+from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress, RowInfo
-from fedbo.execution.runner import RunError
 from fedbo.lab.why.branches import Branch, BranchEnd, Branches, event_times
 from fedbo.lab.why.curve import CurvePoint, DecisionCurve, Jump
 from fedbo.lab.why.ends import End, EndedRun, parse_end

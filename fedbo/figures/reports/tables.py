@@ -236,10 +236,12 @@ def _tabulation_legend(facts: dict[str, Any], metric: Metric) -> str:
 
 
 def run_facts(result: Result, baseline: str | None = None) -> dict[str, Any]:
-    """Return a run as plain data: its directory, its status, and its summary."""
+    """Return a run as plain data: its directory, its status, how many evaluations were made and failed, and its summary."""
     return {
         "directory": str(result.directory),
         "status": result.manifest["status"],
+        "evaluations": len(result.observations),
+        "failed_evaluations": result.failures()[0],
         "seconds": result.manifest.get("seconds"),
         "metric": result.manifest["metric"],
         "summary": plain(result.summary(baseline)),

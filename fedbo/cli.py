@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from typing import Annotated, Any
@@ -173,6 +173,10 @@ def _expected(error: Exception) -> int:
     """Print an error that users can fix and return its exit code; raise any other error, which is a bug of fedbo."""
     if hasattr(error, "format_message"):  # typer's own: wrong usage
         command = getattr(getattr(error, "ctx", None), "command_path", "fedbo")
+        if hasattr(error, "message") and (
+            found := getattr(error.__cause__, "errors", None)
+        ):  # pydantic's, by which typer reads
+            error.message = _value_words(found()[0])
         usage = " ".join(error.format_message().split()).rstrip(".")
         return _complain(f"{usage}; see {command} --help", WRONG_INPUT)
     if type(error).__name__ == "Exit":
@@ -188,6 +192,13 @@ def _expected(error: Exception) -> int:
     if (words := code_words(error) or system_words(error)) is not None:
         return _complain(words, FAILED)
     raise error
+
+
+def _value_words(item: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value of the command line, in the words of a study's errors."""
+    from fedbo.study.invalid import remedy_of
+
+    return ("" if item["type"] == "value_error" else f"{item['input']!r} ") + remedy_of(item, (), {})
 
 
 def _exited(error: SystemExit) -> int:

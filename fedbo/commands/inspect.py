@@ -202,7 +202,7 @@ def plot(
 
     choices: Choices = {
         **{"regret": regret, "algorithm": algorithm, "level": level, "replicate": replicate},
-        **{"algorithms": _listed(algorithms), "panels": _listed(panels)},
+        **{"algorithms": _listed("algorithms", algorithms), "panels": _listed("panels", panels)},
     }
     look: Choices = {"width": width, "height": height, "font": font, "font_size": font_size, "title": title}
     if (answer := answer_in(folder, trust)) is not None:
@@ -217,9 +217,12 @@ def plot(
     print(Result.open(folder, trust).plot(out, cast(FigureKind | None, kind), cell, **every))
 
 
-def _listed(words: str | None) -> list[str] | None:
-    """Split a comma-separated text."""
-    return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
+def _listed(option: str, words: str | None) -> list[str] | None:
+    """Split a comma-separated text; wrong usage where it names nothing."""
+    listed = [word.strip() for word in (words or "").split(",") if word.strip()]
+    if words is not None and not listed:
+        raise typer.BadParameter(f"--{option} '{words}': names nothing; write, for example, --{option} A,B")
+    return listed or None
 
 
 def replay(

@@ -42,7 +42,7 @@ def report(
 
 def compare(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="RUN RUN...", help="One or more run directories.", show_default=False)
+        list[Path], typer.Argument(metavar="RUN RUN...", help="Two or more run directories.", show_default=False)
     ],
     trust: Trust = False,
     printed: TableFormats = TableFormat.text,

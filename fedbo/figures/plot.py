@@ -145,7 +145,7 @@ def draw_on(result: Result, axes: Axes, view: View) -> Axes:
 def _settled(result: Result, view: View) -> View:
     """Set the default kind and cell of a view; PlotError if there is no such figure."""
     cells = sorted({trace.cell for trace in result.traces})
-    kind = view.kind or ("sweep" if len(cells) > 1 and view.cell is None else "overview")
+    kind = view.kind if view.kind is not None else "sweep" if len(cells) > 1 and view.cell is None else "overview"
     _check(result, replace(view, kind=kind), cells)
     open_cell = view.cell is None and kind not in _OF_ALL_CELLS
     return replace(view, kind=kind, cell=cells[0] if open_cell else view.cell)

@@ -77,8 +77,15 @@ def unknown_choice(key: str, choice: str, known: Iterable[str]) -> SettingError:
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Return an error for an unknown name, with the closest known name and all of them, of many without controls."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean '{near[0]}'?" if near else ";"
+    near = closest(name, names)
+    hint = f"; did you mean '{near}'?" if near else ";"
     if len(names) > _MANY and any(each.endswith(_CONTROLS) for each in names):
         names = [*(each for each in names if not each.endswith(_CONTROLS)), "and controls of them (`fedbo list`)"]
     return f"no {kind} '{name}'{hint} available: {', '.join(names) or 'none'}"
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like one, whatever the case of their letters; None where none is like it."""
+    names = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    return names[near[0]] if near else None

@@ -138,6 +138,8 @@ def locate(document: Mapping[str, Any], key: str) -> Loc:
     head, _, rest = key.partition(".")
     if head == "sweep" and rest:
         return (head, rest)
+    if head not in LISTS and "" in key.split("."):
+        raise KeyError(f"{key}: has nothing before, between or after dots; write, for example, study.replicates")
     if head in LISTS and rest:
         return (head, *_among(LISTS[head](_tables(document, head)), rest, key, head))
     cluster = document.get("cluster")

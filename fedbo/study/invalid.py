@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
-from fedbo.settings.errors import SettingError
+from fedbo.settings.errors import SettingError, closest
 from fedbo.settings.shown import UNENCODABLE
 from fedbo.study.document import Loc, StudyError, lookup, one_line
 
@@ -26,6 +25,12 @@ EXAMPLES: dict[Loc, str] = {
     ("group", "name"): 'name = "slow"',
     ("fault", "kind"): 'kind = "crash"',
     ("timing", "speed"): "speed = {factors = [1.0, 2.0]}",
+    ("timing", "evaluation"): 'evaluation = {model = "constant", mean = 1.0}',
+    ("timing", "latency"): 'latency = {model = "constant", mean = 0.1}',
+    ("timing", "decision"): "decision = {coefficient = 0.01}",
+    ("timing", "availability"): 'availability = {model = "daily"}',
+    ("timing", "history"): "history = {observations = 10}",
+    ("agents", "history"): "[agents.history] with observations = 10",
     ("group", "speed"): "speed = {factors = [2.0]}",
 }
 
@@ -36,6 +41,17 @@ def line_of(fault: SettingError, document: Mapping[str, Any]) -> str:
     given = "" if value is None or is_table(value) else f" = {one_line(value)}"
     where = place(loc)
     return f"{where}{given}: {fault.remedy}" if where else fault.remedy
+
+
+def of_defaults(faults: Iterable[SettingError], given: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[SettingError]:
+    """Yield the faults in the `whole` study; one in a value that is not `given` shows the default and names the key to set."""
+    for fault in faults:
+        value = _given(whole, fault.path)[1]
+        if value is None or is_table(value) or _given(given, fault.path)[1] is not None:
+            yield fault
+        else:
+            hint = "" if ";" in fault.remedy else f"; set {fault.path[-1]}"
+            yield SettingError(fault.path, f"{one_line(value)}, the default, {fault.remedy}{hint}")
 
 
 def _given(document: Mapping[str, Any], loc: Loc) -> tuple[Loc, Any]:
@@ -75,8 +91,8 @@ def place(loc: Loc) -> str:
 def no_such_key(name: str, known: Iterable[str], kind: str = "key") -> str:
     """Return an error for an unknown key, with the closest known key or all of them."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"no such {kind}; " + (f"did you mean '{near[0]}'?" if near else f"available: {', '.join(names) or 'none'}")
+    near = closest(name, names)
+    return f"no such {kind}; " + (f"did you mean '{near}'?" if near else f"available: {', '.join(names) or 'none'}")
 
 
 def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) -> StudyError:
@@ -91,12 +107,20 @@ def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) ->
         if item["type"] == "settings":
             told = [((*loc, *fault.path), fault.remedy) for fault in item["ctx"]["faults"]]
         else:
-            told = [(loc, remedy_of(item, loc, known))]
+            told = [_misspelt(item) or (loc, remedy_of(item, loc, known))]
         for where, remedy in told:
             remedies = found.setdefault(where, [])
             if remedy not in remedies:
                 remedies.append(remedy)
     return StudyError.of(SettingError(loc, ", or ".join(remedies)) for loc, remedies in found.items())
+
+
+def _misspelt(item: Mapping[str, Any]) -> tuple[Loc, str] | None:
+    """Return the fault of a key that a missing one was meant by; None where there is none."""
+    name, given = str(item["loc"][-1]), item["input"]
+    if item["type"] != "missing" or not isinstance(given, dict) or (wrong := closest(name, given)) is None:
+        return None
+    return (*item["loc"][:-1], wrong), no_such_key(wrong, (name,))
 
 
 def remedy_of(item: Mapping[str, Any], loc: Loc, known: Mapping[Loc, Iterable[str]]) -> str:
@@ -111,8 +135,9 @@ def remedy_of(item: Mapping[str, Any], loc: Loc, known: Mapping[Loc, Iterable[st
     if kind == "value_error":
         return str(context["error"])
     template = _REMEDIES.get(kind)
-    if template == _TABLE and bare in EXAMPLES:
-        return f"{_TABLE}, for example {EXAMPLES[bare]}"
+    example = EXAMPLES.get(bare) or EXAMPLES.get(("timing", *bare[1:]))  # a group has the models of [timing]
+    if template == _TABLE and example:
+        return f"{_TABLE}, for example {example}"
     return template.format(**context) if template else str(item["msg"])[0].lower() + str(item["msg"])[1:]
 
 
@@ -122,10 +147,12 @@ _REMEDIES = {
     "dataclass_type": _TABLE,
     "dict_type": _TABLE,
     "finite_number": "must be a finite number",
+    "float_parsing": "must be a number",
     "float_type": "must be a number",
     "greater_than": "must be above {gt:g}",
     "greater_than_equal": "must be at least {ge:.17g}",
     "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
     "int_type": "must be a whole number",
     "less_than": "must be below {lt}",
     "less_than_equal": "must be at most {le:.17g}",

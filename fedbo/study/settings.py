@@ -155,4 +155,6 @@ def invalid_from(error: Exception, given: Container[str] | None = None) -> Setti
     """
     if isinstance(error, SettingError) and (given is None or error.path[0] in given):
         return SettingError(error.path, error.remedy)
+    if isinstance(error, SettingError) and error.value is not None and not error.message:
+        error = SettingError(error.path, error.needed, f"{error.value}, the default", error.hint or f"set {error.path[0]}")
     return SettingError((), str(error))

@@ -42,7 +42,7 @@ from fedbo.study.environment.tables import (
     TimingTable,
 )
 from fedbo.study.files import hash_files, resolve_paths, source_hashes
-from fedbo.study.invalid import from_pydantic, line_of
+from fedbo.study.invalid import from_pydantic, line_of, of_defaults
 from fedbo.study.kept import kept
 from fedbo.study.metric_table import MetricTable
 from fedbo.study.plugins import code_in, distributions
@@ -237,10 +237,10 @@ def _checked_alone(document: Document, tables: Mapping[str, Any] | None = None) 
         raise StudyError.of([*as_lists, *_table_by_table(listed)]) from None
     check_values(study.sweep)
     if faults := list(limits.numbers(study)):
-        raise StudyError.of(faults)
+        raise StudyError.of(of_defaults(faults, document, study.document()))
     resolved = with_defaults(study, swept(document, study.sweep))
     if faults := list(limits.memory(resolved)) or list(combinations(resolved)):
-        raise StudyError.of(faults)
+        raise StudyError.of(of_defaults(faults, document, resolved.document()))
     return resolved
 
 

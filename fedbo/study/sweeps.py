@@ -30,7 +30,8 @@ def swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
 def not_named_by(document: Document, faults: Iterable[SettingError]) -> Iterator[SettingError]:
     """Return the faults outside of tables whose name is swept, since settings of one name are invalid for another."""
     tables = set[Loc]()
-    for key in document.get("sweep") or ():
+    sweep = document.get("sweep")
+    for key in sweep if isinstance(sweep, dict) else ():
         try:
             loc = locate(document, str(key))
         except KeyError:
@@ -137,8 +138,10 @@ def at_sweep(
 
 
 def left_over(fault: SettingError, document: Document, changed: Sequence[Loc]) -> SettingError:
-    """Return the remedy for a setting that belongs to the name before an override: replace the whole table."""
+    """Return the remedy for a setting that belongs to the name before an override, or for a table that overrides a list."""
     for loc in changed:
+        if loc == fault.path and fault.remedy.startswith("is an array of tables"):
+            return SettingError(fault.path, f"is an array of tables; write --set '{loc[0]}=[{{…}}]'")
         if loc[-1] in NAMES and loc != fault.path and fault.path[:-1] == loc[:-1] and fault.remedy.startswith("no such key"):
             table, value = ".".join(map(str, loc[:-1])), one_line(lookup(document, loc))
             words = f"belongs to another {loc[-1]} than {value}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from fedbo.execution.runner import extend_study, resume_study, run_study
 from fedbo.objectives.typed_function import giving
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
-from fedbo.settings.errors import ArgumentError
+from fedbo.settings.errors import ArgumentError, closest
 from fedbo.settings.own_modules import is_earlier
 from fedbo.study.document import StudyError, as_document
 from fedbo.study.paths import DirectoryError
@@ -89,8 +88,8 @@ def _given_options(options: Options) -> Options:
     if unknown := sorted(set(options) - set(Options.__annotations__)):
         if unknown[0] in _ELSEWHERE:
             raise ArgumentError(f"tune(): has no argument '{unknown[0]}'; {_ELSEWHERE[unknown[0]]}")
-        near = difflib.get_close_matches(unknown[0], Options.__annotations__, n=1)
-        words = f"did you mean '{near[0]}'?" if near else f"available: {', '.join(sorted(Options.__annotations__))}"
+        near = closest(unknown[0], Options.__annotations__)
+        words = f"did you mean '{near}'?" if near else f"available: {', '.join(sorted(Options.__annotations__))}"
         raise ArgumentError(f"tune(): has no argument '{unknown[0]}'; {words}")
     return cast(Options, {name: value for name, value in options.items() if value is not None})
 

@@ -121,6 +121,8 @@ def test_failing_evaluations_are_counted_and_named_and_a_study_of_nothing_else_h
     assert re.fullmatch(f"{words}\n", capsys.readouterr().err)
     assert main(["show", str(tmp_path / "run")]) == OK
     assert re.fullmatch(f"{words}\n", capsys.readouterr().err), "who looks later sees it too"
+    facts = json.loads(printed(capsys, "show", str(tmp_path / "run"), "--format", "json"))
+    assert (facts["status"], facts["evaluations"], facts["failed_evaluations"]) == ("complete", 10, 10)
 
 
 def test_ctrl_c_keeps_what_was_done_and_says_where(study: str, tmp_path: Path) -> None:
@@ -210,9 +212,25 @@ def test_wrong_input_is_one_line_on_standard_error_and_code_2(
     assert line in complaint(capsys, *arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("run s.toml --workers a", "'--workers': 'a' must be a whole number"),
+        ("run s.toml --workers -1", "'--workers': '-1' must be at least 0"),
+        ("run s.toml --format xml", "'--format': 'xml' is not one of 'text', 'json'"),
+        ("plot run --width a", "'--width': 'a' must be a number"),
+    ],
+)
+def test_a_value_of_another_kind_is_told_in_plain_words(arguments: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = arguments.split()
+    assert complaint(capsys, *command) == f"Invalid value for {words}; see fedbo {command[0]} --help"
+
+
 def test_a_wrong_baseline_figure_or_cell_is_wrong_input(capsys: pytest.CaptureFixture[str], old_run: str) -> None:
     assert "no algorithm 'X'" in complaint(capsys, "show", old_run, "--baseline", "X")
     assert "no figure 'pie'" in complaint(capsys, "plot", old_run, "--kind", "pie")
+    assert "no figure ''" in complaint(capsys, "plot", old_run, "--kind", "")
+    assert "--algorithms '': names nothing" in complaint(capsys, "plot", old_run, "--algorithms", "")
     assert "no observations in cell 9" in complaint(capsys, "plot", old_run, "--cell", "9")
 
 

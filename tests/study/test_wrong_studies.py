@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from right_study import AGENTS, BUDGET, NAME, RIGHT, SEED, added, changed
@@ -22,6 +23,7 @@ ALGORITHMS = ", ".join(sorted(each for each in algorithms() if not each.endswith
 ALGORITHMS += ", and controls of them (`fedbo list`)"
 OBJECTIVES = ", ".join(federations())
 DEEP = "tables and lists are nested more than 16 deep; reduce the nesting"
+MODEL, LISTED = "no such key; did you mean 'model'?", f"available: {ALGORITHMS}"
 QUADRATIC = "agents, cost_spread, differences, dimensions, name, noise, spread"
 
 WRONG: list[tuple[str, str]] = [
@@ -219,6 +221,15 @@ def test_faults_in_several_places_are_all_told_each_in_a_line_of_its_own() -> No
         (f"{'a.' * 9000}b=1", f"--set {'a.' * 29}a…: {DEEP}"),
         (f"study.x={'[' * 9000}", f"--set study.x={'[' * 51}…: {DEEP}"),
         ("study.name=", "--set study.name=: nothing is not a TOML value; put strings in quotes"),
+        ("study..seed=3", "--set study..seed: has nothing before, between or after dots; write, for example, study.replicates"),
+        ('fault={kind="loss"}', "--set: [fault]: is an array of tables; write --set 'fault=[{…}]'"),
+        ("sweep=3", "--set: [sweep] = 3: must be a table"),
+        ("timing.latency={modle='constant'}", f"--set: [timing] latency.modle = 'constant': {MODEL}"),
+        (
+            "sweep={timing=[{latency={modle='constant'}}]}",
+            f"--set: [sweep] \"timing\": entry 1, latency.modle = 'constant': {MODEL}",
+        ),
+        ("algorithm.random.name=FTS", f"--set: [[algorithm]] 1 name = 'FTS': no algorithm 'FTS'; did you mean 'fts'? {LISTED}"),
     ],
 )
 def test_a_wrong_override_is_told_apart_from_a_wrong_file(override: str, line: str, tmp_path: Path) -> None:
@@ -227,6 +238,35 @@ def test_a_wrong_override_is_told_apart_from_a_wrong_file(override: str, line: s
     with pytest.raises(StudyError, match="^--set") as caught:
         load_study(path, [override])
     assert str(caught.value) == line
+
+
+@pytest.mark.parametrize("owner", ["timing", "group"])
+@pytest.mark.parametrize("key", ["evaluation", "speed", "decision", "latency"])
+def test_a_table_of_the_timing_is_shown_by_an_example(owner: str, key: str) -> None:
+    table = {"timing": {key: 1}} if owner == "timing" else {"group": [{"name": "a", "agents": [0], key: 1}]}
+    with pytest.raises(StudyError, match=f"{key} = 1: must be a table, for example {key} = {{") as caught:
+        load_study({**tomllib.loads(RIGHT), **table})
+    example = str(caught.value).partition("for example ")[2]
+    table = (
+        {"timing": tomllib.loads(example)}
+        if owner == "timing"
+        else {"group": [{"name": "a", "agents": [0], **tomllib.loads(example)}]}
+    )
+    load_study({**tomllib.loads(RIGHT), **table})
+
+
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [
+        ({"exchange": {"mode": "first_k"}},
+         "[exchange] k: 5, the default, must be at most 4, the number of agents that optimise; set k"),
+        ({"exchange": {"mode": "first_k", "k": 9}}, "[exchange] k = 9: must be at most 4, the number of agents that optimise"),
+    ],
+)  # fmt: skip
+def test_a_refused_default_is_said_to_be_one(table: dict[str, Any], line: str) -> None:
+    with pytest.raises(StudyError, match="must be") as caught:
+        load_study({**tomllib.loads(RIGHT), **table})
+    assert str(caught.value) == f"study: {line}"
 
 
 def test_what_is_no_readable_file_is_told_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ WRONG: list[tuple[str, str]] = [
     ("[exchange]\nmode = 'first_k'\nk = 5",
      "[exchange] k = 5: must be at most 4, the number of agents that optimise"),
     ("[exchange]\nmode = 'buffered'",
-     "[exchange] k: must be at most 4, the number of agents that optimise"),
+     "[exchange] k: 5, the default, must be at most 4, the number of agents that optimise; set k"),
     ("[exchange]\nstaleness = {wieght = 'hinge'}",
      "[exchange] staleness.wieght = 'hinge': no such key; did you mean 'weight'?"),
     ("[exchange]\nstaleness = {weight = 'hing'}",

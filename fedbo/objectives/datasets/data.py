@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Literal
@@ -29,7 +28,7 @@ from urllib.request import url2pathname
 import platformdirs
 
 from fedbo.objectives.datasets.inventory import DATA_SETS, DataFile, DataSet
-from fedbo.settings.errors import FedboError
+from fedbo.settings.errors import FedboError, unknown
 
 CHUNK = 1 << 20
 PATIENCE = 30  # seconds without a byte before a publisher's server counts as absent
@@ -134,9 +133,7 @@ def _row(data_set: DataSet) -> InventoryRow:
 def _named(name: str) -> DataSet:
     if name in DATA_SETS:
         return DATA_SETS[name]
-    close = get_close_matches(name, DATA_SETS, n=1)
-    guess = f"did you mean {close[0]!r}? " if close else ""
-    raise KeyError(f"no data set {name!r}; {guess}available: {', '.join(sorted(DATA_SETS))}")
+    raise KeyError(unknown("data set", name, DATA_SETS))
 
 
 def _found(data_set: DataSet) -> Path | None:

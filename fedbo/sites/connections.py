@@ -1,7 +1,7 @@
 """Connections to the server of a study: strangers get little time and little memory, and each refused one leaves a line.
 
 The protocol and the life of the server are uvicorn's. Only the acceptance of connections is different: a TLS handshake and the
-head of a request have a deadline, and the oldest of too many connections of strangers is closed.
+head of a request have a deadline, and the oldest of too many connections of strangers, or of one site, is closed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 STRANGER_TIME = 10.0  # seconds for a TLS handshake, and for the head of an HTTP request
 MOST_STRANGERS = 256  # connections that have not sent a request of a site yet
+MOST_OF_SITE = 16  # connections of one site, which needs two: an answer that is not read takes memory
 MOST_HEADER = 2**14  # bytes of the head of an HTTP request
 
 Peer = tuple[str, int] | None
@@ -107,6 +108,7 @@ class ConnectionServer(uvicorn.Server):
         super().__init__(config)
         self.refused, self._context = refused, context
         self._strangers: dict[Connection, None] = {}
+        self._known: dict[int, dict[Connection, None]] = {}  # by agent
         self._handshakes: dict[asyncio.Task[None], None] = {}
         self._accepting: asyncio.Task[None] | None = None
 
@@ -139,14 +141,19 @@ class ConnectionServer(uvicorn.Server):
 
     def leave(self, connection: Connection) -> None:
         """Note that a connection is closed."""
-        self._strangers.pop(connection, None)
+        for connections in (self._strangers, *self._known.values()):
+            connections.pop(connection, None)
 
-    def recognise(self, peer: Peer) -> None:
-        """Note that a connection has sent a request that a site signed, so that it is kept."""
-        for connection in self._strangers:
-            if connection.client == peer:
-                del self._strangers[connection]
-                return
+    def recognise(self, peer: Peer, agent: int) -> None:
+        """Note that a connection has sent a request that the site of an agent signed, so that it is kept."""
+        known = self._known.setdefault(agent, {})
+        for connection in [connection for connection in self._strangers if connection.client == peer]:
+            del self._strangers[connection]
+            known[connection] = None
+        if len(known) > MOST_OF_SITE:
+            oldest = next(iter(known))
+            del known[oldest]
+            oldest.evict(f"there are too many connections of the site of agent {agent}")
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -259,7 +259,7 @@ class SyncServer:
         admitted = await self._admitted(reader, path, size)
         agent, server = admitted.head.agent, self._server
         assert server is not None
-        server.recognise(scope["client"])
+        server.recognise(scope["client"], agent)
         if path == wire.HELLO:
             with self._changed:
                 return self._machine.hello(admitted)

@@ -140,6 +140,23 @@ def test_too_many_connections_of_strangers_leave_room_for_a_site(honest: Honest,
         connection.close()
 
 
+def test_answers_that_a_site_does_not_read_take_no_more_than_some_connections(
+    honest: Honest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MOST_OF_SITE", 4)
+    honest.step()
+    attacker = Attacker(honest.study, honest.port, [], seed=0)
+    opened = [attacker.connect() for _ in range(7)]
+    for connection in opened:
+        connection.sendall(attacker.post(attacker.request(attacker.sync())))
+        assert wait_for(lambda: honest.server.heard(1) is not None)
+    assert wait_for(lambda: len(honest.study.refusals()) >= 3)
+    assert honest.study.refusals() == ["there are too many connections of the site of agent 1"] * 3
+    honest.step()
+    for connection in opened:
+        connection.close()
+
+
 @pytest.mark.long
 def test_a_thousand_hostile_requests_are_refused_with_one_line_each(honest: Honest) -> None:
     assert _attack(honest, rounds=31) >= 1000

@@ -20,7 +20,7 @@ from synthetic_run import document, write_run
 
 import fedbo
 from fedbo.actors.storage.rows import read_table, write_table
-from fedbo.analysis.records.records import column_array
+from fedbo.analysis.records.records import ResultTable, column_array
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import OBSERVATIONS
 from fedbo.tuning.evaluated import evaluated
@@ -171,3 +171,23 @@ def test_a_run_of_an_earlier_version_lacks_columns_that_are_null_now(tuning: Res
 def test_a_column_has_one_type(values: list[Any], kind: pa.DataType, kept: list[Any]) -> None:
     made = column_array(values)
     assert made.type == kind and made.to_pylist() == kept
+
+
+def test_trials_are_a_sequence_of_their_rows(tuning: Result) -> None:
+    trials = tuning.trials()
+    rows = trials.to_arrow().to_pylist()
+    assert list(trials) == rows and len(trials) == len(rows)
+    assert trials[0] == rows[0] and trials[-1] == rows[-1] and trials[2:-1:3] == rows[2:-1:3]
+    with pytest.raises(IndexError, match="out of range"):
+        trials[len(rows)]
+
+
+@pytest.mark.parametrize("name", ["trials", "summary", "curves", "trouble", "trouble_by_agent", "spending"])
+def test_a_notebook_shows_the_first_rows_of_every_table(tuning: Result, name: str) -> None:
+    html, rows = getattr(tuning, name)()._repr_html_(), len(getattr(tuning, name)().to_arrow())
+    assert html.count("<tr>") == 1 + min(rows, 20) and (f"of {rows} rows" in html) == (rows > 20)
+
+
+def test_what_a_notebook_shows_of_other_peoples_words_is_escaped() -> None:
+    table = ResultTable("words", pa.table({"<b>name": ["<script>alert(1)</script>", "\x1b[31m"]}))
+    assert "<b>" not in table._repr_html_() and "<script>" not in table._repr_html_() and "\x1b" not in table._repr_html_()

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_type_hints, overload
 
 import numpy as np
 import pyarrow as pa
 
 from fedbo.actors.storage import atomic
 from fedbo.analysis.records.text_table import TextTable
+from fedbo.settings.shown import shown
 
 if TYPE_CHECKING:
     import pandas
 
 T = TypeVar("T")
 _DIGITS = 4  # significant ones in LaTeX and Markdown, as in the tables that are printed; CSV has them all
+_SHOWN = 20  # rows in a notebook
 
 
 class Tabular:
@@ -50,15 +53,25 @@ class Tabular:
         """Return the table as Markdown; numbers have four significant digits."""
         return _kept(self.in_words().markdown(), path)
 
-    def in_words(self, number: Callable[[float], str] | None = None) -> TextTable:
-        """Return the table as text, by default with four significant digits; `number` formats a number instead."""
-        table = self.to_arrow()
+    def in_words(self, number: Callable[[float], str] | None = None, most: int | None = None) -> TextTable:
+        """Return at most so many rows as text, by default with four significant digits; `number` formats a number instead."""
+        table = self.to_arrow().slice(0, most)
         columns = [[_word(value, number or _rounded) for value in column.to_pylist()] for column in table.columns]
         return TextTable(self.name, self.name, table.column_names, list(zip(*columns, strict=True)))
 
+    def _repr_html_(self) -> str:
+        """Return the first rows as HTML for a notebook."""
+        table, count = self.in_words(most=_SHOWN), len(self.to_arrow())
+        lines = [("th", table.headings), *(("td", row) for row in table.rows)]
+        rows = "".join(
+            f"<tr>{''.join(f'<{tag}>{escape(shown(str(cell)))}</{tag}>' for cell in line)}</tr>" for tag, line in lines
+        )
+        below = f"<p>{len(table.rows)} of {count} rows; to_pandas() has all</p>" if count > len(table.rows) else ""
+        return f"<table>{rows}</table>{below}"
+
 
 class ResultTable(Tabular):
-    """A table of results with its name; `len` counts its rows."""
+    """A table of results with its name: a sequence of its rows, each a dictionary by column."""
 
     def __init__(self, name: str, data: pa.Table) -> None:
         self.name, self._data = name, data
@@ -69,6 +82,21 @@ class ResultTable(Tabular):
 
     def __len__(self) -> int:
         return len(self._data)
+
+    @overload
+    def __getitem__(self, place: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[dict[str, Any]]: ...
+
+    def __getitem__(self, place: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        """Return a row, or a list of rows."""
+        if isinstance(place, slice):
+            return self._data.take(np.arange(len(self))[place]).to_pylist()
+        return self._data.take([range(len(self))[place]]).to_pylist()[0]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (row for batch in self._data.to_batches() for row in batch.to_pylist())
 
     def __repr__(self) -> str:
         return f"<{self.name}: {len(self)} rows of {', '.join(self._data.column_names)}>"

@@ -165,8 +165,11 @@ _given: ContextVar[Mapping[str, Callable[..., Any]]] = ContextVar("given functio
 
 @contextmanager
 def giving(place: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Pass a function to the studies that are made within, which know it by a place such as "given:name"."""
-    token = _given.set({**_given.get(), place: function})
+    """Pass a function to the studies that are made within, which know it by a place such as "given:name".
+
+    At any other place they import it, so that they call the present version.
+    """
+    token = _given.set({**_given.get(), **({place: function} if place.startswith("given:") else {})})
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ from fedbo.cli import main
 from fedbo.execution.jobs import runs
 from fedbo.settings import trust
 from fedbo.settings.trust import ChangedCodeError
+from fedbo.study.environment.models import members_in
 
 Study = dict[str, Any]
 FUNCTION = "def f(x, agent):\n    return VERSION + float(x[0])\n"
@@ -32,7 +33,21 @@ MODULE = {
     "a duration": f"from fedbo.settings.durations import Constant\n{FRAME}class Mine(Constant):\n    mean: float = VERSION\n",
     "an exchange": "from fedbo.coordinator.exchange import Deadline\n"
     f"{FRAME}class Mine(Deadline):\n    length: float = VERSION\n",
+    "a latency": f"from fedbo.settings.durations import Constant\n{FRAME}class Mine(Constant):\n    mean: float = VERSION\n",
+    "an absence": "from fedbo.coordinator.environment.availability import Bernoulli\n"
+    f"{FRAME}class Mine(Bernoulli):\n    probability: float = 0.5\n    absence: float = VERSION\n",
+    "times of absence": "from fedbo.coordinator.environment.availability import Markov\n"
+    f"{FRAME}class Mine(Markov):\n    present: float = 1.0\n    absent: float = VERSION\n",
+    "a history": f"from fedbo.algorithms.random import Random\n{FRAME}class Mine(Random):\n    queries: int = VERSION\n",
 }
+MODELS = {  # table and key
+    "a duration": ("timing", "evaluation"),
+    "a latency": ("timing", "latency"),
+    "an absence": ("availability", ""),
+    "times of absence": ("availability", ""),
+}
+MODULE |= {f"{kind} of a group": MODULE[kind] for kind in MODELS}
+FEDERATED = {"name": "fts", "every": 1, "features": 10}
 
 
 def study_of(kind: str, file: Path, name: str) -> Study:
@@ -58,11 +73,20 @@ def study_of(kind: str, file: Path, name: str) -> Study:
             study["algorithm"] = [{"name": f"{file}:Mine"}]
         case "a schedule":
             study["algorithm"] = [{"name": "fts", "every": 1, "p": f"{file.stem}:p", "features": 10}]
-        case "a duration":
-            study["timing"] = {"evaluation": {"model": f"{file}:Mine"}}
+        case "a history":
+            study["agents"]["history"] = {"algorithm": f"{file}:Mine", "observations": 6}
+            study["algorithm"] = [FEDERATED]
+        case "a latency" | "an absence" | "times of absence" | "a duration":
+            (table, key), model = MODELS[kind], {"model": f"{file}:Mine"}
+            study |= {"timing": {"evaluation": {"model": "constant", "mean": 1.0}}, "algorithm": [FEDERATED]}
+            study[table] = {**study.get(table, {}), key: model} if key else model
+        case _ if kind.endswith(" of a group"):
+            table, key = MODELS[kind.removesuffix(" of a group")]
+            study |= {"timing": {"evaluation": {"model": "constant", "mean": 1.0}}, "algorithm": [FEDERATED]}
+            study["group"] = [{"name": "own", "agents": [1], key or table: {"model": f"{file}:Mine"}}]
         case "an exchange":
             study |= {"exchange": {"mode": f"{file}:Mine"}, "timing": {"evaluation": {"model": "constant", "mean": 1.0}}}
-            study["algorithm"] = [{"name": "fts", "every": 1, "features": 10}]
+            study["algorithm"] = [FEDERATED]
     return study
 
 
@@ -108,6 +132,18 @@ def test_an_edited_file_is_read_again_and_hashed_as_it_ran(
     check_replays(result, capsys, forks)
 
 
+def test_an_edited_objective_is_measured_again(file: Path) -> None:
+    """So that a group that takes its share of agents by a measure has those of the new version."""
+    text = "from dataclasses import replace\nimport numpy as np\nfrom fedbo.objectives.functions import Quadratic\n" + FRAME
+    text += "class Mine(Quadratic):\n    def objective(self, agent, *rngs):\n"
+    text += "        return replace(super().objective(agent, *rngs), centre=np.array([0.5, float(agent == VERSION)]))\n"
+    for version in 2, 3:
+        file.write_text(text.replace("VERSION", str(version)), encoding="utf-8")
+        group = {"name": "far", "share": 0.25, "by": "x2", "speed": {"factors": [2.0]}}
+        study = study_of("", file, "") | {"objective": {"name": f"{file}:Mine", "agents": 4}, "group": [group]}
+        assert members_in(fedbo.load_study(study, trust=True), 0) == {"far": (version,)}
+
+
 def test_a_checked_study_runs_the_code_of_the_moment(file: Path, tmp_path: Path, undrawn: None) -> None:
     file.write_text(FUNCTION.replace("VERSION", "2"), encoding="utf-8")
     study = fedbo.load_study(study_of("a function", file, "f"), trust=True)
@@ -145,16 +181,19 @@ def test_what_an_edited_file_imports_from_its_folder_is_read_again_and_hashed(
     check_replays(result, capsys, forks)
 
 
-def test_a_function_that_is_tuned_is_that_of_its_edited_file(file: Path, tmp_path: Path) -> None:
+HERE = {"timing": {"clock": "virtual"}, "hosting": {"kind": "inline"}, "evaluation": {"resources": []}}  # without Ray
+
+
+@pytest.mark.parametrize("study", [HERE, pytest.param({}, marks=[pytest.mark.long, pytest.mark.ray])])
+def test_a_function_that_is_tuned_is_that_of_its_edited_file(study: Study, file: Path, tmp_path: Path) -> None:
     """Although it is still the object of the first import that is passed each time."""
     text = "def f(config):\n    return VERSION + config['a']\n"
     file.write_text(text.replace("VERSION", "10"), encoding="utf-8")
     function = __import__(file.stem).f
     for version in 10, 20, 30:
         file.write_text(text.replace("VERSION", str(version)), encoding="utf-8")
-        result = fedbo.tune(
-            function, {"a": (0.0, 1.0)}, iterations=2, initial=1, algorithm="random", out=tmp_path / str(version)
-        )
+        out = tmp_path / str(version)
+        result = fedbo.tune(function, {"a": (0.0, 1.0)}, iterations=2, initial=1, algorithm="random", study=study, out=out)
         assert version <= min(result.observations["value"].to_pylist()) <= version + 1
         assert [*result.manifest["code"].values()] == [hashlib.sha256(file.read_bytes()).hexdigest()]
 

@@ -15,6 +15,7 @@ from fedbo.objectives.derived.mean import BatchFunction, even_points
 from fedbo.objectives.space import from_unit
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.agents.histories import history_sources, observed
+from fedbo.study.files import hash_files, source_hashes
 from fedbo.study.study_tables import StudyTables
 from fedbo.study.tables import ObjectiveTable
 
@@ -35,7 +36,9 @@ def measure(study: StudyTables, by: str, replicate: int) -> Array:
         return np.arange(study.federation().n_agents, dtype=np.float64)
     if by == "history":
         return _observations(study, replicate)
-    return _of_objectives(study.objective.model_dump_json(), (study.study.seed, replicate), by)
+    objective = {"objective": study.objective.model_dump(mode="json")}
+    contents = repr(hash_files(objective, source_hashes(objective)))
+    return _of_objectives((study.objective.model_dump_json(), contents), (study.study.seed, replicate), by)
 
 
 def check_measure(study: StudyTables, by: str) -> None:
@@ -71,9 +74,9 @@ def _observations(study: StudyTables, replicate: int) -> Array:
 
 
 @lru_cache(maxsize=16)
-def _of_objectives(table: str, run: tuple[int, int], by: str) -> Array:
-    """Return a measure of the objectives of a study's table, for the seed and the replicate of a run."""
-    seed, replicate = run
+def _of_objectives(objective: tuple[str, str], run: tuple[int, int], by: str) -> Array:
+    """Return a measure of the objectives of a table and the contents of its files, for the seed and the replicate of a run."""
+    (table, _), (seed, replicate) = objective, run
     federation, world = ObjectiveTable.model_validate_json(table).make(), Streams(seed, replicate)
     agents: Iterator[Any] = (objective_of(federation, agent, world) for agent in range(federation.n_agents))
     if by == "data":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from pathlib import Path
 
 from fedbo.actors.storage import atomic
+from fedbo.actors.storage.sealed import DamagedError
 from fedbo.algorithms.base import Declaration, Payload
 from fedbo.settings.errors import warn_caller
 from fedbo.tuning.message_folder import (
@@ -137,5 +139,13 @@ def secret_step(folder: Path) -> int:
     """
     path = folder / "draws.key"
     if not path.is_file():
-        atomic.write(path, lambda file: file.write(str(secrets.randbits(62)).encode()), new=True, mode=0o600)
-    return int(path.read_text())
+        drawn = str(secrets.randbits(62)).encode()
+        atomic.write(path, lambda file: file.write(drawn + b" " + _sum(drawn)), new=True, mode=0o600)
+    step, _, noted = path.read_bytes().partition(b" ")
+    if _sum(step) != noted:
+        raise DamagedError(path, "its checksum differs from its content", "restore a copy of the file, or open a new folder")
+    return int(step)
+
+
+def _sum(step: bytes) -> bytes:
+    return hashlib.sha256(step).hexdigest().encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import pickle
 from collections.abc import Iterator, Sequence
@@ -121,7 +122,7 @@ def test_agents_with_badly_synchronised_folders_lose_nothing_and_count_nothing_t
     for name, folders in places.items():
         for k in range(SITES):  # else the draws in messages would differ
             (tmp_path / name / str(k)).mkdir(parents=True)
-            (tmp_path / name / str(k) / "draws.key").write_text(str(k))
+            (tmp_path / name / str(k) / "draws.key").write_text(f"{k} {hashlib.sha256(str(k).encode()).hexdigest()}")
         agents = [fedbo.Agent(tmp_path / name / str(k), SPACE, terms, k, Meeting(folder)) for k, folder in enumerate(folders)]
         for _ in range(steps):
             for place, agent in enumerate(agents):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,7 +38,7 @@ def test_swapped_folders_are_refused_by_name(tmp_path: Path) -> None:
     for number in (0, 1):
         with open_agent(tmp_path / str(number), number) as agent:
             play(agent, 3)
-    with pytest.raises(ValueError, match=f"'{tmp_path}/1': belongs to .* another agent"):
+    with pytest.raises(ValueError, match=f"'{tmp_path}/1': belongs to another agent, 1 instead of 0"):
         open_agent(tmp_path / "1", 0)
 
 
@@ -57,6 +58,23 @@ def test_a_folder_that_is_part_old_goes_on_by_its_log(kept: str, tmp_path: Path)
         with open_agent(tmp_path / folder, 0) as agent:
             asked.append(play(agent, 3))
     assert asked[0] == asked[1]
+
+
+@pytest.mark.parametrize("file", ["draws.key", "log.jsonl"])
+def test_a_key_or_a_log_that_is_changed_anywhere_is_damaged(file: str, tmp_path: Path) -> None:
+    """Also where it is still a number, or a line of JSON: each byte in turn has another value, or is missing."""
+    with open_agent(tmp_path / "own", 0) as agent:
+        play(agent, 3)
+    path, drawn = tmp_path / "own" / file, random.Random(4)
+    whole = path.read_bytes()
+    for place in drawn.sample(range(len(whole) - 1), 12):
+        other = bytes([drawn.choice([each for each in b"0123456789\xff{" if each != whole[place]])])
+        for changed in other, b"":
+            path.write_bytes(whole[:place] + changed + whole[place + 1 :])
+            with pytest.raises(DamagedError, match=f"{file}': is damaged"):
+                open_agent(tmp_path / "own", 0)
+    path.write_bytes(whole)
+    open_agent(tmp_path / "own", 0).close()
 
 
 def test_the_checkpoint_of_another_agent_does_not_count(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def without_secret(folder: Path, numbers: range) -> None:
     """Give agents the same secret draws in each of a test's runs, so that their messages are equal."""
     for number in numbers:
         (folder / f"agent-{number}").mkdir(parents=True)
-        (folder / f"agent-{number}" / "draws.key").write_text(str(number))
+        (folder / f"agent-{number}" / "draws.key").write_text(f"{number} {hashlib.sha256(str(number).encode()).hexdigest()}")
 
 
 def test_signed_messages_are_those_of_a_meeting_without_keys(tmp_path: Path) -> None:

@@ -12,6 +12,15 @@ from fedbo.actors.storage.sealed import DamagedError, check_file, seal, unseal
 from fedbo.study.paths import DirectoryError, refuse_address
 
 MANIFEST, STUDY = "manifest.json", "study.toml"
+_KINDS: Mapping[str, Any] = {  # with None for what a run has only once it has ended, or need not have
+    **dict.fromkeys(("name", "status", "study_sha256"), str),
+    **dict.fromkeys(("labels", "cells", "parameters"), list),
+    **dict.fromkeys(("versions", "plugins", "code"), dict),
+    **dict.fromkeys(("files", "best_values", "reveals"), dict | None),
+    **dict.fromkeys(("goals", "complete_runs"), list | None),
+    **dict.fromkeys(("ended", "error", "started", "kernels"), str | None),
+    **{"metric": list | dict, "seed": int | None, "seconds": int | float, "snapshot_seconds": int | float | None},
+}
 FORK = "fork.json"  # which a fork has in place of a manifest
 
 
@@ -20,13 +29,13 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
     Raises:
         DirectoryError: there is no manifest.
-        DamagedError: the manifest has changed since it was written.
+        DamagedError: the manifest has changed since it was written, or is not that of a run.
     """
     refuse_address(directory)
     path = directory / MANIFEST
     copy = directory / "parts" / MANIFEST
     try:
-        return unseal(path)
+        return unseal(path, _KINDS)
     except FileNotFoundError:
         if copy.is_file():
             raise DamagedError(path, "it is missing", back(path)) from None

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from fedbo.settings.errors import FedboError
+from fedbo.settings.shown import shown
 
 
 class SitesError(FedboError, ValueError):
     """A file of a site or of a coordinator that cannot be used; the message names it and the remedy."""
+
+    def __str__(self) -> str:
+        """Return the message, with escaped control characters of a document of somebody else."""
+        return shown(super().__str__())
 
 
 class SignatureError(SitesError):

@@ -11,6 +11,7 @@ from typing import Any
 
 from fedbo.settings.arguments import short
 from fedbo.settings.errors import FedboError, SettingError
+from fedbo.settings.shown import shown
 from fedbo.settings.trust import admit
 
 Document = dict[str, Any]
@@ -47,8 +48,8 @@ class StudyError(FedboError, ValueError):
         return cls("", tuple(faults))
 
     def __str__(self) -> str:
-        """Return the lines, or the messages of the faults."""
-        return self.lines or "\n".join(map(str, self.faults))
+        """Return the lines, or the messages of the faults, with escaped control characters."""
+        return shown(self.lines or "\n".join(map(str, self.faults)))
 
     def under(self, *prefix: str | int) -> StudyError:
         """Return the error with a prefix before the path of each fault."""

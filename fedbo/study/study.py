@@ -204,10 +204,12 @@ def recall_study(path: Path) -> Study:
     """Read the resolved study of a run, without checking whether it could run here and now; StudyError for an invalid file."""
     document = read(path)
     try:
-        return Study.model_validate(document)
-    except ValidationError as error:
-        lines = [_line(fault, document, str(path), ()) for fault in from_pydantic(error, _known()).faults]
-        raise StudyError("\n".join(lines)) from None
+        study = Study.model_validate(document)
+        swept(document, study.sweep)
+        return study
+    except (ValidationError, StudyError) as error:
+        faults = (error if isinstance(error, StudyError) else from_pydantic(error, _known())).faults
+        raise StudyError("\n".join(_line(fault, document, str(path), ()) for fault in faults)) from None
 
 
 def _located(document: Document, key: str) -> Loc:

@@ -71,6 +71,11 @@ def _manifest(checked: Study, status: str) -> dict[str, Any]:
     return {
         "name": checked.study.name,
         "status": status,
+        "study_sha256": "",
+        "labels": list(checked.labels),
+        "versions": {},
+        "plugins": {},
+        "code": {},
         "metric": {"name": "error", "sign": -1, "offset": 0.0},
         "parameters": [
             {"name": "C", "low": 0.1, "high": 10.0, "log": True},

@@ -19,6 +19,7 @@ from fedbo.actors.storage.sealed import seal
 from fedbo.cli import main
 from fedbo.figures.reports.tables import ShownConsole, console
 from fedbo.settings.shown import shown
+from fedbo.sites.errors import DocumentError
 from fedbo.study.names import _fit
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\u2066\x9b31m\r\u2028"
@@ -180,3 +181,56 @@ def test_only_its_owner_reads_what_agents_observed(whole: Path, tmp_path: Path) 
         os.umask(before)
     for folder in (run, fork, tmp_path / "agent"):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
+
+
+KEYS = ("name", "status", "study_sha256", "labels", "cells", "metric", "parameters", "versions", "plugins", "code", "seconds")
+READERS = [["show", "RUN"], ["watch", "RUN", "--once"], ["report", "RUN"], ["resume", "RUN"], ["replay", "RUN", "--verify"]]
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_another_document_in_place_of_a_manifest_is_damage(
+    sealed: bool, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each key in turn is missing or of another type; or it is something else altogether."""
+    known = json.loads((whole / "manifest.json").read_text(encoding="utf-8"))
+    documents: list[Any] = [{key: value for key, value in known.items() if key != left} for left in KEYS]
+    documents += [{**known, key: "x" if key == "seconds" else 3} for key in (*KEYS, "files", "best_values", "complete_runs")]
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    for number, document in enumerate([{"status": 3}, {}, *([] if sealed else [[1], 3, None]), *documents]):
+        text = seal(document) if sealed else json.dumps(document)
+        (run / "manifest.json").write_text(text, encoding="utf-8")
+        for command in READERS if number < 2 else [READERS[number % len(READERS)]]:
+            assert main([part.replace("RUN", str(run)) for part in command]) == 2
+            said = capsys.readouterr().err
+            assert "manifest.json': is damaged (" in said and said.count("\n") == 1, (document, command, said)
+
+
+def test_a_key_of_a_sweep_that_is_none_is_an_error_of_the_study(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    for key, words in [
+        ("algorithm.0.name", "label of an algorithm"),
+        ("study.name", "not change results"),
+    ]:
+        text = (whole / "study.toml").read_text(encoding="utf-8")
+        (run / "study.toml").write_text(f'{text}\n[sweep]\n"{key}" = ["random", "ts"]\n', encoding="utf-8")
+        manifest = json.loads((whole / "manifest.json").read_text(encoding="utf-8"))
+        (run / "manifest.json").write_text(seal({**manifest, "files": {}}), encoding="utf-8")
+        for command in ["show"], ["show", "--trouble"], ["report"], ["plot", "--kind", "timeline"], ["watch", "--once"]:
+            assert main([command[0], str(run), *command[1:]]) == 2
+            assert words in (said := capsys.readouterr().err) and said.count("\n") == 1, (key, command, said)
+
+
+def test_an_error_and_a_report_hold_no_control_characters_of_a_document(whole: Path, tmp_path: Path) -> None:
+    """Also in Python, where no command line escapes them."""
+    with pytest.raises(fedbo.StudyError, match="no such table") as found:
+        fedbo.load_study({**STUDY, EVIL: {EVIL: 1}})
+    with pytest.raises(DocumentError) as other:
+        raise DocumentError(f"{EVIL}: no such key")
+    assert not ACTING.search(str(found.value)) and not ACTING.search(str(other.value))
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+    (run / "manifest.json").write_text(seal({**manifest, "versions": {EVIL: EVIL}, "files": {}}), encoding="utf-8")
+    assert main(["report", str(run)]) == 0
+    assert not ACTING.search((run / "report.html").read_text(encoding="utf-8"))

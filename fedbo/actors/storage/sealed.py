@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fedbo.settings.errors import FedboError
@@ -60,10 +61,11 @@ def seal(document: Mapping[str, Any], indent: int | None = None) -> str:
     return json.dumps({**whole, "sha256": _sum(whole)}, indent=indent) + "\n"
 
 
-def unseal(path: Path) -> dict[str, Any]:
-    """Read the output of `seal`.
+def unseal(path: Path, kinds: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """Read the output of `seal`; `kinds` are the types of its keys, with None for a key that may be missing.
 
-    FileNotFoundError when there is none, DamagedError when it has changed, FormatError when its format is another.
+    FileNotFoundError when there is none, DamagedError when it has changed or a key is missing or of another type, FormatError
+    when its format is another.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -75,8 +77,16 @@ def unseal(path: Path) -> dict[str, Any]:
         raise DamagedError(path, "it is not a JSON object")
     if found.pop("sha256", None) != _sum(found):
         raise DamagedError(path, "its sha256 differs from its content")
+    _check_kinds(path, found, {"format": int})
     check_format(path, found["format"], found.get("fedbo"))
+    _check_kinds(path, found, kinds)
     return found
+
+
+def _check_kinds(path: Path, found: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    for key, kind in kinds.items():
+        if not isinstance(found.get(key), kind):
+            raise DamagedError(path, f"its '{key}' is of another type" if key in found else f"it has no '{key}'")
 
 
 def _sum(document: Mapping[str, Any]) -> str:

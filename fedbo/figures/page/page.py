@@ -40,6 +40,7 @@ from fedbo.figures.reports.statistics import statistics_table
 from fedbo.figures.style import INK, STYLE, dashes_at, styled
 from fedbo.settings.errors import FedboError
 from fedbo.settings.registry import registered
+from fedbo.settings.shown import shown
 from fedbo.settings.version import fedbo_version
 
 T = TypeVar("T")
@@ -174,7 +175,7 @@ def report(
     script = f'"use strict";\n(() => {{\n{parts}}})();\n'
     exact = [(EXACT, INK)] if any(cell.fronts for run in runs for cell in run.cells) else []
     labels = [*dict.fromkeys(label for run in runs for label, _ in run.colours), *(label for label, _ in exact)]
-    return _template().render(
+    written: str = _template().render(
         title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,
         exact=exact,
@@ -188,6 +189,7 @@ def report(
         refresh=refresh,
         version=fedbo_version(),
     )
+    return shown(written)  # a study or a run may be of somebody else
 
 
 @cache

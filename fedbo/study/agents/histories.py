@@ -236,7 +236,7 @@ def _of_run(path: Path, federation: Federation, table: HistoryTable, replicate: 
 
 def _manifest(path: Path) -> dict[str, Any]:
     try:
-        found = unseal(path / _MANIFEST)
+        found = unseal(path / _MANIFEST, dict.fromkeys(("cells", "labels", "parameters"), list) | {"files": dict | None})
     except OSError:
         raise SettingError("run", "is not a run directory: it has no manifest.json; pass the directory of a run") from None
     except (DamagedError, FormatError) as error:

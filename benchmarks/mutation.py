@@ -66,10 +66,13 @@ def plant(mutant: Mutant, folder: Path) -> None:
     """Change the function in this process, and the source for those that it starts."""
     tree, path = changed(mutant), str((ROOT / mutant.path).resolve())
     (new,) = [code for code in _codes(compile(tree, path, "exec")) if code.co_qualname == mutant.function]
-    for one in gc.get_objects():
-        if isinstance(one, FunctionType) and one.__code__.co_qualname == mutant.function:
-            if os.path.realpath(one.__code__.co_filename) == path:
-                one.__code__ = new
+    gc.unfreeze()  # the tests freeze what is there when they begin, and `get_objects` does not list that
+    found = [one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_qualname == mutant.function]
+    found = [one for one in found if os.path.realpath(one.__code__.co_filename) == path]
+    if not found:
+        raise ValueError(f"{mutant.path} has no function {mutant.function} in this process")
+    for one in found:
+        one.__code__ = new
     (folder / "sitecustomize.py").write_text(CUSTOMIZE, encoding="utf-8")
     (folder / "changed.py").write_text(ast.unparse(tree), encoding="utf-8")
     os.environ["FEDBO_MUTANT"] = f"{path}|{folder / 'changed.py'}"

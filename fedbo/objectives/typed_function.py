@@ -101,7 +101,7 @@ class TypedFunction:
     """Best native value where it is known."""
     steps: Annotated[int, Ge(2)] | None = None
     """Reports of an evaluation that is not stopped."""
-    carried: PickledFunction | None = field(init=False, repr=False, default=None)
+    carried: Any = field(init=False, repr=False, default=None)  # a PickledFunction, of which a schema knows nothing
 
     def __post_init__(self) -> None:
         check(self)
@@ -113,7 +113,8 @@ class TypedFunction:
     @property
     def _callable(self) -> Callable[..., Any]:
         if self.carried is not None:
-            return self.carried.function
+            function: Callable[..., Any] = self.carried.function
+            return function
         given = isinstance(self.function, str) and self.function.startswith("given:")
         remedy = "it was passed to fedbo.tune in Python; call fedbo.tune again with resume=True"
         require(not given, "function", self.function, remedy)

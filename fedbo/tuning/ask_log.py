@@ -114,7 +114,7 @@ class AskLog:
     def _write(self, entry: LogEntry) -> None:
         if self._closed:
             raise DirectoryError(f"'{self._folder}': is the folder of a closed agent; open the agent again with fedbo.Agent")
-        line = json.dumps({**entry, "sum": _sum(entry)}).encode() + b"\n"
+        line = _written(entry)
         atomic.append(self._file, line, sync=True)
         self._added(line)
 
@@ -151,12 +151,13 @@ def _difference(found: LogEntry, head: LogEntry) -> str:
     return f"belongs to another {names[name]}{said}; {remedy}" if name != "terms" else f"has other terms{said}; {remedy}"
 
 
-def _sum(entry: LogEntry) -> str:
-    return hashlib.sha256(json.dumps(entry).encode()).hexdigest()[:16]
+def _written(entry: LogEntry) -> bytes:
+    digest = hashlib.sha256(json.dumps(entry).encode()).hexdigest()[:16]
+    return json.dumps({**entry, "sum": digest}).encode() + b"\n"
 
 
 def read_log(path: Path) -> tuple[list[LogEntry], int]:
-    """Read the entries of a log and their size in bytes; DamagedError where a line is not JSON, or its checksum differs.
+    """Read the entries of a log and their size in bytes; DamagedError where a line is not as it was written.
 
     An incomplete last line is ignored: a kill or a power cut came before its writer returned.
     """
@@ -166,7 +167,7 @@ def read_log(path: Path) -> tuple[list[LogEntry], int]:
             entry = json.loads(line) if line.endswith(b"\n") else None
         except ValueError:
             entry = None
-        if not isinstance(entry, dict) or entry.pop("sum", None) != _sum(entry):
+        if not isinstance(entry, dict) or entry.pop("sum", None) is None or line != _written(entry):
             if number < len(lines) or (line.endswith(b"\n") and not atomic.is_torn(line, size)):
                 raise DamagedError(path, f"line {number} is damaged", "restore a copy of the file, or open a new folder")
             break

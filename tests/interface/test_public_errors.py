@@ -20,6 +20,8 @@ INTERNAL = {
     "ChannelClosed", "Diverged", "EvaluationError", "HostLost", "StudyError", "NotPositiveDefinite", "Stop",
     "StoppedEarly", "Superseded", "Untried", "HttpRefused", "RequestRefused", "WireError", "MaskingError",
     "SiteConnectionError",  # of a check before a study, which says it in a line
+    "NotMadeError",  # ends the step in progress at an early end, and nobody sees it
+    "ChangedCodeError", "HeadLostError", "ReturnError",  # a user meets each as a RunError
 }  # fmt: skip
 
 

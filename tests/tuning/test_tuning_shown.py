@@ -93,7 +93,7 @@ def test_a_run_and_an_agent_show_their_best_configuration(tmp_path: Path) -> Non
         "'shown' (complete)",
         f"best value {best['value']:.6g}",
         f"agent {best['agent']}",
-        f"x1={best['point']['x1']:.6g}",
+        f"x1={best['configuration']['x1']:.6g}",
     ):
         assert words in repr(result)
         assert words.replace("'", "&#x27;") in result._repr_html_()

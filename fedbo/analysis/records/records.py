@@ -91,9 +91,9 @@ class ResultTable(Tabular):
 
     def __getitem__(self, place: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
         """Return a row, or a list of rows."""
-        if isinstance(place, slice):
-            return self._data.take(np.arange(len(self))[place]).to_pylist()
-        return self._data.take([range(len(self))[place]]).to_pylist()[0]
+        chosen = np.arange(len(self))[place]
+        rows: list[dict[str, Any]] = self._data.take(np.atleast_1d(chosen)).to_pylist()
+        return rows if isinstance(place, slice) else rows[0]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (row for batch in self._data.to_batches() for row in batch.to_pylist())

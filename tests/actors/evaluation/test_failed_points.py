@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,13 @@ def slope(config: dict[str, Any]) -> float:
 def study_of(algorithm: dict[str, Any], **tables: Any) -> Any:
     objective = {"name": "typed_function", "function": "given:half", "space": written_space(SPACE), "agents": 2}
     document = {"study": {"name": "half", "seed": 4}, "objective": objective, "algorithm": [algorithm], **tables}
+    return load_study({"agents": {"initial": 4}, "budget": {"iterations": DECISIONS}, **document})
+
+
+@pytest.fixture(autouse=True)
+def given_slope() -> Iterator[None]:
     with giving("given:half", slope):
-        return load_study({"agents": {"initial": 4}, "budget": {"iterations": DECISIONS}, **document})
+        yield
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def test_trials_are_a_sequence_of_their_rows(tuning: Result) -> None:
     rows = trials.to_arrow().to_pylist()
     assert list(trials) == rows and len(trials) == len(rows)
     assert trials[0] == rows[0] and trials[-1] == rows[-1] and trials[2:-1:3] == rows[2:-1:3]
-    with pytest.raises(IndexError, match="out of range"):
+    with pytest.raises(IndexError, match="out of bounds"):
         trials[len(rows)]
 
 

@@ -48,7 +48,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, kind: type[object], error: Exception
     [
         (Reworded("queries", "must be few", 7, "or all"), "[[algorithm]] 1 queries = 7: must be few; or all"),
         (unknown_choice("queries", "7", ("1", "2")), "[[algorithm]] 1 queries = 7: no queries '7'; available: 1, 2"),
-        (SettingError("batch", "must be 1", 2), "[[algorithm]] 1: batch must be 1, not 2"),
+        (SettingError("batch", "must be 1", 2), "[[algorithm]] 1: batch must be 1, not 2, the default; set batch"),
         (Mute("queries must be few, not 7"), "[[algorithm]] 1: queries must be few, not 7"),
         (Mute("queries = 7 is invalid: few"), "[[algorithm]] 1: queries = 7 is invalid: few"),
         (Mute("no queries '7'"), "[[algorithm]] 1: no queries '7'"),

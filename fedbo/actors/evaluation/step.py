@@ -155,7 +155,10 @@ class StepEvaluator:
         made: list[Query] = []  # `list[Query]()` takes ten times as long
         records: list[EvaluationRecord] = []
         left, first = queries, queries[0].number if queries else 0
-        for _ in range(1 + policy.retries):
+        rounds = 1 + policy.retries
+        if request.tries is not None:  # a fork may allow more retries than the order of a step under way has durations for
+            rounds = min(rounds, len(request.tries) // max(1, len(queries)))
+        for _ in range(rounds):
             failed: list[Query] = []
             for point in left:
                 query = self._next(request, point, len(made), first + len(made))

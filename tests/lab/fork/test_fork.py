@@ -172,6 +172,15 @@ def test_what_agents_work_on_when_a_setting_changes_was_decided_before(tmp_path:
     assert begun and all(was[key] == now[key] for key in begun) and was != now
 
 
+def test_more_retries_hold_for_the_steps_ordered_after_the_fork(tmp_path: Path) -> None:
+    """A step under way with a time limit has durations for the retries that its order allowed."""
+    short = {"evaluation": {"retries": 0, "time_limit": 0.5}, "study": {"name": "short", "seed": 3}}
+    result = fedbo.run({**STUDY, **short}, out=tmp_path / "run")
+    half = max(row["time"] for row in result.events.to_pylist()) / 2
+    fork = fedbo.fork(tmp_path / "run", half, overrides=["evaluation.retries=2"], out=tmp_path / "fork")
+    assert len(fork.branches[0].observations) > len(result.observations)
+
+
 @pytest.mark.long
 def test_a_fork_tells_what_changes_in_time_and_cost(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change = "timing.evaluation.mean=3.0"

@@ -1,0 +1,115 @@
+"""How many lines the package may have: each room as many as the table says, and not many fewer, so that it is lowered.
+
+To raise a number is a line of a commit whose message says for what. A new capability brings a room of its own, which can be
+deleted, or takes its lines from the room that it grows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "fedbo"
+SLACK = 0.05  # a room that has become smaller by more than this share keeps the saving by a lower number
+
+# Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
+LINES = {
+    ".": 1181,
+    "actors": 3396,
+    "actors/evaluation": 1867,
+    "actors/stopping": 390,
+    "actors/storage": 2125,
+    "algorithms": 3704,
+    "algorithms/bandits": 1255,
+    "algorithms/collaborative": 1554,
+    "algorithms/components": 5244,
+    "analysis": 5749,
+    "commands": 2858,
+    "coordinator": 2908,
+    "coordinator/cluster": 212,
+    "coordinator/environment": 1523,
+    "coordinator/evaluations": 644,
+    "coordinator/logged": 745,
+    "coordinator/privacy": 1918,
+    "coordinator/runtime": 2900,
+    "execution": 3029,
+    "figures": 2755,
+    "figures/page": 1429,
+    "figures/reports": 1409,
+    "lab": 1,
+    "lab/benchmarking": 224,
+    "lab/fork": 1073,
+    "lab/hunt": 1236,
+    "lab/papers": 1235,
+    "lab/tabulation": 709,
+    "lab/twins": 1653,
+    "lab/why": 1869,
+    "lab/worlds": 324,
+    "objectives": 4939,
+    "objectives/datasets": 1400,
+    "objectives/models": 1323,
+    "objectives/tables": 259,
+    "objectives/tasks": 1786,
+    "objectives/typed_spaces": 907,
+    "settings": 1724,
+    "sites": 5947,
+    "study": 5129,
+    "surrogates": 3559,
+    "surrogates/compiled": 2616,
+    "templates": 1,
+    "testing": 2001,
+    "testing/laws": 1021,
+    "tuning": 3011,
+}
+# The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
+MOST = {"all": 92742, "no room": 92742, "modules": 677}
+
+
+def _modules() -> Iterator[tuple[str, int]]:
+    """Yield the longest folder of the tables that has a module, and its lines, for each module."""
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).parts
+        above = ["/".join(parts[:depth]) for depth in range(len(parts) - 1, 0, -1)]
+        place = next((folder for folder in above if folder in LINES), "." if len(parts) == 1 else above[-1])
+        yield place, len(path.read_text(encoding="utf-8").splitlines())
+
+
+def _lines() -> Counter[str]:
+    """Return the lines of each room."""
+    found = Counter[str]()
+    for place, lines in _modules():
+        found[place] += lines
+    return found
+
+
+def _is_room(place: str) -> bool:
+    """Whether a folder, or one above it, declares itself a room that can be deleted."""
+    folder = PACKAGE / place
+    return any((above / "room.py").is_file() for above in (folder, *folder.parents) if above.is_relative_to(PACKAGE))
+
+
+@pytest.mark.parametrize("place", LINES)
+def test_a_room_has_as_many_lines_as_it_may(place: str) -> None:
+    allowed, lines = LINES[place], _lines()[place]
+    assert lines <= allowed, (
+        f"{place} has {lines} lines, {lines - allowed} more than it may: take them from it, or say for what"
+    )
+    assert lines >= (1 - SLACK) * allowed, f"{place} has {lines} lines only: write this number in place of {allowed}"
+
+
+def test_each_folder_is_in_the_table() -> None:
+    assert sorted(_lines()) == sorted(LINES)
+
+
+def test_the_whole_has_as_many_lines_and_modules_as_it_may() -> None:
+    lines = _lines()
+    found = {
+        "all": sum(lines.values()),
+        "no room": sum(count for place, count in lines.items() if not _is_room(place)),
+        "modules": sum(1 for _ in _modules()),
+    }
+    assert all(found[what] <= most for what, most in MOST.items()), f"{found}, where {MOST} are allowed"
+    assert all(found[what] >= (1 - SLACK / 5) * most for what, most in MOST.items()), f"{found}: lower {MOST}"

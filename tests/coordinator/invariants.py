@@ -34,6 +34,7 @@ def events_of(ran: Ran) -> set[tuple[str, str]]:
             word = "stale" if record.staleness else ""
         elif record.kind == "rejected":
             word = record.reason if record.answer is None else "duplicate answer"
-            word += next((f" {words}" for words in ("not finite", "payload is") if words in (record.message or "")), "")
+            said = (record.message or "").replace("too large", "not finite")  # a flipped bit makes either
+            word += next((f" {words}" for words in ("not finite", "payload is") if words in said), "")
         found.add((record.kind, word))
     return found

@@ -16,6 +16,7 @@ from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.messages import decode, encode
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.objectives.base import Metric, Parameter
+from fedbo.settings.errors import warn_caller
 from fedbo.settings.records import changed
 from fedbo.settings.shown import quoted
 from fedbo.sites.allowance import Allowance
@@ -112,8 +113,11 @@ class SiteWork:
         self._agent, self._masks, self._study = agent, masks, study
         self._share, self._federation = asked_of(study).share, study.federation()
         self._home = RunFolder.of(folder, RunKey(0, study.labels[0], 0)).claim()
-        self._host = Host()
-        self._task = task = site_task(study, agent, own, secret_key(folder / "secret.key"))
+        self._host, secret = Host(), folder / "secret.key"
+        if (folder / ALLOWANCE).exists() and not secret.exists():
+            words = "is missing, and another one was drawn: a step that is repeated draws other points, and another message"
+            warn_caller(f"'{secret}': {words}; restore a copy of the file before the site goes on", RuntimeWarning)
+        self._task = task = site_task(study, agent, own, secret_key(secret))
         initial, iterations, pulls = task.budget_of(agent)
         if (needed := pulls or initial + iterations * (task.algorithm.queries or 1)) > most:
             words = f"the study needs {needed} evaluations, but the policy of this site allows {most}"

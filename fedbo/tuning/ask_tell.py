@@ -125,7 +125,7 @@ class Agent:
         declared = self._algorithm.upload(self._problem) or {}
         keys, place = terms.message_keys(self._digest, meeting), (number, terms.agents)
         self._messages = MessageStore(self.folder / "messages", self._digest[:16], place, declared, keys)
-        self._secret = secret_step(self.folder)
+        self._secret = secret_step(self.folder, begun=bool(self._log.entries))
         with self._computing():
             self._recall()
             for point in () if start is None else self._started(start):

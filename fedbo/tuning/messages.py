@@ -131,14 +131,17 @@ class MessageStore:
             )
 
 
-def secret_step(folder: Path) -> int:
-    """Return the agent's secret: 62 random bits, drawn once and kept in its folder.
+def secret_step(folder: Path, begun: bool) -> int:
+    """Return the agent's secret: 62 random bits, drawn once and kept in its folder; warn where one that has `begun` lacks it.
 
     All sites know the seed of the terms, so they could repeat the random draws of a message. The secret prevents this: it is
     added to the step, which is part of the counter of the random streams.
     """
     path = folder / "draws.key"
     if not path.is_file():
+        if begun:
+            words = "is missing, and another secret was drawn: messages that are drawn again may reveal more than one did"
+            warn_caller(f"'{path}': {words}; restore a copy of the file before the agent goes on", RuntimeWarning)
         drawn = str(secrets.randbits(62)).encode()
         atomic.write(path, lambda file: file.write(drawn + b" " + _sum(drawn)), new=True, mode=0o600)
     step, _, noted = path.read_bytes().partition(b" ")

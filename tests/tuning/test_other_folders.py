@@ -77,6 +77,15 @@ def test_a_key_or_a_log_that_is_changed_anywhere_is_damaged(file: str, tmp_path:
     open_agent(tmp_path / "own", 0).close()
 
 
+def test_a_key_that_is_lost_is_drawn_anew_with_a_warning(tmp_path: Path) -> None:
+    with open_agent(tmp_path / "own", 0) as agent:
+        play(agent, 1)
+    (tmp_path / "own" / "draws.key").unlink()
+    with pytest.warns(RuntimeWarning, match=r"own/draws.key': is missing, and another secret was drawn"):
+        open_agent(tmp_path / "own", 0).close()
+    open_agent(tmp_path / "own", 0).close()
+
+
 def test_the_checkpoint_of_another_agent_does_not_count(tmp_path: Path) -> None:
     for number in (0, 1):
         with open_agent(tmp_path / str(number), number) as agent:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, NamedTuple
 
 from fedbo.sites import wire
@@ -18,6 +19,7 @@ from fedbo.sites.outbox import JournalRecords
 from fedbo.sites.sequences import BEHIND, COPY, OTHER_FOLDER, RequestSequences
 from fedbo.sites.wire import RequestHead, Sync, SyncReply, WireError
 
+REPEAT = 1.0  # seconds after which an order or a letter is sent again to a site that does not know it
 MOST_JOINED = 8  # connections that wait for one answer
 
 Channel = int  # number of a connection that waits for an answer
@@ -62,6 +64,7 @@ class Mailbox:
     - `counted`: last step that counts, once the study has ended; `told`: whether the site knows it.
     - `last`: signature of the last answered request, and the answer.
     - `letter`: the newest letter to the site, with its number.
+    - `sent`, `sent_at`: lease of the last order and number of the last letter that were sent, and the time of the later one.
     - `read`, `replied`: numbers of the newest letters whose answer was handed out, and is acknowledged.
     """
 
@@ -75,6 +78,8 @@ class Mailbox:
     held: HeldRequest | None = None
     last: tuple[bytes, bytes] = (b"", b"")
     letter: tuple[int, bytes] = (0, b"")
+    sent: tuple[int, int] = (0, 0)
+    sent_at: float = -inf
     read: int = 0
     replied: int = 0
 
@@ -170,7 +175,7 @@ class CoordinatorMachine:
             box.read = sync.answer[0]
             self._replies[head.agent] = (head.agent, *sync.answer)
         if box.held is not None:
-            self._answer(box)  # the site goes on with this request
+            self._answer(box, now)  # the site goes on with this request
         box.heard, box.evaluating, box.told = now, sync.evaluating or None, box.told or sync.knows_end
         box.held = HeldRequest(head, key, sync, now + self._hold, [channel])
         self._settle(box, now)
@@ -242,17 +247,17 @@ class CoordinatorMachine:
         """Answer a held request if there is something new for its site, or if it was held long enough."""
         held = box.held
         assert held is not None
-        news = box.order is not None and box.order[0] > held.sync.seen
         full = held.sync.has_more and box.taken >= held.sync.reports[-1][0]
-        news = news or box.letter[0] > held.sync.letter
-        if news or full or now >= held.until or held.sync.knows_end or box.counted is not None:
-            self._answer(box)
+        if any(_mail(box, now)) or full or now >= held.until or held.sync.knows_end or box.counted is not None:
+            self._answer(box, now)
+        elif any(_mail(box, inf)):
+            held.until = min(held.until, box.sent_at + REPEAT)
 
-    def _answer(self, box: Mailbox) -> None:
+    def _answer(self, box: Mailbox, now: float) -> None:
         """Answer the held request as things are now."""
         held = box.held
         assert held is not None
-        head = held.head
+        head, mail = held.head, _mail(box, now)
         active = self._roster().key_of(head.agent)
         box.held = None
         if active is None or active.raw != held.key.raw:  # revoked since it came: nothing more may leave for it
@@ -261,9 +266,9 @@ class CoordinatorMachine:
         elif box.counted is not None:
             reply = SyncReply(wire.ENDED, self._clock(), box.taken, box.counted)
         else:
-            lease, order = box.order or (0, b"")
-            lease, order = (lease, order) if lease > held.sync.seen else (0, b"")
-            letter = box.letter if box.letter[0] > held.sync.letter else (0, b"")
+            (lease, order), letter = (each or (0, b"") for each in mail)
+            if any(mail):
+                box.sent, box.sent_at = (lease or box.sent[0], letter[0] or box.sent[1]), now
             reply = SyncReply(
                 wire.GOING, self._clock(), box.taken, lease=lease, order=order, replied=box.replied, letter=letter
             )
@@ -320,3 +325,15 @@ class CoordinatorMachine:
 
     def _signed(self, head: RequestHead, reply: SyncReply) -> bytes:
         return wire.sign_answer(self._key, head.signature, wire.pack_reply(reply))
+
+
+def _mail(box: Mailbox, now: float) -> list[tuple[int, bytes] | None]:
+    """Return the order and the letter that the site of a held request lacks; None for one that it has, or was just sent.
+
+    A site may ask as often as it likes: without a least time each request of a few bytes would fetch a whole order.
+    """
+    assert box.held is not None
+    known = (box.held.sync.seen, box.held.sync.letter)
+    waits = box.sent if now < box.sent_at + REPEAT else (0, 0)
+    found = zip((box.order or (0, b""), box.letter), known, waits, strict=True)
+    return [mail if mail[0] > max(has, sent) else None for mail, has, sent in found]

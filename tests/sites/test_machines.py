@@ -8,7 +8,7 @@ import pytest
 from schedules import STUDY, MemoryRecords, private_keys, roster
 
 from fedbo.sites import wire
-from fedbo.sites.coordinator_machine import REVOKED, CoordinatorMachine, RequestRefused
+from fedbo.sites.coordinator_machine import REPEAT, REVOKED, CoordinatorMachine, RequestRefused
 from fedbo.sites.documents import Roster
 from fedbo.sites.sequences import BEHIND, COPY, OTHER_FOLDER
 from fedbo.sites.site_machine import LONGEST_WAIT, PACE, SiteMachine
@@ -214,6 +214,30 @@ def test_an_older_copy_whose_sequence_is_higher_is_refused_for_what_it_does_not_
     older._kept.sequence = 10
     with pytest.raises(RequestRefused, match=COPY):
         pair.send(pair.request(1.0, older), 3)
+
+
+def test_requests_without_end_fetch_an_order_and_a_letter_once_in_a_while(pair: Pair) -> None:
+    """Each has a next sequence and says that it knows nothing; the machine counts the answers with an order or a letter."""
+    pair.coordinator.order(0, 1, b"order" * 20)
+    pair.coordinator.letter(0, 1, b"letter" * 20)
+    orders, letters, now = 0, 0, 0.0
+    for number in range(1000):
+        now = number / 100
+        pair.site.sent, pair.site._due, pair.site._is_open = None, 0.0, False
+        data = pair.request(now)
+        pair.send(data, number, now)
+        if number == 30:
+            pair.coordinator.letter(0, 2, b"letter" * 20)
+        for _, answer in pair.coordinator.answers(now):
+            reply = wire.unpack_reply(answer[wire.ANSWER_HEAD :])
+            orders, letters = orders + bool(reply.order), letters + bool(reply.letter[1])
+    assert (orders, letters) == (10, 11)
+    pair.site.sent, pair.site._due, pair.site._is_open = None, 0.0, False
+    pair.send(pair.request(now), 1000, now + 0.01)
+    assert [channel for channel, _ in pair.coordinator.answers(now)] == [999]  # and nothing for the last one, which waits
+    assert (due := pair.coordinator.next_time()) is not None and due <= now + REPEAT
+    ((_, answer),) = pair.coordinator.answers(due)
+    assert wire.unpack_reply(answer[wire.ANSWER_HEAD :]).order
 
 
 def test_a_report_is_kept_through_answers_that_do_not_acknowledge_it(pair: Pair) -> None:

@@ -146,7 +146,7 @@ def observe(objective: Objective, x: Array, count: int, rng: np.random.Generator
     """Return `count` observations `(count,)` at x, one by one if the objective cannot make them at once."""
     if isinstance(objective, Repeated):
         return np.asarray(objective.evaluate_many(x, count, rng), dtype=np.float64).reshape(count)
-    return np.array([value_of(objective.evaluate(x, rng)) for _ in range(count)], dtype=np.float64)
+    return np.array([value_of(objective.evaluate(x, rng), objective) for _ in range(count)], dtype=np.float64)
 
 
 @runtime_checkable

@@ -41,11 +41,11 @@ class Outcome:
         self.reports = reports
 
 
-def outcome_of(returned: Outcome | SupportsFloat, score: float | None = None) -> Outcome:
-    """Return what `Objective.evaluate` returned as an outcome, whose score is that of `Objective.score` if there is one.
+def outcome_of(returned: Outcome | SupportsFloat, score: float | None = None, objective: object = None) -> Outcome:
+    """Return what `evaluate` of an `objective` returned as an outcome, whose score is that of its `score` if there is one.
 
     Raises:
-        TypeError: The value or a metric is not a number.
+        TypeError: The value, the score or a metric is not a number.
     """
     noise_free = None if score is None else float(score)
     if type(returned) is float:  # as nearly always
@@ -53,9 +53,20 @@ def outcome_of(returned: Outcome | SupportsFloat, score: float | None = None) ->
     if isinstance(returned, Outcome):
         metrics = {encodable(str(name)): _number(name, metric) for name, metric in returned.metrics.items()}
         if noise_free is None:
-            noise_free = float(returned.score)
-        return Outcome(float(returned.value), noise_free, metrics, tuple(returned.reports))
-    return Outcome(float(returned), noise_free)
+            noise_free = _returned(returned.score, objective, "an outcome of score ")
+        value = _returned(returned.value, objective, "an outcome of value ")
+        return Outcome(value, noise_free, metrics, tuple(returned.reports))
+    return Outcome(_returned(returned, objective), noise_free)
+
+
+def _returned(value: Any, objective: object, of: str = "") -> float:
+    """Return what `evaluate` returned as a number; TypeError for text and booleans, which `float` reads too."""
+    try:
+        if not isinstance(value, str | bytes | bytearray | bool | np.bool_):
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TypeError(f"{type(objective).__name__}.evaluate returned {of}{short(value)}; return a number or an Outcome")
 
 
 def _number(name: str, metric: Any) -> float:
@@ -65,9 +76,10 @@ def _number(name: str, metric: Any) -> float:
         raise TypeError(f"metric '{name}' of the outcome is {metric!r}; return a number") from None
 
 
-def value_of(returned: Outcome | SupportsFloat) -> float:
-    """Return the value of a result of `Objective.evaluate`."""
-    return float(returned.value if isinstance(returned, Outcome) else returned)
+def value_of(returned: Outcome | SupportsFloat, objective: object = None) -> float:
+    """Return the value of a result of `evaluate` of an `objective`; TypeError as `outcome_of`."""
+    value = returned.value if isinstance(returned, Outcome) else returned
+    return value if type(value) is float else _returned(value, objective)
 
 
 def written_metrics(outcome: Outcome) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from fedbo.actors.storage.rows import EVALUATIONS, RunKey, read_table, write_eva
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import observe
 from fedbo.objectives.outcome import Outcome, outcome_of, read_metrics, value_of, written_metrics
+from fedbo.settings.arguments import short
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,22 @@ def test_metrics_reach_the_table(tmp_path: Path) -> None:
 def test_a_metric_that_is_not_a_number_fails_the_evaluation() -> None:
     found = evaluated(Returning(Outcome(2.0, metrics={"loss": "low"})))
     assert "TypeError: metric 'loss' of the outcome is 'low'; return a number" in str(found.error)
-    assert "could not convert" in str(evaluated(Returning("low")).error)
+    assert "Returning.evaluate returned 'low'; return a number" in str(evaluated(Returning("low")).error)
+
+
+@pytest.mark.parametrize(
+    "returned", ["1.5", b"1", True, np.bool_(False), None, [1.0, 2.0], 10**400, Outcome("2"), Outcome(None)]
+)
+def test_a_value_that_is_not_a_number_is_an_error_with_the_objective(returned: Any) -> None:
+    class Spoiled:
+        def evaluate(self, x: Any, rng: Any) -> Any:
+            return returned
+
+    words = rf"Spoiled.evaluate returned .*{re.escape(short(getattr(returned, 'value', returned)))}; return a number"
+    with pytest.raises(TypeError, match=words):
+        outcome_of(returned, None, Spoiled())
+    with pytest.raises(TypeError, match=words):
+        observe(Spoiled(), np.zeros(1), 2, np.random.default_rng(0))  # type: ignore[arg-type]
 
 
 def test_the_name_of_a_metric_may_be_no_text_and_is_kept_escaped() -> None:

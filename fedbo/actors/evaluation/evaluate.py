@@ -34,10 +34,11 @@ def evaluate(
 def _outcome(objective: Objective, x: Array, streams: Streams, pulls: Pulls | None, fidelity: int | None) -> Outcome:
     if fidelity is not None:
         assert isinstance(objective, MultiFidelity), "a study whose objectives declare no fidelity has no stopper"
-        return outcome_of(objective.evaluate_at(x, fidelity, streams.rng("evaluation")), objective.score_at(x, fidelity))
+        returned, score = objective.evaluate_at(x, fidelity, streams.rng("evaluation")), objective.score_at(x, fidelity)
+        return outcome_of(returned, score, objective)
     if pulls is not None:
         return _mean(objective, x, streams, pulls)
-    return outcome_of(objective.evaluate(x, streams.rng("evaluation")), objective.score(x))
+    return outcome_of(objective.evaluate(x, streams.rng("evaluation")), objective.score(x), objective)
 
 
 def _mean(objective: Objective, x: Array, streams: Streams, pulls: Pulls) -> Outcome:

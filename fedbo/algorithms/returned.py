@@ -41,6 +41,7 @@ _PAIRS: dict[str, tuple[Any, str]] = {
     "broadcast_each": (tuple, "AnswerColumns"),
     "answer_each": (dict, "arrays of the answers"),
 }
+_OF_AGENTS = ("ask", "tell", "tell_outcomes", "outbox", "pending", "avoiding", "costing")  # others are of the coordinator
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic)  # states that anything may replace
 
 
@@ -72,7 +73,7 @@ def wrong(owner: object, function: str, words: str) -> ReturnError:
 
 def updated(method: object, function: str, state: Any, *given: Any) -> Any:
     """Call a function that returns the next state alone, and return that."""
-    found = getattr(method, function)(state, *given)
+    found = _called(method, function, state, given)
     if type(found) is not type(state) and not _replaces(found, state):
         raise wrong(method, function, f"returned {_shown(found)}; it must return the next state{_like(state)}")
     return found
@@ -80,7 +81,7 @@ def updated(method: object, function: str, state: Any, *given: Any) -> Any:
 
 def pair(method: object, function: str, state: Any, *given: Any) -> tuple[Any, Any]:
     """Call a function that returns a pair, whose second part is the next state, and return that."""
-    found = getattr(method, function)(state, *given)
+    found = _called(method, function, state, given)
     kinds, named = _PAIRS[function]
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], kinds)):
         raise wrong(method, function, f"returned {_shown(found)}; it must return ({named}, state)")
@@ -88,6 +89,18 @@ def pair(method: object, function: str, state: Any, *given: Any) -> tuple[Any, A
         words = f"returned {_shown(found[1])} as its state; it must return ({named}, state){_like(state)}"
         raise wrong(method, function, words)
     return found
+
+
+def _called(method: object, function: str, state: Any, given: tuple[Any, ...]) -> Any:
+    """Call a function of a method; where it fails on a state that is None, the error names the function that made it."""
+    try:
+        return getattr(method, function)(state, *given)
+    except (AttributeError, TypeError) as error:
+        if state is not None or "NoneType" not in str(error):
+            raise
+        first = "agent_init" if function in _OF_AGENTS else "server_init"
+        words = f"returned None, on which {function} fails ({error}); it must return the first state"
+        raise wrong(method, first, words) from error
 
 
 def asked(method: Any, state: Any, inbox: Any, streams: Any, dim: int) -> tuple[Decision, Any]:

@@ -170,6 +170,14 @@ def test_a_wrong_result_ends_the_run_with_class_function_agent_and_step(kind: ty
         run(method, exchange)
 
 
+@pytest.mark.parametrize("exchange", [Barrier(), Immediate()])
+@pytest.mark.parametrize("function", ["agent_init", "server_init"])
+def test_a_first_state_that_is_missing_is_an_error_of_the_function_that_makes_it(function: str, exchange: Exchange) -> None:
+    words = rf"test_returned.py:\d+: Spoiled.{function}.* returned None, on which \w+ fails \('NoneType' object"
+    with pytest.raises((CodeError, ReturnError), match=words):
+        run(spoiled(Sums, function, None)(), exchange)
+
+
 @pytest.mark.parametrize(
     "returned", [*JUNK, *[(x, np.ones(3, np.int8)) for x in (None, np.full((3, 2), NAN), np.full((4, 2), 0.5))]]
 )

@@ -51,7 +51,7 @@ def validate(
     from dataclasses import asdict
 
     from fedbo.analysis.estimates.cost import estimate_cost
-    from fedbo.analysis.estimates.endless import endless_warning
+    from fedbo.analysis.estimates.endless import endless_warning, unused_ids
     from fedbo.analysis.estimates.privacy import privacy_estimates, total_estimate
     from fedbo.execution.requirements import missing
     from fedbo.figures.reports.tables import console, plain, study_facts
@@ -71,17 +71,19 @@ def validate(
 
     found = forecast(checked, time.process_time()) if timed else None
     lacking, endless, judged = missing(checked), endless_warning(checked), stopping_note(checked)
+    unused = unused_ids(checked)
     reveals = revealed(cell.study for cell in checked.cells())
     if printed is Format.json:
         facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private), "reveals": reveals}
         facts["epsilon_together"] = None if total is None else asdict(total)
         facts |= {"missing": lacking, "endless": endless}
         facts |= {} if judged is None else {"stopping": judged}
+        facts |= {} if unused is None else {"unused": unused}
         facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
     console().print(study_facts(cost, private, reveals, total))
-    for warning in filter(None, (lacking, endless, judged)):
+    for warning in filter(None, (lacking, endless, judged, unused)):
         print(f"warning: {warning}", file=sys.stderr)
     if timed:
         print(forecast_line(found))

@@ -55,10 +55,13 @@ def run(
 
     extra, told = hosting_sets(workers, address), _made(callbacks)
     checked = load_study(study, [*(sets or []), *extra], trust=True)
+    from fedbo.analysis.estimates.endless import unused_ids
     from fedbo.analysis.manifest import read_manifest
     from fedbo.execution.directory import unfinished
     from fedbo.execution.runner import resume_study, run_study
 
+    if unused := unused_ids(checked):
+        print(f"warning: {unused}", file=sys.stderr)
     same = out is not None and unfinished(out) and read_manifest(out).get("study_sha256") == checked.digest()
     if out is not None and same and _wants(f"'{out}' contains an unfinished run of this study. Resume it?"):
         kept = [one for one in (*(sets or []), *extra) if one.startswith(("hosting", "recovery"))]

@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, Lt
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.timing import Constant, Timing
-from fedbo.coordinator.environment.traces import FORMATS, cycling, not_there, once, schedule
+from fedbo.coordinator.environment.traces import FORMATS, cycling, ids_in, not_there, once, schedule
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import check
 
@@ -173,6 +173,11 @@ class Trace:
     def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
         """Return the changes in the file."""
         return schedule(self.file, self.format)(agent)
+
+    @property
+    def ids(self) -> int:
+        """Return the number of ids in the file."""
+        return ids_in(self.file, self.format)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,11 @@ class Empirical:
         values = measured[agent % len(measured)]
         return _drawn(values) if self.order == "drawn" else _replayed(values)
 
+    @property
+    def ids(self) -> int:
+        """Return the number of ids in the file, 1 where all agents have all rows."""
+        return len(self._measured())
+
     def _measured(self) -> tuple[Array, ...]:
         """Return the durations of each number of the column `by`, ascending, or all durations in one array."""
         assert self.file is not None, "named data is found where a study is made"

@@ -122,25 +122,31 @@ def schedule(file: str, format: str) -> Schedule:
 
     Raises the errors of the reader of the format.
     """
-    return _schedule(file, format, _existing(Path(file)).stat().st_mtime_ns)
+    return _schedule(file, format, _existing(Path(file)).stat().st_mtime_ns)[1]
+
+
+def ids_in(file: str, format: str) -> int:
+    """Return the number of ids in a file. Raises the errors of the reader of the format."""
+    return _schedule(file, format, _existing(Path(file)).stat().st_mtime_ns)[0]
 
 
 @lru_cache(maxsize=16)
-def _schedule(file: str, format: str, modified: int) -> Schedule:
+def _schedule(file: str, format: str, modified: int) -> tuple[int, Schedule]:
     return FORMATS[format](file)
 
 
-def _by_windows(file: str) -> Schedule:
+def _by_windows(file: str) -> tuple[int, Schedule]:
     windows = tuple(read_windows(file).values())
-    return lambda agent: once(windows[agent % len(windows)])
+    return len(windows), lambda agent: once(windows[agent % len(windows)])
 
 
-def _by_fedscale(file: str) -> Schedule:
+def _by_fedscale(file: str) -> tuple[int, Schedule]:
     clients = read_fedscale(file)
-    return lambda agent: cycling(*clients[agent % len(clients)])
+    return len(clients), lambda agent: cycling(*clients[agent % len(clients)])
 
 
-FORMATS: dict[str, Callable[[str], Schedule]] = {"windows": _by_windows, "fedscale": _by_fedscale}
+# The number of ids in a file, and the function agent -> its times.
+FORMATS: dict[str, Callable[[str], tuple[int, Schedule]]] = {"windows": _by_windows, "fedscale": _by_fedscale}
 
 
 def _joined(windows: Iterable[tuple[float, float]]) -> Windows:

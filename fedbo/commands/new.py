@@ -122,8 +122,10 @@ def _owner(name: str) -> str:
     from fedbo.algorithms.catalog import catalogue as algorithms
     from fedbo.objectives.catalog import catalogue as objectives
 
-    if name in sys.stdlib_module_names:
+    if name in sys.stdlib_module_names or name in ("sitecustomize", "usercustomize"):
         return "a module of Python"
+    if name == "conftest" or name.startswith("test_"):
+        return "a file of pytest"
     if name in algorithms() or name in objectives():
         return "a method or an objective of the catalogue"
     if _is_installed(name):

@@ -42,7 +42,7 @@ from fedbo.study.environment.tables import (
     TimingTable,
 )
 from fedbo.study.files import hash_files, resolve_paths, source_hashes
-from fedbo.study.invalid import from_pydantic, line_of, of_defaults
+from fedbo.study.invalid import from_pydantic, line_of, no_such_key, of_defaults
 from fedbo.study.kept import kept
 from fedbo.study.metric_table import MetricTable
 from fedbo.study.plugins import code_in, distributions
@@ -205,7 +205,9 @@ def recall_study(path: Path) -> Study:
     document = read(path)
     try:
         study = Study.model_validate(document)
-        swept(document, study.sweep)
+        for key, loc in zip(study.sweep, swept(document, study.sweep), strict=True):
+            if loc[0] not in Study.model_fields:
+                raise StudyError.of([SettingError(("sweep", key), no_such_key(str(loc[0]), Study.model_fields, "table"))])
         return study
     except (ValidationError, StudyError) as error:
         faults = (error if isinstance(error, StudyError) else from_pydantic(error, _known())).faults
@@ -240,7 +242,7 @@ def _checked_alone(document: Document, tables: Mapping[str, Any] | None = None) 
     check_values(study.sweep)
     if faults := list(limits.numbers(study)):
         raise StudyError.of(of_defaults(faults, document, study.document()))
-    resolved = with_defaults(study, swept(document, study.sweep))
+    resolved = with_defaults(study, {*swept(document, study.sweep)})
     if faults := list(limits.memory(resolved)) or list(combinations(resolved)):
         raise StudyError.of(of_defaults(faults, document, resolved.document()))
     return resolved

@@ -14,14 +14,14 @@ T = TypeVar("T")
 NAMES = ("name", "preset", "model", "mode", "kind")  # keys that say whose settings the other keys of a table are
 
 
-def swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
-    """Return the paths that are swept; StudyError for keys that change no result or do not exist."""
+def swept(document: Document, sweep: Mapping[str, Any]) -> list[Loc]:
+    """Return the path of each swept key; StudyError for keys that change no result or do not exist."""
     fixed = [key for key in sweep if _is_fixed(key)]
     if fixed:
         remedy = "does not change results, so it cannot be swept; remove it"
         raise StudyError.of(SettingError(("sweep", key), remedy) for key in fixed)
     try:
-        return {locate(document, key) for key in sweep}
+        return [locate(document, key) for key in sweep]
     except KeyError as error:
         key = next(key for key in sweep if error.args[0].startswith(f"{key}: "))
         raise StudyError.of([SettingError(("sweep", key), error.args[0].removeprefix(f"{key}: "))]) from None

@@ -212,6 +212,7 @@ def test_a_key_of_a_sweep_that_is_none_is_an_error_of_the_study(
     for key, words in [
         ("algorithm.0.name", "label of an algorithm"),
         ("study.name", "not change results"),
+        ("x.y", '[sweep] "x.y" = ["random", "ts"]: no such table; available: agents,'),
     ]:
         text = (whole / "study.toml").read_text(encoding="utf-8")
         (run / "study.toml").write_text(f'{text}\n[sweep]\n"{key}" = ["random", "ts"]\n', encoding="utf-8")

@@ -13,6 +13,8 @@ from fedbo.sites.terms import last_step
 from fedbo.study.defaults import least_delta
 from fedbo.study.study import Study
 
+COUNTED = 10**5  # steps that are asked one by one for a message, in some hundredths of a second; a budget may have 2e12
+
 
 class MessageCost(NamedTuple):
     """The most epsilon that some messages cost, at `delta`: 0 where their sender hides them itself."""
@@ -26,9 +28,12 @@ class MessageCost(NamedTuple):
 
 
 def most_cost(study: Study, agent: int) -> MessageCost | None:
-    """Return the most that all messages of an agent can cost; None for messages without noise."""
-    algorithm = study.algorithm[0].make()
-    return cost_of(study, sum(map(algorithm.sends, range(last_step(study, agent) + 1))))
+    """Return the most that all messages of an agent can cost; None for messages without noise.
+
+    Beyond `COUNTED` steps each one counts as one with a message.
+    """
+    sends, steps = study.algorithm[0].make().sends, last_step(study, agent) + 1
+    return cost_of(study, sum(map(sends, range(min(steps, COUNTED)))) + max(0, steps - COUNTED))
 
 
 def cost_of(study: Study, messages: int) -> MessageCost | None:

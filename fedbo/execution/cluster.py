@@ -25,7 +25,7 @@ from fedbo.settings.plugins import used
 _CONNECT_TIMEOUT = 10.0  # seconds until a host that does not answer counts as absent
 _INSTALL_TIMEOUT = 180.0  # seconds that hosts have to install the wheel and start a process
 _SHARE_TIMEOUT = 5.0  # seconds until a new file shows on every host's view of a shared folder
-_ELSEWHERE = "to go on without it, set --address local"
+_ELSEWHERE = "to go on without it, set --address local (hosting.address=local); with kind inline, also hosting.workers=0"
 _TOKEN = (
     "run `ray get-auth-token` on a host of the cluster and store its output in ~/.ray/auth_token or a file named "
     "by RAY_AUTH_TOKEN_PATH"

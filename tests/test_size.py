@@ -55,7 +55,7 @@ LINES = {
     "objectives/tasks": 1786,
     "objectives/typed_spaces": 907,
     "settings": 1724,
-    "sites": 5947,
+    "sites": 5852,
     "study": 5129,
     "surrogates": 3559,
     "surrogates/compiled": 2616,

@@ -37,6 +37,7 @@ JOURNAL = "outbox.journal"
 CONNECT = 2.0  # seconds for a connection, and for its TLS handshake: a site must notice soon that a cut has ended
 SLACK = 10.0  # seconds that an answer may take beyond the time that the coordinator holds it back
 FAREWELL = 5.0  # seconds in which a site that closes tells that it knows the end
+_HEADERS = {"content-type": "application/octet-stream", "accept-encoding": "identity"}
 _PROBES = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 5000}  # seconds; the last: ms
 
 
@@ -224,7 +225,7 @@ class SiteClient:
         answer, trouble = b"", ""
         try:
             async with asyncio.timeout(wire.HOLD + SLACK + len(request) / wire.SLOWEST):
-                answer = await self._exchange(http, request)
+                answer = await _exchange(http, self._url, request, self._coordinator, self._most_answer)
         except (httpx.HTTPError, SitesError, ssl.SSLError, OSError, TimeoutError) as error:
             trouble = shown(f"{type(error).__name__}: {error}")[:200]
         now = time.monotonic()
@@ -243,15 +244,12 @@ class SiteClient:
         assert self._woken is not None
         self._woken.set()
 
-    async def _exchange(self, http: httpx.AsyncClient, request: bytes) -> bytes:
-        """Return the answer to a request, read no further than its signed length."""
-        async with http.stream("POST", self._url, content=request, headers=_HEADERS) as response:
-            pieces = response.aiter_raw()
-            signature = wire.read_head(request[: wire.REQUEST_HEAD]).signature
-            return await _read_answer(pieces, self._coordinator, signature, self._most_answer, response.status_code)
 
-
-_HEADERS = {"content-type": "application/octet-stream", "accept-encoding": "identity"}
+async def _exchange(http: httpx.AsyncClient, url: str, request: bytes, coordinator: PublicKey, most: int) -> bytes:
+    """Return the answer to a request, read no further than its signed length, of which at most `most` bytes are allowed."""
+    signature = wire.read_head(request[: wire.REQUEST_HEAD]).signature
+    async with http.stream("POST", url, content=request, headers=_HEADERS) as response:
+        return await _read_answer(response.aiter_raw(), coordinator, signature, most, response.status_code)
 
 
 async def _read_answer(pieces: AsyncIterator[bytes], coordinator: PublicKey, signature: bytes, most: int, status: int) -> bytes:
@@ -306,31 +304,17 @@ def hello(approval: Approval, key: PrivateKey, context: ssl.SSLContext) -> str:
     """
     import httpx
 
-    head = RequestHead(
-        study=approval.digest,
-        agent=approval.agent,
-        start=os.urandom(wire.START_BYTES),
-        sequence=0,
-        length=0,
-        digest=b"",
-        signature=b"",
-    )
+    head = RequestHead(study=approval.digest, agent=approval.agent, start=os.urandom(wire.START_BYTES), sequence=0)
     request = wire.sign_request(key, wire.HELLO, head, b"")
-    signature = wire.read_head(request[: wire.REQUEST_HEAD]).signature
+    url, most = approval.endpoint + wire.HELLO, wire.REPLY_BYTES + wire.MOST_TEXT
 
     async def exchange() -> bytes:
-        url = approval.endpoint + wire.HELLO
-        async with (
-            asyncio.timeout(wire.HOLD),
-            _client(context, url) as http,
-            http.stream("POST", url, content=request, headers=_HEADERS) as response,
-        ):
-            most = wire.REPLY_BYTES + wire.MOST_TEXT
-            return await _read_answer(response.aiter_raw(), approval.signer, signature, most, response.status_code)
+        async with asyncio.timeout(wire.HOLD), _client(context, url) as http:
+            return await _exchange(http, url, request, approval.signer, most)
 
     try:
-        answer = asyncio.run(exchange())
-        reply = wire.unpack_reply(wire.answer_body(approval.signer, signature, answer))
+        signature = wire.read_head(request[: wire.REQUEST_HEAD]).signature
+        reply = wire.unpack_reply(wire.answer_body(approval.signer, signature, asyncio.run(exchange())))
     except (httpx.HTTPError, WireError, SignatureError, OSError, TimeoutError) as error:
         words = shown(str(error)) or type(error).__name__
         raise SiteConnectionError(f"'{approval.endpoint}': {words}") from None

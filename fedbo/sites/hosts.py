@@ -116,8 +116,9 @@ class RemoteSites(Hosts):
             self.heard(report)
         if self.masks is not None:
             self.masks.turn()
-        present, away = self._connections()
-        return News(reports=[*self._given], dead=[], present=present, away=away)
+        away = frozenset(agent for agent in self._agents if not self.is_there(agent))
+        heard = frozenset(agent for agent in self._agents if self._mailboxes.heard(agent) is not None)
+        return News(reports=[*self._given], dead=[], present=heard - away, away=away)
 
     def _receive(self, report: SiteReport) -> None:
         """Hold a report until it is due, or drop one that does not answer the open request of its agent."""
@@ -138,12 +139,6 @@ class RemoteSites(Hosts):
         due = [held.report for held in self._held if held.due <= now]
         self._held = [held for held in self._held if held.due > now]
         return due
-
-    def _connections(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Return the agents whose sites were heard of within their lease, and those whose sites were not."""
-        away = {agent for agent in self._agents if not self.is_there(agent)}
-        heard = {agent for agent in self._agents if self._mailboxes.heard(agent) is not None}
-        return frozenset(heard - away), frozenset(away)
 
     def is_there(self, agent: int) -> bool:
         """Return whether an agent's site was heard of within its lease, or may still be since this process began."""

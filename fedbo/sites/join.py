@@ -14,14 +14,13 @@ from fedbo.settings import arguments
 from fedbo.sites.audit import AuditLog
 from fedbo.sites.certificates import client_context
 from fedbo.sites.client import SiteClient
-from fedbo.sites.cost import most_cost
 from fedbo.sites.documents import Approval
 from fedbo.sites.folders import SiteFolder
 from fedbo.sites.keys import PrivateKey
 from fedbo.sites.mask_work import SiteMasks
 from fedbo.sites.outbox import Journal
 from fedbo.sites.policy import SitePolicy
-from fedbo.sites.terms import asked_of, load_terms, mask_terms, sync_terms
+from fedbo.sites.terms import asked_of, load_terms, mask_terms, most_cost, sync_terms
 from fedbo.sites.work import SiteSummary, SiteWork
 from fedbo.study.study import Study
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Literal, get_args
 
 import numpy as np
@@ -112,7 +112,10 @@ class CoordinatorRound:
             self.phase = "failed"
             return {}
         if self.phase == "unmask":
-            self._finish()
+            try:
+                self.total, self.phase = self._sum(), "summed"
+            except MaskingError as error:
+                self.why, self.phase = str(error), "failed"
             return {}
         following = {"advertise": self._keys, "share": self._delivered, "mask": self._told, "confirm": self._confirmed}
         messages = following[self.phase]()
@@ -131,14 +134,12 @@ class CoordinatorRound:
         advertised, self._dealers = sorted(self._came["advertise"]), self.members
         dealers, found = listed(self._dealers, self._n), dict[int, bytes]()
         for place in self._dealers:
-            parts = [self._part(dealer, advertised, place) for dealer in self._dealers if dealer != place]
+            parts = []
+            for dealer in (dealer for dealer in self._dealers if dealer != place):
+                start = PAIR * (advertised.index(place) - (dealer < place))  # a dealer leaves itself out
+                parts.append(self._came["share"][dealer][start : start + PAIR])
             found[place] = self._message(MaskStep.DELIVERED, place, dealers, *parts)
         return found
-
-    def _part(self, dealer: int, advertised: Sequence[int], place: int) -> bytes:
-        """Return what a dealer has encrypted for a place; it leaves itself out."""
-        number = advertised.index(place) - (dealer < place)
-        return self._came["share"][dealer][PAIR * number : PAIR * (number + 1)]
 
     def _told(self) -> dict[int, bytes]:
         self._senders, senders = self.members, listed(self.members, self._n)
@@ -148,12 +149,6 @@ class CoordinatorRound:
     def _confirmed(self) -> dict[int, bytes]:
         parts = (listed(self.members, self._n), *(self._came["confirm"][place] for place in self.members))
         return {place: self._message(MaskStep.CONFIRMATIONS, place, *parts) for place in self.members}
-
-    def _finish(self) -> None:
-        try:
-            self.total, self.phase = self._sum(), "summed"
-        except MaskingError as error:
-            self.why, self.phase = str(error), "failed"
 
     def _sum(self) -> Words:
         """Recover seeds and keys from shares, and remove their masks; MaskingError if shares of a key do not fit."""

@@ -94,20 +94,10 @@ def encode_report(report: StepReport, terms: SyncTerms) -> bytes:
     released = pack(report.released, terms.dim, terms.share) if isinstance(report, SiteReport) else b""
     lines = [line.encode()[:MOST_LINE] for line in report.failed[:MOST_LINES]]
     failure = None if report.failure is None else report.failure.encode()[:MOST_LINE]
-    head = _REPORT.pack(
-        report.agent,
-        report.step,
-        report.queries,
-        report.lease,
-        report.t_n,
-        report.pulled,
-        kind,
-        len(payload),
-        len(report.retried),
-        len(lines),
-        _NO_TEXT if failure is None else len(failure),
-        len(released),
-    )
+    reason = _NO_TEXT if failure is None else len(failure)
+    lengths = {"payload": len(payload), "retried": len(report.retried), "lines": len(lines), "released": len(released)}
+    sizes = ReportSizes(kind=kind, failure=reason, **lengths)
+    head = _REPORT.pack(*(getattr(report, name) for name in _NUMBERS), *sizes)
     retried = struct.pack(f"<{len(report.retried)}I", *report.retried)
     texts = b"".join(_TEXT.pack(len(line)) + line for line in lines) + (failure or b"")
     return head + payload + retried + texts + released

@@ -27,10 +27,9 @@ from fedbo.settings.findings import Finding
 from fedbo.settings.shown import shown
 from fedbo.settings.trust import admit
 from fedbo.sites.certificates import authority_fingerprint, client_context
-from fedbo.sites.cost import most_cost
 from fedbo.sites.documents import Approval
 from fedbo.sites.folders import SiteFolder
-from fedbo.sites.terms import asked_of, load_terms, mask_terms
+from fedbo.sites.terms import asked_of, load_terms, mask_terms, most_cost
 from fedbo.study.study import Study
 
 SECONDS = 10.0  # that each step of the network may take

@@ -23,16 +23,9 @@ from fedbo.sites.policy import Share
 FAILED = "failed at its site"
 _ORIGINS: Final = sorted(ORIGINS)
 _PHASES: Final = ("initial", "search")
-_NUMBERS = [
-    ("step", "<i4"),
-    ("query", "<i4"),
-    ("t_n", "<i4"),
-    ("pulls", "<i4"),
-    ("origin", "u1"),
-    ("phase", "u1"),
-    ("failed", "u1"),
-]
-_VALUES = [("value", "<f8"), ("score", "<f8"), ("started", "<f8"), ("finished", "<f8")]
+_COUNTS, _TIMES = ("step", "query", "t_n", "pulls"), ("started", "finished")
+_NUMBERS = [*((name, "<i4") for name in _COUNTS), *((name, "u1") for name in ("origin", "phase", "failed"))]
+_VALUES = [(name, "<f8") for name in ("value", "score", *_TIMES)]
 
 
 @dataclass(slots=True)
@@ -59,7 +52,7 @@ def pack(rows: Sequence[Row], dim: int, share: Share) -> bytes:
         return b""
     records = np.zeros(len(single := [*single_rows(rows)]), _record(dim, share))
     for record, row in zip(records, single, strict=True):
-        for name in ("step", "query", "t_n", "pulls", "started", "finished"):
+        for name in (*_COUNTS, *_TIMES):
             record[name] = getattr(row, name)
         record["origin"], record["phase"] = _ORIGINS.index(row.origin), _PHASES.index(row.phase)
         record["failed"], record["value"], record["score"] = row.error is not None, row.outcome.value, row.outcome.score
@@ -84,13 +77,12 @@ def unpack(data: bytes, dim: int, agent: int, share: Share) -> tuple[Row, ...]:
 
 def _check(records: Any) -> None:
     """Check that numbers are in range; ValueError."""
-    counts = [records[name] for name in ("step", "query", "t_n", "pulls")]
     codes = ((records["origin"], len(_ORIGINS)), (records["phase"], len(_PHASES)), (records["failed"], 2))
-    if any((numbers < 0).any() for numbers in counts) or any((numbers >= end).any() for numbers, end in codes):
+    if any((records[name] < 0).any() for name in _COUNTS) or any((numbers >= end).any() for numbers, end in codes):
         raise ValueError("a row has a number out of range")
     good = records[records["failed"] == 0]
     fine = [np.abs(good[name]) <= LARGEST_VALUE for name in ("value", "score")]  # written so that NaN is not
-    times = [np.abs(records[name]) <= LARGEST_VALUE for name in ("started", "finished")]
+    times = [np.abs(records[name]) <= LARGEST_VALUE for name in _TIMES]
     points = [(0.0 <= records["u"]) & (records["u"] <= 1.0), np.isfinite(records["x"])] if "u" in records.dtype.names else []
     if not all(bool(each.all()) for each in (*fine, *times, *points)):
         raise ValueError("a row has a value, a time or a point that is no usable number")
@@ -100,17 +92,8 @@ def _row(record: Any, agent: int, share: Share) -> Row:
     x, u = (record["x"].tolist(), record["u"].tolist()) if share == "observations" else ([], [])
     failed = bool(record["failed"])
     outcome = Outcome(float("nan"), float("nan")) if failed else Outcome(float(record["value"]), float(record["score"]))
-    phase, origin = _PHASES[record["phase"]], _ORIGINS[record["origin"]]
-    row = Row(
-        agent=agent,
-        phase=phase,
-        step=int(record["step"]),
-        query=int(record["query"]),
-        origin=origin,
-        x=x,
-        u=u,
-        outcome=outcome,
-    )
+    phase, origin, step = _PHASES[record["phase"]], _ORIGINS[record["origin"]], int(record["step"])
+    row = Row(agent=agent, phase=phase, step=step, query=int(record["query"]), origin=origin, x=x, u=u, outcome=outcome)
     row.started, row.finished = float(record["started"]), float(record["finished"])
     row.t_n, row.pulls, row.error = int(record["t_n"]), int(record["pulls"]), FAILED if failed else None
     return row

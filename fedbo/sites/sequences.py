@@ -20,7 +20,8 @@ BEHIND = "the coordinator's folder is an older copy than what this site has seen
 REPEATED = "it is a repetition of an earlier request"
 LATE = "it came after a later request of the same process"
 _REMEMBERED = 64  # requests of each key that a refusal can tell from unknown ones
-_RECORD = struct.Struct("<32sQ32sI8s16sQQQQ32s")
+_RECORD = struct.Struct("<32sQ32sI8s16sQQQQ32s")  # the raw key, then the fields of its record
+_FIELDS = ("sequence", "digest", "life", "start", "folder", "answered", "seen", "confirmed", "reported", "chain")
 
 
 @dataclass(slots=True)
@@ -118,12 +119,9 @@ class RequestSequences:
 
 def _packed(raw: bytes, known: KeyRecord) -> bytes:
     """Return the record of a key as it is on the disk."""
-    process = (known.life, known.start, known.folder)
-    knowledge = (known.answered, known.seen, known.confirmed, known.reported, known.chain)
-    return _RECORD.pack(raw, known.sequence, known.digest, *process, *knowledge)
+    return _RECORD.pack(raw, *(getattr(known, name) for name in _FIELDS))
 
 
 def _unpacked(record: bytes) -> tuple[bytes, KeyRecord]:
-    fields = _RECORD.unpack(record)
-    names = ("sequence", "digest", "life", "start", "folder", "answered", "seen", "confirmed", "reported", "chain")
-    return fields[0], KeyRecord(**dict(zip(names, fields[1:], strict=True)), since=fields[1])
+    raw, *fields = _RECORD.unpack(record)
+    return raw, KeyRecord(**dict(zip(_FIELDS, fields, strict=True)), since=fields[0])

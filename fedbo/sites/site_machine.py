@@ -261,9 +261,7 @@ class SiteMachine:
             letter=self.letter[0],
             answer=self._answer if self._answer[1] else (0, b""),
         )
-        head = RequestHead(
-            study=self._study, agent=self._agent, start=self._start, sequence=sequence, length=0, digest=b"", signature=b""
-        )
+        head = RequestHead(study=self._study, agent=self._agent, start=self._start, sequence=sequence)
         data = wire.sign_request(self._key, wire.SYNC, head, wire.pack_sync(sync))
         signature = wire.read_head(data[: wire.REQUEST_HEAD]).signature
         answer = self._answer[0]

@@ -1,14 +1,20 @@
-"""The public terms of a study: what a site needs to build its agent, and may read before it takes part."""
+"""The public terms of a study at sites, and what follows from them: sizes, tasks, random streams, and the cost of messages."""
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fedbo.actors.task import Task
-from fedbo.algorithms.base import Declaration, Private
+from fedbo.algorithms.base import Declaration, LocallyPrivate, Private
+from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
 from fedbo.coordinator.privacy.secure_aggregation import least_cohort
 from fedbo.execution.jobs import runs
 from fedbo.objectives.sites import AtThisSite, Sites
@@ -16,15 +22,50 @@ from fedbo.settings.trust import UntrustedError
 from fedbo.sites.errors import DocumentError
 from fedbo.sites.mask_messages import MaskTerms
 from fedbo.sites.policy import Share
-from fedbo.sites.streams import site_streams
+from fedbo.study.defaults import least_delta
 from fedbo.study.document import StudyError
 from fedbo.study.files import names_files
 from fedbo.study.plugins import distributions
 from fedbo.study.study import Study, checked_study
 from fedbo.study.tables import SitesTable
 
+COUNTED = 10**5  # steps that are asked one by one for a message, in some hundredths of a second; a budget may have 2e12
 _OWN = ("hosting", "recovery", "network", "availability", "fault")  # which concern the coordinator alone
 _MOST_ROWS = 2**16  # of a report of an algorithm that does not declare how many points it asks for
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class SiteStreams(Streams):
+    """Streams whose key is secret, but for draws that all agents share: those have the study's seed and replicate."""
+
+    public_seed: int = 0
+    public_replicate: int = 0
+
+    def shared(self, purpose: str) -> np.random.Generator:
+        """Return the generator that every agent of the study obtains for this purpose."""
+        return Streams(self.public_seed, self.public_replicate, scope=self.scope).rng(purpose)
+
+    # Overridden: those of `Streams` return plain `Streams` and would lose the public seed.
+    def at(self, step: int) -> Streams:
+        """Return the same owner's streams at another step."""
+        return replace(self, step=step)
+
+    def of(self, owner: int) -> Streams:
+        """Return another owner's streams at the same step."""
+        return replace(self, owner=owner)
+
+    def within(self, scope: str) -> Streams:
+        """Return the same owner's streams for another task."""
+        return replace(self, scope=scope)
+
+
+def site_streams(public: Streams, agent: int, secret: bytes) -> SiteStreams:
+    """Return the streams of a site with a secret `(32,)`: both words of their key, 128 bits, are hashes of it."""
+    named = f"{public.seed}/{public.replicate}/{agent}".encode()
+    words = np.frombuffer(hashlib.blake2b(named, key=secret, digest_size=16).digest(), "<u8")
+    return SiteStreams(
+        int(words[0]), int(words[1]), scope=public.scope, public_seed=public.seed, public_replicate=public.replicate
+    )
 
 
 class SyncTerms(NamedTuple):
@@ -140,3 +181,46 @@ def site_task(study: Study, agent: int, own: Any, secret: bytes) -> Task:
     assert isinstance(federation, Sites)
     streams = run.task.streams if asked_of(study).streams == "study" else site_streams(run.task.streams, agent, secret)
     return replace(run.task, federation=AtThisSite(federation, own), streams=streams)
+
+
+class MessageCost(NamedTuple):
+    """The most epsilon that some messages cost, at `delta`: 0 where their sender hides them itself."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"epsilon {self.epsilon:.4g}" + (f" at delta {self.delta:.3g}" if self.delta else "")
+
+
+def most_cost(study: Study, agent: int) -> MessageCost | None:
+    """Return the most that all messages of an agent can cost; None for messages without noise.
+
+    Beyond `COUNTED` steps each one counts as one with a message.
+    """
+    sends, steps = study.algorithm[0].make().sends, last_step(study, agent) + 1
+    return cost_of(study, sum(map(sends, range(min(steps, COUNTED)))) + max(0, steps - COUNTED))
+
+
+def cost_of(study: Study, messages: int) -> MessageCost | None:
+    """Return the most that so many messages of a site cost, each of another step; None for messages without noise.
+
+    Those that the site hides itself cost what their method discloses. Where the coordinator adds the noise each of them is in
+    one release at most, and nothing is gained from sampling, as in `privacy.parquet`. A study whose deltas are weaker than the
+    default ones is charged at these.
+    """
+    algorithm, problem = study.algorithm[0].make(), study.problem_of(study.algorithm[0])
+    if isinstance(algorithm, LocallyPrivate) and algorithm.hides:
+        declared = algorithm.upload(problem) or {}  # a message discloses as much whatever it holds
+        blank = {name: np.zeros([size or 1 for size in one.shape], one.dtype) for name, one in declared.items()}
+        found = algorithm.disclosure(algorithm.server_init(problem), blank)
+        assert found is not None, "its messages are hidden"
+        return MessageCost(found.epsilon * (messages if found.mechanism == "exponential" else min(1, messages)))
+    noise = algorithm.mechanism(problem).noise if isinstance(algorithm, Private) else 0.0
+    if not noise:
+        return None
+    deltas, terms = study.privacy.deltas or (), study.privacy
+    delta = min(*deltas, least_delta(problem.n_agents), 1.0)
+    most = terms.epsilon_max if terms.epsilon_max is not None and delta in deltas else math.inf
+    return MessageCost(min(float(gaussian_epsilon(np.array([math.sqrt(messages) / noise]), delta)[0]), most), delta)

@@ -52,9 +52,9 @@ class RequestHead(NamedTuple):
     agent: int
     start: bytes
     sequence: int
-    length: int
-    digest: bytes
-    signature: bytes
+    length: int = 0
+    digest: bytes = b""
+    signature: bytes = b""
 
 
 class Sync(NamedTuple):
@@ -88,6 +88,7 @@ class Sync(NamedTuple):
     answer: tuple[int, bytes] = (0, b"")
 
 
+_PLAIN = Sync._fields.index("reports")  # fields of a request that travel as they are, before those whose length varies
 GOING, ENDED, REFUSED = range(3)
 
 
@@ -181,22 +182,7 @@ def answer_body(key: PublicKey, request: bytes, data: bytes) -> bytes:
 
 def pack_sync(sync: Sync) -> bytes:
     """Return the body of a request."""
-    head = _SYNC.pack(
-        sync.life,
-        sync.folder,
-        sync.answered,
-        sync.seen,
-        sync.confirmed,
-        sync.reported,
-        sync.chain,
-        sync.evaluating,
-        sync.knows_end,
-        sync.has_more,
-        len(sync.reports),
-        sync.letter,
-        sync.answer[0],
-        len(sync.answer[1]),
-    )
+    head = _SYNC.pack(*sync[:_PLAIN], len(sync.reports), sync.letter, sync.answer[0], len(sync.answer[1]))
     return head + b"".join(_REPORT.pack(lease, len(data)) + data for lease, data in sync.reports) + sync.answer[1]
 
 
@@ -214,7 +200,7 @@ def unpack_sync(data: bytes) -> Sync:
     reader.end()
     if any(before >= after for (before, _), (after, _) in zip(reports, reports[1:], strict=False)):
         raise WireError("its reports are not in order")
-    numbers = dict(zip(Sync._fields[: len(fields)], fields, strict=True))
+    numbers = dict(zip(Sync._fields[:_PLAIN], fields, strict=True))
     return Sync(**numbers, reports=tuple(reports), letter=letter, answer=answer)
 
 

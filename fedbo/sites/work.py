@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,18 +16,67 @@ from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.messages import decode, encode
 from fedbo.coordinator.privacy.noise import secret_key
-from fedbo.objectives.base import Metric, Parameter
 from fedbo.settings.errors import warn_caller
 from fedbo.settings.records import changed
 from fedbo.settings.shown import quoted
-from fedbo.sites.allowance import Allowance
-from fedbo.sites.cost import MessageCost, cost_of
 from fedbo.sites.errors import PolicyError, SitesError
 from fedbo.sites.mask_work import SiteMasks
-from fedbo.sites.outbox import Journal
+from fedbo.sites.outbox import Journal, JournalRecords
 from fedbo.sites.release import SiteReport, released_by
-from fedbo.sites.terms import asked_of, last_step, site_task
+from fedbo.sites.terms import MessageCost, asked_of, cost_of, last_step, site_task
 from fedbo.study.study import Study
+
+_NUMBERS = struct.Struct("<QQqq")  # evaluations, messages, the last step, and the step of the last message
+
+
+class Allowance:
+    """The evaluations, steps and messages of a site, of which its policy and its study allow so many.
+
+    - `most`: evaluations that the policy allows; `last`: the last step of the study's budget.
+    - `evaluations`: those that have begun; `messages`: those that differ.
+
+    What is counted is on the disk first. A step that is carried out again has the message that it had before.
+    """
+
+    def __init__(self, records: JournalRecords, most: int, last: int) -> None:
+        self._records, self._most, self._last = records, most, last
+        self.evaluations, self.messages, self._step, self._spoken, self._message = 0, 0, -1, -1, b""
+        for record in records.read():
+            kind, numbers, message = record[:1], record[1 : 1 + _NUMBERS.size], record[1 + _NUMBERS.size :]
+            self.evaluations, self.messages, self._step, self._spoken = _NUMBERS.unpack(numbers)
+            self._message = message if kind == b"M" else self._message
+
+    def evaluate(self, times: int) -> None:
+        """Count evaluations that are about to begin; PolicyError where these are more than the policy allows."""
+        if self.evaluations + times > self._most:
+            words = f"the coordinator asks for more than the {self._most} evaluations that the policy of this site allows"
+            raise PolicyError(f"{words}, repeated ones included; raise `evaluations` in policy.toml, and run fedbo join again")
+        self.evaluations += times
+        self._write(b"N")
+
+    def begin(self, step: int) -> None:
+        """Begin a step, perhaps again; SitesError for one beyond the study's budget, or before the last one."""
+        if not max(0, self._step) <= step <= self._last:
+            words = f"the terms of the study end with step {self._last}, and this site is at step {self._step}"
+            raise SitesError(f"the coordinator orders step {step}, but {words}; ask whoever runs the coordinator why")
+        if step > self._step:
+            self._step = step
+            self._write(b"N")
+
+    def message(self, step: int, data: bytes) -> bytes:
+        """Return the message of a step: `data`, or what the step has sent before."""
+        if step > self._spoken:
+            self._spoken, self._message, self.messages = step, data, self.messages + 1
+            self._write(b"M")
+        return self._message
+
+    def _write(self, kind: bytes) -> None:
+        numbers = _NUMBERS.pack(self.evaluations, self.messages, self._step, self._spoken)
+        if self._records.is_long:
+            self._records.replace([b"M" + numbers + self._message])
+        else:
+            self._records.append(kind + numbers + (self._message if kind == b"M" else b""))
+
 
 ALLOWANCE = "allowance.journal"
 _POLL = 0.5  # seconds between two looks at whether the study has ended
@@ -182,12 +232,12 @@ class SiteWork:
     def _finish(self, counted: int) -> SiteSummary:
         """Write the tables of the site, with the steps that count."""
         written = self._host.finish((), 1, "observations", {self._agent: counted})
-        names = [name for name in written if name.startswith("observations-")]
-        rows = [row for name in names for row in read_table(self._home.path / name, OBSERVATIONS).to_pylist()]
+        tables = [name for name in written if name.startswith("observations-")]
+        rows = [row for name in tables for row in read_table(self._home.path / name, OBSERVATIONS).to_pylist()]
         good = [row for row in rows if row["error"] is None]
         errors = [row["error"] for row in rows if row["error"] is not None]
         best = max(good, key=lambda row: row["value"], default=None)
-        metric: Metric = self._federation.metric
+        metric, names = self._federation.metric, [parameter.name for parameter in self._federation.parameters]
         return SiteSummary(
             agent=self._agent,
             evaluations=len(rows),
@@ -197,10 +247,6 @@ class SiteWork:
             cost=cost_of(self._study, self._allowance.messages),
             first_error=reason_of(errors[0]) if errors else "",
             best=None if best is None else float(metric.native(best["value"])),
-            point={} if best is None else _named(self._federation.parameters, best["x"]),
+            point={} if best is None else dict(zip(names, best["x"], strict=True)),
             directory=self._home.path,
         )
-
-
-def _named(parameters: tuple[Parameter, ...], x: list[float]) -> dict[str, float]:
-    return {parameter.name: value for parameter, value in zip(parameters, x, strict=True)}

@@ -16,8 +16,8 @@ from typing import Any
 from fedbo.actors.task import StepRequest
 from fedbo.analysis.result import Result
 from fedbo.execution.again import run_again
-from fedbo.sites.coordinator import StudyClock, sites_runner
 from fedbo.sites.release import SiteReport
+from fedbo.sites.serve import StudyClock, sites_runner
 from fedbo.sites.terms import asked_of, load_terms, public_terms
 from fedbo.sites.work import SiteSummary, SiteWork
 from fedbo.study.study import Study, load_study

@@ -15,11 +15,10 @@ from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Inbound, Payload
 from fedbo.algorithms.messages import encode
 from fedbo.algorithms.streams import COORDINATOR
-from fedbo.sites.cost import cost_of, most_cost
 from fedbo.sites.errors import PolicyError, SitesError
 from fedbo.sites.orders import decode_order, encode_order
 from fedbo.sites.release import SiteReport
-from fedbo.sites.terms import SyncTerms, last_step, load_terms, public_terms, sync_terms
+from fedbo.sites.terms import SyncTerms, cost_of, last_step, load_terms, most_cost, public_terms, sync_terms
 from fedbo.sites.work import SiteWork
 from fedbo.study.study import Study, load_study
 from tests.sites.direct import Killed, sites_document

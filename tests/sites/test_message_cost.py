@@ -11,12 +11,11 @@ from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.analysis.estimates.privacy import privacy_estimates
 from fedbo.analysis.public_export import export_public
-from fedbo.sites.cost import cost_of, most_cost
 from fedbo.sites.documents import SiteRequest
 from fedbo.sites.errors import PolicyError
 from fedbo.sites.folders import REQUEST, ServiceFolder, SiteFolder
 from fedbo.sites.policy import TEMPLATE, SitePolicy
-from fedbo.sites.terms import asked_of, load_terms, public_terms
+from fedbo.sites.terms import asked_of, cost_of, load_terms, most_cost, public_terms
 from fedbo.study.document import StudyError
 from fedbo.study.study import Study, load_study
 from tests.sites.direct import World, sites_document

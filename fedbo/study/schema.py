@@ -15,7 +15,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.settings.meanings import meanings
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import OneOf, marks_of
-from fedbo.study.settings import model_of, names_of, plain
+from fedbo.study.settings import names_of, plain, reader_of
 from fedbo.study.study import Study
 from fedbo.study.tables import AddedNoise, Declared, Named, ObjectiveTable
 
@@ -105,15 +105,12 @@ class _Generator(GenerateJsonSchema):
         return closed | ({"required": required} if required else {})
 
     def _settings(self, declared: Any) -> JsonSchemaValue:
-        read: Any = model_of(declared).__pydantic_core_schema__
+        read: Any = reader_of(declared).core_schema
         if read["type"] == "definitions":
             for each in read["definitions"]:
                 self.generate_inner(each)
             read = read["schema"]
-        found = super().model_schema(read)
-        _name_choices(declared, found.get("properties", {}))
-        _describe(declared, found.get("properties", {}))
-        return found
+        return self.dataclass_schema(read)
 
 
 def _name_choices(declared: Any, properties: Mapping[str, Any]) -> None:
@@ -130,7 +127,7 @@ def _describe(declared: type[Any], properties: dict[str, Any]) -> None:
     for name, text in meanings(declared).items():
         key = name.rstrip("_")  # `from_` is the key `from`
         if key in properties:
-            properties[key] = {**defaults.get(name, {}), **properties[key], "description": text}
+            properties[key] |= {**defaults.get(name, {}), "description": text}
 
 
 def _defaults(declared: type[Any]) -> Iterator[tuple[str, dict[str, Any]]]:

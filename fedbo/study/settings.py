@@ -9,11 +9,11 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from fedbo.settings.errors import SettingError
-from fedbo.settings.ranges import Marks, hint_of, marks_of, range_of
+from fedbo.settings.ranges import hint_of, marks_of, range_of
 from fedbo.settings.shown import UNENCODABLE, encodable
 from fedbo.study.document import StudyError
 from fedbo.study.invalid import no_such_key, remedy_of
@@ -89,45 +89,28 @@ def _tables_of(declared: Any) -> dict[str, Any]:
 
 
 @cache
-def model_of(declared: Any) -> type[BaseModel]:
-    hints = typing.get_type_hints(declared, include_extras=True)
-    config = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True, protected_namespaces=())
-    columns: dict[str, Any] = {}
-    for number, field in enumerate(f for f in dataclasses.fields(declared) if f.init):
-        needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        # A field's name might be one that BaseModel reserves, so the model knows it by number and by alias.
-        columns[f"setting_{number}"] = (hints[field.name], _alias(field.name, ... if needed else None))
-    return create_model(declared.__name__, __config__=config, **columns)
+def reader_of(declared: Any) -> TypeAdapter[Any]:
+    """Return the reader of a dataclass's settings from JSON: strict, with finite numbers only.
 
-
-def _range_words(marks: Marks) -> str:
-    """Return the error for a number outside its range, in the words of the class."""
-    hint = hint_of(marks)
-    return f"must be {range_of(marks)}{hint and f'; {hint}'}"
+    It leaves the class's own checks of combinations to the class: the settings of a preset are not there yet.
+    """
+    config = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+    unchecked = {"__pydantic_config__": config, "__post_init__": lambda self: None}
+    return TypeAdapter(type(declared.__name__, (declared,), unchecked))
 
 
 _OUTSIDE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}
 
 
-def _alias(name: str, default: Any) -> Any:
-    return Field(default, alias=name)
-
-
 def _typed(declared: Any, given: Mapping[str, Any]) -> Settings:
     try:
         # In JSON, unlike in Python, a strict tuple may be written as a list.
-        checked = model_of(declared).model_validate_json(json.dumps(given))
+        checked = reader_of(declared).validate_json(json.dumps(given))
     except ValidationError as error:
         raise StudyError.of(_collapsed(error, declared, given)) from error
     except TypeError as error:
         raise StudyError.of([SettingError((), f"{error}; settings are numbers, strings, lists and tables")]) from error
-    by_alias = _names_by_alias(type(checked))
-    return {name: getattr(checked, by_alias[name]) for name in given}
-
-
-@cache
-def _names_by_alias(model: type[BaseModel]) -> dict[str | None, str]:
-    return {field.alias: name for name, field in model.model_fields.items()}
+    return {name: getattr(checked, name) for name in given}
 
 
 def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, Any]) -> list[SettingError]:
@@ -140,7 +123,10 @@ def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, 
             wrong = next(name for name, text in texts.items() if encodable(text) != text)
             return [SettingError((wrong,), UNENCODABLE)]
         name = str(item["loc"][0])
-        remedy = _range_words(marks[name]) if item["type"] in _OUTSIDE and name in marks else remedy_of(item, (name,), {})
+        if item["type"] in _OUTSIDE and name in marks:  # in the words of the class
+            remedy = "; ".join(filter(None, (f"must be {range_of(marks[name])}", hint_of(marks[name]))))
+        else:
+            remedy = remedy_of(item, (name,), {})
         inner = [step for step in item["loc"][1:] if isinstance(given.get(name), dict) and step in given[name]]
         words = f"{'.'.join(str(step) for step in inner)} {remedy}" if inner else remedy
         if words not in found.setdefault(name, []):

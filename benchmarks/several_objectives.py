@@ -52,7 +52,7 @@ from fedbo.analysis.statistics.ranks import ranking  # noqa: E402
 from fedbo.objectives.space import from_unit  # noqa: E402
 from fedbo.objectives.suites.catalog import SUITES  # noqa: E402
 from fedbo.objectives.typed_spaces.typed import lattice_of  # noqa: E402
-from fedbo.study.goals import goals, with_goals  # noqa: E402
+from fedbo.study.problems import goals, with_goals  # noqa: E402
 from fedbo.study.study import load_study  # noqa: E402
 from fedbo.surrogates.fronts import hypervolume, hypervolumes  # noqa: E402
 

@@ -38,7 +38,7 @@ def columns() -> str:
 
 
 def _columns(title: str, schema: Any, *kinds: type) -> Iterator[str]:
-    from fedbo.settings.meanings import meanings
+    from fedbo.settings.ranges import meanings
 
     known = {name: text for kind in kinds for name, text in meanings(kind).items()}
     yield from (f"## {title}", "")

@@ -10,7 +10,7 @@ from generate_markdown import clause, page, table
 def trouble() -> str:
     """Return the page of the rows of `Result.trouble`."""
     from fedbo.analysis.disruptions import Disruptions
-    from fedbo.settings.meanings import meanings
+    from fedbo.settings.ranges import meanings
 
     known = meanings(Disruptions)
     intro = (

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from fedbo.objectives.tables.table import TableError
     from fedbo.objectives.typed_spaces.spaces import log
     from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, SettingError
-    from fedbo.settings.exits import ExitError
-    from fedbo.settings.own_code import CodeError
+    from fedbo.settings.own_code import CodeError, ExitError
     from fedbo.settings.plugins import PluginError
     from fedbo.settings.shown import OutputError
     from fedbo.settings.trust import UntrustedError
@@ -136,7 +135,7 @@ _PLACES = {
     "FedboError": "fedbo.settings.errors",
     "EvaluationWarning": "fedbo.settings.errors",
     "SettingError": "fedbo.settings.errors",
-    "ExitError": "fedbo.settings.exits",
+    "ExitError": "fedbo.settings.own_code",
     "CodeError": "fedbo.settings.own_code",
     "OutputError": "fedbo.settings.shown",
     "PluginError": "fedbo.settings.plugins",

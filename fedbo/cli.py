@@ -203,7 +203,7 @@ def _value_words(item: Mapping[str, Any]) -> str:
 
 def _exited(error: SystemExit) -> int:
     """Report external code that called sys.exit, for instance when it was imported; the command line itself may exit."""
-    from fedbo.settings.exits import ends_process, exit_words
+    from fedbo.settings.own_code import ends_process, exit_words
 
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     if ends_process(error) or str(frame.f_globals.get("__name__")).partition(".")[0] in ("click", "typer", "fedbo"):

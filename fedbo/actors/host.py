@@ -21,8 +21,7 @@ from fedbo.actors.storage.printed import keep_printed
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.actors.threads import blas_threads
-from fedbo.settings.exits import exits_as_errors
-from fedbo.settings.own_code import note_step
+from fedbo.settings.own_code import exits_as_errors, note_step
 from fedbo.settings.trust import admit_same
 
 _COLLECT, _WHOLE = 10_000, 100  # objects made between two times, and how rarely these are all

@@ -11,8 +11,8 @@ from fedbo.analysis.records.configurations import Configurations
 from fedbo.analysis.records.records import Records
 from fedbo.analysis.summary import SummaryRow, regrets
 from fedbo.objectives.base import Metric
-from fedbo.settings.choices import Each
 from fedbo.settings.errors import FedboError
+from fedbo.settings.signatures import Each
 from fedbo.study.study import Cell, Study
 
 

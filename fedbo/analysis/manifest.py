@@ -69,7 +69,7 @@ def back(path: Path) -> str:
 
 def _names_code(study: Path) -> bool:
     from fedbo.study.document import StudyError, read
-    from fedbo.study.plugins import places_of_code
+    from fedbo.study.files import places_of_code
 
     try:
         return any(places_of_code(read(study)))

@@ -35,13 +35,12 @@ from fedbo.analysis.trials import trials
 from fedbo.objectives.base import Metric
 from fedbo.objectives.typed_spaces.nesting import in_words
 from fedbo.settings import arguments
-from fedbo.settings.choices import Each, FigureKind
 from fedbo.settings.registry import registered
 from fedbo.settings.shown import quoted
-from fedbo.settings.signatures import spelled_out
+from fedbo.settings.signatures import Each, FigureKind, spelled_out
 from fedbo.settings.trust import UntrustedError, admit, places_in
+from fedbo.study.files import code_in
 from fedbo.study.paths import address_of, usable
-from fedbo.study.plugins import code_in
 from fedbo.study.study import Cell, Study, recall_study
 
 if TYPE_CHECKING:

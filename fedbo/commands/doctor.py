@@ -12,8 +12,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from packaging.requirements import Requirement
 
 from fedbo.commands.arguments import FAILED, Format, Printed, Stop, print_json
-from fedbo.settings.findings import Finding
-from fedbo.settings.version import fedbo_version, requirements
+from fedbo.settings.version import Finding, fedbo_version, requirements
 
 LEAST_MEMORY = 2 * 2**30  # bytes, for a coordinator, two hosts and Ray
 

@@ -40,7 +40,7 @@ FAILURES = frozenset(
         "fedbo.objectives.base.LibraryMissingError",
         "fedbo.objectives.datasets.data.DataDamagedError",
         "fedbo.objectives.datasets.data.DataMissingError",
-        "fedbo.settings.exits.ExitError",
+        "fedbo.settings.own_code.ExitError",
     )
 )
 # Errors of the system for which no code is at fault: something is full, at its limit, read-only or broken.

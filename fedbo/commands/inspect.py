@@ -27,7 +27,7 @@ from fedbo.commands.arguments import (
     note_failures,
     print_json,
 )
-from fedbo.settings.choices import FigureKind
+from fedbo.settings.signatures import FigureKind
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Choices, Result

@@ -35,9 +35,9 @@ from fedbo.objectives.base import described
 from fedbo.settings.shown import quoted
 from fedbo.settings.version import fedbo_version
 from fedbo.study.check_privacy import revealed
-from fedbo.study.goals import agent_goals
+from fedbo.study.files import distributions
 from fedbo.study.paths import PRIVATE, DirectoryError, make_folder, usable
-from fedbo.study.plugins import distributions
+from fedbo.study.problems import agent_goals
 from fedbo.study.study import Study
 
 if TYPE_CHECKING:

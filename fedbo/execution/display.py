@@ -10,7 +10,7 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.coordinator.runtime.actor import Run, RunProgress, RunSummary, WarmupRun
 from fedbo.execution.progress import Progress, RowInfo
 from fedbo.objectives.base import Metric
-from fedbo.study.goals import goals
+from fedbo.study.problems import goals
 from fedbo.study.study import Study
 
 _HISTORY = "history"

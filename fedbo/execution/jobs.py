@@ -22,11 +22,11 @@ from fedbo.coordinator.runtime.actor import Run, WarmupRun
 from fedbo.objectives.base import Federation
 from fedbo.objectives.derived.centralised import Centralised
 from fedbo.settings.trust import admitted
-from fedbo.study.agents.budgets import budgets_of
 from fedbo.study.agents.histories import has_history, history_sources, key_of, observed, warm_agents
 from fedbo.study.agents.tables import HistoryTable
+from fedbo.study.environment.groups import budgets_of
 from fedbo.study.environment.models import centralised, environment_of
-from fedbo.study.goals import agent_goals, goals, own_goals, with_goals
+from fedbo.study.problems import agent_goals, goals, own_goals, with_goals
 from fedbo.study.stopping import reported_stopping_of, stopping_of
 from fedbo.study.study import Cell, Study
 from fedbo.study.tables import AlgorithmTable

@@ -12,7 +12,7 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.coordinator.logged.table import LoggedEvent as LoggedEvent
 from fedbo.objectives.typed_spaces.nesting import in_words
 from fedbo.settings.errors import EvaluationWarning, warn_caller
-from fedbo.settings.exits import ends_process
+from fedbo.settings.own_code import ends_process
 from fedbo.settings.shown import shown
 
 NO_RUN = RunKey(0, "", 0)

@@ -48,13 +48,13 @@ from fedbo.execution.notices import Callback
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import require_objectives
 from fedbo.execution.workers import JobRunner, job_runner
-from fedbo.settings.exits import ExitError, ends_process, exit_words
 from fedbo.settings.interrupts import interrupts
+from fedbo.settings.own_code import ExitError, ends_process, exit_words
 from fedbo.settings.shown import quoted
 from fedbo.study.document import StudyError
+from fedbo.study.files import distributions
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError
-from fedbo.study.plugins import distributions
 from fedbo.study.study import Study, load_study
 
 Runner = Callable[[Study, Path], AbstractContextManager[JobRunner]]

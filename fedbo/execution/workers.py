@@ -15,7 +15,7 @@ from fedbo.actors.retry_limits import COORDINATOR_LOSSES, TABULATOR_DEATHS, WHY_
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSummary, WarmupRun, start_coordinators
 from fedbo.execution.cluster import Cluster, ClusterError, connected
 from fedbo.execution.head import Head
-from fedbo.study.plugins import distributions
+from fedbo.study.files import distributions
 from fedbo.study.study import Study
 
 Job = WarmupRun | Run

@@ -30,8 +30,8 @@ from fedbo.figures.search import search_panels
 from fedbo.figures.style import save, styled
 from fedbo.figures.sweep import sweep_panels
 from fedbo.figures.timeline import timeline_panels
-from fedbo.settings.choices import FigureKind, SearchKind
 from fedbo.settings.errors import unknown
+from fedbo.settings.signatures import FigureKind, SearchKind
 from fedbo.settings.trust import UntrustedError
 
 KINDS = get_args(FigureKind)

@@ -14,7 +14,7 @@ from fedbo.objectives.base import Array, Metric, Parameter, require, require_age
 from fedbo.objectives.outcome import Outcome, outcome_by_name
 from fedbo.objectives.space import inside
 from fedbo.settings.errors import SettingError, invalid
-from fedbo.settings.exits import ends_process, exit_words
+from fedbo.settings.own_code import ends_process, exit_words
 from fedbo.settings.ranges import check
 from fedbo.settings.trust import file_of, module_at
 

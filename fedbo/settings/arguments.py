@@ -13,7 +13,7 @@ from fedbo.settings.errors import ArgumentError
 from fedbo.settings.shown import shown
 
 LONGEST = 60  # characters of a value in a message
-MOST = 2**63 - 1  # what a study file can hold
+MOST = 2**63 - 1  # the largest whole number of TOML
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")  # in memory, of a function or an object
 
 

@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, spec_from_file_location
@@ -157,20 +157,16 @@ def _imported(file: Path, source: bytes) -> tuple[Path, ...]:
         root = root.parent
     found = set[Path]()
     for node in ast.walk(tree):
-        folder = root if not isinstance(node, ast.ImportFrom) or not node.level else file.parents[node.level - 1]
-        for name in _names(node):
-            parts = name.split(".")
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        level, module = getattr(node, "level", 0), getattr(node, "module", None)
+        folder = file.parents[level - 1] if level else root
+        for alias in node.names:
+            parts = [*(module.split(".") if module else ()), *alias.name.split(".")]
             for length in range(1, len(parts) + 1):
                 place = folder.joinpath(*parts[:length])
                 found |= {path for path in (place.with_name(f"{place.name}.py"), place / "__init__.py") if path.is_file()}
     return tuple(sorted(path for each in found if (path := _own(each)) is not None and path != file))
-
-
-def _names(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        yield from (f"{node.module}.{alias.name}" if node.module else alias.name for alias in node.names)
 
 
 def _read(file: Path) -> bytes | None:

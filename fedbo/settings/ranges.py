@@ -1,26 +1,31 @@
-"""Settings and what they may be: ranges declared as marks on their fields, and one check that reads these.
+"""Settings: their ranges, declared as marks on their fields and read by one check, and their meanings, the strings below.
 
     @dataclass(frozen=True)
     class Search:
         queries: Annotated[int, Ge(1)] = 1
+        "Points of a decision."
         kernel: Annotated[str, OneOf(("se", "matern52"))] = "se"
 
         def __post_init__(self) -> None:
             check(self)
 
 The marks are those of `annotated_types`, and `OneOf`, as which a `Literal` counts too; a text among them is the error's hint.
-Study files are checked by the same marks, and `fedbo list` shows them.
+Study files are checked by the same marks, and `fedbo list` shows them. Reference pages and the JSON Schema are generated from
+the meanings. Python discards these strings, as it does comments, so they are read from the source, at their first use.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import math
 import operator
+import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -61,7 +66,7 @@ def marks_of(declared: Any) -> Mapping[str, Marks]:
     return _marks_of(declared)
 
 
-@cache
+@cache  # apart, since mypy takes no class for an argument of a cached function
 def _marks_of(declared: Any) -> Mapping[str, Marks]:
     hints = typing.get_type_hints(declared, include_extras=True)
     found = {field.name: _marks(hints[field.name]) for field in dataclasses.fields(declared)}
@@ -99,3 +104,40 @@ def hint_of(marks: Marks) -> str:
 
 def _bound(mark: Any) -> Any:
     return getattr(mark, type(mark).__name__.lower())
+
+
+Texts = Mapping[str, str]  # by the name of a field; empty where a field has none of its own
+
+
+def meanings(declared: Any) -> Texts:
+    """Return the meaning of each field of a class, its bases' included, by name.
+
+    A field without a string has that of its base, or that of the first field of this name in the same module, since settings
+    such as `probability` mean the same in many classes.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(declared.__mro__):
+        texts = _texts(base.__module__)
+        for name, text in texts.get(base.__qualname__, {}).items():
+            shared = (other[name] for other in texts.values() if other.get(name))
+            if meaning := text or found.get(name) or next(shared, ""):
+                found[name] = meaning
+    return found
+
+
+@cache
+def _texts(module: str) -> Mapping[str, Texts]:
+    """Return the fields of all classes of a module with the strings below them; empty where its source is missing."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    source = None if file is None else Path(file).with_name(f"{module.rpartition('.')[2]}.py")  # of a compiled module too
+    if source is None or not source.is_file():
+        return {}
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    return {node.name: dict(_fields(node)) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, below in zip(node.body, [*node.body[1:], None], strict=True):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else ""
+            yield field.target.id, " ".join(str(text).split())

@@ -47,7 +47,7 @@ def written() -> Iterator[None]:
     """Convert a system error while something is printed to OutputError, except for a closed pipe."""
     try:
         yield
-    except BrokenPipeError:  # whoever read it has seen enough
+    except BrokenPipeError:  # its reader, such as `head`, has seen enough
         raise
     except OSError as error:
         raise OutputError(f"the output cannot be written ({error.strerror}); write it somewhere else") from None

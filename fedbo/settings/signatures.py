@@ -1,10 +1,13 @@
-"""Signatures of functions that take typed options as `**keywords`: `help` and notebooks show each option and its default."""
+"""Signatures of public functions: words that they take, and typed options for `**keywords`.
+
+`help` and notebooks show each option and its default.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,3 +32,12 @@ def _parameter(name: str, hint: Any, default: Any) -> inspect.Parameter:
     words = getattr(hint, "__forward_arg__", hint)  # as written, so that nothing is imported for it
     words = f"{words} | None" if default is None and words != "Any" and not words.endswith("None") else words
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=words)
+
+
+Mode = Literal["min", "max"]
+SearchKind = Literal["history", "importance", "slices", "parallel"]
+FigureKind = Literal[
+    Literal["overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "fronts", "feasible", "sweep"],
+    SearchKind,
+]
+Each = Literal["algorithm", "agent", "all"]

@@ -65,7 +65,7 @@ def admit_same(code: Mapping[str, str]) -> None:
     _of_run.clear()
     _of_run.update(code)
     if _differing(code):
-        renew()  # what this process read for another run
+        renew()  # this process may have read an earlier version for another run
     if differ := _differing(code):
         words = f"{', '.join(map(repr, differ))} changed after the run started"
         raise ChangedCodeError(f"{words}; restore it, or run the study again")

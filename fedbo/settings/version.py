@@ -1,4 +1,4 @@
-"""The version and the requirements of fedbo, installed or run from a clone."""
+"""The installation of fedbo, or its clone: version, requirements, and the findings of checks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tomllib
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @cache
@@ -31,3 +31,12 @@ def requirements() -> list[str]:
 def _project() -> dict[str, Any]:
     project: dict[str, Any] = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text("utf-8"))["project"]
     return project
+
+
+class Finding(NamedTuple):
+    """One check: its state is "ok", "missing" for something that is not needed, or "broken"; with a remedy if needed."""
+
+    what: str
+    state: str
+    found: str
+    remedy: str = ""

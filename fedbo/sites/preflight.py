@@ -23,9 +23,9 @@ from fedbo.objectives.sites import AtThisSite, Sites
 from fedbo.objectives.space import from_unit
 from fedbo.settings.arguments import short
 from fedbo.settings.errors import FedboError
-from fedbo.settings.findings import Finding
 from fedbo.settings.shown import shown
 from fedbo.settings.trust import admit
+from fedbo.settings.version import Finding
 from fedbo.sites.certificates import authority_fingerprint, client_context
 from fedbo.sites.documents import Approval
 from fedbo.sites.folders import SiteFolder

@@ -24,8 +24,7 @@ from fedbo.sites.mask_messages import MaskTerms
 from fedbo.sites.policy import Share
 from fedbo.study.defaults import least_delta
 from fedbo.study.document import StudyError
-from fedbo.study.files import names_files
-from fedbo.study.plugins import distributions
+from fedbo.study.files import distributions, names_files
 from fedbo.study.study import Study, checked_study
 from fedbo.study.tables import SitesTable
 

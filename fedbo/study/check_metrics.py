@@ -12,8 +12,7 @@ from fedbo.objectives.python_function import PythonFunction
 from fedbo.objectives.sites import Sites
 from fedbo.objectives.typed_function import TypedFunction
 from fedbo.settings.errors import SettingError, unknown
-from fedbo.study.goals import OF_GROUP, goals, goals_of_group, has_own
-from fedbo.study.problems import problem_of
+from fedbo.study.problems import OF_GROUP, goals, goals_of_group, has_own, problem_of
 from fedbo.study.study_tables import StudyTables
 
 MODES = {1: "max", -1: "min"}
@@ -23,19 +22,14 @@ _MANY = 5  # methods that an error lists
 def metric_combinations(study: StudyTables) -> Iterator[SettingError]:
     """Yield errors in the [[metric]] tables of a study, and in the limits and weights of its groups."""
     if not study.metric:
-        yield from _without_metrics(study)
+        own = [(number, key) for number, table in enumerate(study.group) for key in OF_GROUP if getattr(table, key)]
+        for number, key in own:
+            yield SettingError(("group", number, key), "applies only to metrics of the study; add a [[metric]]")
         return
     faults = [*_names(study), *_objectives(study)]
     yield from faults
     if not faults:
         yield from _groups(study)
-
-
-def _without_metrics(study: StudyTables) -> Iterator[SettingError]:
-    for number, table in enumerate(study.group):
-        for key in OF_GROUP:
-            if getattr(table, key):
-                yield SettingError(("group", number, key), "applies only to metrics of the study; add a [[metric]]")
 
 
 def _names(study: StudyTables) -> Iterator[SettingError]:
@@ -123,7 +117,8 @@ def metric_methods(study: StudyTables) -> Iterator[SettingError]:
         known = problem_of(study, study.algorithm[0])
         if why := _unsuited(history.algorithm.make(), known, found):
             yield SettingError(("agents", "history", "algorithm"), why)
-    if study.evaluation.make().infeasible is not None and not _uses_policy(study, found):
+    uses_policy = found.constraints > 0 and any(not isinstance(table.make(), Multiple) for table in study.algorithm)
+    if study.evaluation.make().infeasible is not None and not uses_policy:
         why = "every algorithm learns the limits" if found.constraints else "the study has no limits"
         yield SettingError(("evaluation", "infeasible"), f"has no effect: {why}; remove it")
 
@@ -134,10 +129,6 @@ def stopping_note(study: StudyTables) -> str | None:
     if study.stopping is None or found is None or not (found.several or found.constraints):
         return None
     return f"[stopping] judges evaluations by '{found.own.name}' alone, not by other objectives or limits"
-
-
-def _uses_policy(study: StudyTables, found: Goals) -> bool:
-    return found.constraints > 0 and any(not isinstance(table.make(), Multiple) for table in study.algorithm)
 
 
 def _unsuited(algorithm: Algorithm, known: Problem, found: Goals) -> str:

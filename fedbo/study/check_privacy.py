@@ -9,9 +9,8 @@ from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.coordinator.environment.faults import Lie
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
 from fedbo.settings.errors import SettingError
-from fedbo.study.goals import goals
 from fedbo.study.limits import STEPS
-from fedbo.study.problems import problem_of
+from fedbo.study.problems import goals, problem_of
 from fedbo.study.study_tables import StudyTables
 
 WEAK_DELTA = 0.01  # above it a mechanism may publish the data of one agent in a hundred outright

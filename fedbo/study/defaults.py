@@ -87,7 +87,8 @@ def _privacy(study: StudyTables, fill: Callable[..., Any]) -> PrivacyTable:
         masks = fill(given.secure_aggregation, "privacy", "secure_aggregation")
         given = given.model_copy(update={"secure_aggregation": masks})
     try:
-        private = any(_hides(table.make()) for table in study.algorithm)
+        made = [table.make() for table in study.algorithm]
+        private = any(isinstance(one, Private) or (isinstance(one, LocallyPrivate) and one.hides) for one in made)
         count = study.federation().n_agents
     except StudyError:  # told where they are filled in
         return given
@@ -122,11 +123,6 @@ def _algorithms(study: StudyTables) -> Iterator[AlgorithmTable]:
         for key, values in study.sweep.items():
             if key.startswith(start):
                 yield from (table.model_copy(update={key.removeprefix(start): value}) for value in values)
-
-
-def _hides(algorithm: Any) -> bool:
-    """Return whether messages of an algorithm have a price in the ledger."""
-    return isinstance(algorithm, Private) or (isinstance(algorithm, LocallyPrivate) and algorithm.hides)
 
 
 def _hosting(study: StudyTables) -> HostingTable:

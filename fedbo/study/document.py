@@ -270,14 +270,11 @@ def to_toml(document: Mapping[str, Any]) -> str:
         if isinstance(table, list | tuple):
             blocks += [_block(f"[[{name}]]", item) for item in table]
         elif table:
-            nested = {key: value for key, value in table.items() if _holds_tables(value)}
+            holding = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+            nested = {key: value for key, value in holding.items() if any(isinstance(one, Mapping) for one in value.values())}
             blocks.append(_block(f"[{name}]", {key: value for key, value in table.items() if key not in nested}))
             blocks += [_block(f"[{name}.{_key(key)}]", value) for key, value in nested.items()]
     return "\n".join(blocks)
-
-
-def _holds_tables(value: Any) -> bool:
-    return isinstance(value, Mapping) and any(isinstance(item, Mapping) for item in value.values())
 
 
 def _block(header: str, table: Mapping[str, Any]) -> str:

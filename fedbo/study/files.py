@@ -1,21 +1,25 @@
-"""The files that a study names: their paths relative to its folder, and their hashes for its digest."""
+"""The files, plug-ins and code that a study names: their paths, distributions and places, and the hashes for its digest."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from pydantic import BaseModel
+
 from fedbo.objectives.catalog import catalogue
 from fedbo.objectives.tables.table import fingerprint
 from fedbo.objectives.typed_function import given_function
-from fedbo.settings.plugins import PluginError
-from fedbo.settings.trust import admit, file_of, places_in, source_digest
-from fedbo.study.document import Document, Loc, lookup, with_value
+from fedbo.settings.plugins import GROUPS, Catalogue, PluginError, used
+from fedbo.settings.trust import REMEDY, UntrustedError, admit, file_of, places_in, source_digest
+from fedbo.study.base import Named
+from fedbo.study.document import Document, Loc, lookup, shorten, with_value
 
 _OF_GROUP: tuple[Loc, ...] = (
     ("availability", "file"),
@@ -72,14 +76,13 @@ def source_hashes(document: Document) -> dict[str, str]:
     The hash covers the whole file, and the modules of its folder that it imports. For a function that was passed in Python it
     covers the compiled function only.
     """
-    found = {place: _digest_of(place) for place in places_in(document)}
-    return {place: digest for place, digest in sorted(found.items()) if digest is not None}
-
-
-def _digest_of(place: str) -> str | None:
-    module, _, name = place.rpartition(":")
-    given = given_function(place) if module != "__main__" else getattr(sys.modules[module], name, None)
-    return source_digest(place) if given is None else _function_digest(given)
+    found: dict[str, str] = {}
+    for place in sorted(set(places_in(document))):
+        module, _, name = place.rpartition(":")
+        given = given_function(place) if module != "__main__" else getattr(sys.modules[module], name, None)
+        digest = source_digest(place) if given is None else _function_digest(given)
+        found |= {} if digest is None else {place: digest}
+    return found
 
 
 def _function_digest(function: object) -> str | None:
@@ -144,11 +147,8 @@ def _objects(document: Document) -> Iterator[tuple[Loc, str]]:
     places += [("objective", "function"), ("objective", "cost")]
     places += [("exchange", "mode"), ("availability", "model"), *(("timing", *model) for model in _MODELS)]
     places += [("algorithm", number, "name") for number in range(_count(document, "algorithm"))]
-    places += [
-        ("group", number, *model)
-        for number in range(_count(document, "group"))
-        for model in (*_MODELS, ("availability", "model"))
-    ]
+    of_group = (*_MODELS, ("availability", "model"))
+    places += [("group", number, *model) for number in range(_count(document, "group")) for model in of_group]
     sweep = document.get("sweep")
     for key, values in sweep.items() if isinstance(sweep, dict) else ():
         if key.split(".")[-1] in ("name", "model", "mode", "function") and isinstance(values, list):
@@ -157,7 +157,6 @@ def _objects(document: Document) -> Iterator[tuple[Loc, str]]:
 
 
 _MODELS = (("evaluation", "model"), ("latency", "model"))
-_HISTORY = (("history", "algorithm"), ("history", "algorithm", "name"))
 
 
 def _count(document: Document, key: str) -> int:
@@ -173,3 +172,51 @@ def _strings(document: Document, places: Sequence[Loc]) -> Iterator[tuple[Loc, s
             continue
         if isinstance(found, str):
             yield loc, found
+
+
+_KEYS = ("name", "model", "mode")  # of a catalogue, as the last part of a key that is swept
+_PLACE = re.compile(r"\S[^:]*:[^\W\d][\w.]*")  # of an object in a module or a file
+_MOST, _LONGEST = 5, 200  # places that a line names, and characters of each
+
+
+def named(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the groups and names of everything that a study, or a table of it, names in catalogues that plug-ins can extend."""
+    if isinstance(value, tuple):
+        for each in value:
+            yield from named(each)
+    elif isinstance(value, BaseModel):
+        if isinstance(value, Named) and isinstance(known := type(value).catalogue(), Catalogue):
+            yield known.group, getattr(value, value.key)
+        for key in type(value).model_fields:
+            yield from named(getattr(value, key))
+        for key, values in getattr(value, "sweep", {}).items():
+            if key.split(".")[-1] in _KEYS:  # a swept name may belong to every group
+                yield from ((group, each) for group in GROUPS for each in values if isinstance(each, str))
+
+
+def distributions(study: BaseModel) -> dict[str, str]:
+    """Return the plug-ins that a study names, as "group.name", with their distributions and versions."""
+    return used(named(study))
+
+
+def code_in(document: Any, refused: UntrustedError) -> str:
+    """Return one line with the keys of a document that name Python code, the refused place among them, and a remedy."""
+    found = {f"{key} = {shorten(place, _LONGEST)!r}": None for key, place in places_of_code(document)}
+    listed = [*found][:_MOST] + ["…"] * (len(found) > _MOST)
+    return (
+        f"names Python code ({', '.join(listed) or repr(shorten(refused.place, _LONGEST))}), which would be executed; {REMEDY}"
+    )
+
+
+def places_of_code(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the keys and values that have the form of a place of code, except names and labels."""
+    if isinstance(value, str):
+        if _PLACE.fullmatch(value):
+            yield key, value
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            if (key, name) != ("", "study") and name not in ("label", "file", "run", "devices"):
+                yield from places_of_code(each, f"{key}.{name}" if key else name)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from places_of_code(each, key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fedbo.actors.evaluation.policy import Policy
@@ -20,9 +20,8 @@ from fedbo.coordinator.selection import Selection
 from fedbo.objectives import catalog as objectives
 from fedbo.objectives.derived.differences import Differences
 from fedbo.objectives.suites.catalog import SUITES
-from fedbo.settings.meanings import meanings
 from fedbo.settings.plugins import Catalogue
-from fedbo.settings.ranges import marks_of, range_of
+from fedbo.settings.ranges import marks_of, meanings, range_of
 from fedbo.study.document import one_line
 from fedbo.study.environment.tables import availabilities, exchanges, timings
 from fedbo.study.settings import names_of, plain
@@ -68,57 +67,37 @@ def broken() -> list[str]:
 
 
 def _algorithms() -> list[Item]:
-    return [
-        Item(
-            name,
-            entry.summary or _first_line(entry.settings),
-            _defaults(entry.settings, entry.fixed),
-            (*entry.presets,),
-            _ranges(entry.settings, entry.fixed),
-            _revealed(entry),
-            entry.settings,
-        )
-        for name, entry in _usable(algorithms.catalogue())
-    ]
-
-
-def _revealed(entry: algorithms.Entry) -> str:
-    """Return what an algorithm with default settings declares; the worst case where a setting has no default."""
-    try:
-        return revealed_by(entry.make())
-    except (TypeError, ValueError):
-        return Reveals.OBSERVATIONS
+    found = []
+    for name, entry in _usable(algorithms.catalogue()):
+        try:
+            reveals = revealed_by(entry.make())
+        except (TypeError, ValueError):  # a setting has no default: the worst case
+            reveals = Reveals.OBSERVATIONS
+        item, presets = _item(name, entry.settings, entry.fixed), (*entry.presets,)
+        found.append(dataclasses.replace(item, summary=entry.summary or item.summary, presets=presets, reveals=reveals))
+    return found
 
 
 def _declared(known: Mapping[str, type[Any]]) -> list[Item]:
-    return [
-        Item(
-            name,
-            _first_line(declared),
-            _defaults(declared),
-            ranges=_ranges(declared),
-            declared=declared,
-        )
-        for name, declared in _usable(known)
-    ]
+    return [_item(name, declared) for name, declared in _usable(known)]
+
+
+def _item(name: str, declared: type[Any], fixed: Iterable[str] = ()) -> Item:
+    """Return the entry of a class, without the settings that are `fixed`."""
+    names = names_of(declared, fixed)
+    defaults = {field.name: _default(field) for field in dataclasses.fields(declared) if field.name in names}
+    found = {name: range_of(marks) for name, marks in marks_of(declared).items()}
+    ranges = {name: found[name] for name in names if found.get(name)}
+    return Item(name, first_line(declared), defaults, ranges=ranges, declared=declared)
 
 
 def _usable(known: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [*known.items()] if not isinstance(known, Catalogue) else [*known.usable()]
 
 
-def _first_line(declared: type[Any]) -> str:
+def first_line(declared: type[Any]) -> str:
+    """Return the first line of a class's docstring."""
     return (inspect.getdoc(declared) or "").partition("\n")[0]
-
-
-def _defaults(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> dict[str, str]:
-    names = names_of(declared, fixed or ())
-    return {field.name: _default(field) for field in dataclasses.fields(declared) if field.name in names}
-
-
-def _ranges(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> dict[str, str]:
-    found = {name: range_of(marks) for name, marks in marks_of(declared).items()}
-    return {name: found[name] for name in names_of(declared, fixed or ()) if found.get(name)}
 
 
 def _default(field: dataclasses.Field[Any]) -> str:
@@ -128,14 +107,6 @@ def _default(field: dataclasses.Field[Any]) -> str:
             default = plain(default, names_of(type(default)))
         return "" if default is None else one_line(default, 24)
     return "…" if field.default_factory is not dataclasses.MISSING else "required"
-
-
-def _suites() -> list[Item]:
-    """Return the suites with their tasks, each with its objective. Suites compare methods; no study names one."""
-    return [
-        Item(suite.name, f"version {suite.version}: {suite.summary}", {task.name: task.objective for task in suite.tasks})
-        for suite in SUITES.values()
-    ]
 
 
 # Tables that have settings and nothing to choose between, by their keys in a study.
@@ -159,5 +130,9 @@ GROUPS: dict[str, Callable[[], list[Item]]] = {
     "faults": lambda: _declared(FAULTS),
     "stopping": lambda: _declared(STOPPERS),
     "tables": lambda: _declared(TABLES),
-    "suites": _suites,
+    # Suites compare methods. No study names one, so each has tasks with their objectives in place of settings.
+    "suites": lambda: [
+        Item(suite.name, f"version {suite.version}: {suite.summary}", {task.name: task.objective for task in suite.tasks})
+        for suite in SUITES.values()
+    ],
 }

@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from fedbo.settings.errors import SettingError
-from fedbo.study.names import Name
-from fedbo.study.tables import Table
+from fedbo.study.base import Name, Table
 
 Numbers = dict[str, float]  # by the name of a metric
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,12 +11,13 @@ from pydantic_core import core_schema as core
 from pydantic_core import to_jsonable_python
 
 from fedbo.algorithms.catalog import Entry
-from fedbo.settings.meanings import meanings
 from fedbo.settings.plugins import Catalogue
-from fedbo.settings.ranges import OneOf, marks_of
+from fedbo.settings.ranges import OneOf, marks_of, meanings
+from fedbo.study.base import Declared, Named
+from fedbo.study.listing import first_line
 from fedbo.study.settings import names_of, plain, reader_of
 from fedbo.study.study import Study
-from fedbo.study.tables import AddedNoise, Declared, Named, ObjectiveTable
+from fedbo.study.tables import AddedNoise, ObjectiveTable
 
 _SWEPT = {
     "anyOf": [
@@ -91,7 +91,7 @@ class _Generator(GenerateJsonSchema):
             required = [key] if common[key].get("default") != name else []
             found["required"] = [*required, *found.get("required", ())]
             summary = entry.summary if isinstance(entry, Entry) else ""
-            yield {"title": name, "description": summary or _first_line(declared), **found}
+            yield {"title": name, "description": summary or first_line(declared), **found}
         if isinstance(catalogue, Catalogue):
             of_place = {**common, key: {"type": "string", "pattern": ":"}}
             yield {"title": "a class by its place", "type": "object", "properties": of_place, "required": [key]}
@@ -136,7 +136,3 @@ def _defaults(declared: type[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             default = field.default
             written = plain(default, names_of(type(default))) if dataclasses.is_dataclass(default) else default
             yield field.name, {"default": to_jsonable_python(written)}
-
-
-def _first_line(declared: type[Any]) -> str:
-    return (inspect.getdoc(declared) or "").partition("\n")[0]

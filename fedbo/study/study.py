@@ -18,6 +18,7 @@ from fedbo.settings.own_code import code_words
 from fedbo.settings.trust import UntrustedError, places_in
 from fedbo.study import limits
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
+from fedbo.study.base import SETTINGS_TOO, Table, kept
 from fedbo.study.check import combinations
 from fedbo.study.defaults import with_defaults
 from fedbo.study.document import (
@@ -36,30 +37,14 @@ from fedbo.study.document import (
 )
 from fedbo.study.environment.cluster_table import ClusterTable, WorkerTable
 from fedbo.study.environment.idle import settings_without_effect
-from fedbo.study.environment.tables import (
-    GroupTable,
-    NetworkTable,
-    TimingTable,
-)
-from fedbo.study.files import hash_files, resolve_paths, source_hashes
+from fedbo.study.environment.tables import GroupTable, NetworkTable, TimingTable
+from fedbo.study.files import code_in, distributions, hash_files, resolve_paths, source_hashes
 from fedbo.study.invalid import from_pydantic, line_of, no_such_key, of_defaults
-from fedbo.study.kept import kept
 from fedbo.study.metric_table import MetricTable
-from fedbo.study.plugins import code_in, distributions
 from fedbo.study.problems import problem, problem_of
 from fedbo.study.study_tables import StudyTables
 from fedbo.study.sweeps import applies_to, at_sweep, check_values, left_over, not_named_by, swept, with_first_values
-from fedbo.study.tables import (
-    SETTINGS_TOO,
-    AlgorithmTable,
-    BudgetTable,
-    Header,
-    HostingTable,
-    PrivacyTable,
-    RecoveryTable,
-    SitesTable,
-    Table,
-)
+from fedbo.study.tables import AlgorithmTable, BudgetTable, Header, HostingTable, PrivacyTable, RecoveryTable, SitesTable
 
 __all__ = ["Cell", "Study", "StudyError", "load_study", "recall_study"]
 
@@ -238,7 +223,11 @@ def _checked_alone(document: Document, tables: Mapping[str, Any] | None = None) 
     except ValidationError:
         as_lists = [SettingError((key,), f"is an array of tables; write [[{key}]]") for key in single]
         listed = {**document, **{key: [document[key]] for key in single}}
-        raise StudyError.of([*as_lists, *_table_by_table(listed)]) from None
+        try:
+            Study.model_validate(listed, context=SETTINGS_TOO)
+        except ValidationError as error:
+            as_lists += not_named_by(listed, from_pydantic(error, _known()).faults)
+        raise StudyError.of(as_lists) from None
     check_values(study.sweep)
     if faults := list(limits.numbers(study)):
         raise StudyError.of(of_defaults(faults, document, study.document()))
@@ -257,14 +246,6 @@ def _checked(document: Document, tables: Mapping[str, Any] | None = None) -> Stu
         return resolved
     initial = len(next(iter(points.values())))
     return resolved.model_copy(update={"agents": resolved.agents.model_copy(update={"initial": initial})})
-
-
-def _table_by_table(document: Document) -> Iterator[SettingError]:
-    """Yield all errors in the tables of a study, including their settings."""
-    try:
-        Study.model_validate(document, context=SETTINGS_TOO)
-    except ValidationError as error:
-        yield from not_named_by(document, from_pydantic(error, _known()).faults)
 
 
 def _combined(study: Study) -> Iterator[tuple[dict[str, Any], Document, dict[str, Any]]]:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fedbo.objectives.base import Federation
-from fedbo.study.agents.initial import Points, read_points
-from fedbo.study.agents.tables import AgentsTable
+from fedbo.study.agents.tables import AgentsTable, Points, read_points
+from fedbo.study.base import Table
 from fedbo.study.document import Document
 from fedbo.study.environment.cluster_table import ClusterTable
 from fedbo.study.environment.tables import (
@@ -33,7 +33,6 @@ from fedbo.study.tables import (
     RecoveryTable,
     SitesTable,
     StoppingTable,
-    Table,
 )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Ge
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from fedbo.actors.evaluation.policy import Policy
@@ -18,89 +17,9 @@ from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.objectives import catalog as objectives
 from fedbo.objectives.derived.differences import Differences, DifferingFederation
 from fedbo.settings.errors import SettingError, unknown
-from fedbo.settings.plugins import PluginError
+from fedbo.study.base import Count, Declared, FolderName, Name, Named, Positive, Table, kept
 from fedbo.study.document import StudyError, default_label
-from fedbo.study.kept import Keeping, kept
-from fedbo.study.names import FolderName, Name
-from fedbo.study.settings import Settings, build, names_of, plain
-
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
-
-SETTINGS_TOO = "settings too"  # the context of a validation that also makes what tables declare
-
-
-def is_agents(value: Any) -> bool:
-    """Return whether a value is a list of integers, the form of a list of agents."""
-    return isinstance(value, list | tuple) and all(type(item) is int for item in value)
-
-
-class Table(Keeping):
-    """A table with fixed keys: frozen, strict about types, finite numbers only, no other keys."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class Declared(Keeping):
-    """A table whose keys are the settings of one dataclass, `declared`."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="allow", allow_inf_nan=False)
-    declared: ClassVar[Any]
-
-    @model_validator(mode="after")
-    def _makeable(self, info: ValidationInfo) -> Self:
-        """Check the settings too if the context requests it, so that pydantic reports them with all other errors."""
-        if info.context == SETTINGS_TOO:
-            try:
-                self.make()
-            except StudyError as found:
-                raise PydanticCustomError("settings", "invalid settings", {"faults": found.faults}) from found
-        return self
-
-    @property
-    def settings(self) -> Settings:
-        """Return the settings as TOML values."""
-        return dict(self.model_extra or {})
-
-    @kept
-    def make(self) -> Any:
-        """Return the declared object; StudyError when its name or a setting is invalid."""
-        return build(self._look_up(), self.settings, also=type(self).model_fields)
-
-    def resolved(self) -> Self:
-        """Return the table with every setting."""
-        return self._showing(names_of(self._look_up()))
-
-    def _showing(self, names: Iterable[str], **changes: Any) -> Self:
-        return self._showing_of(self.make(), names, **changes)
-
-    def _showing_of(self, made: Any, names: Iterable[str], **changes: Any) -> Self:
-        table = type(self).model_construct(**{**self.model_dump(), **plain(made, names), **changes})
-        table.keep_from(self)
-        return table
-
-    def _look_up(self) -> Any:
-        return type(self).declared
-
-
-class Named(Declared):
-    """A table that names an entry of a catalogue and contains its settings.
-
-    `key` is the table's key that holds the name, `noun` the word for it in errors, and `catalogue` returns the entries.
-    """
-
-    key: ClassVar[str] = "model"
-    noun: ClassVar[str]
-    catalogue: ClassVar[Callable[[], Mapping[str, Any]]]
-
-    def _look_up(self) -> Any:
-        name, known = getattr(self, self.key), type(self).catalogue()
-        if name not in known:
-            raise StudyError.of([SettingError((self.key,), unknown(self.noun, name, known))])
-        try:
-            return known[name]
-        except PluginError as error:
-            raise StudyError.of([SettingError((self.key,), str(error))]) from error
+from fedbo.study.settings import build, names_of
 
 
 class Header(Table):
@@ -329,7 +248,7 @@ class SitesTable(Table):
     """[sites]: what the sites of a study release, whose draws they use, and when a silent one counts as away."""
 
     share: Literal["nothing", "scores", "observations"] = "nothing"
-    """What sites release besides messages: nothing, values and times, or also the points."""
+    """Data that sites release besides messages: nothing, values and times, or also the points."""
     streams: Literal["secret", "study"] = "secret"
     """Seed of a site's own draws: a secret one, or that of the study."""
     lease: Annotated[float, Field(gt=0)] = 60.0

@@ -34,7 +34,7 @@ from fedbo.lab.worlds.surroundings import (
 from fedbo.objectives.base import Parameter
 from fedbo.study.document import StudyError
 from fedbo.study.environment.measures import MEASURES
-from fedbo.study.goals import goals
+from fedbo.study.problems import goals
 from fedbo.study.study import Study, load_study
 from fedbo.study.tables import ObjectiveTable
 from fedbo.testing.files import (

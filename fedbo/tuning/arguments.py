@@ -9,8 +9,8 @@ from typing import Any, cast, get_args
 
 from fedbo.objectives.typed_function import PickledFunction
 from fedbo.settings import arguments
-from fedbo.settings.choices import Mode
 from fedbo.settings.errors import ArgumentError, SettingError
+from fedbo.settings.signatures import Mode
 from fedbo.study.document import Loc, StudyError, as_document, lookup, one_line
 from fedbo.tuning.options import DEFAULTS
 

@@ -24,9 +24,9 @@ from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.arguments import short
-from fedbo.settings.choices import Mode
 from fedbo.settings.columns import columns_of, is_raw
 from fedbo.settings.errors import ArgumentError
+from fedbo.settings.signatures import Mode
 from fedbo.tuning.ask_log import LOG, read_log
 from fedbo.tuning.metrics import told_of
 from fedbo.tuning.optuna_metrics import check_directions, told_of_trial

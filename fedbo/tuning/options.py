@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from fedbo.settings.choices import Mode
+from fedbo.settings.signatures import Mode
 
 if TYPE_CHECKING:
     from fedbo.execution.notices import Callback

@@ -18,8 +18,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.settings.arguments import instance
-from fedbo.settings.choices import Mode
 from fedbo.settings.errors import ArgumentError, warn_caller
+from fedbo.settings.signatures import Mode
 from fedbo.tuning.ask_tell import Agent, tell_or_fail
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.optuna_export import distributions

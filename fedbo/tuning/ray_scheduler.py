@@ -25,8 +25,8 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Fidelity
 from fedbo.objectives.outcome import Outcome
 from fedbo.settings.arguments import path, text, whole
-from fedbo.settings.choices import Mode
 from fedbo.settings.errors import ArgumentError, SettingError
+from fedbo.settings.signatures import Mode
 from fedbo.study.document import StudyError
 from fedbo.study.invalid import from_pydantic
 from fedbo.study.stopping import invalid_rungs, not_in_real_time

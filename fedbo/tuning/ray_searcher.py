@@ -17,8 +17,8 @@ from ray.tune.search.variant_generator import parse_spec_vars
 from fedbo.objectives.typed_spaces.declared_space import is_nested
 from fedbo.objectives.typed_spaces.nesting import flattened, nested
 from fedbo.objectives.typed_spaces.spaces import written_space
-from fedbo.settings.choices import Mode
 from fedbo.settings.errors import ArgumentError
+from fedbo.settings.signatures import Mode
 from fedbo.tuning.arguments import check_metric
 from fedbo.tuning.ask_tell import Agent, tell_or_fail
 from fedbo.tuning.evaluated import Value

@@ -19,9 +19,9 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.arguments import wrong
-from fedbo.settings.choices import Mode
 from fedbo.settings.columns import RESERVED, heading_of
 from fedbo.settings.errors import ArgumentError
+from fedbo.settings.signatures import Mode
 from fedbo.tuning.evaluated import Evaluated, evaluated
 from fedbo.tuning.metrics import goals_of, told_of
 

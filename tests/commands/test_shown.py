@@ -20,7 +20,7 @@ from fedbo.cli import main
 from fedbo.figures.reports.tables import ShownConsole, console
 from fedbo.settings.shown import shown
 from fedbo.sites.errors import DocumentError
-from fedbo.study.names import _fit
+from fedbo.study.base import _fit
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\u2066\x9b31m\r\u2028"
 ACTING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")

@@ -8,7 +8,7 @@ import pages
 import pytest
 from generate import PAGES
 
-from fedbo.settings.meanings import meanings
+from fedbo.settings.ranges import meanings
 from fedbo.study.listing import groups
 
 

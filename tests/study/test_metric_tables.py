@@ -9,7 +9,7 @@ import pytest
 from fedbo.objectives.goals import Goal, Limit
 from fedbo.study.check_metrics import stopping_note
 from fedbo.study.document import StudyError
-from fedbo.study.goals import goals, own_goals
+from fedbo.study.problems import goals, own_goals
 from fedbo.study.study import load_study
 
 BNH = [

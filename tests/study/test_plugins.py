@@ -19,8 +19,8 @@ from fedbo.execution.cluster import host_problems
 from fedbo.objectives import catalog as objectives
 from fedbo.settings import plugins
 from fedbo.study.environment.tables import availabilities, exchanges, timings
+from fedbo.study.files import distributions
 from fedbo.study.listing import broken, groups
-from fedbo.study.plugins import distributions
 from fedbo.study.study import StudyError, load_study
 
 MODULE = '''

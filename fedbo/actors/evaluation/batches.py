@@ -14,7 +14,7 @@ from fedbo.algorithms.base import Array, Decision
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import LARGEST_VALUE, Batched, Objective
 from fedbo.objectives.outcome import Outcome
-from fedbo.settings.exits import ends_process
+from fedbo.settings.own_code import ends_process
 
 
 def pull_counts(decision: Decision) -> npt.NDArray[np.int64]:

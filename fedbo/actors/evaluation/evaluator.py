@@ -20,7 +20,7 @@ from fedbo.objectives.base import LARGEST_VALUE, Objective, is_usable
 from fedbo.objectives.goals import Goals
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.typed_spaces.reports import answered_by, reports_of
-from fedbo.settings.exits import ends_process
+from fedbo.settings.own_code import ends_process
 from fedbo.settings.trust import ChangedCodeError
 
 _UNJUDGED = nullcontext()  # one for all: what gives a context takes as long as an evaluation of a free objective

@@ -27,8 +27,8 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.typed_spaces.reports import Answer, Report, answer, answered_by, note_reports
-from fedbo.settings.exits import ends_process
 from fedbo.settings.interrupts import mark_interrupts
+from fedbo.settings.own_code import ends_process
 from fedbo.settings.shown import encodable
 from fedbo.settings.trust import ChangedCodeError, WithCode
 

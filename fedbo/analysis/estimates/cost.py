@@ -10,8 +10,8 @@ from fedbo.actors.task import AgentBudget
 from fedbo.algorithms.base import Algorithm, Phased, Private, Problem
 from fedbo.algorithms.messages import declared_size
 from fedbo.objectives.base import described
-from fedbo.study.agents.budgets import budgets_of, common_budget
 from fedbo.study.agents.histories import history_sources
+from fedbo.study.environment.groups import budgets_of, common_budget
 from fedbo.study.limits import ROW, STEPS
 from fedbo.study.study import Study
 from fedbo.study.tables import AlgorithmTable

@@ -37,7 +37,7 @@ from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.replay_log import resume_from_log
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.coordinator.runtime.wall_clock import LiveHosts, run_wall
-from fedbo.settings.exits import exits_as_errors
+from fedbo.settings.own_code import exits_as_errors
 from fedbo.settings.trust import admit_same
 
 

@@ -22,7 +22,7 @@ from fedbo.execution.directory import best_values, joined
 from fedbo.execution.jobs import learnings, runs
 from fedbo.lab.hunt.claims import Claim
 from fedbo.lab.why.ends import EndedRun
-from fedbo.study.goals import agent_goals
+from fedbo.study.problems import agent_goals
 from fedbo.study.study import Study, load_study
 from fedbo.surrogates.neural import Diverged
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from fedbo.settings.errors import SettingError, unknown
+from fedbo.study.base import Positive, Table
 from fedbo.study.document import Document, Loc, StudyError, read
 from fedbo.study.invalid import from_pydantic, line_of
 from fedbo.study.study import Study
-from fedbo.study.tables import Positive, Table
 
 At = Literal["end", "mean"] | Positive
 Kind = Literal["curves", "messages", "decision_time"]

@@ -1,1 +1,1 @@
-"""What the agents of a study start with, and their budgets where these are unequal."""
+"""The agents of a study: their initial points and their histories."""

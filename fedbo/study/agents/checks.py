@@ -7,9 +7,8 @@ from typing import Any
 
 from fedbo.algorithms.base import Overlapping
 from fedbo.settings.errors import SettingError
-from fedbo.study.agents.budgets import has_own
 from fedbo.study.agents.histories import HistorySource, history_sources, observed
-from fedbo.study.environment.groups import members
+from fedbo.study.environment.groups import has_own, members
 from fedbo.study.study_tables import StudyTables
 
 

@@ -6,7 +6,7 @@ are optional. Rows without a value are failed evaluations and are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -84,26 +84,17 @@ def most_of(study: StudyTables, source: HistorySource) -> int:
 def observed(study: StudyTables, source: HistorySource, replicate: int) -> dict[int, list[Row]]:
     """Return the rows by agent from a file or an earlier run; SettingError names the invalid file, column and row."""
     table, federation = source.table, study.federation()
-    most = table.observations
+    most, metrics = table.observations, tuple(each.name for each in study.metric if each.name != federation.metric.name)
     if table.run is not None:
         found = _of_run(Path(table.run), federation, table, replicate)
-        _check_metrics(found, _metrics(study))
+        for name in metrics:
+            if found and not any(name in row.outcome.metrics for rows in found.values() for row in rows):
+                words = f"has no metric '{name}' in its observations; use a run whose evaluations returned it"
+                raise SettingError("run", words)
     else:
         assert table.file is not None
-        found = _of_file(Path(table.file), federation, source, (replicate, _metrics(study)))
+        found = _of_file(Path(table.file), federation, source, (replicate, metrics))
     return {agent: rows if most is None else rows[:most] for agent, rows in found.items()}
-
-
-def _metrics(study: StudyTables) -> tuple[str, ...]:
-    """Return the names of the metrics that every observation needs besides its value."""
-    return tuple(table.name for table in study.metric if table.name != study.federation().metric.name)
-
-
-def _check_metrics(found: Mapping[int, Sequence[Row]], metrics: Sequence[str]) -> None:
-    """Raise SettingError for a metric that no observation of an earlier run has."""
-    for name in metrics:
-        if found and not any(name in row.outcome.metrics for rows in found.values() for row in rows):
-            raise SettingError("run", f"has no metric '{name}' in its observations; use a run whose evaluations returned it")
 
 
 def key_of(source: HistorySource, cell: int, replicate: int) -> RunKey:
@@ -124,10 +115,9 @@ def _of_file(
     agent, own, value, x = columns.get("agent"), columns.get("replicate"), columns["value"], columns["x"]
     _check_rows(federation, agent, x, value)
     kept = (np.abs(value) <= LARGEST_VALUE) & (True if own is None else own == replicate)
-    metric, units = (
-        federation.metric,
-        to_unit(federation.parameters, np.where(np.isfinite(value)[:, None], x, _middle(federation))),
-    )
+    lowest = np.array([parameter.low for parameter in federation.parameters])  # in rows without a value, which are skipped
+    units = to_unit(federation.parameters, np.where(np.isfinite(value)[:, None], x, lowest))
+    metric = federation.metric
     values = metric.sign * (value - metric.offset)
     found = {}
     for number in source.agents:
@@ -203,10 +193,6 @@ def _check_rows(federation: Federation, agent: Any, x: Any, value: Any) -> None:
         if wrong.any():
             row = int(np.argmax(wrong))
             raise SettingError("file", f"has {parameter.name} = {column[row]:g} in row {row + 1}; it {needs}")
-
-
-def _middle(federation: Federation) -> Any:
-    return np.array([parameter.low for parameter in federation.parameters])
 
 
 def _of_run(path: Path, federation: Federation, table: HistoryTable, replicate: int) -> dict[int, list[Row]]:
@@ -287,13 +273,8 @@ def _observations(file: Path, expected: str, of: tuple[int, str], modified: int)
         table = read_table(file, OBSERVATIONS)
     except (DamagedError, FormatError) as error:
         raise SettingError("run", f"cannot be read ({error}); use another run") from None
-    return list(_rows(table.to_pylist(), *of))
-
-
-def _rows(records: Iterable[dict[str, Any]], cell: int, label: str) -> Iterator[tuple[int, Row]]:
-    for record in records:
-        if record["cell"] == cell and record["algorithm"] == label and record["error"] is None:
-            yield record["replicate"], Row.of_columns(record)
+    records = [one for one in table.to_pylist() if (one["cell"], one["algorithm"]) == of and one["error"] is None]
+    return [(one["replicate"], Row.of_columns(one)) for one in records]
 
 
 def _few(agents: Sequence[int]) -> str:

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fedbo.coordinator.environment.worker_models import ClusterModel, Resources, WorkerClass
-from fedbo.study.names import Name
-from fedbo.study.tables import Positive, Table
+from fedbo.study.base import Name, Positive, Table
 
 Amount = Annotated[float, Field(ge=0)]
 
@@ -51,7 +50,7 @@ class ClusterTable(Table):
     workers: Positive | None = None
     """Equal workers with one CPU each; set this or [[cluster.worker]]."""
     rule: Literal["first_come", "fair_share", "priority"] = "first_come"
-    """Who is served next: the first, the agent that uses least, or the highest priority."""
+    """Order of the queue: first come, least use by its agent, or highest priority."""
     startup: Amount = 0.0
     """Units of time before an evaluation begins on its worker."""
     priorities: Annotated[tuple[float, ...], Field(strict=False)] = ()

@@ -19,12 +19,10 @@ from fedbo.objectives.datasets.data import locate
 from fedbo.settings.errors import SettingError
 from fedbo.settings.plugins import Catalogue, settings_of
 from fedbo.study.agents.tables import HistoryTable
+from fedbo.study.base import Count, Declared, Name, Named, Positive, Table, is_agents, kept
 from fedbo.study.document import StudyError
-from fedbo.study.kept import kept
 from fedbo.study.metric_table import Numbers
-from fedbo.study.names import Name
 from fedbo.study.settings import names_of
-from fedbo.study.tables import Count, Declared, Named, Positive, Table, is_agents
 
 Bandwidth = Annotated[float, Field(gt=0)]
 Leaving = Literal["resumed", "lost"]

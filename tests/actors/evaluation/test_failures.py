@@ -20,7 +20,7 @@ from fedbo.actors.evaluation.failures import LONGEST, failure_text
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.python_function import PythonFunction
-from fedbo.settings.exits import ExitError, ends_process, exits_as_errors
+from fedbo.settings.own_code import ExitError, ends_process, exits_as_errors
 
 HOSTINGS: list[Any] = [
     {},

@@ -41,10 +41,10 @@ from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.snapshots import Snapshotter
 from fedbo.coordinator.uplink import Uplink
 from fedbo.settings.records import changed
-from fedbo.testing.studies import draw_study
 from tests.random_studies.__main__ import Trial, tried
 from tests.random_studies.carrying_out import Hostings
 from tests.random_studies.promises import broken_by_kills, broken_hostings, broken_laws, start_ray
+from tests.random_studies.studies import draw_study
 
 LIMIT = 240.0  # seconds that a study may take, above what a busy machine needs
 Plant = Callable[[Any], Any]

@@ -88,7 +88,8 @@ def chosen() -> list[Document]:
 
 def drawn(first: int, count: int) -> list[Document]:
     """Draw random studies by this working tree's generator."""
-    from fedbo.testing.studies import draw_study
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.random_studies.studies import draw_study
 
     return [draw_study(seed)[0] for seed in range(first, first + count)]
 

@@ -78,6 +78,7 @@ WITHIN: dict[str, dict[str, str]] = {
     "figures": {"reports": "", "page": ". reports", ".": ""},
     "sites": {".": ""},
     "tuning": {".": ""},
+    "testing": {".": ""},
     "lab": {
         "fork": "",
         "why": "fork papers",
@@ -89,7 +90,6 @@ WITHIN: dict[str, dict[str, str]] = {
         "papers": "",
         ".": "",
     },
-    "testing": {"laws": ".", ".": "laws"},
     "commands": {".": ""},
     TOP: {".": ""},
 }

@@ -17,8 +17,8 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
-    ".": 1181,
-    "actors": 3396,
+    ".": 1051,
+    "actors": 3395,
     "actors/evaluation": 1868,
     "actors/stopping": 390,
     "actors/storage": 2125,
@@ -26,7 +26,7 @@ LINES = {
     "algorithms/bandits": 1255,
     "algorithms/collaborative": 1554,
     "algorithms/components": 5244,
-    "analysis": 5770,
+    "analysis": 5769,
     "commands": 2865,
     "coordinator": 2908,
     "coordinator/cluster": 212,
@@ -54,14 +54,13 @@ LINES = {
     "objectives/tables": 259,
     "objectives/tasks": 1786,
     "objectives/typed_spaces": 907,
-    "settings": 1684,
-    "sites": 5852,
+    "settings": 1681,
+    "sites": 5851,
     "study": 4984,
     "surrogates": 3559,
     "surrogates/compiled": 2616,
     "templates": 1,
-    "testing": 2001,
-    "testing/laws": 1021,
+    "testing": 853,
     "tuning": 3014,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.

@@ -35,7 +35,7 @@ _NEXT = {
     Kind.study: "fedbo run {name}.toml",
     Kind.objective: "python -m pytest test_{name}.py, then fedbo run {name}.toml",
     Kind.algorithm: "python -m pytest test_{name}.py, then fedbo run {name}.toml",
-    Kind.plugin: 'cd {name}, then pip install --editable ".[test]", then pytest --fedbo-contract {name}',
+    Kind.plugin: 'cd {name}, then pip install --editable ".[test]", then pytest',
     Kind.sites: "fedbo site new north at each site, then fedbo approve north/request.json --study {name}.toml",
 }
 CONTRACTS = {
@@ -166,6 +166,7 @@ def _files(kind: Kind, name: str) -> Files:
         f"{name}/{name}/__init__.py": ("", {}),
         f"{name}/{name}/algorithm.py": ("algorithm.py", {"title": "Search"}),
         f"{name}/{name}/objective.py": ("objective.py", {"title": "Ripple"}),
+        f"{name}/test_plugins.py": ("test_plugins.py", filled),
         f"{name}/study.toml": ("study.toml", study),
     }
 

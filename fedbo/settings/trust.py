@@ -18,7 +18,6 @@ from fedbo.settings.errors import FedboError
 from fedbo.settings.own_modules import digest_of, import_own, renew
 
 REMEDY = "if you trust its author, add --trust (trust=True in Python)"
-_OURS = frozenset({"fedbo.testing.functions"})  # modules with functions of a few lines, for studies that are drawn at random
 _admitted: set[str] = set()
 _of_run: dict[str, str] = {}  # the code of the run for which this process works, as `admitted` returned it
 
@@ -119,8 +118,6 @@ def file_of(place: str) -> Path | None:
 def module_at(place: str, files: bool = False) -> ModuleType:
     """Import the module of a place, or with `files` its file; UntrustedError, before any code runs, unless it was admitted."""
     name = place.rpartition(":")[0]
-    if name in _OURS:  # exactly, and never read as a file
-        return import_own(name)
     if _absolute(place) not in _admitted:
         raise UntrustedError(place)
     file = file_of(place) if files else None

@@ -20,7 +20,7 @@ from fedbo.analysis.result import Result
 from fedbo.cli import OK, main
 from fedbo.figures.page.page import report
 from fedbo.study.study import StudyError, load_study
-from fedbo.testing.studies import draw_document
+from tests.random_studies.studies import draw_document
 
 HIDDEN = ("time", "eligible", "sampled", "arrived", "clipped", "charged", "signal")
 

@@ -14,6 +14,15 @@ from befalling import tables
 from laboratory import PATIENCE, Laboratory, done, hindrance, laboratory
 
 WHY_NOT = hindrance()
+CONTRACTS = """
+import pytest
+from fedbo.testing.plugin_contract import check_plugin, plugins_of
+
+
+@pytest.mark.parametrize("plugin", plugins_of("NAME"), ids=lambda plugin: plugin.name)
+def test_contract(plugin):
+    check_plugin(plugin)
+"""
 PACKED = ("--set", "hosting.kind=packed", "--set", "hosting.workers=3")
 ON_HOSTS = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 
@@ -39,8 +48,10 @@ def test_a_package_keeps_its_contract_and_one_with_faults_is_a_line_for_each(fol
     assert [line.split(":")[0] for line in listed.stderr.splitlines()] == [
         f"the plug-in 'wreck_{name}' of wreck 1.2 cannot be used" for name in ("drift", "pairs")
     ]
-    plain = ["pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path), "--fedbo-contract"]
-    kept, broken = asked(folders, *plain, "drifters", cwd=tmp_path), asked(folders, *plain, "wreck", cwd=tmp_path)
+    plain = ["pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    for name in ("drifters", "wreck"):
+        (tmp_path / f"test_{name}.py").write_text(CONTRACTS.replace("NAME", name))
+    kept, broken = (asked(folders, *plain, f"test_{name}.py", cwd=tmp_path) for name in ("drifters", "wreck"))
     assert kept.returncode == 0 and "3 passed" in kept.stdout, kept.stdout
     assert broken.returncode == 1 and "2 failed, 1 passed" in broken.stdout, broken.stdout
     assert "Drift has no 'tell', which the protocol Algorithm asks for" in broken.stdout

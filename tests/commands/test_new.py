@@ -84,7 +84,6 @@ def test_a_new_package_declares_what_it_holds(tmp_path: Path, capsys: pytest.Cap
         f"[{group}]\n" + "".join(f"{key} = {place}\n" for key, place in names.items()) for group, names in declared.items()
     ]
     (info / "entry_points.txt").write_text("\n".join(lines))
-    (tmp_path / "empty").mkdir()
     code = f"""
 import sys
 sys.path.insert(0, {str(tmp_path / "my_plug")!r})
@@ -93,7 +92,7 @@ from fedbo.cli import main
 sys.exit(pytest.main(sys.argv[1:]) or main(["validate", {str(tmp_path / "my_plug" / "study.toml")!r}, "--full"]))
 """
     command = [sys.executable, "-c", code, "-q", "-p", "no:cacheprovider", "--noconftest", "--rootdir", str(tmp_path)]
-    told = subprocess.run([*command, "--fedbo-contract", "my_plug", str(tmp_path / "empty")], capture_output=True, text=True)
+    told = subprocess.run([*command, str(tmp_path / "my_plug")], capture_output=True, text=True)
     assert told.returncode == 0 and "2 passed" in told.stdout, told.stdout + told.stderr
     assert "[budget]" in told.stdout
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from small_runs import Ran, Setting
 
-from fedbo.testing.invariants import violations_of
+from tests.random_studies.invariants import violations_of
 
 
 def check(setting: Setting) -> Ran:

@@ -30,7 +30,7 @@ from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.objectives.functions import Quadratic
-from fedbo.testing.run_tables import RunTables
+from tests.random_studies.run_tables import RunTables
 
 FTS = {"own": None, "every": 1, "length_scale": 0.3, "noise": 0.01, "features": 20, "p": 0.5}
 

@@ -15,7 +15,7 @@ STUDY: dict[str, Any] = {
     "study": {"name": "clock", "seed": 4},
     "objective": {
         "name": "python_function",
-        "function": "fedbo.testing.functions:slow",
+        "function": "tests.random_studies.functions:slow",
         "agents": 2,
         "low": [0.0],
         "high": [1.0],

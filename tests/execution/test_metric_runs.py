@@ -14,7 +14,7 @@ from fedbo.analysis.result import Result, ResultError
 from fedbo.execution.run_watch import study_state
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.study.study import Study, load_study
-from fedbo.testing.invariants import violations
+from tests.random_studies.invariants import violations
 
 BARE = {"study": {"name": "own"}, "algorithm": [{"name": "random"}]}
 OBJECTIVE = {

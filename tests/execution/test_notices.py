@@ -23,8 +23,8 @@ from fedbo.execution.jobs import runs
 from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import ClosedRound, Evaluation, LoggedEvent
 from fedbo.objectives.outcome import Outcome
-from fedbo.testing.studies import draw_study
 from tests.random_studies.carrying_out import tables
+from tests.random_studies.studies import draw_study
 
 STUDY: dict[str, Any] = {
     "study": {"name": "told", "replicates": 2},

@@ -12,8 +12,8 @@ from killing import End, Forks
 
 import fedbo
 from fedbo.study.study import StudyError, load_study
-from fedbo.testing.invariants import violations
 from tests.random_studies.carrying_out import tables
+from tests.random_studies.invariants import violations
 
 STOPPERS: list[dict[str, Any]] = [
     {"kind": "asha"},

@@ -19,7 +19,6 @@ from typing import NoReturn
 from fedbo.algorithms.catalog import algorithms
 from fedbo.lab.worlds.shrinking import shrink
 from fedbo.study.study import Study, load_study
-from fedbo.testing.studies import draw_study, features
 from tests.random_studies.carrying_out import Hostings, Untried, import_for_runs
 from tests.random_studies.chaos.knobs import draw_knobs
 from tests.random_studies.chaos.liveness import broken_liveness
@@ -37,6 +36,7 @@ from tests.random_studies.promises import (
     broken_workers,
     start_ray,
 )
+from tests.random_studies.studies import draw_study, features
 from tests.random_studies.views import broken_views
 
 ON_RAY = ("hostings", "workers", "real-time")

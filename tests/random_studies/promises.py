@@ -29,7 +29,6 @@ from fedbo.execution.extension import extended_study, why_not_extended
 from fedbo.execution.replay import replay
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.study.study import Study, StudyError, load_study
-from fedbo.testing.invariants import violations
 from tests.random_studies.carrying_out import (
     LEGAL_NAMES,
     Hostings,
@@ -43,6 +42,7 @@ from tests.random_studies.carrying_out import (
     words,
 )
 from tests.random_studies.chaos.knobs import NONE_TURNED, Knobs, draw_knobs, in_words, turn, turned
+from tests.random_studies.invariants import violations
 
 HOSTINGS: tuple[tuple[str, int | None], ...] = (("packed", 1), ("packed", 2), ("packed", 3), ("dedicated", None))
 

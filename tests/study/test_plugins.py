@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,8 @@ from fedbo.study.environment.tables import availabilities, exchanges, timings
 from fedbo.study.files import distributions
 from fedbo.study.listing import broken, groups
 from fedbo.study.study import StudyError, load_study
+from fedbo.testing.contract import ContractBroken
+from fedbo.testing.plugin_contract import check_plugin, plugins_of
 
 MODULE = '''
 from dataclasses import dataclass
@@ -293,21 +294,44 @@ def test_an_unknown_callback_is_refused() -> None:
         callback("mlflw")
 
 
+def test_contracts_of_a_distribution_are_checked_one_by_one(install: Install) -> None:
+    broken_too = MODULE.replace("mean: float = 2.0", "mean: float = 2.0\n    def draw(self, rng, size): return [1.0] * size")
+    install("coins", "1.2", ALL)
+    install("bad", "0.1", {"timings": {"crooked": "toss_{n}:Slow"}}, broken_too)
+    (crooked,) = plugins_of("toss_bad")
+    with pytest.raises(ContractBroken, match="durations must be an array of the size that was asked for"):
+        check_plugin(crooked)
+    for plugin in plugins_of("coins"):
+        check_plugin(plugin)
+    with pytest.raises(ValueError, match="nobody: declares no plug-ins; those that do: bad, coins"):
+        plugins_of("nobody")
+
+
 @pytest.mark.parametrize(
-    ("name", "ended", "words"),
+    ("base", "decides", "words"),
     [
-        ("toss_bad", 1, "durations must be an array of the size that was asked for"),
-        pytest.param("coins", 0, "6 passed", marks=pytest.mark.long),
-        pytest.param("nobody", 4, "nobody: declares no plug-ins; those that do: bad, coins", marks=pytest.mark.long),
+        ("Barrier", "return False", "does not end: agents 0, 1, 2, 3, 4 and others wait for an answer"),
+        ("Buffered", "return rounds.messages and next(COUNT) % 3 == 0", "has other tables at its second run"),
     ],
 )
-def test_contracts_of_a_distribution_are_tests(name: str, ended: int, words: str, install: Install, tmp_path: Path) -> None:
-    broken_too = MODULE.replace("mean: float = 2.0", "mean: float = 2.0\n    def draw(self, rng, size): return [1.0] * size")
-    good, bad = install("coins", "1.2", ALL), install("bad", "0.1", {"timings": {"crooked": "toss_{n}:Slow"}}, broken_too)
-    code = "import sys; sys.path[:0] = sys.argv[1:3]; import pytest; sys.exit(pytest.main(sys.argv[3:]))"
-    plain = ["-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-p", "no:xdist", "--noconftest"]
-    (tmp_path / "empty").mkdir()
+def test_exchange_modes_that_hang_or_decide_by_chance_break_their_contract(
+    base: str, decides: str, words: str, install: Install
+) -> None:
+    module = f"""
+import itertools
+from dataclasses import dataclass
+from typing import ClassVar
+from fedbo.coordinator.exchange import {base}
 
-    arguments = [sys.executable, "-c", code, good, bad, *plain, "--fedbo-contract", name, str(tmp_path / "empty")]
-    told = subprocess.run([*map(str, arguments)], capture_output=True, text=True, cwd=tmp_path / "empty")
-    assert told.returncode == ended and words in told.stdout + told.stderr, told.stdout + told.stderr
+COUNT = itertools.count()
+
+@dataclass(frozen=True)
+class Odd({base}):
+    \"\"\"An odd mode.\"\"\"
+    mode: ClassVar[str] = "odd"
+    def should_close(self, rounds):
+        {decides}
+"""
+    install("odd", "0.1", {"exchanges": {"odd": "toss_{n}:Odd"}}, module)
+    with pytest.raises(ContractBroken, match=words):
+        check_plugin(*plugins_of("odd"))

@@ -14,7 +14,7 @@ from test_wrong_studies import WRONG
 
 from fedbo.cli import main
 from fedbo.study.schema import schema
-from fedbo.testing.studies import draw_study
+from tests.random_studies.studies import draw_study
 
 jsonschema = pytest.importorskip("jsonschema")  # the extra `dev` has it by Ray
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -11,8 +11,8 @@ from small_runs import Setting, fts
 
 from fedbo.coordinator.environment.faults import Crash, Hang, Loss, NetworkPartition, Slow
 from fedbo.coordinator.exchange import Barrier
-from fedbo.testing.invariants import violations_of
-from fedbo.testing.run_tables import RunTables
+from tests.random_studies.invariants import violations_of
+from tests.random_studies.run_tables import RunTables
 
 AGENTS = (0, 1)
 PLAN = (

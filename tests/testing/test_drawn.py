@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.study.schema import schema
-from fedbo.testing.studies import draw_document
+from tests.random_studies.studies import draw_document
 
 MOST = 3000  # documents: each key is drawn in one of 300 at least, so one is missing in a series of 20,000
 # Seeds whose documents had every key when they were chosen; once they no longer have, the others are drawn too.

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import fedbo
-from fedbo.testing.invariants import violations
+from tests.random_studies.invariants import violations
 
 ALWAYS_FAILING = {
     "name": "python_function",
-    "function": "fedbo.testing.functions:always_failing",
+    "function": "tests.random_studies.functions:always_failing",
     "low": [0.0],
     "high": [1.0],
 }

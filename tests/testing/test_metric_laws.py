@@ -13,9 +13,9 @@ import pytest
 from fedbo.execution.runner import run_study
 from fedbo.lab.worlds.draws import Draws
 from fedbo.study.study import load_study
-from fedbo.testing.laws.metrics import metrics
-from fedbo.testing.metrics import add_metrics
-from fedbo.testing.run_tables import RunTables, runs_of
+from tests.random_studies.laws.metrics import metrics
+from tests.random_studies.metrics import add_metrics
+from tests.random_studies.run_tables import RunTables, runs_of
 
 Row = dict[str, Any]
 CHANGES: dict[str, Callable[[Row], Row]] = {

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fedbo.actors.storage import atomic
-from fedbo.testing.studies import draw_study
 from tests.random_studies.carrying_out import forked
 from tests.random_studies.power.disk import POLICIES, Disk, Policy
 from tests.random_studies.power.promise import STORIES, broken_by_power_cuts
+from tests.random_studies.studies import draw_study
 
 
 def left(folder: Path, work: str, policy: Policy, seed: int = 0) -> dict[str, bytes]:

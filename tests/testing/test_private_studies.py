@@ -19,8 +19,8 @@ from private_worlds import Lived, live
 from fedbo.study import check_privacy
 from fedbo.study.check_privacy import times_follow_points
 from fedbo.study.study import Study, StudyError, load_study
-from fedbo.testing.laws.ledger import gaussian
-from fedbo.testing.studies import draw_study
+from tests.random_studies.laws.ledger import gaussian
+from tests.random_studies.studies import draw_study
 
 METHODS = ("dp_fts_de", "dp_fts", "dp_fed_prior", "dp_fts_de_noise")
 ROUNDING = 1e-4  # relative: releases are rounded to 2^-20 of their noise

@@ -21,12 +21,12 @@ from fedbo.coordinator.exchange import MODES
 from fedbo.execution.runner import run_study
 from fedbo.lab.worlds.shrinking import shrink
 from fedbo.study.study import load_study
-from fedbo.testing.invariants import violations
-from fedbo.testing.studies import draw_document, draw_study, features
 from tests.random_studies.carrying_out import Hostings, tables
 from tests.random_studies.chaos.real_time import draw_real_time_study
 from tests.random_studies.chaos.situations import SITUATIONS, reached
+from tests.random_studies.invariants import violations
 from tests.random_studies.promises import broken_hostings, plain_study
+from tests.random_studies.studies import draw_document, draw_study, features
 
 HOUR = 3600.0
 MUTANTS = Path(__file__).parents[2] / "benchmarks" / "mutants.py"

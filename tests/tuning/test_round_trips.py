@@ -107,7 +107,7 @@ def test_a_tuning_starts_from_the_csv_file_of_another(run: Result, tmp_path: Pat
 
 def test_a_history_takes_the_columns_of_its_parameters_and_refuses_those_of_other_things(run: Result, tmp_path: Path) -> None:
     names = ["value", "agent", "param_value", "x"]
-    objective = {"name": "python_function", "function": "fedbo.testing.functions:flat", "names": names}
+    objective = {"name": "python_function", "function": "tests.random_studies.functions:flat", "names": names}
     objective |= {"low": [0.0] * 4, "high": [99.0] * 4}
     table = run.trials().to_arrow()
     write_table(table, tmp_path / "t.parquet")
@@ -115,7 +115,7 @@ def test_a_history_takes_the_columns_of_its_parameters_and_refuses_those_of_othe
         "study": {"name": "s"}, "objective": objective, "budget": {"iterations": 1}, "algorithm": [{"name": "random"}],
         "agents": {"history": {"file": str(tmp_path / "t.parquet"), "warm_start": True}},
     }  # fmt: skip
-    study = fedbo.load_study(document)
+    study = fedbo.load_study(document, trust=True)
     (rows,) = observed(study, history_sources(study)[0], 0).values()
     columns = ["param_value", "param_agent", "param_param_value", "x"]
     assert [row.x for row in rows] == [[row[name] for name in columns] for row in table.select(columns).to_pylist()]
@@ -123,7 +123,7 @@ def test_a_history_takes_the_columns_of_its_parameters_and_refuses_those_of_othe
         if (run.directory / bare).exists():
             document["agents"] = {"history": {"file": str(run.directory / bare)}}
             with pytest.raises(fedbo.StudyError, match="it must have param_value"):
-                fedbo.load_study(document)
+                fedbo.load_study(document, trust=True)
             with pytest.raises(fedbo.ArgumentError, match="is one of a run's own tables"):
                 evaluated(run.directory / bare, RANGES)
 

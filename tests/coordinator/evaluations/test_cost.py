@@ -20,7 +20,7 @@ from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.exchange import Exchange
-from fedbo.testing.invariants import violations_of
+from tests.random_studies.invariants import violations_of
 
 
 @dataclass(frozen=True)

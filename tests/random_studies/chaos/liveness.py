@@ -26,8 +26,8 @@ from fedbo.coordinator.environment.faults import MESSAGE_FAULTS
 from fedbo.lab.fork.fork import fork_run
 from fedbo.lab.fork.trunk import ForkPoint
 from fedbo.study.study import Study, StudyError, load_study
-from fedbo.testing.invariants import violations
 from tests.random_studies.carrying_out import LEGAL_NAMES, Untried, begin_or_go_on, forked, words
+from tests.random_studies.invariants import violations
 
 Document = dict[str, Any]
 EVALUATION, LATENCY, RETRY = 1.0, 0.25, 1.0

@@ -20,11 +20,11 @@ import fedbo
 from fedbo.actors.remote import HostLost, RayHosts
 from fedbo.execution.replay import replay
 from fedbo.study.study import Study
-from fedbo.testing.invariants import violations
-from fedbo.testing.studies import draw_study
 from tests.random_studies.carrying_out import LEGAL_NAMES, Hostings, begin_or_go_on, differences, hosted, tables
 from tests.random_studies.chaos.real_time import draw_real_time_study
+from tests.random_studies.invariants import violations
 from tests.random_studies.promises import start_ray
+from tests.random_studies.studies import draw_study
 
 # Calls that studies rest on. Where all calls fail, Ray does not always start, and some of its processes end themselves.
 TASK = "CoreWorkerService.grpc_client.PushTask"

@@ -19,9 +19,9 @@ from fedbo.execution.replay import replay
 from fedbo.execution.runner import run_study
 from fedbo.lab.worlds.draws import Draws
 from fedbo.study.study import Study, StudyError, load_study
-from fedbo.testing.invariants import violations
-from fedbo.testing.studies import TRIES, draw_document
 from tests.random_studies.carrying_out import LEGAL_ENDS
+from tests.random_studies.invariants import violations
+from tests.random_studies.studies import TRIES, draw_document
 
 Document = dict[str, Any]
 _SCALE = 0.05  # seconds for one unit of the virtual time that is drawn
@@ -63,7 +63,7 @@ def _in_real_time(drawn: Document, draws: Draws) -> Document:
     for key in ("parallel", "prefetch", "wait", "resources"):
         document.get("evaluation", {}).pop(key, None)
     if document["objective"]["name"] == "python_function" and draws.chance(0.7):
-        document["objective"]["function"] = "fedbo.testing.functions:slow"
+        document["objective"]["function"] = "tests.random_studies.functions:slow"
     if draws.chance(0.4):
         document["evaluation"] = {**document.get("evaluation", {}), "parallel": draws.whole(2, 3)}
         document["evaluation"] |= draws.keep(0.5, parallel=1, prefetch=draws.whole(1, 2))

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fedbo.testing.invariants import PAIRS
-from fedbo.testing.run_tables import Row, RunTables
+from tests.random_studies.invariants import PAIRS
+from tests.random_studies.run_tables import Row, RunTables
 
 
 class EventSpan(NamedTuple):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from fedbo.coordinator.logged.messages import RefusalReason
 from fedbo.study.study import Study
-from fedbo.testing.run_tables import runs_of
 from tests.random_studies.chaos.run_view import RunView, transmissions
+from tests.random_studies.run_tables import runs_of
 
 Found = Callable[[RunView], bool]
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from fedbo.study.document import StudyError
 from fedbo.study.study import Study, load_study
-from fedbo.testing.studies import draw_study, features
 from tests.random_studies.carrying_out import STRUCK, forked
 from tests.random_studies.chaos.situations import KILLS, SITUATIONS, reached
 from tests.random_studies.promises import broken_by_kills, broken_laws
+from tests.random_studies.studies import draw_study, features
 
 KILLED = 5  # one study of so many is killed as well, as often
 # What a study must have, one of them, for a situation that few studies reach. It may have it without reaching it.

@@ -27,11 +27,11 @@ from fedbo.lab.fork.fork import fork_run
 from fedbo.lab.fork.result import is_fork
 from fedbo.lab.fork.trunk import ForkPoint
 from fedbo.study.study import Study, load_study
-from fedbo.testing.invariants import violations
 from fedbo.tuning.ask_tell import Agent
 from fedbo.tuning.message_folder import Meeting, is_whole
 from fedbo.tuning.terms import Terms
 from tests.random_studies.carrying_out import Untried, begin_or_go_on, differences, tables
+from tests.random_studies.invariants import violations
 from tests.random_studies.promises import with_less
 
 _TOLD, _AGENTS = 6, 2  # values that each asked agent is told, and their number

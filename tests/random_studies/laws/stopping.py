@@ -9,8 +9,8 @@ from statistics import mean, median
 from fedbo.actors.stopping.stoppers import Halving, Median
 from fedbo.actors.stopping.stopping import Stopping
 from fedbo.coordinator.environment.faults import Crash
-from fedbo.testing.laws.cost import is_last, time_of
-from fedbo.testing.run_tables import NEAR, Row, RunTables
+from tests.random_studies.laws.cost import is_last, time_of
+from tests.random_studies.run_tables import NEAR, Row, RunTables
 
 Key = tuple[int, int]  # step and point
 Place = tuple[int, int]  # a bracket and a fidelity

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from fedbo.algorithms.gp import GP, STOP
-from fedbo.testing.run_tables import NEAR, Row, RunTables
+from tests.random_studies.run_tables import NEAR, Row, RunTables
 
 
 def cost(run: RunTables) -> Iterator[str]:

@@ -37,7 +37,7 @@ from fedbo.study.environment.measures import MEASURES
 from fedbo.study.problems import goals
 from fedbo.study.study import Study, load_study
 from fedbo.study.tables import ObjectiveTable
-from fedbo.testing.files import (
+from tests.random_studies.files import (
     draw_devices_file,
     draw_durations_file,
     draw_earlier_run,
@@ -45,9 +45,9 @@ from fedbo.testing.files import (
     draw_initial_file,
     draw_trace,
 )
-from fedbo.testing.metrics import add_metrics
-from fedbo.testing.rarities import add_rarities
-from fedbo.testing.settings import KNOWN_FUNCTIONS, draw_algorithm, draw_differences, draw_objective
+from tests.random_studies.metrics import add_metrics
+from tests.random_studies.rarities import add_rarities
+from tests.random_studies.settings import KNOWN_FUNCTIONS, draw_algorithm, draw_differences, draw_objective
 
 Document = dict[str, Any]
 TRIES = 200

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 
-from fedbo.testing.run_tables import Row, RunTables
+from tests.random_studies.run_tables import Row, RunTables
 
 _PREFIX = "metric."
 

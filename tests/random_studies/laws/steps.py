@@ -10,8 +10,8 @@ from typing import Any
 
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.testing.contract import need
-from fedbo.testing.laws.troubles import Troubles
-from fedbo.testing.run_tables import NEAR, RunTables
+from tests.random_studies.laws.troubles import Troubles
+from tests.random_studies.run_tables import NEAR, RunTables
 
 
 class StepCauses:

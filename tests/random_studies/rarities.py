@@ -9,8 +9,8 @@ from typing import Any
 from fedbo.actors.stopping.stoppers import STOPPERS
 from fedbo.lab.worlds.draws import Draws
 from fedbo.objectives.base import Parameter
-from fedbo.testing.files import draw_durations_file, draw_earlier_run, draw_history_file, draw_trace
-from fedbo.testing.settings import draw_algorithm
+from tests.random_studies.files import draw_durations_file, draw_earlier_run, draw_history_file, draw_trace
+from tests.random_studies.settings import draw_algorithm
 
 Document = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition, Restart, Slow
 from fedbo.testing.contract import need
-from fedbo.testing.run_tables import NEAR, RunTables
+from tests.random_studies.run_tables import NEAR, RunTables
 
 COORDINATOR = -2
 BEGINS: dict[str, Any] = {"hung": Hang, "crashed": Crash, "slowed": Slow, "cut": NetworkPartition, "down": Restart}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from fedbo.testing.run_tables import RunTables
+from tests.random_studies.run_tables import RunTables
 
 Job = tuple[int, int, int]  # agent, step, point
 

@@ -14,13 +14,13 @@ from fedbo.coordinator.environment.availability import Trace, Within
 from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication, Lie
 from fedbo.coordinator.exchange import Exchange
 from fedbo.study.study import Study
-from fedbo.testing.laws.causes import causes
-from fedbo.testing.laws.cost import cost
-from fedbo.testing.laws.ledger import ledger
-from fedbo.testing.laws.metrics import metrics
-from fedbo.testing.laws.placements import placements
-from fedbo.testing.laws.stopping import is_resumed, stopping_early
-from fedbo.testing.run_tables import NEAR, Row, RunTables, runs_of
+from tests.random_studies.laws.causes import causes
+from tests.random_studies.laws.cost import cost
+from tests.random_studies.laws.ledger import ledger
+from tests.random_studies.laws.metrics import metrics
+from tests.random_studies.laws.placements import placements
+from tests.random_studies.laws.stopping import is_resumed, stopping_early
+from tests.random_studies.run_tables import NEAR, Row, RunTables, runs_of
 
 _CLOCKS = 1e-3  # seconds: how long an evaluation took and when it ended are read from two clocks
 PAIRS = {"absent": "returned", "hung": "woke", "crashed": "restarted", "slowed": "recovered", "cut": "joined", "down": "up"}

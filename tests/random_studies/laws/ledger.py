@@ -11,7 +11,7 @@ from scipy import optimize, stats
 
 from fedbo.algorithms.base import LocallyPrivate, Private
 from fedbo.coordinator.privacy.ledger import LOCAL
-from fedbo.testing.run_tables import NEAR, Row, RunTables
+from tests.random_studies.run_tables import NEAR, Row, RunTables
 
 
 def ledger(run: RunTables) -> Iterator[str]:

@@ -8,8 +8,8 @@ from fedbo.algorithms.base import Private
 from fedbo.algorithms.messages import declared_size, varies
 from fedbo.coordinator.exchange import InRounds
 from fedbo.testing.contract import need
-from fedbo.testing.laws.troubles import Troubles
-from fedbo.testing.run_tables import NEAR, RunTables
+from tests.random_studies.laws.troubles import Troubles
+from tests.random_studies.run_tables import NEAR, RunTables
 
 
 class RoundCauses:

@@ -15,7 +15,7 @@ from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.components.centres import RULES, Aggregation
 from fedbo.algorithms.components.schedules import AMOUNTS, PROBABILITIES, TEMPERATURES
 from fedbo.lab.worlds.draws import Draws
-from fedbo.testing.functions import FUNCTIONS
+from tests.random_studies.functions import FUNCTIONS
 
 Table = dict[str, Any]
 
@@ -194,12 +194,12 @@ def _function(draws: Draws, agents: int) -> Table:
     dim = draws.whole(1, 3)
     table = {
         "name": "python_function",
-        "function": f"fedbo.testing.functions:{draws.one_of(*FUNCTIONS)}",
+        "function": f"tests.random_studies.functions:{draws.one_of(*FUNCTIONS)}",
         "low": [0.0] * dim,
         "high": [1.0] * dim,
         "agents": agents,
     }
-    more = draws.keep(0.3, direction="minimise", cost="fedbo.testing.functions:cost", noise=draws.number(0.001, 0.1))
+    more = draws.keep(0.3, direction="minimise", cost="tests.random_studies.functions:cost", noise=draws.number(0.001, 0.1))
     return {**table, **more}
 
 
@@ -216,7 +216,7 @@ def _typed(draws: Draws, agents: int) -> Table:
     space = {"name": "drawn", "hyperparameters": listed, "conditions": conditions, "forbiddens": []}
     return {
         "name": "typed_function",
-        "function": "fedbo.testing.functions:typed",
+        "function": "tests.random_studies.functions:typed",
         "space": json.dumps(space),
         "agents": agents,
     }

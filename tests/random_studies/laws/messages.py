@@ -19,8 +19,8 @@ from fedbo.coordinator.environment.faults import (
 )
 from fedbo.coordinator.environment.timing import Constant
 from fedbo.testing.contract import need
-from fedbo.testing.laws.troubles import Troubles
-from fedbo.testing.run_tables import NEAR, RunTables
+from tests.random_studies.laws.troubles import Troubles
+from tests.random_studies.run_tables import NEAR, RunTables
 
 
 class MessageCauses:

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 from fedbo.coordinator.environment.availability import Within
 from fedbo.testing.contract import ContractBroken
-from fedbo.testing.laws.messages import MessageCauses
-from fedbo.testing.laws.rounds import RoundCauses
-from fedbo.testing.laws.steps import StepCauses
-from fedbo.testing.laws.troubles import Troubles
-from fedbo.testing.run_tables import RunTables
+from tests.random_studies.laws.messages import MessageCauses
+from tests.random_studies.laws.rounds import RoundCauses
+from tests.random_studies.laws.steps import StepCauses
+from tests.random_studies.laws.troubles import Troubles
+from tests.random_studies.run_tables import RunTables
 
 
 def causes(run: RunTables) -> Iterator[str]:

@@ -57,7 +57,7 @@ LINES = {
     "settings": 1681,
     "sites": 5851,
     "study": 4984,
-    "surrogates": 3559,
+    "surrogates": 3512,
     "surrogates/compiled": 2616,
     "templates": 1,
     "testing": 853,

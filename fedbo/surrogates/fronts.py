@@ -43,10 +43,8 @@ def hypervolumes(values: Array, reference: Array) -> Array:
 
     Each point adds its own volume less that of what it shares with the front before it.
     """
-    at, front = (
-        np.where(np.isnan(values), -np.inf, values) - np.asarray(reference, dtype=np.float64),
-        _above(values[:0], reference),
-    )
+    at = np.where(np.isnan(values), -np.inf, values) - np.asarray(reference, dtype=np.float64)
+    front = _above(values[:0], reference)
     total, found = 0.0, np.empty(len(values))
     for place, point in enumerate(at):
         if (point > 0.0).all() and not (front >= point).all(axis=1).any():

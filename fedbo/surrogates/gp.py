@@ -52,7 +52,7 @@ __all__ = [
 
 Array = npt.NDArray[np.float64]
 Evidence = Callable[[Array], tuple[float, Array]]
-Beginning = tuple[np.random.Generator, Hyperparameters | None]  # what `fit_gp` begins with
+Beginning = tuple[np.random.Generator, Hyperparameters | None]  # draws the starts of `fit_gp`, of which one may be given
 # Powers of the transforms of values between which the evidence chooses. Values that span orders of magnitude, as sums of
 # squares do, are no draw of a stationary process; their logarithms may be.
 POWERS = (1.0, 0.5, 0.0, -0.5)
@@ -224,7 +224,7 @@ def _standardisation(y: Array, settings: GPSettings) -> tuple[float, float]:
     if not settings.standardise or len(y) == 1:
         return offset, 1.0
     away = y - offset
-    return offset, math.sqrt(float(np.add.reduce(away * away)) / len(y)) or 1.0  # what `y.std()` is, in a third of its time
+    return offset, math.sqrt(float(np.add.reduce(away * away)) / len(y)) or 1.0  # `y.std()` in a third of its time
 
 
 def _pack(hyper: Hyperparameters, settings: GPSettings, dim: int) -> Array:

@@ -113,7 +113,7 @@ class Belief(NamedTuple):
 SPREADS = np.array([0.7, 1.2, 0.5, 1.2])
 LIMITS = np.log(np.array([(1e-2, 1e2), (1e-4, 1e2), (0.03, 3.0), (1e-6, 1.0)]))
 
-# What is tried to recover a shape: length scales, over that of the interpolation, and variances; by how much its size varies.
+# Tried to recover a shape: length scales, over that of the interpolation, and variances; and by how much its size varies.
 LENGTHS = 1.5 ** np.arange(4)
 SIZES = np.geomspace(1e-3, 1.0, 13)
 SIZE = 0.5
@@ -214,7 +214,7 @@ def fit(prior: LearnedPrior, x: Array, y: Array, iterations: int = 100) -> Prior
     box = scipy.optimize.Bounds(LIMITS[:, 0], LIMITS[:, 1])
     options: Any = {"maxiter": iterations}
     medians = np.log(prior.parameters)
-    starts = [medians, medians + np.array([-1.4, 1.2, 0.0, 0.0])]  # what is shared counts, or the residual does
+    starts = [medians, medians + np.array([-1.4, 1.2, 0.0, 0.0])]  # the shared part counts, or the residual does
     found = [
         scipy.optimize.minimize(density, start, jac=True, method="L-BFGS-B", bounds=box, options=options) for start in starts
     ]

@@ -126,7 +126,6 @@ def draw(model: LinearModel, rng: np.random.Generator, count: int = 1, beta: flo
 
 
 def _drawn(model: LinearModel, normals: Array, beta: float) -> Array:
-    """Convert standard normal draws to draws of the weights, `(count, m)`."""
     return _solve(model, (beta * sqrt(model.noise_variance) * normals + model.factor[:-1, -1]).T).T
 
 
@@ -186,10 +185,10 @@ def draw_weights(
 
 
 def draw_each(models: Models, observed: CommonObservations, beta: Array, normals: Array) -> tuple[Array, Array]:
-    """Return one draw of weights for each agent, `(k, m)`, and what its values were divided by, `(k,)`.
+    """Return one draw of weights for each agent, `(k, m)`, and the number by which its values were divided, `(k,)`.
 
     Each is as `draw_weights` makes it up to rounding, `beta (k,)` times as wide as its posterior, with the same bits in any
-    company. `normals` are standard normal draws, `normals_for` of them for each agent. What factors lack is added to
+    company. `normals` are standard normal draws, `normals_for` of them for each agent. Rows that factors lack are added to
     `observed`. Where they lack one observation, a draw costs O(n m + m^2), and O(n m + n^2) with n < m.
     """
     features, counts, m = models.features, observed.counts, len(models.features.phases)
@@ -247,7 +246,6 @@ def known_part(held: Numbers, counts: Numbers, m: int) -> Numbers:
 
 
 def _size(n: int, m: int) -> int:
-    """Return the number of entries of a factor of `n` observations."""
     return min(n, m) * (min(n, m) + 1) // 2
 
 

@@ -142,7 +142,6 @@ def _candidates_of_equal(frequencies: bytes, phases: bytes, dim: int, spacing: f
 
 @lru_cache(maxsize=64)
 def _none(dim: int) -> Array:
-    """Return an empty array of points `(0, d)`."""
     return np.empty((0, dim))
 
 
@@ -228,8 +227,7 @@ def maximise_from(
 
 
 def _count(dim: int, settings: MaximiserSettings) -> int:
-    """Return the number of starts, doubled in more than three inputs, where candidates are sparse."""
-    return settings.starts if dim <= 3 else 2 * settings.starts
+    return settings.starts if dim <= 3 else 2 * settings.starts  # candidates are sparse in more than three inputs
 
 
 def best_extra(at_extra: Array, extra: Array) -> Array:

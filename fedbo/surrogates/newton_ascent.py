@@ -23,13 +23,7 @@ class _Starts(NamedTuple):
     radius: Array
 
     def keep(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> _Starts:
-        return _Starts(
-            x=self.x[which],
-            value=self.value[which],
-            gradient=self.gradient[which],
-            hessian=self.hessian[which],
-            radius=self.radius[which],
-        )
+        return _Starts(**{name: part[which] for name, part in self._asdict().items()})
 
 
 def newton_ascent(surface: Surface, x: Array, step_bound: Array, tolerance: float, iterations: int) -> tuple[Array, float]:
@@ -70,13 +64,7 @@ def _advance(surface: Surface, starts: _Starts, step: Array, step_bound: Array) 
     def chosen(new: Array, old: Array) -> Array:
         return np.where(rises.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
-    return _Starts(
-        x=chosen(moved.x, stay.x),
-        value=chosen(moved.value, stay.value),
-        gradient=chosen(moved.gradient, stay.gradient),
-        hessian=chosen(moved.hessian, stay.hessian),
-        radius=chosen(moved.radius, stay.radius),
-    )
+    return _Starts(**{name: chosen(getattr(moved, name), getattr(stay, name)) for name in _Starts._fields})
 
 
 def _starts_at(surface: Surface, x: Array, radius: Array) -> _Starts:

@@ -109,14 +109,9 @@ def predict_with_gradients(posterior: Posterior, x: Array) -> tuple[Array, Array
     return mean, variance, mean_gradient, -2.0 * hyper.scale**2 * np.einsum("ind,ni->id", rise, solved)
 
 
-def _prior_cross(posterior: Posterior, x: Array) -> Array:
-    """Return the prior covariances of `x (n', d)` with the observed points, `(n', n)`."""
-    return posterior.hyper.kernel(x, posterior.x)
-
-
 def _cross(posterior: Posterior, x: Array) -> tuple[Array, Array]:
     """Return k(x, X), `(n', n)`, and L^-1 k(X, x), `(n, n')`."""
-    cross = _prior_cross(posterior, x)
+    cross = posterior.hyper.kernel(x, posterior.x)  # the prior covariances, `(n', n)`
     if cross.shape[1] == 0:
         return cross, cross.T
     return cross, scipy.linalg.lapack.dtrtrs(posterior.factor, cross.T, lower=1)[0]

@@ -7,8 +7,8 @@ improvement of the hypervolume, a sum over the strips between neighbouring point
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -92,7 +92,7 @@ def log_feasibility(at: Prediction, threshold: float) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True)
 class SeveralCriterion:
-    """What is maximised: the logarithm of the expected improvement of the objectives, and of the probability of feasibility.
+    """The log expected improvement of the objectives plus the log probability of feasibility, to be maximised.
 
     objectives: one posterior, or two.
     limits: a posterior for each constraint.
@@ -108,27 +108,16 @@ class SeveralCriterion:
 
     def __call__(self, u: Array, slopes: bool = True) -> tuple[Array, Array]:
         """Return values `(n,)` and gradients `(n, d)` at `u (n, d)`; without `slopes` the gradients are empty, `(n, 0)`."""
-        at = _with_gradients if slopes else _without_gradients
+        at = prediction if slopes else _without_gradients
         parts = [log_feasibility(at(one, u), float(t)) for one, t in zip(self.limits, self.thresholds, strict=True)]
         if isinstance(self.over, Strips):
             parts.append(log_hypervolume_improvement(at(self.objectives[0], u), at(self.objectives[1], u), self.over))
         elif self.over is not None:
             parts.append(log_expected_improvement(at(self.objectives[0], u), self.over))
-        return _sum([value for value, _ in parts]), _sum([gradient for _, gradient in parts])
-
-
-def _with_gradients(posterior: Posterior, u: Array) -> Prediction:
-    return prediction(posterior, u)
+        return reduce(np.add, (value for value, _ in parts)), reduce(np.add, (gradient for _, gradient in parts))
 
 
 def _without_gradients(posterior: Posterior, u: Array) -> Prediction:
     none = np.zeros((len(u), 0))
     mean, variance = predict(posterior, u)
     return Prediction(mean, variance, mean_gradient=none, variance_gradient=none)
-
-
-def _sum(parts: Sequence[Array]) -> Array:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total

@@ -17,7 +17,7 @@ from fedbo.surrogates.kernels import LengthScale
 Array = npt.NDArray[np.float64]
 FIRST, SHORTEST, LONGEST = 0.8, 0.5**7, 1.6
 SUCCESSES = 3  # in a row, after which the side is doubled
-LEAST = 1e-3  # what counts as success, relative to the spread of the values
+LEAST = 1e-3  # the improvement that counts as success, relative to the spread of the values
 
 
 def side(y: Array, dim: int) -> float:

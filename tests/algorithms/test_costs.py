@@ -17,8 +17,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import ArgumentError, SettingError
 from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
-from fedbo.surrogates.acquisition import Prediction, log_improvement_share
-from fedbo.surrogates.gittins import LOWEST, gittins_index, improvement_per_cost
+from fedbo.surrogates.acquisition import LOWEST, Prediction, gittins_index, improvement_per_cost, log_improvement_share
 from fedbo.surrogates.gp import predict
 from fedbo.tuning.terms import Terms
 

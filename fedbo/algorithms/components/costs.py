@@ -11,8 +11,7 @@ from fedbo.algorithms.components.coordinates import from_coordinates
 from fedbo.algorithms.components.surrogate import LocalState, settings_of_typed
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
-from fedbo.surrogates.acquisition import prediction
-from fedbo.surrogates.gittins import gittins_index, improvement_per_cost
+from fedbo.surrogates.acquisition import gittins_index, improvement_per_cost, prediction
 from fedbo.surrogates.gp import ROBUST, SCALED, Posterior, condition, fit_gp
 
 Acquisition = Callable[[Array], tuple[Array, Array]]

@@ -54,7 +54,7 @@ LINES = {
     "objectives/tables": 259,
     "objectives/tasks": 1786,
     "objectives/typed_spaces": 907,
-    "settings": 1681,
+    "settings": 1781,
     "sites": 5851,
     "study": 4984,
     "surrogates": 3512,

@@ -1,0 +1,100 @@
+"""Rooms: folders of the package that can be deleted. The file `room.py` of each declares what the room adds.
+
+A `room.py` imports nothing but this module, and names functions and classes as "module:attribute". Nothing outside a room
+imports it: `fedbo`, the command line, `show`, `resume` and the report read these declarations.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its function or `typer.Typer`, and its help: a title, the place below this title, a sentence, an example."""
+
+    function: str
+    title: str
+    place: int
+    sentence: str
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerKind:
+    """What a directory holds that is no run: `file` in it marks a finished answer, `begun` one that was not finished.
+
+    `read(folder, trust)` returns the `StoredAnswer` of `fedbo.commands.answers`; `resume(folder, printed, quiet)` finishes it.
+    """
+
+    name: str
+    file: str
+    begun: str
+    read: str
+    resume: str
+
+    def is_in(self, folder: Path) -> bool:
+        """Check whether a directory holds a finished answer."""
+        return os.path.isfile(folder / self.file)  # False too where the name is too long for one
+
+    def has_begun_in(self, folder: Path) -> bool:
+        """Check whether a directory holds an answer that was not finished."""
+        return os.path.isfile(folder / self.begun) and not self.is_in(folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a room adds to the package.
+
+    - `sentence`: what it is for; `tests`: the folders and files of its tests, below `tests/`.
+    - `needs`: rooms without which it cannot work, such as "lab/fork"; a room of which nothing else is said needs none.
+    - `commands`, `names`: its commands and its public names in `fedbo`; `errors`: those that a command reports as wrong input.
+    - `answers`: what its directories hold; `sections`: its sections of the report by their headings, each a function of a
+      result and of the keys of the runs through whose time the page can move, which returns markup.
+    - `functions`: functions that others call if the room is there, by the names under which they ask `optional` for them.
+    - `accelerator`: what runs plain parts of a run faster, with equal results.
+    """
+
+    sentence: str
+    tests: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    errors: tuple[str, ...] = ()
+    answers: tuple[AnswerKind, ...] = ()
+    sections: Mapping[str, str] = field(default_factory=dict)
+    functions: Mapping[str, str] = field(default_factory=dict)
+    accelerator: str | None = None
+
+
+@cache
+def rooms() -> dict[str, Room]:
+    """Import the declarations of all rooms that are there, by their folders, such as "lab/why"."""
+    return {name: import_module(f"fedbo.{name.replace('/', '.')}.room").ROOM for name in sorted(_folders())}
+
+
+def _folders() -> Iterator[str]:
+    for folder, below, files in os.walk(_PACKAGE):
+        below[:] = [name for name in below if name.isidentifier() and name != "__pycache__"]
+        if "room.py" in files:
+            yield Path(folder).relative_to(_PACKAGE).as_posix()
+
+
+def loaded(place: str) -> Any:
+    """Import and return what "module:attribute" names."""
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def optional(name: str) -> Callable[..., Any] | None:
+    """Import and return a function that a room offers by this name; None if no room that is there does."""
+    place = next((room.functions[name] for room in rooms().values() if name in room.functions), None)
+    return None if place is None else loaded(place)

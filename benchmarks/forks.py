@@ -18,8 +18,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import fedbo
-from fedbo.analysis.curves import Array, mean_and_error, replicate_means
+from fedbo.analysis.averages import mean_and_error, replicate_means
 from fedbo.analysis.summary import student_factor
+from fedbo.analysis.traces import Array
 from fedbo.figures.style import COLOURS, FAINT, STYLE
 from fedbo.lab.fork.result import is_fork
 

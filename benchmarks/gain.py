@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import fedbo
-from fedbo.analysis.curves import replicate_means
+from fedbo.analysis.averages import replicate_means
 from fedbo.analysis.estimates.gain import estimate_gain
 from fedbo.analysis.grouping import grouped
 from fedbo.analysis.result import Result

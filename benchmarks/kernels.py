@@ -15,9 +15,9 @@ import numpy as np
 import scipy
 
 import fedbo
-from fedbo.analysis.curves import Axis
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.pairs import holm
+from fedbo.analysis.traces import Axis
 from fedbo.execution.directory import unfinished
 from fedbo.objectives.gpu_kernels import GPUKernels
 from fedbo.study.study import Study, load_study

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.stats import t as student
 
 import fedbo
-from fedbo.analysis.curves import Axis, IncumbentTrace
+from fedbo.analysis.traces import Axis, IncumbentTrace
 from fedbo.objectives.base import Metric
 
 Array = npt.NDArray[np.float64]

@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import fedbo
+from fedbo.analysis import regret_traces
 from fedbo.analysis.summary import paired
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -47,7 +48,7 @@ def sweep(key: str, values: tuple[int, ...], replicates: int, folder: Path) -> S
     result = fedbo.run(study, out=folder / key)
     regret, phases = np.zeros((len(values), replicates)), np.zeros((len(values), replicates))
     counts = np.zeros((len(values), replicates))
-    for trace in result.regret:
+    for trace in regret_traces(result):
         regret[trace.cell, trace.replicate] += trace.total
         counts[trace.cell, trace.replicate] += 1
     for row in result.events.select(["cell", "replicate", "kind", "step"]).to_pylist():

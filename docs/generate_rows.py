@@ -8,14 +8,14 @@ from generate_markdown import clause, page, table
 
 
 def trouble() -> str:
-    """Return the page of the rows of `Result.trouble`."""
+    """Return the page of the rows of `fedbo.analysis.trouble`."""
     from fedbo.analysis.disruptions import Disruptions
     from fedbo.settings.ranges import meanings
 
     known = meanings(Disruptions)
     intro = (
-        "The fields of the rows of `result.trouble()`, and of `fedbo show RUN --trouble` with `--format json`: one row for "
-        "each algorithm in each cell, with means over replicates. Times are means over targets.",
+        "The fields of the rows of `fedbo.analysis.trouble(result)`, and of `fedbo show RUN --trouble` with `--format json`: "
+        "one row for each algorithm in each cell, with means over replicates. Times are means over targets.",
         "",
     )
     return page(

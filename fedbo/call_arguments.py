@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedbo.analysis.described import failures, refusals
 from fedbo.analysis.result import Result
 from fedbo.execution.failures import RunError
 from fedbo.settings import arguments
@@ -102,14 +103,14 @@ def check_tabulation(points: Any, refine: Any, agents: Any, seed: Any, replicate
 
 def succeeded(result: Result, warn: bool = True) -> Result:
     """Return a run's result; RunError if all evaluations failed; warn if some did, or if most messages were refused."""
-    failed, first = result.failures()
+    failed, first = failures(result)
     total = len(result.observations)
     words = f"{failed} of {total} evaluations failed; first error: {first}"
     if failed and failed == total:
         raise RunError(f"{words}; all that was observed is in {result.directory}", result.directory)
     if failed and warn:
         warn_caller(words, EvaluationWarning)
-    for line in result.refusals() if warn else ():
+    for line in refusals(result) if warn else ():
         warn_caller(line, RuntimeWarning)
     return result
 

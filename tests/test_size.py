@@ -17,7 +17,7 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
-    ".": 1051,
+    ".": 1052,
     "actors": 3395,
     "actors/evaluation": 1868,
     "actors/stopping": 390,
@@ -25,9 +25,9 @@ LINES = {
     "algorithms": 3717,
     "algorithms/bandits": 1255,
     "algorithms/collaborative": 1554,
-    "algorithms/components": 5244,
-    "analysis": 5769,
-    "commands": 2865,
+    "algorithms/components": 5243,
+    "analysis": 5687,
+    "commands": 2870,
     "coordinator": 2908,
     "coordinator/cluster": 212,
     "coordinator/environment": 1539,
@@ -36,14 +36,14 @@ LINES = {
     "coordinator/privacy": 1918,
     "coordinator/runtime": 2900,
     "execution": 3029,
-    "figures": 2755,
-    "figures/page": 1429,
-    "figures/reports": 1409,
+    "figures": 2764,
+    "figures/page": 1436,
+    "figures/reports": 1420,
     "lab": 1,
     "lab/benchmarking": 224,
-    "lab/fork": 1073,
+    "lab/fork": 1075,
     "lab/hunt": 1236,
-    "lab/papers": 1235,
+    "lab/papers": 1237,
     "lab/tabulation": 709,
     "lab/twins": 1653,
     "lab/why": 1869,
@@ -61,7 +61,7 @@ LINES = {
     "surrogates/compiled": 2616,
     "templates": 1,
     "testing": 853,
-    "tuning": 3014,
+    "tuning": 3015,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
 MOST = {"all": 92742, "no room": 92742, "modules": 677}

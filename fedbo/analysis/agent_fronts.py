@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from fedbo.algorithms.streams import Streams
-from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.finished_run import ResultError, own_metric, trusted_cells
 from fedbo.analysis.grouping import by_run, column_of
 from fedbo.analysis.metric_columns import FEASIBLE, column_name
 from fedbo.objectives.base import Array, Enumerable, Federation, LibraryMissingError
@@ -23,8 +23,8 @@ from fedbo.surrogates.fronts import non_dominated
 
 if TYPE_CHECKING:
     from fedbo.actors.storage.rows import RunKey
-    from fedbo.analysis.curves import IncumbentTrace
     from fedbo.analysis.result import Result
+    from fedbo.analysis.traces import IncumbentTrace
 
 Mask = npt.NDArray[np.bool_]
 
@@ -55,7 +55,7 @@ def agent_fronts(result: Result, key: RunKey) -> list[AgentFront]:
     if known is None or not known.several:
         raise ResultError(f"no fronts of cell {key.cell}: its study has one objective; add a [[metric]] with a mode")
     rows = _rows(result.observations, key)
-    metric = result.own_metric(key.cell)
+    metric = own_metric(result, key.cell)
     own = metric.native(column_of(rows, "score").astype(np.float64))  # by which points are judged: it has no noise
     others = [column_of(rows, column_name(goal.name)).astype(np.float64) for goal in known.objectives[1:]]
     values, agents = np.column_stack([own, *others]), column_of(rows, "agent").astype(np.int64)
@@ -86,7 +86,7 @@ def exact_fronts(result: Result, cell: int, replicate: int) -> dict[int | None, 
         return {}
     found: dict[int | None, Array] = {}
     try:
-        study = result.trusted_cells()[cell].study
+        study = trusted_cells(result)[cell].study
         federation, streams = study.federation(), Streams(study.study.seed, replicate)
         for agent in study.targets:
             objective = federation.objective(agent, streams.shared("objective"), streams.of(agent).rng("objective"))

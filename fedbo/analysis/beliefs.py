@@ -20,7 +20,7 @@ from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.gp import GP, incumbent
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
-from fedbo.analysis.finished_run import FinishedRun
+from fedbo.analysis.finished_run import FinishedRun, configurations, parameters
 from fedbo.analysis.grouping import grouped
 from fedbo.settings.errors import FedboError
 from fedbo.surrogates.acquisition import expected_improvement, prediction, upper_confidence_bound
@@ -63,7 +63,7 @@ def no_belief(run: FinishedRun, key: RunKey) -> str:
         model = _model(table.make())
     except FedboError:
         return "the study names code of its own"
-    dim, space = len(run.parameters(key.cell)), run.configurations(key.cell).space
+    dim, space = len(parameters(run, key.cell)), configurations(run, key.cell).space
     if model is None:
         return f"the surrogate of {table.name} cannot be computed anew from an agent's observations"
     if dim not in SIDES or space is not None:
@@ -92,7 +92,7 @@ def beliefs_of(run: FinishedRun, key: RunKey, agent: int, rows: Sequence[Any], m
     assert model is not None
     streams = Streams(study.study.seed, key.replicate).of(agent)
     avoids = study.evaluation.make().failure == "avoid"
-    problem = Problem(len(run.parameters(key.cell)), 1, (agent,), initial=0, iterations=0, agent=agent)
+    problem = Problem(len(parameters(run, key.cell)), 1, (agent,), initial=0, iterations=0, agent=agent)
     steps = grouped(sorted(rows, key=lambda row: (row["step"], row["query"])), lambda row: row["step"])
     decided = [step for step in steps if step]
     shown = {decided[round(place)] for place in np.linspace(0, len(decided) - 1, most).tolist()} if decided else set()

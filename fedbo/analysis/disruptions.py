@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedbo.analysis.agent_states import STATES, state_intervals
-from fedbo.analysis.curves import targets_of
+from fedbo.analysis.finished_run import FinishedRun, counted_tables, fault_names
 from fedbo.analysis.grouping import by_run, bytes_of, column_of, of_kinds, runs_by_algorithm, sent_down, sent_up
 from fedbo.analysis.queueing import placements, queued_time
+from fedbo.analysis.records.records import Records
+from fedbo.analysis.traces import targets_of
 from fedbo.coordinator.logged.messages import LossReason
 
 Array = npt.NDArray[np.float64]
@@ -141,6 +143,26 @@ class AgentTrouble(Messages, LifeTimes, _Who):
     crashes: float
 
 
+def trouble(result: FinishedRun) -> Records[Disruptions]:
+    """Measure disruptions, one row for each algorithm in each cell."""
+    rows, place = disruptions(*counted_tables(result), fault_names(result.study)), result.study.labels.index
+    return Records("trouble", Disruptions, sorted(rows, key=lambda row: (row.cell, place(row.algorithm))))
+
+
+def trouble_by_agent(result: FinishedRun) -> Records[AgentTrouble]:
+    """Measure the messages and the times of every agent, one row for each algorithm in each cell."""
+    found, (_, events), faults = list[AgentTrouble](), counted_tables(result), fault_names(result.study)
+    for (cell, label), runs in runs_by_algorithm(events).items():
+        facts: dict[int, list[dict[str, Any]]] = {}
+        for _, own in runs:
+            lives = _Lives(own)
+            for agent, part in _by_agent(own):
+                facts.setdefault(agent, []).append({**_messages(part, faults), **lives.times(np.array([agent]))})
+        found += [AgentTrouble(cell=cell, algorithm=label, agent=agent, **_averaged(facts[agent])) for agent in facts]
+    place = result.study.labels.index
+    return Records("agents", AgentTrouble, sorted(found, key=lambda row: (row.cell, place(row.algorithm), row.agent)))
+
+
 def disruptions(observations: Any, events: Any, faults: Sequence[str] = ()) -> list[Disruptions]:
     """Measure every algorithm in every cell; both tables are in canonical order.
 
@@ -160,19 +182,6 @@ def disruptions(observations: Any, events: Any, faults: Sequence[str] = ()) -> l
         gaps = np.concatenate([each.pop("gaps") for each in facts])
         length = float(gaps.mean()) if len(gaps) else None
         found.append(Disruptions(cell=cell, algorithm=label, replicates=len(facts), round_length=length, **_averaged(facts)))
-    return found
-
-
-def trouble_by_agent(events: Any, faults: Sequence[str] = ()) -> list[AgentTrouble]:
-    """Measure every agent under every algorithm in every cell; the table is in canonical order."""
-    found = []
-    for (cell, label), runs in runs_by_algorithm(events).items():
-        facts: dict[int, list[dict[str, Any]]] = {}
-        for _, own in runs:
-            lives = _Lives(own)
-            for agent, part in _by_agent(own):
-                facts.setdefault(agent, []).append({**_messages(part, faults), **lives.times(np.array([agent]))})
-        found += [AgentTrouble(cell=cell, algorithm=label, agent=agent, **_averaged(facts[agent])) for agent in sorted(facts)]
     return found
 
 

@@ -1,18 +1,29 @@
-"""The interface of analyses to a run: its folder, its study and its tables."""
+"""A run on disk: its study, its manifest, its tables, and the traces of its incumbents; functions of it that analyses share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from fedbo.analysis.curves import IncumbentTrace
+import numpy as np
+import pyarrow as pa
+
+from fedbo.actors.storage.rows import read_table
+from fedbo.actors.storage.sealed import DamagedError
+from fedbo.analysis.grouping import by_run
+from fedbo.analysis.indicators import indicators_in
+from fedbo.analysis.manifest import back, check_tables
 from fedbo.analysis.records.configurations import Configurations
-from fedbo.analysis.records.records import Records
-from fedbo.analysis.summary import SummaryRow, regrets
+from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, PRINTED, PRIVACY, REPORTS, SPENT
+from fedbo.analysis.traces import IncumbentTrace, traces
 from fedbo.objectives.base import Metric
+from fedbo.settings import arguments
 from fedbo.settings.errors import FedboError
-from fedbo.settings.signatures import Each
+from fedbo.settings.trust import UntrustedError
+from fedbo.study.files import code_in
 from fedbo.study.study import Cell, Study
 
 
@@ -20,49 +31,113 @@ class ResultError(FedboError, ValueError):
     """A directory without results, or results without the requested data."""
 
 
-class FinishedRun(Protocol):
-    """A run as analyses read it; `Result` is one."""
+class StoredTable:
+    """A table of a run, read as an Arrow table when it is first asked for, and empty if the run has no file of it."""
 
-    directory: Path
-    study: Study
-    manifest: Mapping[str, Any]
-    address: str | None
+    def __init__(self, file: str, schema: Any) -> None:
+        self._file, self._schema = file, schema
 
-    @property
-    def observations(self) -> Any:
-        """Return every evaluation as an Arrow table."""
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
 
-    @property
-    def shown(self) -> tuple[Any, Any]:
-        """Return the observations and the events of the runs that `traces` follows."""
+    def __get__(self, run: FinishedRun | None, owner: type) -> Any:
+        """Return the table of a run, and keep it there; DamagedError if its checksum differs."""
+        return self if run is None else run.__dict__.setdefault(self._name, self._read(run))
 
-    @property
+    def _read(self, run: FinishedRun) -> Any:
+        path = run.directory / f"{self._file}.parquet"
+        check_tables(run.directory, run.manifest, [path.name])
+        if not path.is_file():
+            return self._schema.empty_table()
+        try:
+            return read_table(path, self._schema, further=True)
+        except DamagedError as error:
+            raise DamagedError(path, error.why, back(path)) from None
+
+
+class FinishedRun:
+    """The directory of a run: `study`, `manifest`, and its tables, with the columns of `fedbo.analysis.schemas`.
+
+    - `observations`: all evaluations, also with a column for each metric; `histories`: those of an earlier task.
+    - `events`: all events between agents and coordinator.
+    - `printed`: the output of your own code's evaluations.
+    - `reports`: the reports of agents at sites.
+    - `privacy`, `spent`: the privacy ledger, and what each agent has spent.
+
+    `directory` is its folder; of a run on storage, which has an `address`, it is that of a copy.
+    """
+
+    def __init__(self, directory: Path, study: Study, manifest: Mapping[str, Any]) -> None:
+        self.directory, self.study, self.manifest = directory, study, manifest
+        self.address: str | None = None
+
+    observations = StoredTable("observations", OBSERVATIONS)
+    histories = StoredTable("histories", OBSERVATIONS)
+    events = StoredTable("events", EVENTS)
+    printed = StoredTable("printed", PRINTED)
+    reports = StoredTable("reports", REPORTS)
+    privacy = StoredTable("privacy", PRIVACY)
+    spent = StoredTable("privacy_agents", SPENT)
+
+    @cached_property
     def traces(self) -> list[IncumbentTrace]:
-        """Return the incumbents of every target."""
+        """Return the incumbents of every target, in the order of the observations.
+
+        If the study was cut short, only those of the runs that had ended; if none had, all of them.
+        """
+        found = traces(self.observations, self.events, self.privacy, indicators_in(self.manifest))
+        complete = _complete(self.manifest)
+        return [t for t in found if complete is None or (t.cell, t.algorithm, t.replicate) in complete]
 
     def metric(self, cell: int = 0) -> Metric:
-        """Return what curves and summaries of a cell show."""
+        """Return what curves and summaries of a cell show: the native quantity, or with several objectives the hypervolume."""
+        own, indicators = own_metric(self, cell), indicators_in(self.manifest)
+        return indicators[cell].metric(own) if indicators else own
 
-    def own_metric(self, cell: int = 0) -> Metric:
-        """Return the native quantity of the values in a cell."""
 
-    def configurations(self, cell: int = 0) -> Configurations:
-        """Return the configurations of a cell's points."""
+def own_metric(run: FinishedRun, cell: int = 0) -> Metric:
+    """Return the native quantity of the values in a cell, which is its first objective."""
+    metrics = run.manifest["metric"]
+    most = len(metrics) - 1 if isinstance(metrics, list) else arguments.MOST
+    return Metric(**_of_cell(metrics, arguments.whole("cell", cell, 0, most), dict))
 
-    def parameters(self, cell: int = 0) -> list[Mapping[str, Any]]:
-        """Return the parameters of a cell as the manifest has them."""
 
-    def trusted_cells(self) -> list[Cell]:
-        """Return the cells of the study, ready to run."""
+def parameters(run: FinishedRun, cell: int = 0) -> list[Mapping[str, Any]]:
+    """Return the parameters of a cell as the manifest has them: each with its name, `low`, `high` and `log`."""
+    found: list[Mapping[str, Any]] = _of_cell(run.manifest["parameters"], cell, list)
+    return found
 
-    def failures(self) -> tuple[int, str]:
-        """Count the evaluations that failed; describe the first one."""
 
-    def best(self, each: Each = "algorithm") -> list[dict[str, Any]]:
-        """Return the best incumbent of each algorithm in each cell, or of each agent and replicate."""
+def configurations(run: FinishedRun, cell: int = 0) -> Configurations:
+    """Return the configurations of a cell's points, by the names of their parameters."""
+    return Configurations(parameters(run, cell), run.study.objective.settings.get("space"))
 
-    def summary(self) -> Records[SummaryRow]:
-        """Return one row for each algorithm in each cell."""
+
+def trusted_cells(run: FinishedRun) -> list[Cell]:
+    """Return the cells of a run's study, ready to run; ResultError if that would run functions that are not trusted."""
+    try:
+        return run.study.cells()
+    except UntrustedError as error:
+        raise ResultError(f"'{run.directory}': {code_in(run.study.document(), error)}") from None
+
+
+def counted_tables(run: FinishedRun) -> tuple[Any, Any]:
+    """Return the observations and the events of the runs that `FinishedRun.traces` contains."""
+    complete = _complete(run.manifest)
+    if complete is None:
+        return run.observations, run.events
+    kept = [[part for key, part in by_run(table) if key in complete] for table in (run.observations, run.events)]
+    observations, events = (pa.concat_tables(parts) for parts in kept)
+    return observations, events
+
+
+def fault_names(study: Study) -> list[str]:
+    """Return the names of planned faults: their labels, or their kinds, with their place if several are of one kind."""
+    kinds = [fault.kind for fault in study.fault]
+    return [
+        fault.label or (fault.kind if kinds.count(fault.kind) == 1 else f"{fault.kind} ({place})")
+        for place, fault in enumerate(study.fault)
+    ]
 
 
 def check_label(run: FinishedRun, algorithm: str) -> str:
@@ -74,9 +149,32 @@ def check_label(run: FinishedRun, algorithm: str) -> str:
 
 def scored_traces(run: FinishedRun, regret: bool) -> list[IncumbentTrace]:
     """Return the traces, or those of the negated regret; ResultError if the regret is not known."""
-    if not regret:
-        return run.traces
-    try:
-        return regrets(run.traces, run.manifest.get("best_values") or {})
-    except ValueError as error:
-        raise ResultError(str(error)) from None
+    return regrets(run.traces, run.manifest.get("best_values") or {}) if regret else run.traces
+
+
+def regrets(found: list[IncumbentTrace], best_values: Mapping[str, Any]) -> list[IncumbentTrace]:
+    """Turn traces into those of negated simple regret; ResultError if an agent's best value is not known.
+
+    The simple regret is the distance from the agent's best value to the best point queried so far (Dai et al. 2020, section
+    2), which the agent itself may not know to be its best.
+    """
+    turned = list[IncumbentTrace]()
+    for trace in found:
+        known = best_values.get(str(trace.cell), {}).get(str(trace.replicate), {}).get(str(trace.agent))
+        if known is None:
+            raise ResultError(f"the regret of agent {trace.agent} is unknown, because its optimum is unknown")
+        best = np.fmax.accumulate(trace.score) if trace.begun else trace.best
+        turned.append(replace(trace, best=best - float(known)))
+    return turned
+
+
+def _complete(manifest: Mapping[str, Any]) -> set[tuple[Any, ...]] | None:
+    """Return the runs that count if a study was cut short; None if all do."""
+    complete = {tuple(key) for key in manifest.get("complete_runs", ())}
+    return None if manifest["status"] == "complete" or not complete else complete
+
+
+def _of_cell(entry: Any, cell: int, single: type) -> Any:
+    """Return a cell's part of a manifest entry; an entry that is no list of such parts holds for all cells."""
+    several = isinstance(entry, list) and (not entry or isinstance(entry[0], single))
+    return entry[cell] if several else entry

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import DamagedError, seal, unseal
 from fedbo.algorithms.streams import Streams
-from fedbo.analysis.finished_run import FinishedRun, ResultError
+from fedbo.analysis.finished_run import FinishedRun, ResultError, trusted_cells
 from fedbo.analysis.grouping import column_of
 from fedbo.analysis.indicators import is_plain
 from fedbo.objectives.base import Federation
@@ -90,12 +90,12 @@ def federation_of(result: FinishedRun, study: Study) -> Federation:
 
 def means(result: FinishedRun, observations: Any) -> dict[tuple[int, int], ReplicateMean]:
     """Return the mean function of each cell and replicate; ResultError if agents do not know it, or have other goals."""
-    if not all(is_plain(result.manifest, cell.number) for cell in result.trusted_cells()):
+    if not all(is_plain(result.manifest, cell.number) for cell in trusted_cells(result)):
         raise ResultError(
             "with limits or several objectives, there is no regret on the mean of all agents; draw curves instead"
         )
     optima, found = _Optima(result), dict[tuple[int, int], ReplicateMean]()
-    for cell in result.trusted_cells():
+    for cell in trusted_cells(result):
         own = observations.filter(pc.equal(observations["cell"], cell.number))
         fixed = not federation_of(result, cell.study).random_per_replicate
         for replicate in sorted(set(own["replicate"].to_pylist())):
@@ -120,7 +120,7 @@ def points_of(rows: Any) -> Array:
 
 def best_of_mean(result: FinishedRun, cell: int, replicate: int = 0) -> Optimum | None:
     """Return the largest value of the mean in a replicate of a cell; None if agents do not know the mean."""
-    study = result.trusted_cells()[cell].study
+    study = trusted_cells(result)[cell].study
     try:
         return _Optima(result).of(study, replicate, _function(study, replicate))
     except TypeError:

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedbo.analysis.agent_states import OWN_EVENTS, STATES, ends_life, event_intervals, state_intervals
-from fedbo.analysis.curves import IncumbentTrace
 from fedbo.analysis.disruptions import cause_of
 from fedbo.analysis.grouping import grouped, of_kinds
+from fedbo.analysis.traces import IncumbentTrace
 
 Row = Mapping[str, Any]
 

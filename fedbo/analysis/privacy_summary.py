@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.analysis.finished_run import FinishedRun
 from fedbo.analysis.grouping import by_run, runs_by_algorithm
+from fedbo.analysis.records.records import Records
 from fedbo.coordinator.privacy.composition import epsilon_together
 from fedbo.coordinator.privacy.ledger import LOCAL
 
@@ -77,18 +79,19 @@ class Ledger:
     arrived: Array
 
 
-def privacy_summaries(privacy: Any, spent: Any) -> list[PrivacySummary]:
-    """Summarise the ledger; both tables are in canonical order."""
-    least = {key: np.array(own["epsilon"].to_pylist()).min(axis=0) for key, own in by_run(spent)}
-    return [
+def spending(result: FinishedRun) -> Records[PrivacySummary]:
+    """Measure the privacy spending, one row for each algorithm in each cell that has any."""
+    least = {key: np.array(own["epsilon"].to_pylist()).min(axis=0) for key, own in by_run(result.spent)}
+    rows = (
         _summary(cell, label, [(entries.to_pylist(), least[key]) for key, entries in runs])
-        for (cell, label), runs in runs_by_algorithm(privacy).items()
-    ]
+        for (cell, label), runs in runs_by_algorithm(result.privacy).items()
+    )
+    return Records("privacy", PrivacySummary, rows)
 
 
-def privacy_total(privacy: Any) -> PrivacyTotal | None:
-    """Compose all releases of a study; None if fewer than two of its runs have any."""
-    rows = [row for row in privacy.to_pylist() if row["noise_multiplier"] and row["sampling"] not in LOCAL]
+def spending_together(result: FinishedRun) -> PrivacyTotal | None:
+    """Measure the joint privacy cost of all private runs, if they concern the same agents; None with fewer than two."""
+    rows = [row for row in result.privacy.to_pylist() if row["noise_multiplier"] and row["sampling"] not in LOCAL]
     runs = {(row["cell"], row["algorithm"], row["replicate"]) for row in rows}
     if len(runs) < 2:
         return None

@@ -18,6 +18,7 @@ from typing import Any
 from fedbo.actors.storage import atomic
 from fedbo.algorithms.reveals import Reveals
 from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.privacy_summary import spending
 from fedbo.analysis.result import Result
 from fedbo.coordinator.privacy.ledger import LOCAL
 from fedbo.settings.trust import UntrustedError
@@ -64,7 +65,7 @@ def export_public(result: Result, path: Path) -> list[str]:
 def private_labels(result: Result) -> list[str]:
     """List the algorithms whose messages pass a private mechanism, in the order of the study."""
     recorded = {label for label, word in result.manifest.get("reveals", {}).items() if word == Reveals.NOISY_SUMS}
-    spent = {row.algorithm for row in result.spending()}
+    spent = {row.algorithm for row in spending(result)}
     return [label for label in result.study.labels if label in recorded | spent]
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fedbo.analysis.finished_run import FinishedRun
+from fedbo.actors.storage.rows import RunKey
+from fedbo.analysis.best_points import best_points
+from fedbo.analysis.finished_run import FinishedRun, configurations, own_metric
 from fedbo.analysis.grouping import by_run, grouped
 from fedbo.analysis.indicators import is_plain
 from fedbo.analysis.records.records import ResultTable, column_array
@@ -24,9 +27,10 @@ Row = Mapping[str, Any]
 EVALUATED, ESTIMATED, UNKNOWN = "evaluated", "estimated", "unknown"
 # Good evaluations of an agent: from which its function is estimated, and that are used for it or are candidates.
 _FEWEST, _MOST = 2, 300
+_PLACE = ("cell", "algorithm", "replicate", "agent", "step", "query", "finished")  # which tell evaluations of a run apart
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BestConfiguration:
     """A configuration of one run: the best of an `agent`, or with None the one recommended for all.
 
@@ -38,12 +42,12 @@ class BestConfiguration:
     cell: int
     algorithm: str
     replicate: int
-    agent: int | None
-    value: float | None
-    error: float | None
-    known: str
-    evaluated: int
-    configuration: dict[str, Any]
+    agent: int | None = None
+    value: float | None = None
+    error: float | None = None
+    known: str = UNKNOWN
+    evaluated: int = 0
+    configuration: dict[str, Any] = field(default_factory=dict)
     why: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
 
@@ -55,29 +59,16 @@ class BestConfiguration:
 
 def best_configurations(result: FinishedRun, algorithm: str | None = None) -> list[BestConfiguration]:
     """List, for every run, the best configuration of each agent, and one recommended for all if there are several."""
-    best = grouped(result.best("agent"), lambda one: (one["cell"], one["algorithm"], one["replicate"]))
-    complete = trials(result).to_arrow()["status"].to_pylist()
-    statuses = dict(zip(_keys(result.observations), complete, strict=True))
+    best = grouped(best_points(result, "agent"), lambda one: (one["cell"], one["algorithm"], one["replicate"]))
+    places = map(_key, result.observations.select([*_PLACE]).to_pylist())
+    statuses = dict(zip(places, trials(result).to_arrow()["status"].to_pylist(), strict=True))
     found = list[BestConfiguration]()
     for key, rows in by_run(result.observations):
         mine = best.get((key.cell, key.algorithm, key.replicate))
         if mine is None or algorithm not in (None, key.algorithm):
             continue
-        found += [
-            BestConfiguration(
-                key.cell,
-                key.algorithm,
-                key.replicate,
-                agent=one["agent"],
-                value=one["value"],
-                error=None,
-                known=EVALUATED,
-                evaluated=1,
-                configuration=one["configuration"],
-                metrics=one.get("metrics", {}),
-            )
-            for one in mine
-        ]
+        records = ({name: value for name, value in one.items() if name != "step"} for one in mine)
+        found += [BestConfiguration(**one, known=EVALUATED, evaluated=1) for one in records]
         agents = sorted({row["agent"] for row in rows.select(["agent"]).to_pylist()})
         if len(agents) > 1:
             good = [row for row in rows.to_pylist() if statuses[_key(row)] == COMPLETE]
@@ -105,82 +96,38 @@ def best_table(result: FinishedRun, algorithm: str | None = None) -> ResultTable
     return ResultTable("best", pa.table({name: column_array(values) for name, values in columns.items()}))
 
 
-def _keys(observations: Any) -> list[tuple[Any, ...]]:
-    return [_key(row) for row in observations.select([*_PLACE]).to_pylist()]
-
-
-_PLACE = ("cell", "algorithm", "replicate", "agent", "step", "query", "finished")
-
-
 def _key(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in _PLACE)
 
 
-def _recommended(result: FinishedRun, key: Any, agents: Sequence[int], good: Sequence[Row]) -> BestConfiguration:
+def _recommended(result: FinishedRun, key: RunKey, agents: Sequence[int], good: Sequence[Row]) -> BestConfiguration:
     """Return the point with the best mean over all agents: among those that all have evaluated, or otherwise by estimates."""
+    chosen, nowhere = partial(BestConfiguration, **key._asdict()), "no configuration was evaluated by all agents"
     if not is_plain(result.manifest, key.cell):
-        return _unknown(key, "with limits or several objectives, agents have no common mean to compare")
+        return chosen(why="with limits or several objectives, agents have no common mean to compare")
     if good and not good[0]["x"]:
-        return _unknown(key, "sites keep the points of their evaluations")
+        return chosen(why="sites keep the points of their evaluations")
     points = grouped(good, lambda row: tuple(row["x"]))
     tried = {x: {row["agent"] for row in rows} for x, rows in points.items()}
-    metric, everywhere = result.own_metric(key.cell), [x for x, who in tried.items() if len(who) == len(agents)]
-    configurations = result.configurations(key.cell)
+    metric, everywhere = own_metric(result, key.cell), [x for x, who in tried.items() if len(who) == len(agents)]
+    declared = configurations(result, key.cell).declared
     if everywhere:
-        chosen = max(everywhere, key=lambda x: _mean(points[x], "value"))
-        value = float(metric.native(_mean(points[chosen], "score")))
-        return BestConfiguration(
-            key.cell,
-            key.algorithm,
-            key.replicate,
-            agent=None,
-            value=value,
-            error=None,
-            known=EVALUATED,
-            evaluated=len(agents),
-            configuration=configurations.declared(list(chosen)),
-        )
+        x = max(everywhere, key=lambda x: _mean(points[x], "value"))
+        value = float(metric.native(_mean(points[x], "score")))
+        return chosen(value=value, known=EVALUATED, evaluated=len(agents), configuration=declared(list(x)))
     mine = grouped(good, lambda row: row["agent"])
     if poor := [agent for agent in agents if len(mine.get(agent, ())) < _FEWEST]:
-        why = (
-            f"no configuration was evaluated by all agents, and agent {poor[0]} has fewer than {_FEWEST} successful evaluations"
-        )
-        return _unknown(key, why)
+        return chosen(why=f"{nowhere}, and agent {poor[0]} has fewer than {_FEWEST} successful evaluations")
     best = (sorted(rows, key=lambda row: -row["value"])[:_MOST] for rows in mine.values())
     candidates = list(dict.fromkeys(tuple(row["x"]) for rows in best for row in rows))
     try:
         mean, variance = _estimates([mine[agent] for agent in agents], np.array([points[x][0]["u"] for x in candidates]))
     except NotPositiveDefinite:
-        why = "no configuration was evaluated by all agents, and no estimate could be computed"
-        return _unknown(key, why)
+        return chosen(why=f"{nowhere}, and no estimate could be computed")
     place = int(mean.argmax())
-    x, value, error = candidates[place], float(metric.native(mean[place])), float(np.sqrt(variance[place]))
-    return BestConfiguration(
-        key.cell,
-        key.algorithm,
-        key.replicate,
-        agent=None,
-        value=value,
-        error=error,
-        known=ESTIMATED,
-        evaluated=len(tried[x]),
-        configuration=configurations.declared(list(x)),
-    )
-
-
-def _unknown(key: Any, why: str) -> BestConfiguration:
-    return BestConfiguration(
-        key.cell,
-        key.algorithm,
-        key.replicate,
-        agent=None,
-        value=None,
-        error=None,
-        known=UNKNOWN,
-        evaluated=0,
-        configuration={},
-        why=why,
-    )
+    x = candidates[place]
+    value, error = float(metric.native(mean[place])), float(np.sqrt(variance[place]))
+    return chosen(value=value, error=error, known=ESTIMATED, evaluated=len(tried[x]), configuration=declared(list(x)))
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -16,24 +17,25 @@ import pyarrow.compute as pc
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.algorithms.catalog import algorithms
-from fedbo.analysis.finished_run import FinishedRun
+from fedbo.analysis.finished_run import FinishedRun, counted_tables
 from fedbo.analysis.grouping import (
     by_cell_and_algorithm,
     by_replicate,
     by_run,
     bytes_of,
     column_of,
+    of_algorithm,
     of_kinds,
     sent_down,
     sent_up,
 )
 from fedbo.analysis.mean_objective import ReplicateMean, means, points_of
+from fedbo.analysis.records.records import Records
+from fedbo.settings import arguments
 
 Array = npt.NDArray[np.float64]
 
 _NUMBER = 8  # bytes of a number in a message
-
-
 _BANDITS = "fedbo.algorithms.bandits."
 
 
@@ -113,20 +115,42 @@ class RegretRow:
     scalars_down: float
 
 
+_KNOWN = WeakKeyDictionary[FinishedRun, list[RegretTrace]]()
+
+
 def regret_traces(result: FinishedRun) -> list[RegretTrace]:
-    """Return every agent's regret in the runs that count; ResultError if the mean function is not known."""
-    observations, _ = result.shown
-    searched = observations.filter(pc.not_equal(observations["phase"], "history"))
-    known = means(result, searched)
-    return [trace for key, rows in by_run(searched) for trace in _of_run(key, rows, known[key.cell, key.replicate])]
+    """Return the regret of all evaluations on the mean of all agents' functions; ResultError if it is not known.
+
+    The largest value of the mean is computed once, which may take a minute, and stored beside the tables as `optima.json`. The
+    traces are kept while the result exists.
+    """
+    if result not in _KNOWN:
+        observations, _ = counted_tables(result)
+        searched = observations.filter(pc.not_equal(observations["phase"], "history"))
+        known = means(result, searched)
+        _KNOWN[result] = [
+            trace for key, rows in by_run(searched) for trace in _of_run(key, rows, known[key.cell, key.replicate])
+        ]
+    return _KNOWN[result]
 
 
-def regret_curves(found: Sequence[RegretTrace], points: int) -> list[RegretCurve]:
-    """Average over agents, then over replicates; agents that have ended are left out from there on."""
+def regret_curves(result: FinishedRun, points: int = 200) -> Records[RegretCurve]:
+    """Average that regret over agents and replicates, cumulative and instantaneous, against evaluations of each agent."""
+    return Records("regret_curves", RegretCurve, regret_averages(regret_traces(result), arguments.whole("points", points, 1)))
+
+
+def regret_averages(found: Sequence[RegretTrace], points: int) -> list[RegretCurve]:
+    """Average traces over agents, then over replicates; agents that have ended are left out from there on."""
     return [_curve(cell, label, mine, points) for (cell, label), mine in by_cell_and_algorithm(found).items()]
 
 
-def regret_row(found: Sequence[RegretTrace], events: Any) -> RegretRow:
+def regret_summary(result: FinishedRun) -> Records[RegretRow]:
+    """Summarise that regret and its communication, one row for each algorithm in each cell."""
+    groups, (_, events) = by_cell_and_algorithm(regret_traces(result)).items(), counted_tables(result)
+    return Records("regret", RegretRow, (_row(mine, of_algorithm(events, *key)) for key, mine in groups))
+
+
+def _row(found: Sequence[RegretTrace], events: Any) -> RegretRow:
     """Summarise one algorithm in one cell; `events` are its events."""
     groups = by_replicate(found).values()
     totals = np.array([sum(trace.total for trace in group) for group in groups])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 import scipy
 
 from fedbo.algorithms.base import Origin
-from fedbo.analysis.curves import IncumbentTrace, mean_and_error, replicate_means
+from fedbo.analysis.averages import mean_and_error, replicate_means
 from fedbo.analysis.grouping import by_replicate, bytes_of, of_kinds, sent_down, sent_up
+from fedbo.analysis.traces import IncumbentTrace
 from fedbo.objectives.base import Metric
 
 FEDERATED: Origin = "federated"
@@ -165,20 +166,3 @@ def _duration(found: Sequence[IncumbentTrace]) -> float:
 def _shares(column: Any) -> dict[str, float]:
     counts = {item["values"]: item["counts"] for item in pc.value_counts(column).to_pylist()}
     return {name: counts[name] / len(column) for name in sorted(counts)}
-
-
-def regrets(found: Sequence[IncumbentTrace], best_values: Mapping[str, Any]) -> list[IncumbentTrace]:
-    """Turn traces into those of negated simple regret; ValueError if an agent's best value is not known.
-
-    The simple regret is the distance from the agent's best value to the best point queried so far (Dai et al. 2020, section
-    2), which the agent itself may not know to be its best.
-    """
-    return [_regret(trace, best_values) for trace in found]
-
-
-def _regret(trace: IncumbentTrace, best_values: Mapping[str, Any]) -> IncumbentTrace:
-    known = best_values.get(str(trace.cell), {}).get(str(trace.replicate), {}).get(str(trace.agent))
-    if known is None:
-        raise ValueError(f"the regret of agent {trace.agent} is unknown, because its optimum is unknown")
-    best = np.fmax.accumulate(trace.score) if trace.begun else trace.best
-    return replace(trace, best=best - float(known))

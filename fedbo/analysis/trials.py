@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fedbo.analysis.finished_run import FinishedRun
+from fedbo.analysis.finished_run import FinishedRun, configurations, own_metric
 from fedbo.analysis.grouping import column_of
 from fedbo.analysis.records.configurations import Columns
 from fedbo.analysis.records.records import ResultTable, column_array
@@ -57,9 +57,9 @@ def _native(result: FinishedRun, rows: Any, cells: Sequence[int]) -> tuple[Colum
     for cell in sorted(set(cells)):
         places = np.flatnonzero(np.array(cells) == cell)
         points = rows["x"].take(pa.array(places)).to_pylist()
-        native = {name: result.own_metric(cell).native(found[places]).tolist() for name, found in numbers.items()}
+        native = {name: own_metric(result, cell).native(found[places]).tolist() for name, found in numbers.items()}
         _fill(values, {name: [_number(each) for each in found] for name, found in native.items()}, places, len(cells))
-        _fill(parameters, result.configurations(cell).columns(np.array(points, dtype=np.float64)), places, len(cells))
+        _fill(parameters, configurations(result, cell).columns(np.array(points, dtype=np.float64)), places, len(cells))
         chosen = (result.manifest.get("cells") or [{}])[cell] if result.study.sweep else {}
         _fill(swept, {key: [value] * len(places) for key, value in chosen.items()}, places, len(cells))
     return swept, parameters, values
@@ -99,7 +99,7 @@ def _reasons(errors: Sequence[str | None], values: Sequence[float]) -> list[str 
 
 def _metrics(result: FinishedRun, table: Mapping[str, list[Any]]) -> Columns:
     """Return a column for each metric other than the tuned one, which is the value."""
-    found, tuned = Columns(), [result.own_metric(cell).name for cell in range(len(result.study.titles()))]
+    found, tuned = Columns(), [own_metric(result, cell).name for cell in range(len(result.study.titles()))]
     for place, (cell, text) in enumerate(zip(table["cell"], table.get("metrics", [None] * len(table["cell"])), strict=True)):
         for name, value in (json.loads(text) if text else {}).items():
             if name != tuned[cell] and not isinstance(value, list):  # reports are a list

@@ -107,7 +107,8 @@ def show(
     printed: TableFormats = TableFormat.text,
 ) -> None:
     """Print the summary of a run; for a sweep, also compare its cells."""
-    from fedbo.analysis.compare import target_of
+    from fedbo.analysis.comparison import target_of
+    from fedbo.analysis.described import failures
     from fedbo.analysis.result import Result
     from fedbo.figures.reports.views import ReportView
 
@@ -125,7 +126,7 @@ def show(
     view = ReportView(chosen[0] if chosen else "summary", baseline, target, algorithm, agents)
     _print_view(view, result, printed)
     if view.name == "summary":
-        failed, first = result.failures()
+        failed, first = failures(result)
         note_failures(failed, len(result.observations), first)
 
 
@@ -151,13 +152,14 @@ def _print_view(view: ReportView, result: Result, printed: TableFormat) -> None:
 
 def _show_prints(result: Result) -> None:
     """Print the output of each evaluation, below a line that names the evaluation."""
+    from fedbo.analysis.finished_run import configurations
     from fedbo.objectives.typed_spaces.nesting import in_words
 
     rows = result.printed.to_pylist()
     for row in rows:
         cell = f"cell {row['cell']}, " if len(result.manifest["cells"]) > 1 else ""
         place = f"replicate {row['replicate']}, agent {row['agent']}, step {row['step']}, evaluation {row['number']}"
-        point = in_words(result.configurations(row["cell"]).at(row["x"]))
+        point = in_words(configurations(result, row["cell"]).at(row["x"]))
         print(f"{cell}{row['algorithm']}, {place}, {point}:\n{row['text'].rstrip()}")
     if not rows:
         print("no evaluation printed anything; output of built-in objectives is not kept")

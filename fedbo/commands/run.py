@@ -165,8 +165,10 @@ def finish(carry_out: Callable[[], Result], printed: Format, again: str = "fedbo
 
         written, trouble = illustrate(result)
         _print_run(result, printed, written)
-    failed, first = result.failures()
-    for line in result.refusals():
+    from fedbo.analysis.described import failures, refusals
+
+    failed, first = failures(result)
+    for line in refusals(result):
         print(line, file=sys.stderr)
     if trouble:
         print(trouble, file=sys.stderr)

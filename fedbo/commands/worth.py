@@ -53,6 +53,7 @@ def worth(
     The command adds local, federated, control and pooled algorithms to the study. Use at least ten replicates.
     """
     from fedbo.analysis.estimates.gain import estimate_gain
+    from fedbo.analysis.finished_run import trusted_cells
     from fedbo.analysis.result import Result
     from fedbo.figures.reports.tables import console, plain
     from fedbo.figures.reports.worth import verdict, worth_table
@@ -67,7 +68,7 @@ def worth(
         for line in left:
             typer.echo(f"skipped, because it does not fit the study: {line}", err=True)
         result = _carried_out(asked, out, printed, quiet)
-    found = verdict(result, estimate_gain(result.trusted_cells()[0].study, points))
+    found = verdict(result, estimate_gain(trusted_cells(result)[0].study, points))
     if printed is Format.json:
         print_json({"directory": str(result.directory), **plain(found)})
         return

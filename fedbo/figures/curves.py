@@ -12,9 +12,10 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from fedbo.analysis.compare import metric_of
-from fedbo.analysis.curves import Array, Axis, Curve
+from fedbo.analysis.averages import Curve, curves
+from fedbo.analysis.comparison import metric_of
 from fedbo.analysis.timeline_bars import horizon
+from fedbo.analysis.traces import Array, Axis
 from fedbo.figures.layout import FigurePanel
 from fedbo.figures.style import band_entry, entries, styles, time_label
 from fedbo.objectives.base import Metric
@@ -31,7 +32,7 @@ BAND = "± 1 standard error"
 def curve_panels(result: Result, cell: int, regret: bool = False) -> tuple[list[FigurePanel], list[Artist]]:
     """Return a panel for each axis, and the entries of their legend: a line for each algorithm in a cell."""
     known = styles(result)
-    found = [one for one in result.curves("evaluations", regret=regret) if one.cell == cell]
+    found = [one for one in curves(result, "evaluations", regret=regret) if one.cell == cell]
     shown = {one.algorithm: known[one.algorithm] for one in found}
     legend = entries(shown)
     if any(np.isfinite(one.error).any() for one in found):
@@ -43,7 +44,7 @@ def curve_panels(result: Result, cell: int, regret: bool = False) -> tuple[list[
 def _draw(axes: Axes, axis: Axis, result: Result, cell: int, regret: bool, counted: Sequence[Curve]) -> Sequence[Artist]:
     metric, known = metric_of(result, cell, regret), styles(result)
     name = value_name(metric, regret)
-    drawn = [one for one in result.curves(axis, POINTS, regret) if one.cell == cell]
+    drawn = [one for one in curves(result, axis, POINTS, regret) if one.cell == cell]
     first = max(1, result.study.agents.initial)
     drawn, unit = in_units(drawn)
     for one in drawn:

@@ -14,9 +14,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from fedbo.analysis.curves import Array
-from fedbo.analysis.disruptions import Disruptions, staleness_of
+from fedbo.analysis.disruptions import Disruptions, staleness_of, trouble
+from fedbo.analysis.finished_run import counted_tables
 from fedbo.analysis.grouping import runs_by_algorithm
+from fedbo.analysis.traces import Array
 from fedbo.figures.cells import cell_styles, short
 from fedbo.figures.layout import FigurePanel, row_labels
 from fedbo.figures.style import FAINT, INK, PALE, rows_only, styles
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from fedbo.analysis.result import Result
 from typing import TYPE_CHECKING
 
-from fedbo.analysis.curves import IncumbentTrace
 from fedbo.analysis.grouping import of_kinds
 from fedbo.analysis.timeline_bars import horizon, one_run
+from fedbo.analysis.traces import IncumbentTrace
 from fedbo.figures.cells import SHADES
 from fedbo.figures.marks import CRASH
 from fedbo.figures.style import time_label
@@ -127,8 +128,8 @@ def _in_rows(axes: Axes, draw: Callable[[Axes, PanelRows], Sequence[Artist]], ro
 
 
 def _rows(result: Result, label: str) -> PanelRows:
-    runs = runs_by_algorithm(result.shown[1])
-    measures: Sequence[Disruptions] = result.trouble()
+    runs = runs_by_algorithm(counted_tables(result)[1])
+    measures: Sequence[Disruptions] = trouble(result)
     cells = sorted({row.cell for row in measures})
     known = styles(result)
     if len(cells) == 1:

@@ -16,9 +16,10 @@ from matplotlib.ticker import PercentFormatter
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.agent_fronts import AgentFront, agent_fronts, exact_fronts, feasible_traces, goals_of
-from fedbo.analysis.curves import Array, Axis, curve, grid
+from fedbo.analysis.averages import curve, grid
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import by_cell_and_algorithm
+from fedbo.analysis.traces import Array, Axis
 from fedbo.figures.curves import BAND, POINTS, axis_label, band_alpha, in_units, label_panel, line
 from fedbo.figures.layout import FigurePanel, PlotError
 from fedbo.figures.style import FAINT, INK, band_entry, entries, styles

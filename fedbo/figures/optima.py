@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
+from fedbo.analysis.finished_run import own_metric, trusted_cells
 from fedbo.analysis.mean_objective import best_of_mean, federation_of
 from fedbo.figures.layout import FigurePanel, PlotError, row_labels
 from fedbo.figures.style import INK, PALE
@@ -39,7 +40,7 @@ class Best(NamedTuple):
 
 def optima_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Artist]]:
     """Return a panel for each pair of parameters and one of the agents by their best values, and the legend entries."""
-    federation = federation_of(result, result.trusted_cells()[cell].study)
+    federation = federation_of(result, trusted_cells(result)[cell].study)
     best, seen = _found(result, cell, drawn=federation.random_per_replicate)
     replicate = first_replicate(result) if federation.random_per_replicate else 0
     parameters, mean = federation.parameters, best_of_mean(result, cell, replicate)
@@ -51,7 +52,7 @@ def optima_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Ar
     for pair in pairs:
         draw = partial(_pair, title=title, best=best, seen=seen, pair=pair, parameters=parameters, mean=x)
         panels.append(FigurePanel("-".join(dict.fromkeys(parameters[place].name for place in pair)), draw))
-    names, metric = getattr(federation, "agent_names", None), result.own_metric(cell)
+    names, metric = getattr(federation, "agent_names", None), own_metric(result, cell)
     ranked = partial(_ranked, best=best, metric=metric, names=names)
     panels.append(FigurePanel("ranking", ranked, rows=min(len(best.agent), MAX_LABELLED)))
     words = f"best point of an agent{f', replicate {replicate}' if federation.random_per_replicate else ''}"
@@ -100,7 +101,7 @@ def _found(result: Result, cell: int, drawn: bool) -> tuple[Best, np.ndarray]:
     if not chosen:
         raise PlotError(f"no figure 'optima' of cell {cell}: no evaluation has a value; see fedbo show --trouble")
     agents = sorted(chosen)
-    score = result.own_metric(cell).native(np.array([chosen[agent]["score"] for agent in agents]))
+    score = own_metric(result, cell).native(np.array([chosen[agent]["score"] for agent in agents]))
     return Best(agents, np.array([chosen[agent]["x"] for agent in agents]), score), np.array([row["x"] for row in rows])
 
 

@@ -14,9 +14,10 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedbo.analysis.compare import TargetValue, target_of
+from fedbo.analysis.comparison import TargetValue, target_of
 from fedbo.analysis.finished_run import ResultError, check_label
-from fedbo.analysis.regret import plays_bandits
+from fedbo.analysis.privacy_summary import spending
+from fedbo.analysis.regret import plays_bandits, regret_traces
 from fedbo.analysis.result import Choices, Result
 from fedbo.figures.cells import is_swept
 from fedbo.figures.curves import curve_panels
@@ -183,7 +184,7 @@ def _is_private(result: Result, view: View) -> bool:
     """Return whether a shown algorithm adds noise."""
     return any(
         row.noise and (view.cell is None or row.cell == view.cell) and row.algorithm in (view.algorithms or (row.algorithm,))
-        for row in result.spending()
+        for row in spending(result)
     )
 
 
@@ -258,7 +259,7 @@ def _by_regret(result: Result, view: View) -> bool:
     if view.regret or not plays_bandits(result):
         return False
     try:
-        return bool(result.regret)
+        return bool(regret_traces(result))
     except (ResultError, UntrustedError):
         return False
 

@@ -12,7 +12,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from fedbo.analysis.privacy_summary import Ledger, ledgers
+from fedbo.analysis.privacy_summary import Ledger, ledgers, spending
 from fedbo.figures.cells import cell_styles, short
 from fedbo.figures.curves import label_panel
 from fedbo.figures.layout import FigurePanel
@@ -90,7 +90,7 @@ def _utility(axes: Axes, series: Sequence[PrivateSeries], result: Result) -> Seq
     metric = result.metric(series[0].cell)
     label_panel(axes, "Performance against privacy", "final epsilon, by the tightest accountant")
     axes.set_ylabel(f"final best {metric.name} ± se")
-    spent = {(row.cell, row.algorithm): row.epsilon[0] for row in result.spending()}
+    spent = {(row.cell, row.algorithm): row.epsilon[0] for row in spending(result)}
     final = {(row.cell, row.algorithm): row.final for row in result.summary()}
     placed = list[float]()
     for one in series:

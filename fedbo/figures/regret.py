@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
-from fedbo.analysis.curves import Array
+from fedbo.analysis.regret import regret_curves
+from fedbo.analysis.traces import Array
 from fedbo.figures.curves import label_panel
 from fedbo.figures.layout import FigurePanel
 from fedbo.figures.style import band_entry, entries, styles
@@ -27,7 +28,7 @@ Line = tuple[Array, Array, Array]  # places, mean and its deviation
 
 def regret_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Artist]]:
     """Return both panels, of cumulative regret and of that of one evaluation, and their legend entries."""
-    found, coarse = ([c for c in result.regret_curves(points) if c.cell == cell] for points in (200, WINDOWS))
+    found, coarse = ([c for c in regret_curves(result, points) if c.cell == cell] for points in (200, WINDOWS))
     legend = entries({label: options for label, options in styles(result).items() if label in {c.algorithm for c in found}})
     if any(np.isfinite(curve.deviation).any() for curve in found):
         legend.append(band_entry("± 1 standard deviation"))

@@ -16,7 +16,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from fedbo.analysis.curves import Array
+from fedbo.analysis.finished_run import configurations, own_metric
+from fedbo.analysis.traces import Array
 from fedbo.analysis.trials import FAILED, FORGOTTEN, PAUSED
 from fedbo.figures.curves import label_panel
 from fedbo.figures.layout import FigurePanel, PlotError, row_labels
@@ -106,12 +107,12 @@ def _trials(result: Result, cell: int) -> SearchTrials:
     rows = [number for number, each in enumerate(table["cell"].to_pylist()) if each == cell]
     rows.sort(key=table["finished"].to_pylist().__getitem__)
     table = table.take(rows)
-    known = result.configurations(cell)
+    known = configurations(result, cell)
     parameters = [_column(name, table, _logarithmic(result, cell, name)) for name in known.names]
     value = np.array([np.nan if each is None else each for each in table["value"].to_pylist()], dtype=np.float64)
     status = table["status"].to_pylist()
     value[[each in _WITHOUT_VALUE for each in status]] = np.nan
-    metric = result.own_metric(cell)
+    metric = own_metric(result, cell)
     who = {name: table[name].to_pylist() for name in ("algorithm", "replicate", "agent")}
     # What never changes, such as a constant of a typed space, has nothing to show.
     varied = [one for one in parameters if len(np.unique(one.values[np.isfinite(one.values)])) > 1] or parameters[:1]
@@ -139,7 +140,7 @@ def _column(name: str, table: Any, log: bool) -> ParameterColumn:
 
 
 def _logarithmic(result: Result, cell: int, name: str) -> bool:
-    space = result.configurations(cell).space
+    space = configurations(result, cell).space
     if space is not None:
         return any(one.log for one in space.parameters if one.name == name)
     found = result.manifest["parameters"]

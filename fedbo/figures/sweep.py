@@ -12,11 +12,12 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from fedbo.analysis.compare import TargetValue, against_first, metric_of
-from fedbo.analysis.curves import Array, Axis, Curve, IncumbentTrace, curve, early_span, grid
+from fedbo.analysis.averages import Curve, curve, early_span, grid
+from fedbo.analysis.comparison import TargetValue, against_first, metric_of
 from fedbo.analysis.finished_run import scored_traces
 from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.timeline_bars import horizon
+from fedbo.analysis.traces import Array, Axis, IncumbentTrace
 from fedbo.figures.cells import CellStyles, cell_styles
 from fedbo.figures.curves import (
     BAND,

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fedbo.analysis.compare import Comparison, TimeToTarget, short
+from fedbo.analysis.comparison import Comparison, TimeToTarget, short
 from fedbo.figures.cells import CellStyles
 from fedbo.figures.layout import row_labels
 from fedbo.figures.style import FAINT, INK, decades, rows_only

@@ -10,6 +10,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
+from fedbo.analysis.finished_run import trusted_cells
 from fedbo.analysis.grouping import column_of, of_kinds
 from fedbo.analysis.queueing import placements
 from fedbo.analysis.timeline_bars import HALF, Bars, in_lanes, merged, one_run
@@ -68,7 +69,7 @@ class _BarLayer(NamedTuple):
 
 
 def _study(result: Result, cell: int) -> Any:
-    return result.trusted_cells()[cell].study if result.study.sweep else result.study
+    return trusted_cells(result)[cell].study if result.study.sweep else result.study
 
 
 def _classes(result: Result, cell: int) -> list[str]:

@@ -165,20 +165,21 @@ def _in_agent(path: Path, space: Any, goals: Goals | None) -> list[Evaluated]:
 
 def _in_run(path: Path, space: Any, agent: int | None, goals: Goals | None) -> list[Evaluated]:
     """Return the observations of agents of a run in native units, for the algorithm with the best incumbent."""
+    from fedbo.analysis.finished_run import configurations, own_metric
     from fedbo.analysis.result import Result
 
     result, read = Result.open(path), _read(space)
     if not (bests := result.best()):
         raise ArgumentError(f"start = '{path}': is a run without any value; pass one that has evaluated something")
-    best = max(bests, key=lambda one: result.own_metric(one["cell"]).sign * one["value"])
-    metric, configurations = result.own_metric(best["cell"]), result.configurations(best["cell"])
+    best = max(bests, key=lambda one: own_metric(result, one["cell"]).sign * one["value"])
+    metric, point_of = own_metric(result, best["cell"]), configurations(result, best["cell"]).at
     found = []
     for number, row in enumerate(result.observations.to_pylist()):
         same = all(row[key] == best[key] for key in ("cell", "algorithm", "replicate"))
         if row["error"] is None and same and agent in (None, row["agent"]):
             metrics = read_metrics(row["metrics"])[0]
             told = _told(float(metric.native(row["value"])), goals, {name: metrics.get(name) for name in _others(goals)})
-            point = Evaluated(configurations.at(row["x"]), told, f"{path.name}/{number}")
+            point = Evaluated(point_of(row["x"]), told, f"{path.name}/{number}")
             found.append(_checked(read, point, f"'{path}', observation {number}"))
     return found
 

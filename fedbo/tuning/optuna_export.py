@@ -19,7 +19,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from fedbo.analysis.finished_run import ResultError, check_label
+from fedbo.analysis.finished_run import ResultError, check_label, configurations, own_metric
 from fedbo.analysis.grouping import by_run, grouped
 from fedbo.analysis.metric_columns import column_name
 from fedbo.analysis.result import Result
@@ -97,7 +97,7 @@ def _exported(result: Result, runs: Sequence[Any], storage: JournalStorage) -> I
 
 def _goals(result: Result, cell: int) -> AgentGoals:
     """Return the goals of a cell; without [[metric]] the value is the only objective."""
-    own, known = result.own_metric(cell), goals_in(result.manifest)
+    own, known = own_metric(result, cell), goals_in(result.manifest)
     return known[cell] if known else AgentGoals(Goals((Goal(own.name, own.sign),), own=own))
 
 
@@ -105,9 +105,9 @@ class _Trials:
     """Converts the evaluations of one cell to trials."""
 
     def __init__(self, result: Result, cell: int) -> None:
-        self._metric, parameters = result.own_metric(cell), result.manifest["parameters"]
+        self._metric, parameters = own_metric(result, cell), result.manifest["parameters"]
         own = parameters[cell] if parameters and isinstance(parameters[0], list) else parameters
-        self._configurations = result.configurations(cell)
+        self._configurations = configurations(result, cell)
         written = result.study.objective.settings.get("space")
         began = result.manifest.get("started")
         self._began = datetime.fromisoformat(began) if began else datetime.fromtimestamp(0, UTC)

@@ -12,6 +12,7 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.gp import GP
 from fedbo.algorithms.ts import TS
+from fedbo.analysis import failures
 from fedbo.analysis.beliefs import SIDES, beliefs_of, no_belief
 from fedbo.analysis.result import Result
 from fedbo.execution.runner import run_study
@@ -113,7 +114,7 @@ def test_beliefs_are_those_of_the_run_to_the_bit(method: dict[str, Any], least: 
 def test_failed_evaluations_enter_as_in_the_run(label: str, noted: Any, tmp_path: Path) -> None:
     study = load_study({**STUDY, "objective": FAILING, "algorithm": [{"name": label}], "fault": []}, trust=True)
     result = run_study(study, tmp_path / "run")
-    assert result.failures()[0] > 0
+    assert failures(result)[0] > 0
     assert check(result, label, noted, 2) >= 12
 
 

@@ -12,7 +12,8 @@ import pytest
 from scipy.stats import gmean, ttest_1samp
 from synthetic_run import document, write_run
 
-from fedbo.analysis.compare import GeometricMean, TimeToTarget, short, target_of, times_to_target
+from fedbo.analysis import compare
+from fedbo.analysis.comparison import GeometricMean, TimeToTarget, short, target_of, times_to_target
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 
@@ -99,7 +100,7 @@ def test_numbers_are_short() -> None:
 
 
 def test_finals_are_subtracted_and_times_divided_replicate_by_replicate(swept: Result) -> None:
-    gap = swept.compare((2, 0), "Together", level=0.12)
+    gap = compare(swept, (2, 0), "Together", level=0.12)
     ends = [[-mean_at(swept, (cell, "Together", r), math.inf) for r in range(4)] for cell in (2, 0)]
     finals = np.subtract(*ends)
     interval = ttest_1samp(finals, 0.0).confidence_interval(0.95)
@@ -115,26 +116,26 @@ def test_finals_are_subtracted_and_times_divided_replicate_by_replicate(swept: R
 
 
 def test_a_cell_does_not_differ_from_itself(swept: Result) -> None:
-    same = swept.compare((1, 1), "Alone")
+    same = compare(swept, (1, 1), "Alone")
     assert same.final is not None and (same.final.mean, same.final.low, same.final.high) == (0, 0, 0)
     assert same.ratio == GeometricMean(1.0, 1.0, 1.0)
 
 
 def test_cells_that_cannot_be_compared_are_refused(swept: Result) -> None:
     with pytest.raises(ResultError, match=r"no runs of 'Alone' in cell 7; use one of the cells: 0, 1, 2"):
-        swept.compare((0, 7), "Alone")
+        compare(swept, (0, 7), "Alone")
     with pytest.raises(ResultError, match="no algorithm 'Both'; available: Alone, Together"):
-        swept.compare((0, 1), "Both")
+        compare(swept, (0, 1), "Both")
     metric = [{"name": name, "sign": -1, "offset": 0.0} for name in ("error", "loss", "error")]
     mixed = Result(swept.directory, swept.study, {**swept.manifest, "metric": metric})
     with pytest.raises(ResultError, match="cells 0 and 1 have different metrics: error and loss"):
-        mixed.compare((0, 1), "Alone")
+        compare(mixed, (0, 1), "Alone")
     unknown = Result(swept.directory, swept.study, {**swept.manifest, "best_values": {}})
     with pytest.raises(ResultError, match="regret of agent 0 is unknown"):
-        unknown.compare((0, 1), "Alone", regret=True)
+        compare(unknown, (0, 1), "Alone", regret=True)
 
 
 def test_one_replicate_has_no_interval(tmp_path: Path) -> None:
     study = document(agents=2, iterations=3, replicates=1, objective__alpha=[0.1, 0.3])
-    single = Result.open(write_run(tmp_path / "run", study)).compare((0, 1), "Together")
+    single = compare(Result.open(write_run(tmp_path / "run", study)), (0, 1), "Together")
     assert single.final is None and single.ratio is None

@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedbo.analysis.curves import IncumbentTrace, curve, early_span, grid, replicate_means, traces
+from fedbo.analysis.averages import curve, early_span, grid, replicate_means
+from fedbo.analysis.finished_run import regrets
 from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, PRIVACY, canonical
-from fedbo.analysis.summary import difference, paired, regrets, summary_row
+from fedbo.analysis.summary import difference, paired, summary_row
+from fedbo.analysis.traces import IncumbentTrace, traces
 from fedbo.objectives.base import Metric
 
 

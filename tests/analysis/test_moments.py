@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from synthetic_run import document, write_run
 
+from fedbo.analysis.finished_run import fault_names
 from fedbo.analysis.moments import SENTENCES, RunMoments, moments_of
-from fedbo.analysis.result import Result, fault_names
+from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS
 from fedbo.analysis.timeline_bars import one_run
 from fedbo.coordinator.logged.kinds import KINDS

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import fedbo
-from fedbo.analysis.refusals import refusals
+from fedbo.analysis.described import refusals
 from fedbo.cli import main
 
 STUDY = """
@@ -25,22 +26,23 @@ name = "my_search.py:MySearch"
 """
 
 
-def events(**counts: int) -> Any:
-    """Make a table of messages: so many that arrived, and so many refused for each reason."""
+def messages(**counts: int) -> Any:
+    """Make a run with a table of messages: so many that arrived, and so many refused for each reason."""
     rows = [
         {"algorithm": "mine", "kind": "arrived" if reason == "arrived" else "rejected", "reason": reason, "message": None}
         for reason, count in counts.items()
         for _ in range(count)
     ]
     text = pa.string()
-    return pa.Table.from_pylist(rows, pa.schema([(name, text) for name in ("algorithm", "kind", "reason", "message")]))
+    names = ("algorithm", "kind", "reason", "message")
+    return SimpleNamespace(events=pa.Table.from_pylist(rows, pa.schema([(name, text) for name in names])))
 
 
 def test_only_most_messages_refused_for_a_fault_are_a_line() -> None:
-    assert refusals(events(arrived=9, malformed=8, duplicate=20, given_up=3)) == []
-    (line,) = refusals(events(arrived=2, malformed=3, stale=1))
+    assert refusals(messages(arrived=9, malformed=8, duplicate=20, given_up=3)) == []
+    (line,) = refusals(messages(arrived=2, malformed=3, stale=1))
     assert line.startswith("4 of 6 messages of 'mine' were refused: malformed;")
-    assert refusals(events(arrived=0)) == []
+    assert refusals(messages(arrived=0)) == []
 
 
 def test_a_coordinator_half_that_raises_is_said_on_standard_error_and_warned_of_in_python(

@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 import fedbo
 from fedbo.actors.storage.sealed import seal
 from fedbo.algorithms.streams import Streams
+from fedbo.analysis import regret_summary, regret_traces
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.mean_objective import FILE
-from fedbo.analysis.regret import RegretTrace, regret_curves
+from fedbo.analysis.regret import RegretTrace, regret_averages
 from fedbo.analysis.result import Result
 from fedbo.cli import app
 from fedbo.figures.optima import _found
@@ -57,7 +58,7 @@ def test_a_point_counts_as_often_as_it_was_evaluated() -> None:
 
 def test_curves_average_over_agents_and_then_over_replicates() -> None:
     traces = [trace([4], [1.0]), trace([2, 2], [0.0, 1.0], agent=1), trace([2, 2], [0.5, 0.25], replicate=1)]
-    (made,) = regret_curves(traces, 2)
+    (made,) = regret_averages(traces, 2)
     np.testing.assert_allclose(made.rounds, [1, 4])
     np.testing.assert_allclose(made.mean, [(0.5 + 0.5) / 2, (3.0 + 1.5) / 2])
     np.testing.assert_allclose(made.deviation, [0.0, 1.5 / np.sqrt(2)])
@@ -65,7 +66,7 @@ def test_curves_average_over_agents_and_then_over_replicates() -> None:
 
 
 def test_who_has_ended_is_left_out_from_there_on() -> None:
-    (made,) = regret_curves([trace([4], [1.0]), trace([1], [0.5], agent=1)], 4)
+    (made,) = regret_averages([trace([4], [1.0]), trace([1], [0.5], agent=1)], 4)
     np.testing.assert_allclose(made.mean, [0.75, 2.0, 3.0, 4.0])
     assert np.isnan(made.deviation).all()
 
@@ -73,10 +74,10 @@ def test_who_has_ended_is_left_out_from_there_on() -> None:
 def test_the_regret_of_bowls_is_what_it_is_by_hand(result: Result) -> None:
     """The mean of bowls -(x - c)^2 is at most minus the variance of c, at their mean, and the regret there is (x - mean)^2."""
     rows = result.observations.to_pylist()
-    assert {(one.algorithm, one.replicate, one.agent) for one in result.regret} == {
+    assert {(one.algorithm, one.replicate, one.agent) for one in regret_traces(result)} == {
         *(("random", r, a) for r in (0, 1) for a in range(3)), *(("one for all", r, 0) for r in (0, 1))
     }  # fmt: skip
-    for one in result.regret:
+    for one in regret_traces(result):
         mine = [r for r in rows if (r["algorithm"], r["replicate"], r["agent"]) == (one.algorithm, one.replicate, one.agent)]
         x = np.array([row["x"][0] for row in sorted(mine, key=lambda row: row["finished"])])
         np.testing.assert_allclose(one.instant, (x - centres(one.replicate).mean()) ** 2, atol=1e-10)
@@ -84,7 +85,7 @@ def test_the_regret_of_bowls_is_what_it_is_by_hand(result: Result) -> None:
 
 
 def test_the_largest_value_is_kept_beside_the_tables_and_looked_up_again(result: Result) -> None:
-    assert result.regret
+    assert regret_traces(result)
     path = result.directory / FILE
     written = json.loads(path.read_text(encoding="utf-8"))
     kept = {key: entry for key, entry in written.items() if isinstance(entry, dict)}  # beside its format and its sum
@@ -94,9 +95,9 @@ def test_the_largest_value_is_kept_beside_the_tables_and_looked_up_again(result:
         assert entry["value"] == pytest.approx(-where.var(), abs=1e-12) and entry["x"] == pytest.approx(
             [where.mean()], abs=1e-6
         )
-    before = [one.instant for one in result.regret]
+    before = [one.instant for one in regret_traces(result)]
     path.write_text(seal({key: {**entry, "value": entry["value"] + 1.0} for key, entry in kept.items()}), encoding="utf-8")
-    again = Result.open(result.directory).regret
+    again = regret_traces(Result.open(result.directory))
     path.write_text(json.dumps(written), encoding="utf-8")
     assert all(one.instant == pytest.approx(old + 1.0) for one, old in zip(again, before, strict=True))
 
@@ -106,12 +107,12 @@ def test_a_table_with_pulls_weighs_rows_by_them(result: Result) -> None:
     weighed = Result(result.directory, result.study, result.manifest)
     place = table.column_names.index("pulls")
     weighed.observations = table.set_column(place, table.schema.field(place), pa.array([3] * len(table), pa.int32()))
-    assert [one.total for one in weighed.regret] == pytest.approx([3.0 * one.total for one in result.regret])
+    assert [one.total for one in regret_traces(weighed)] == pytest.approx([3.0 * one.total for one in regret_traces(result)])
 
 
 def test_the_summary_divides_by_agents_and_counts_what_was_sent(result: Result) -> None:
-    first, second = result.regret_summary()
-    mine = [one for one in result.regret if one.algorithm == "random"]
+    first, second = regret_summary(result)
+    mine = [one for one in regret_traces(result) if one.algorithm == "random"]
     by_replicate = [sum(one.total for one in mine if one.replicate == r) for r in (0, 1)]
     assert (first.algorithm, first.agents, first.replicates, first.rounds) == ("random", 3, 2, 8.0)
     assert first.total == pytest.approx(np.mean(by_replicate)) and first.mean == pytest.approx(first.total / 3)
@@ -125,7 +126,7 @@ def test_show_prints_regret_as_a_table_and_as_json(result: Result) -> None:
     assert told.exit_code == 0 and "R(T)/M ± sd" in told.stdout and "one for all" in told.stdout
     facts = json.loads(CliRunner().invoke(app, ["show", str(result.directory), "--regret", "--format", "json"]).stdout)
     assert [row["algorithm"] for row in facts["regret"]] == ["random", "one for all"]
-    assert facts["regret"][0]["mean"] == pytest.approx(result.regret_summary()[0].mean)
+    assert facts["regret"][0]["mean"] == pytest.approx(regret_summary(result)[0].mean)
 
 
 @pytest.mark.long
@@ -137,7 +138,7 @@ def test_the_figure_is_drawn(result: Result, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("rounds", "averaged"), [(15, False), (WINDOWS, False), (100, True)])
 def test_the_regret_of_one_evaluation_is_told_as_averaged_only_where_it_is(rounds: int, averaged: bool) -> None:
     trace = RegretTrace(0, "A", 0, 0, np.ones(rounds, dtype=np.int64), np.linspace(1.0, 0.1, rounds))
-    curves = regret_curves([trace], WINDOWS)
+    curves = regret_averages([trace], WINDOWS)
     axes = Figure().subplots()
     _single(axes, curves, {"A": {"color": "#000000"}})
     assert ("of the rounds" in axes.get_ylabel()) == averaged
@@ -155,4 +156,4 @@ def test_a_mean_that_nobody_can_say_is_refused_in_words(tmp_path: Path) -> None:
     study |= {"budget": {"iterations": 1}, "agents": {"initial": 1}, "study": {"name": "digits", "seed": 1}}
     made = fedbo.run(study, out=tmp_path / "run", progress=False)
     with pytest.raises(ResultError, match="regret on the mean of all agents: .* has no `scores` method"):
-        _ = made.regret
+        _ = regret_traces(made)

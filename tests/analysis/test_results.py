@@ -11,6 +11,7 @@ from matplotlib.image import imread
 from synthetic_run import INITIAL, document, write_run
 
 from fedbo.actors.storage.sealed import DamagedError
+from fedbo.analysis import curves
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS, OBSERVATIONS
@@ -27,7 +28,7 @@ def test_a_run_is_tables_of_the_declared_columns(result: Result) -> None:
     assert result.observations.schema.equals(OBSERVATIONS)
     assert result.events.schema.equals(EVENTS)
     assert len(result.observations) == 2 * 3 * 6 * (INITIAL + 8)
-    assert list(result.to_pandas().columns) == OBSERVATIONS.names
+    assert list(result.observations.to_pandas().columns) == OBSERVATIONS.names
 
 
 def test_the_best_point_has_its_parameters_by_name(result: Result) -> None:
@@ -53,11 +54,11 @@ def test_differences_are_to_the_first_algorithm_or_to_the_one_that_is_named(resu
 
 
 def test_regret_is_drawn_from_best_values_and_refused_without_them(result: Result) -> None:
-    final = [curve.mean[-1] for curve in result.curves("iteration", regret=True)]
+    final = [curve.mean[-1] for curve in curves(result, "iteration", regret=True)]
     assert final == pytest.approx([row.final.mean - 0.05 for row in result.summary()])
     unknown = Result(result.directory, result.study, {**result.manifest, "best_values": {}})
     with pytest.raises(ResultError, match="regret of agent 0 is unknown"):
-        unknown.curves(regret=True)
+        curves(unknown, regret=True)
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fedbo
+from fedbo.analysis import curves, trouble, trouble_by_agent
 from fedbo.analysis.grouping import bytes_of, sent_down, sent_up
 from fedbo.analysis.result import Result
 from fedbo.lab.twins.measurements import Measurements, _messages
@@ -47,15 +48,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
 
 def moved(result: Result) -> float:
     """Return where the axis of bytes ends."""
-    return max(float(curve.x[-1]) for curve in result.curves("bytes"))
+    return max(float(curve.x[-1]) for curve in curves(result, "bytes"))
 
 
 def test_an_answer_that_is_lost_costs_what_one_that_arrives_costs(runs: dict[str, Result]) -> None:
     plain, deaf = runs["plain"].summary()[1], runs["deaf"].summary()[1]
     assert deaf.bytes_down == plain.bytes_down > 0 and deaf.bytes_up == plain.bytes_up > 0
     assert moved(runs["deaf"]) == pytest.approx(moved(runs["plain"]))
-    assert runs["deaf"].trouble()[1].bytes_delivered == 0
-    row = runs["plain"].trouble()[1]
+    assert trouble(runs["deaf"])[1].bytes_delivered == 0
+    row = trouble(runs["plain"])[1]
     assert row.bytes_down == row.bytes_delivered and row.bytes_up == row.bytes_arrived
 
 
@@ -67,8 +68,8 @@ def test_every_table_and_the_axis_charge_the_same_bytes(runs: dict[str, Result],
     answers = [one for one in events if one["kind"] in ("delivered", "missed") or one["direction"] == "down"]
     down = sum(one["bytes"] or 0 for one in answers)
     assert (up, down) == tuple(map(bytes_of, (sent_up(result.events), sent_down(result.events))))
-    trouble, summary = result.trouble()[1], result.summary()[1]
-    assert (trouble.bytes_up, trouble.bytes_down) == (up, down)
+    row, summary = trouble(result)[1], result.summary()[1]
+    assert (row.bytes_up, row.bytes_down) == (up, down)
     assert (3 * summary.bytes_up, 3 * summary.bytes_down) == (pytest.approx(up), pytest.approx(down))
     last = max(trace.finished[-1] for trace in result.traces if trace.algorithm == "fts")
     before = sum(one["bytes"] or 0 for one in events if one["time"] < last and (one["kind"] == "sent" or one in answers))
@@ -78,14 +79,14 @@ def test_every_table_and_the_axis_charge_the_same_bytes(runs: dict[str, Result],
 def test_losses_have_their_causes_and_their_agents(runs: dict[str, Result]) -> None:
     result = runs["lossy"]
     causes = Counter((one["reason"], one["fault"]) for one in result.events.to_pylist() if one["kind"] == "lost")
-    row = result.trouble()[1]
+    row = trouble(result)[1]
     assert row.lost_to == {
         "bad line": causes["fault", 0],
         "coordinator down": causes["coordinator_down", None],
         "partition": causes["partition", None],
     }
     assert all(row.lost_to.values()) and sum(row.lost_to.values()) == row.lost + row.answers_lost
-    own = [one for one in result.trouble_by_agent() if one.algorithm == "fts"]
+    own = [one for one in trouble_by_agent(result) if one.algorithm == "fts"]
     assert [set(one.lost_to) & {"bad line", "partition"} for one in own] == [set(), {"bad line"}, {"partition"}]
     for name in ("sent", "lost", "late", "stale", "answers", "answers_lost", "bytes_up", "bytes_down"):
         assert sum(getattr(one, name) for one in own) == getattr(row, name)
@@ -98,7 +99,7 @@ def test_time_in_the_queue_for_workers_is_no_work(tmp_path: Path) -> None:
         "cluster": {"worker": [{"name": "only", "count": 1}]},
         "timing": {"evaluation": {"model": "exponential", "mean": 1.0}},
     }
-    alone, _ = fedbo.run(study(**shared, algorithm=[{"name": "random"}, {"name": "ts"}]), out=tmp_path / "run").trouble()
+    alone, _ = trouble(fedbo.run(study(**shared, algorithm=[{"name": "random"}, {"name": "ts"}]), out=tmp_path / "run"))
     assert alone.queueing > 0 and alone.utilisation < 0.5
     assert alone.evaluating / (alone.evaluating + alone.queueing + alone.waiting) == pytest.approx(alone.utilisation)
 

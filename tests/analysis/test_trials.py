@@ -20,6 +20,7 @@ from synthetic_run import document, write_run
 
 import fedbo
 from fedbo.actors.storage.rows import read_table, write_table
+from fedbo.analysis import curves, spending, trouble
 from fedbo.analysis.records.records import ResultTable, column_array
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import OBSERVATIONS
@@ -109,12 +110,12 @@ def test_summaries_and_curves_convert_the_same_way(tmp_path: Path) -> None:
     again = pd.read_csv(io.StringIO(rows.to_csv()))
     assert again.final_error.tolist() == [row.final.error for row in rows]
     for axis in ("iteration", "evaluations", "time", "bytes"):
-        curves = result.curves(axis)
-        drawn = curves.to_pandas()
-        for curve in curves:
+        found = curves(result, axis)
+        drawn = found.to_pandas()
+        for curve in found:
             mine = drawn[drawn.algorithm == curve.algorithm]
             assert mine.x.tolist() == curve.x.tolist() and mine["mean"].tolist() == curve.mean.tolist()
-    assert len(result.trouble().to_pandas()) == 2 and len(result.spending().to_arrow()) == 0
+    assert len(trouble(result).to_pandas()) == 2 and len(spending(result).to_arrow()) == 0
 
 
 def test_cells_of_a_sweep_have_their_swept_values_and_plain_boxes_their_numbers(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_early_stopping_shows_what_stopped_and_what_went_on(tmp_path: Path) -> N
 
 def test_without_pandas_it_is_said_in_one_line(tuning: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    for made in (tuning.trials(), tuning.summary(), tuning.curves()):
+    for made in (tuning.trials(), tuning.summary(), curves(tuning)):
         with pytest.raises(ImportError, match=r"^to_pandas requires pandas; install it with: pip install pandas$"):
             made.to_pandas()
         assert made.to_csv() and made.to_arrow().num_columns
@@ -184,7 +185,8 @@ def test_trials_are_a_sequence_of_their_rows(tuning: Result) -> None:
 
 @pytest.mark.parametrize("name", ["trials", "summary", "curves", "trouble", "trouble_by_agent", "spending"])
 def test_a_notebook_shows_the_first_rows_of_every_table(tuning: Result, name: str) -> None:
-    html, rows = getattr(tuning, name)()._repr_html_(), len(getattr(tuning, name)().to_arrow())
+    found = getattr(tuning, name)() if hasattr(tuning, name) else getattr(fedbo.analysis, name)(tuning)
+    html, rows = found._repr_html_(), len(found.to_arrow())
     assert html.count("<tr>") == 1 + min(rows, 20) and (f"of {rows} rows" in html) == (rows > 20)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from synthetic_run import document, write_run
 
+from fedbo.analysis import trouble
 from fedbo.analysis.agent_states import STATES, EventInterval, event_intervals, state_intervals
 from fedbo.analysis.disruptions import disruptions
 from fedbo.analysis.grouping import by_run
@@ -140,7 +141,7 @@ def by_brute_force(rows: Sequence[dict[str, Any]], agent: int) -> dict[str, floa
 
 
 def test_times_and_utilisation_are_those_of_walking_through_the_log(troubled: Result) -> None:
-    for row in troubled.trouble():
+    for row in trouble(troubled):
         spent = {state: np.zeros(3) for state in STATES}
         for key, events in by_run(troubled.events):
             if key.algorithm == row.algorithm:
@@ -159,7 +160,7 @@ def test_messages_are_counted_by_their_fate(troubled: Result) -> None:
     def count(kind: str, **facts: str) -> float:
         return sum(row["kind"] == kind and all(row[name] == fact for name, fact in facts.items()) for row in rows) / 3
 
-    _, together = troubled.trouble()
+    _, together = trouble(troubled)
     assert (together.sent, together.arrived, together.late) == (count("sent"), count("arrived"), count("late"))
     assert (together.lost, together.answers_lost) == (count("lost", direction="up"), count("lost", direction="down"))
     assert together.duplicates == count("rejected", reason="duplicate") > 0
@@ -173,7 +174,7 @@ def test_messages_are_counted_by_their_fate(troubled: Result) -> None:
 
 
 def test_failures_are_counted_apart_from_what_was_forgotten(troubled: Result) -> None:
-    for row in troubled.trouble():
+    for row in trouble(troubled):
         errors = [one["error"] for one in troubled.observations.to_pylist() if one["algorithm"] == row.algorithm]
         assert row.failed == errors.count("ValueError: no") / 3 > 0
         assert row.forgotten == errors.count("forgotten in a crash") / 3 > 0
@@ -181,7 +182,7 @@ def test_failures_are_counted_apart_from_what_was_forgotten(troubled: Result) ->
 
 
 def test_an_algorithm_that_is_alone_has_no_staleness_and_no_rounds(tmp_path: Path) -> None:
-    alone, _ = Result.open(write_run(tmp_path / "run", document(agents=2, iterations=1, replicates=1))).trouble()
+    alone, _ = trouble(Result.open(write_run(tmp_path / "run", document(agents=2, iterations=1, replicates=1))))
     assert (alone.sent, alone.staleness, alone.max_staleness, alone.round_length) == (0, None, None, None)
 
 
@@ -204,7 +205,7 @@ def test_rows_with_an_error_are_evaluations_but_no_observations(troubled: Result
 def test_a_study_that_was_cut_short_is_measured_on_the_runs_that_ended(troubled: Result) -> None:
     ended = [[0, "Alone", 0], [0, "Alone", 1], [0, "Together", 1]]
     cut = Result(troubled.directory, troubled.study, {**troubled.manifest, "status": "interrupted", "complete_runs": ended})
-    assert [row.replicates for row in cut.trouble()] == [2, 1]
+    assert [row.replicates for row in trouble(cut)] == [2, 1]
     sent = [row for row in troubled.events.to_pylist() if row["kind"] == "sent" and row["replicate"] == 1]
-    assert cut.trouble()[1].sent == len(sent)
+    assert trouble(cut)[1].sent == len(sent)
     assert cut.summary()[1].bytes_up == pytest.approx(sum(row["bytes"] for row in sent) / 7)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from synthetic_run import document, write_run
 
+from fedbo.analysis import compare, trouble
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.analysis.result import Result
 from fedbo.cli import OK, WRONG_INPUT, main
@@ -29,7 +30,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_trouble_is_a_table_for_each_cell(capsys: pytest.CaptureFixture[str], swept: str) -> None:
     shown = printed(capsys, "show", swept, "--trouble")
     assert "objective.alpha = 0.1" in shown and "objective.alpha = 0.3" in shown
-    row = Result.open(swept).trouble()[1]
+    row = trouble(Result.open(swept))[1]
     assert f"{row.utilisation:.0%}" in shown and f"{row.staleness:.2g} (max {row.max_staleness:g})" in shown
     assert "means over replicates; queueing, waiting, away and down: virtual time" in shown and "best error" not in shown
 
@@ -39,14 +40,14 @@ def test_trouble_comes_in_json_too(capsys: pytest.CaptureFixture[str], swept: st
     assert [(row["cell"], row["algorithm"]) for row in facts["trouble"]] == [
         (0, "Alone"), (0, "Together"), (1, "Alone"), (1, "Together"),
     ]  # fmt: skip
-    row = Result.open(swept).trouble()[3]
+    row = trouble(Result.open(swept))[3]
     assert facts["trouble"][3]["utilisation"] == row.utilisation and facts["trouble"][0]["staleness"] is None
     assert "trouble" not in json.loads(printed(capsys, "show", swept, "--format", "json"))
 
 
 def test_a_sweep_is_shown_cell_by_cell(capsys: pytest.CaptureFixture[str], swept: str) -> None:
     shown = printed(capsys, "show", swept)
-    gap = Result.open(swept).compare((1, 0), "Together")
+    gap = compare(Result.open(swept), (1, 0), "Together")
     assert "Together, cell by cell" in shown and str(gap.final) in shown
     assert gap.ratio is not None and f"× {gap.ratio}" in shown
     assert "the final value of Alone in the same cell and replicate" in shown
@@ -56,7 +57,7 @@ def test_a_sweep_is_shown_cell_by_cell(capsys: pytest.CaptureFixture[str], swept
 
 def test_the_cells_come_in_json_too(capsys: pytest.CaptureFixture[str], swept: str) -> None:
     first, second = json.loads(printed(capsys, "show", swept, "--format", "json", "--level", "0.12"))["cells"]
-    gap = Result.open(swept).compare((1, 0), "Together", level=0.12)
+    gap = compare(Result.open(swept), (1, 0), "Together", level=0.12)
     assert first["against_first"] is None and first["level"] == 0.12 and len(first["times"]) == 3
     against = second["against_first"]
     assert gap.final is not None and against["final"]["mean"] == gap.final.mean

@@ -13,7 +13,7 @@ import pytest
 from rich.cells import cell_len
 from synthetic_run import document, write_run
 
-from fedbo.analysis.compare import target_of
+from fedbo.analysis.comparison import target_of
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
 from fedbo.cli import OK, WRONG_INPUT, main

@@ -123,8 +123,9 @@ class Instance:
 
 
 def _is_set(owner: type[Any], name: str) -> bool:
-    """Say whether instances get an attribute that the class has not."""
-    return name in getattr(owner, "__annotations__", {}) or f"self.{name}" in inspect.getsource(owner)
+    """Say whether instances get an attribute that the class has not, from it or from a class above it."""
+    own = [kind for kind in owner.__mro__ if kind.__module__.startswith("fedbo")] or [owner]
+    return any(name in vars(kind).get("__annotations__", {}) or f"self.{name}" in inspect.getsource(kind) for kind in own)
 
 
 def _returned(called: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedbo.analysis import curves, failures, own_metric
 from fedbo.analysis.result import Result, ResultError
 from fedbo.execution.run_watch import study_state
 from fedbo.execution.runner import resume_study, run_study
@@ -83,10 +84,10 @@ def test_traces_are_hypervolumes_by_hand(two: Result) -> None:
             areas = ((at - before) * (10.0 - 10.0 * at) for before, at in itertools.pairwise([0.0, *kept]))
             found.append(sum(areas))
         np.testing.assert_allclose(trace.best, found, rtol=1e-12)
-    assert two.metric().name == "hypervolume" and two.own_metric().name == "error"
+    assert two.metric().name == "hypervolume" and own_metric(two).name == "error"
     assert two.summary()[0].final.mean == pytest.approx(np.mean([trace.best[-1] for trace in two.traces]))
     with pytest.raises(ResultError):
-        two.curves(regret=True)
+        curves(two, regret=True)
 
 
 def test_best_is_the_front_by_brute_force(two: Result) -> None:
@@ -141,7 +142,7 @@ def test_a_metric_that_is_not_returned_fails_the_evaluation(tmp_path: Path) -> N
     """The reason names the metric and what there is; the other metrics are kept."""
     objective = {"function": "tests.execution.metric_functions:forgetful", "agents": 1}
     result = run_study(studied([{"name": "memory", "at_most": 1.0}], objective), tmp_path / "run")
-    count, why = result.failures()
+    count, why = failures(result)
     assert count == len(result.observations) and "no metric 'memory'" in why
     assert not any(row["feasible"] for row in rows_of(result)) and '"error"' in rows_of(result)[0]["metrics"]
     assert result.best() == []

@@ -15,6 +15,7 @@ from killing import Forks, begin_or_go_on, write_study
 
 import fedbo
 from fedbo.actors.stopping.stoppers import STOPPERS
+from fedbo.analysis import spending, spending_together
 from fedbo.analysis.estimates.privacy import privacy_estimates, total_estimate
 from fedbo.analysis.schemas import PRIVACY, SPENT
 from fedbo.cli import OK, WRONG_INPUT, main
@@ -256,7 +257,7 @@ def test_validate_says_what_will_be_spent(tmp_path: Path, capsys: pytest.Capture
     assert main(["validate", str(study), "--format", "json"]) == OK
     said = json.loads(capsys.readouterr().out)["estimate"]
     result = fedbo.run(study, out=tmp_path / "run")
-    spent = {row.algorithm: row for row in result.spending()}
+    spent = {row.algorithm: row for row in spending(result)}
     assert {row["algorithm"] for row in said["epsilon"]} == set(spent)
     for row in said["epsilon"]:
         assert row["epsilon"] == pytest.approx(spent[row["algorithm"]].epsilon, rel=0.01), "the forecast was wrong"
@@ -290,9 +291,9 @@ def test_an_estimate_says_on_which_side_of_the_spending_it_is(
     methods = [{**PRIVATE, **settings}, {**PRIVATE, **settings, "label": "quiet", "noise_multiplier": 3.0}]
     study = fedbo.load_study({**STUDY, "fault": [], "exchange": exchange, "algorithm": methods})
     result, total = fedbo.run(study, out=tmp_path / "run"), total_estimate(study)
-    assert total is not None and (together := result.spending_together()) is not None
+    assert total is not None and (together := spending_together(result)) is not None
     spent = [
-        (each.bound, each.epsilon, row.epsilon) for each, row in zip(privacy_estimates(study), result.spending(), strict=True)
+        (each.bound, each.epsilon, row.epsilon) for each, row in zip(privacy_estimates(study), spending(result), strict=True)
     ]
     for said, estimated, real in [*spent, (total.bound, total.epsilon, together.epsilon)]:
         assert said == bound
@@ -307,9 +308,9 @@ def test_an_estimate_says_on_which_side_of_the_spending_it_is(
 
 @pytest.mark.long
 def test_what_all_runs_of_a_study_cost_together_is_shown(ran: fedbo.Result, capsys: pytest.CaptureFixture[str]) -> None:
-    together = ran.spending_together()
+    together = spending_together(ran)
     assert together is not None and (together.runs, together.algorithms) == (4, ("dp_fts_de", "quiet"))
-    most = [max(row.epsilon) for row in ran.spending()]
+    most = [max(row.epsilon) for row in spending(ran)]
     assert max(most) < together.epsilon[0] < 2 * sum(most), "above the largest, below the sum over two replicates"
     assert main(["show", str(ran.directory), "--privacy"]) == OK
     assert f"has spent epsilon {together.epsilon[0]:.3g} at delta" in " ".join(capsys.readouterr().out.split())

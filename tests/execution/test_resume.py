@@ -19,6 +19,7 @@ import pytest
 from killing import TROUBLED, End, Forks, begin_or_go_on, environment, gone, marked, tables
 
 import fedbo
+from fedbo.analysis import failures
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.cli import main
 
@@ -281,4 +282,4 @@ def test_a_failure_that_stopped_a_run_is_tried_again_when_it_goes_on(tmp_path: P
 
     monkeypatch.setattr(mended, "f", lambda x: float(x[0]))
     result = fedbo.resume(tmp_path / "run")
-    assert result.manifest["status"] == "complete" and result.failures()[0] == 0
+    assert result.manifest["status"] == "complete" and failures(result)[0] == 0

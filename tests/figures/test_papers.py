@@ -19,6 +19,7 @@ from matplotlib.transforms import Bbox
 from synthetic_run import document, write_run
 from test_plots import legends, plain
 
+from fedbo.analysis import curves
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 from fedbo.figures.layout import Look
@@ -119,7 +120,7 @@ def test_chosen_algorithms_and_a_replicate_are_what_is_drawn_in_the_same_style(s
     alone = figure_of(swept, View("curves", panels=["evaluations"], algorithms=["Together"], replicate=1)).axes[0]
     (line,) = alone.lines
     assert (line.get_color(), line.get_linestyle()) == (both.lines[1].get_color(), both.lines[1].get_linestyle())
-    (trace,) = [one for one in swept.curves("evaluations") if (one.cell, one.algorithm) == (0, "Together")]
+    (trace,) = [one for one in curves(swept, "evaluations") if (one.cell, one.algorithm) == (0, "Together")]
     mine = [one for one in swept.traces if (one.cell, one.algorithm, one.replicate) == (0, "Together", 1)]
     assert line.get_ydata()[-1] == pytest.approx(-np.mean([one.best[-1] for one in mine]))
     assert line.get_ydata()[-1] != pytest.approx(trace.mean[-1])

@@ -17,6 +17,7 @@ from matplotlib.legend import Legend
 from synthetic_run import document, write_run
 
 import fedbo
+from fedbo.analysis import trouble
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import within, without
@@ -148,7 +149,7 @@ def test_bars_of_staleness_have_true_heights_and_dots_say_what_is_too_low() -> N
 def test_bars_of_time_and_of_messages_have_the_lengths_of_the_measures(make: Make) -> None:
     result = make(agents=10, iterations=12)
     _, _, time, fate = figure_of(result, View("trouble")).axes[:4]
-    rows = result.trouble()
+    rows = trouble(result)
     widths = [[patch.get_width() for patch in axes.patches] for axes in (time, fate)]
     assert widths[0][:2] == pytest.approx([100 * row.utilisation for row in rows])
     assert widths[1][:2] == pytest.approx([row.arrived for row in rows])
@@ -223,7 +224,7 @@ def test_the_smallest_run_and_one_where_nothing_succeeded_can_be_drawn(make: Mak
     table = tiny.observations
     errors = table.column("error").combine_chunks().fill_null("failed")
     barren.observations = table.set_column(table.column_names.index("error"), table.schema.field("error"), errors)
-    assert barren.trouble()[0].barren == 1 and barren.best() == []
+    assert trouble(barren)[0].barren == 1 and barren.best() == []
     for kind in ("timeline", "trouble", "overview"):
         assert barren.plot(tmp_path / f"barren-{kind}.png", kind).exists()
 

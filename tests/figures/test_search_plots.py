@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from test_plots import words
 
 import fedbo
-from fedbo.analysis.compare import target_of
+from fedbo.analysis.comparison import target_of
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 from fedbo.figures.plot import PlotError, View, figure_of

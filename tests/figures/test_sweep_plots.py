@@ -13,7 +13,8 @@ from PIL import Image
 from synthetic_run import document, write_run
 from test_plots import legends, plain, words
 
-from fedbo.analysis.compare import short, target_of, times_to_target
+from fedbo.analysis import curves
+from fedbo.analysis.comparison import short, target_of, times_to_target
 from fedbo.analysis.result import Result
 from fedbo.figures.layout import PAGE, Look
 from fedbo.figures.page.about import asked, chips
@@ -38,8 +39,7 @@ def test_a_sweep_has_a_line_for_each_cell_and_a_row_for_its_time_to_the_level(sw
     )
     assert count.get_ylabel() == size.get_ylabel() == "best error, mean over agents\n(lower is better)"
     for axes, by in ((count, "evaluations"), (time, "time"), (size, "bytes")):
-        curves = [curve for curve in swept.curves(by, 400) if curve.algorithm == "Together"]
-        for curve in curves:
+        for curve in (curve for curve in curves(swept, by, 400) if curve.algorithm == "Together"):
             (line,) = named(axes, f"cell {curve.cell}")
             assert line.get_ydata()[-1] == pytest.approx(curve.mean[-1])
     assert reach.get_title("left") == "Time for Together to reach the final error of Alone"

@@ -1,4 +1,4 @@
-"""The workers of a cluster: `result.placements` agrees with the events, and the timeline has a row for each worker."""
+"""The workers of a cluster: `fedbo.analysis.placements` agrees with the events, and the timeline has a row for each worker."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
+from fedbo.analysis import placements, trouble, trouble_by_agent
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import grouped
 from fedbo.analysis.result import Result
@@ -35,7 +36,7 @@ STUDY: dict[str, Any] = {
 
 def test_placements_and_the_rows_of_workers_are_what_happened(tmp_path: Path) -> None:
     result = run_study(load_study(STUDY), tmp_path / "run")
-    rows = result.placements.to_pylist()
+    rows = placements(result.events).to_pylist()
     counts = {kind: result.events["kind"].to_pylist().count(kind) for kind in ("placed", "preempted", "worker_preempted")}
     assert len(rows) == counts["placed"] and sum(row["preempted"] for row in rows) == counts["preempted"] > 0
     assert all(row["queued_at"] <= row["started_at"] <= row["ended_at"] for row in rows)
@@ -72,7 +73,7 @@ def _queueing_is_no_decision(result: Result) -> None:
     assert kinds["deciding"] == [] and kinds["queueing"] and kinds["work lost"]
     time = figure_of(result, View("trouble", panels=["time"])).axes[0]
     assert "queueing" in [text.get_text() for text in time.get_legend().get_texts()]
-    rows = result.trouble()
+    rows = trouble(result)
     total = sum(getattr(rows[0], state) for state in ("evaluating", "queueing", "waiting", "away", "down"))
     queueing = sum(end - begin for _, begin, end in kinds["queueing"]) / 3
     widths = [patch.get_width() for patch in time.patches]
@@ -109,7 +110,7 @@ def test_a_timeline_for_perfetto_has_all_evaluations_in_threads_in_which_nothing
     rows = result.observations.to_pylist()
     expected = sorted((row["step"], 1e6 * row["started"], 1e6 * (row["finished"] - row["started"])) for row in rows)
     assert np.array(evaluations) == pytest.approx(np.array(expected), abs=0.01)
-    assert sum(event["cat"] in ("placed", "preempted") for event in bars) == len(result.placements)
+    assert sum(event["cat"] in ("placed", "preempted") for event in bars) == len(placements(result.events))
     threads = grouped(bars, lambda event: (event["pid"], event["tid"]))
     named = {(event["pid"], event["tid"]) for event in events if event["name"] == "thread_name"}
     for thread, own in threads.items():
@@ -127,5 +128,5 @@ def test_an_agent_that_crashes_before_it_begins_has_waited_for_no_worker(tmp_pat
     crashed = {"fault": [{"kind": "crash", "agents": [1], "at": 0.0}]}
     result = run_study(load_study(STUDY | crashed), tmp_path / "run")
     assert set(result.observations["agent"].to_pylist()) == {0, 2}
-    waited = {row.agent: row.queueing for row in result.trouble_by_agent()}
+    waited = {row.agent: row.queueing for row in trouble_by_agent(result)}
     assert waited[1] == 0.0 and max(waited.values()) > 0.0

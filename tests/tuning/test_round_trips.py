@@ -13,6 +13,7 @@ from optuna.storages.journal import JournalFileBackend
 
 import fedbo
 from fedbo.actors.storage.rows import read_table, write_table
+from fedbo.analysis import configurations
 from fedbo.analysis.result import Result
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
@@ -84,9 +85,8 @@ WAYS: list[Callable[[Result, Path], Any]] = [
 def test_what_a_run_exports_starts_another_tuning(way: Callable[[Result, Path], Any], run: Result, tmp_path: Path) -> None:
     space = {**RANGES, **CHOICES}
     points, read = evaluated(way(run, tmp_path), space), read_space(written_space(space))
-    configurations = run.configurations()
     rows = run.observations.to_pylist()
-    expected = [(row["value"], configurations.at(row["x"])) for row in rows]
+    expected = [(row["value"], configurations(run).at(row["x"])) for row in rows]
     found = [(point.value, point.configuration) for point in points]
     for (value, mine), (worth, theirs) in zip(sorted(found, key=first), sorted(expected, key=first), strict=True):
         assert value == worth and set(mine) == set(theirs)

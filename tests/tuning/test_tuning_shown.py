@@ -16,6 +16,7 @@ from rich.console import Console
 
 import fedbo
 from fedbo.actors.storage.evaluations import Query
+from fedbo.analysis import failures
 from fedbo.execution.notices import Evaluation, FirstFailure
 from fedbo.objectives.typed_function import giving
 from fedbo.tuning.progress import TuningProgress
@@ -78,8 +79,8 @@ def test_a_run_in_which_all_fails_raises_and_one_in_which_some_fail_warns(tmp_pa
     with pytest.warns(fedbo.EvaluationWarning, match=words) as told:
         result = fedbo.run(failing(0.5), out=tmp_path / "some")
     assert told[0].filename == __file__
-    assert 0 < result.failures()[0] < len(result.observations)
-    assert f"{result.failures()[0]} failed" in repr(result)
+    assert 0 < failures(result)[0] < len(result.observations)
+    assert f"{failures(result)[0]} failed" in repr(result)
     with pytest.raises(fedbo.RunError, match=r"^(\d+) of \1 evaluations failed; .*too small; all that was") as raised:
         fedbo.run(failing(2.0), out=tmp_path / "all")
     assert fedbo.Result.open(raised.value.directory).best() == []

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from fedbo.algorithms.catalog import algorithms
-from fedbo.analysis.curves import mean_and_error
+from fedbo.analysis.averages import mean_and_error
+from fedbo.analysis.finished_run import own_metric, trusted_cells
 from fedbo.analysis.grouping import runs_by_algorithm
 from fedbo.analysis.records.records import Records
 from fedbo.analysis.result import Result
@@ -50,7 +51,7 @@ def answers(result: Result) -> Records[AnswerRow]:
         method, count = _method(result, cell, label), counts[cell, label]
         facts = [_facts(table.to_pylist(), method, count) for _, table in runs]
         costs, *rest = (np.array(column) for column in zip(*facts, strict=True))
-        mean, error = mean_and_error(np.asarray(result.own_metric(cell).native(costs))[:, None])
+        mean, error = mean_and_error(np.asarray(own_metric(result, cell).native(costs))[:, None])
         cost = Estimate(float(mean[0]), float(error[0]) if len(runs) > 1 else None)
         agents, violation, primal, dual, time = (float(column.mean()) for column in rest)
         rows.append(
@@ -75,7 +76,7 @@ def _known(value: float) -> float | None:
 
 def _method(result: Result, cell: int, label: str) -> Any:
     """Make the method with its settings in a cell; None for one that is not built in."""
-    study = result.trusted_cells()[cell].study if result.study.sweep else result.study
+    study = trusted_cells(result)[cell].study if result.study.sweep else result.study
     table = next(table for table in study.algorithm if table.title == label)
     return table.make() if table.name in algorithms() else None
 

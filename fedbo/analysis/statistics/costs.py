@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.analysis.compare import GeometricMean, first_place, last_place, restricted_ratio
-from fedbo.analysis.curves import Axis
+from fedbo.analysis.comparison import GeometricMean, first_place, last_place, restricted_ratio
 from fedbo.analysis.statistics.tasks import Comparable
+from fedbo.analysis.traces import Axis
 
 Array = npt.NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbo.analysis.compare import short
-from fedbo.analysis.curves import mean_and_error
+from fedbo.analysis.averages import mean_and_error
+from fedbo.analysis.comparison import short
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.costs import AXES, CostToLevel, costs_to_level

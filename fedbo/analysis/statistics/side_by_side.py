@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedbo.analysis.curves import IncumbentTrace
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.records.records import Records
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference, Estimate, difference
+from fedbo.analysis.traces import IncumbentTrace
 from fedbo.settings.arguments import short
 
 

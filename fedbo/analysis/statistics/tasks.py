@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.analysis.curves import IncumbentTrace, replicate_means
+from fedbo.analysis.averages import replicate_means
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import by_cell_and_algorithm, grouped
 from fedbo.analysis.result import Result
+from fedbo.analysis.traces import IncumbentTrace
 from fedbo.objectives.base import Metric
 
 Array = npt.NDArray[np.float64]

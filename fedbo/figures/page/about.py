@@ -78,7 +78,7 @@ def _ran(manifest: Any) -> str:
     return f"{words}, {seconds:,.1f} seconds" if words and seconds is not None else words
 
 
-def failures(result: Result) -> list[Failure]:
+def grouped_failures(result: Result) -> list[Failure]:
     """Group the failed evaluations by their error, the most frequent first; forgotten ones are no failures."""
     table = result.observations.select(["algorithm", "replicate", "agent", "step", "error"])
     rows = [row for row in table.filter(pc.is_valid(table["error"])).to_pylist() if not row["error"].startswith("forgotten")]

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedbo.analysis.agent_fronts import feasible_traces, goals_of
-from fedbo.analysis.curves import Axis, Curve, curve, grid
+from fedbo.analysis.averages import Curve, curve, grid
 from fedbo.analysis.grouping import by_cell_and_algorithm
+from fedbo.analysis.privacy_summary import spending
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import horizon
+from fedbo.analysis.traces import Axis
 from fedbo.figures.curves import value_label
 from fedbo.figures.fronts import SHARE
 from fedbo.figures.page.axes import spanned
@@ -84,7 +86,7 @@ def curve_panels(result: Result, cell: int) -> list[Panel]:
         )
     spent = [_thinned(result, one) for one in against("epsilon")]
     if any(len(one.x) > 1 for one in spent):
-        delta = next(row.deltas[0] for row in result.spending() if row.cell == cell)
+        delta = next(row.deltas[0] for row in spending(result) if row.cell == cell)
         name = f"epsilon spent at delta = {delta:.3g}"
         panels.append(Panel("epsilon", name, y_name, x_range=(0.0, _place_range(spent)[1]), y_range=y_range, series=spent))
     return panels

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedbo.analysis.agent_fronts import goals_of
-from fedbo.analysis.curves import Array
 from fedbo.analysis.result import Result
+from fedbo.analysis.traces import Array
 from fedbo.figures.fronts import SHOWN, FrontPanel, axis_name, front_figures
 from fedbo.figures.page.curve_panels import Panel, Series, colour_of
 from fedbo.figures.style import INK

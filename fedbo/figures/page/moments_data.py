@@ -13,11 +13,12 @@ import numpy as np
 from fedbo.actors.storage.rows import RunKey
 from fedbo.algorithms.base import Array
 from fedbo.analysis.beliefs import SIDES, AgentBelief, beliefs_of, no_belief
-from fedbo.analysis.curves import IncumbentTrace
+from fedbo.analysis.finished_run import fault_names, parameters
 from fedbo.analysis.grouping import grouped
 from fedbo.analysis.moments import DOING, FATES, SENTENCES, RunMoments, moments_of
-from fedbo.analysis.result import Result, fault_names
+from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import by_speed, one_run
+from fedbo.analysis.traces import IncumbentTrace
 from fedbo.figures.marks import AWAY, CRASH, HANG
 from fedbo.figures.style import INK
 from fedbo.figures.timeline import EVALUATING
@@ -81,7 +82,7 @@ def moments_part(result: Result, key: RunKey, shown: Shown) -> MomentsPart:
     drawn = {agent: beliefs_of(result, key, agent, mine) for agent, mine in rows.items()}
     data["beliefs"] = {str(agent): _belief_data(beliefs, data["end"]) for agent, beliefs in drawn.items() if beliefs}
     data["without"] = why or _others(list(data["beliefs"]), [agent for agent in drawn if not drawn[agent]])
-    data["inputs"] = [] if why else [_input(one) for one in result.parameters(key.cell)]
+    data["inputs"] = [] if why else [_input(one) for one in parameters(result, key.cell)]
     return MomentsPart(len(events), data)
 
 

@@ -18,14 +18,16 @@ from markupsafe import Markup
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.agent_fronts import goals_of
-from fedbo.analysis.compare import target_of
+from fedbo.analysis.comparison import target_of
+from fedbo.analysis.described import failures
 from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.privacy_summary import spending
 from fedbo.analysis.public_export import is_private
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.overview import overview
 from fedbo.analysis.summary import SummaryRow, main_algorithm
 from fedbo.analysis.timeline_bars import BAR_KINDS
-from fedbo.figures.page.about import Failure, again, as_link, asked, chips, failures, titles
+from fedbo.figures.page.about import Failure, again, as_link, asked, chips, grouped_failures, titles
 from fedbo.figures.page.curve_drawing import CurveDrawing, draw_panel
 from fedbo.figures.page.curve_panels import colour_of, curve_panels, feasible_panels
 from fedbo.figures.page.front_panels import EXACT, front_panels
@@ -240,7 +242,7 @@ def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
     there = sorted({trace.cell for trace in result.traces})
     shown = there[:_CELLS]
     told = told._replace(events=told.events // max(1, len(shown)))
-    failed, _ = result.failures()
+    failed, _ = failures(result)
     rows = result.summary() if there else []
     main = main_algorithm(rows, result.study.labels)
     summary = tables_of(result, None, target_of(result, main)) if there else "No evaluation has finished."
@@ -260,11 +262,11 @@ def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
         left_out=len(there) - len(shown),
         trouble=html_of(disruptions_table(result), full=False),
         why=registered("why_section")(result, moving),
-        failures=failures(result) if told.agents else [],
+        failures=grouped_failures(result) if told.agents else [],
         failed=failed,
         observed=len(result.observations),
         withheld=not told.agents,
-        privacy=html_of(privacy_table(result)) if result.spending() else Markup(),
+        privacy=html_of(privacy_table(result)) if spending(result) else Markup(),
         asked=asked(result),
         study=(result.directory / "study.toml").read_text(encoding="utf-8"),
         version=str(result.manifest.get("fedbo") or fedbo_version()),

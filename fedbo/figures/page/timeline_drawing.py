@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedbo.analysis.agent_states import event_intervals
+from fedbo.analysis.finished_run import own_metric
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import (
     EVALUATION_KINDS,
@@ -165,7 +166,7 @@ def draw_timeline(result: Result, cell: int, label: str) -> TimelineDrawing:
         title=f"{label}, replicate {replicate}",
         replicate=replicate,
         unit=time_label(result),
-        metric=result.own_metric(cell).name,
+        metric=own_metric(result, cell).name,
         agents=agents,
         end=round(last, digits),
         row=16.0 if len(agents) > 12 else 22.0,
@@ -180,7 +181,7 @@ def _evaluations(
     result: Result, cell: int, observations: Any, place: Mapping[int, int], digits: int
 ) -> list[tuple[int, float, float, int, str, float | None]]:
     """List the evaluations as row, begin, end, step, origin and native value; failed ones have no value."""
-    metric, found = result.own_metric(cell), []
+    metric, found = own_metric(result, cell), []
     columns = ("agent", "started", "finished", "step", "origin", "value", "error")
     shown = observations.select(list(columns)).filter(pc.is_in(observations["agent"], value_set=pa.array(place, pa.int32())))
     for row in shown.slice(0, _MOST).to_pylist():

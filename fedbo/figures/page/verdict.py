@@ -9,9 +9,10 @@ from typing import Literal
 import numpy as np
 
 from fedbo.algorithms.catalog import algorithms
-from fedbo.analysis.compare import ratio_of_times, time_to_target
-from fedbo.analysis.curves import replicate_means
+from fedbo.analysis.averages import replicate_means
+from fedbo.analysis.comparison import ratio_of_times, time_to_target
 from fedbo.analysis.grouping import by_cell_and_algorithm, by_replicate
+from fedbo.analysis.privacy_summary import spending
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference, SummaryRow, difference, main_algorithm
 
@@ -126,8 +127,8 @@ def _time(result: Result, cell: int, label: str, baseline: str) -> list[str]:
 
 
 def _spent(result: Result, cell: int) -> list[str]:
-    spending = [row for row in result.spending() if row.cell == cell and row.noise]
-    return [f"{row.algorithm} spent epsilon {row.epsilon[0]:.3g} at delta {row.deltas[0]:.3g}." for row in spending]
+    rows = [row for row in spending(result) if row.cell == cell and row.noise]
+    return [f"{row.algorithm} spent epsilon {row.epsilon[0]:.3g} at delta {row.deltas[0]:.3g}." for row in rows]
 
 
 def _remark(others: Sequence[SummaryRow]) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedbo.analysis.finished_run import ResultError
-from fedbo.analysis.regret import RegretRow, plays_bandits
+from fedbo.analysis.finished_run import ResultError, own_metric
+from fedbo.analysis.regret import RegretRow, plays_bandits, regret_summary
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.answers import AnswerRow, answers
 from fedbo.figures.reports.tables import table_of
@@ -16,7 +16,7 @@ HEADINGS = ("algorithm", "agents", "rounds", "R(T)/M ± sd", "R(T)", "last", "me
 
 def regret_table(result: Result) -> RenderableType:
     """Return the regret, a table for each cell with a line for each algorithm."""
-    rows = result.regret_summary()
+    rows = regret_summary(result)
     tables = [
         table_of(title, HEADINGS, [_regret_line(row) for row in rows if row.cell == cell])
         for cell, title in enumerate(result.study.titles())
@@ -67,7 +67,7 @@ def answers_table(result: Result, found: list[AnswerRow]) -> RenderableType:
         name = ", ".join(filter(None, (title, "the common point")))
         tables += [table_of(name, ("algorithm", *_HEADINGS), lines, "answers")] if lines else []
     said = (
-        f"cost: {result.own_metric().name} of the common points, mean over agents; violation: distance of these points from "
+        f"cost: {own_metric(result).name} of the common points, mean over agents; violation: distance of these points from "
         "the constraint; residuals: the last that agents knew; time: of the last answer"
     )
     return Group(*tables, Text(said, style="dim"))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from fedbo.analysis.finished_run import own_metric
 from fedbo.analysis.recommendation import ESTIMATED, EVALUATED, UNKNOWN, BestConfiguration
 from fedbo.analysis.result import Result
 from fedbo.figures.reports.tables import table_of
@@ -26,7 +27,7 @@ def configurations_table(result: Result, found: Sequence[BestConfiguration]) -> 
         words = [titles[cell], f"best configurations of {label}"]
         words += [f"replicate {replicate}"] if result.study.study.replicates > 1 else []
         lines = [(_who(one), _value(one), _written(one)) for one in mine]
-        names = [result.own_metric(cell).name, *(name for name in mine[0].metrics if name != result.own_metric(cell).name)]
+        names = [own_metric(result, cell).name, *(name for name in mine[0].metrics if name != own_metric(result, cell).name)]
         headings = ("agent", ", ".join(names), "configuration")
         tables.append(replace(table_of(", ".join(filter(None, words)), headings, lines, "best"), numbers=False))
     return Group(*tables, Text(_legend(found), style="dim"))

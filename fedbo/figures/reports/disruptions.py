@@ -8,7 +8,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedbo.analysis.compare import Comparison, TargetValue, against_first, metric_of
+from fedbo.analysis.comparison import Comparison, TargetValue, against_first, metric_of
+from fedbo.analysis.disruptions import trouble, trouble_by_agent
+from fedbo.analysis.finished_run import trusted_cells
 from fedbo.analysis.queueing import WorkerUse, worker_use
 from fedbo.analysis.recommendation import best_configurations
 from fedbo.analysis.result import Result
@@ -76,13 +78,13 @@ def facts_of(result: Result, baseline: str | None, target: TargetValue) -> dict[
 def trouble_facts(result: Result, agents: bool) -> dict[str, Any]:
     """Return disruptions as plain data, with `agents` also those of every agent."""
     used = plain(_used(result))
-    told = {"trouble": plain(result.trouble())} | ({"agents": plain(result.trouble_by_agent())} if agents else {})
+    told = {"trouble": plain(trouble(result))} | ({"agents": plain(trouble_by_agent(result))} if agents else {})
     return {**told, **({"workers": used} if used else {})}
 
 
 def disruptions_table(result: Result, agents: bool = False) -> RenderableType:
     """Return disruptions, a table for each cell of a sweep, and with `agents` one with a row for each agent."""
-    rows, tables = result.trouble(), list[RenderableType]()
+    rows, tables = trouble(result), list[RenderableType]()
     columns = _filled(_COLUMNS, rows)
     for cell, title in enumerate(result.study.titles()):
         lines = [(row.algorithm, *(column(row) for column in columns.values())) for row in rows if row.cell == cell]
@@ -109,7 +111,7 @@ def _filled(columns: dict[str, Callable[[Any], str]], rows: Sequence[Any]) -> di
 
 def _agent_tables(result: Result) -> list[RenderableType]:
     """Return the disruptions of every agent, a table for each algorithm in each cell."""
-    rows, tables = result.trouble_by_agent(), list[RenderableType]()
+    rows, tables = trouble_by_agent(result), list[RenderableType]()
     columns = _filled({name: _COLUMNS[name] for name in _OF_AGENTS}, rows)
     titles = result.study.titles()
     for cell, label in dict.fromkeys((row.cell, row.algorithm) for row in rows):
@@ -130,7 +132,7 @@ def _worker_tables(result: Result) -> list[RenderableType]:
 
 
 def _used(result: Result) -> list[WorkerUse]:
-    return [] if result.study.cluster is None else worker_use(result.events, result.trusted_cells())
+    return [] if result.study.cluster is None else worker_use(result.events, trusted_cells(result))
 
 
 def cells_table(result: Result, target: TargetValue) -> RenderableType:

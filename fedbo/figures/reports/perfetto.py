@@ -11,7 +11,7 @@ from typing import Any
 
 from fedbo.actors.storage import atomic
 from fedbo.analysis.agent_states import event_intervals
-from fedbo.analysis.finished_run import ResultError, check_label
+from fedbo.analysis.finished_run import ResultError, check_label, own_metric
 from fedbo.analysis.grouping import by_run, of_kinds
 from fedbo.analysis.queueing import placements
 from fedbo.analysis.result import Result
@@ -51,7 +51,7 @@ def export_to_perfetto(result: Result, path: Path, algorithm: str | None = None,
     for number, (key, events) in enumerate(runs):
         words = ", ".join(word for word in (key.algorithm, titles[key.cell], f"replicate {key.replicate}") if word)
         rows = evaluated.get(key, result.observations.slice(0, 0))
-        found += _agents(2 * number + 1, words, (rows, events), result.own_metric(key.cell))
+        found += _agents(2 * number + 1, words, (rows, events), own_metric(result, key.cell))
         found += _workers(2 * number + 2, words, events)
     atomic.write_text(path, json.dumps({"traceEvents": found, "displayTimeUnit": "ms"}, allow_nan=False))
     return len(found)

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fedbo.analysis.estimates.privacy import NoiseNeeded
-from fedbo.analysis.privacy_summary import PrivacySummary, PrivacyTotal
+from fedbo.analysis.privacy_summary import PrivacySummary, PrivacyTotal, spending, spending_together
 from fedbo.analysis.result import Result
 from fedbo.figures.reports.tables import table_of
 from fedbo.study.check_privacy import times_follow_points, weak_deltas
@@ -34,7 +34,7 @@ _FACTS: dict[str, Callable[[PrivacySummary], str]] = {
 
 def privacy_table(result: Result) -> RenderableType:
     """Return the spending, a table for each cell of a sweep."""
-    rows, parts = result.spending(), list[RenderableType]()
+    rows, parts = spending(result), list[RenderableType]()
     if not rows:
         return Text("no algorithm of this study is private")
     for cell, title in enumerate(result.study.titles()):
@@ -44,7 +44,7 @@ def privacy_table(result: Result) -> RenderableType:
                 facts = [say(row) if not place else "" for say in _FACTS.values()]
                 lines.append((row.algorithm if not place else "", *(say(row, place) for say in _COLUMNS.values()), *facts))
         parts.append(table_of(title, ("algorithm", *_COLUMNS, *_FACTS), lines))
-    total = result.spending_together()
+    total = spending_together(result)
     parts += [Text(total_line(total))] if total is not None else []
     parts += [Text(line, style="dim") for line in [*_remarks(rows), *timing_remarks(result.study)]]
     return Group(*parts)

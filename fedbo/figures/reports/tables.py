@@ -15,6 +15,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from fedbo.analysis.described import failures
+from fedbo.analysis.finished_run import counted_tables
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.objectives.base import Metric
 from fedbo.objectives.goals import goals_in
@@ -92,7 +94,7 @@ def _asked(result: Result) -> str:
     goals = goals_in(result.manifest)
     if not goals:
         return ""
-    common, seen = goals[0].common, result.shown[0]
+    common, seen = goals[0].common, counted_tables(result)[0]
     words = [f"{goal.name} = {goal.reference:g}" for goal in common.objectives if goal.reference is not None]
     found = f" hypervolume is measured from {', '.join(words)}." if common.several else ""
     if common.constraints and len(seen):
@@ -241,7 +243,7 @@ def run_facts(result: Result, baseline: str | None = None) -> dict[str, Any]:
         "directory": str(result.directory),
         "status": result.manifest["status"],
         "evaluations": len(result.observations),
-        "failed_evaluations": result.failures()[0],
+        "failed_evaluations": failures(result)[0],
         "seconds": result.manifest.get("seconds"),
         "metric": result.manifest["metric"],
         "summary": plain(result.summary(baseline)),

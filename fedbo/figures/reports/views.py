@@ -8,10 +8,13 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from fedbo.analysis.compare import TargetValue
+from fedbo.analysis.comparison import TargetValue
+from fedbo.analysis.disruptions import trouble, trouble_by_agent
+from fedbo.analysis.privacy_summary import spending, spending_together
 from fedbo.analysis.recommendation import best_configurations, best_table
 from fedbo.analysis.records.records import ResultTable, Tabular
 from fedbo.analysis.records.text_table import TextTable
+from fedbo.analysis.regret import regret_summary
 from fedbo.analysis.result import Result
 from fedbo.figures.reports.answers import regret_table
 from fedbo.figures.reports.configurations import configurations_table
@@ -51,9 +54,9 @@ class ReportView:
         """Return the view as records, with all digits."""
         makers: dict[str, Callable[[], Tabular]] = {
             "summary": lambda: result.summary(self.baseline),
-            "trouble": result.trouble_by_agent if self.agents else result.trouble,
-            "privacy": result.spending,
-            "regret": result.regret_summary,
+            "trouble": lambda: (trouble_by_agent if self.agents else trouble)(result),
+            "privacy": lambda: spending(result),
+            "regret": lambda: regret_summary(result),
             "best": lambda: best_table(result, self.algorithm),
             "trials": result.trials,
             "printed": lambda: ResultTable("printed", result.printed),
@@ -64,15 +67,15 @@ class ReportView:
         """Return the summary of a run as plain data, with the view's own data."""
         if self.name == "printed":
             return {"printed": plain(result.printed.to_pylist())}
-        total = result.spending_together() if self.name == "privacy" else None
+        total = spending_together(result) if self.name == "privacy" else None
         makers: dict[str, Any] = {
             "summary": dict,
             "trouble": lambda: trouble_facts(result, self.agents),
             "privacy": lambda: {
-                "privacy": plain(result.spending()),
+                "privacy": plain(spending(result)),
                 "privacy_together": plain([] if total is None else [total]),
             },
-            "regret": lambda: {"regret": plain(result.regret_summary())},
+            "regret": lambda: {"regret": plain(regret_summary(result))},
             "best": lambda: {"configurations": plain([one.facts() for one in best_configurations(result, self.algorithm)])},
             "trials": lambda: {"trials": plain(result.trials().to_arrow().to_pylist())},
         }

@@ -14,12 +14,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fedbo.algorithms import catalog
-from fedbo.analysis.curves import IncumbentTrace, mean_and_error, replicate_means
+from fedbo.analysis.averages import mean_and_error, replicate_means
 from fedbo.analysis.estimates.gain import Gain
+from fedbo.analysis.finished_run import own_metric
 from fedbo.analysis.grouping import grouped
 from fedbo.analysis.indicators import is_plain
+from fedbo.analysis.privacy_summary import spending
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference
+from fedbo.analysis.traces import IncumbentTrace
 from fedbo.figures.reports.tables import amount, table_of
 from fedbo.objectives.base import Metric
 from fedbo.settings.errors import ArgumentError
@@ -123,7 +126,7 @@ def verdict(result: Result, gain: Gain) -> WorthReport:
     local = max(locals_, key=lambda label: float(_mean(means[label])[-1]))
     compared = max(1, sum(role == "federated" for role in roles.values()))
     sent = {row.algorithm: row.bytes_up for row in result.summary()}
-    spent = {row.algorithm: row.epsilon[0] for row in result.spending()}
+    spent = {row.algorithm: row.epsilon[0] for row in spending(result)}
     rows = []
     for label in means:
         gains = _gaps(means[label], means[local], compared)
@@ -287,7 +290,7 @@ def _best_message(federated: Sequence[Worth]) -> list[str]:
 
 def worth_table(found: WorthReport, result: Result) -> RenderableType:
     """Return the comparison, the possible gain, and the verdict on a run."""
-    metric, own = result.metric(), result.own_metric()
+    metric, own = result.metric(), own_metric(result)
     headings = (
         "algorithm",
         "role",

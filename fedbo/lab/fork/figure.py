@@ -13,10 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedbo.analysis.curves import Array, IncumbentTrace, curve, grid, mean_and_error, replicate_means
+from fedbo.analysis.averages import curve, grid, mean_and_error, replicate_means
 from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.result import Choices
 from fedbo.analysis.summary import student_factor
+from fedbo.analysis.traces import Array, IncumbentTrace
 from fedbo.figures.cells import SHADES
 from fedbo.figures.curves import label_panel, line, value_label
 from fedbo.figures.layout import FigurePanel, PlotError, Sheet, arrange, row_labels

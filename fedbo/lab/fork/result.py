@@ -13,14 +13,15 @@ import pyarrow.compute as pc
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.sealed import unseal
-from fedbo.analysis.compare import first_place
-from fedbo.analysis.curves import Array, IncumbentTrace, mean_and_error, replicate_means
+from fedbo.analysis.averages import mean_and_error, replicate_means
+from fedbo.analysis.comparison import first_place
 from fedbo.analysis.disruptions import disruptions
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import by_cell_and_algorithm, by_run, column_of
 from fedbo.analysis.manifest import FORK
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference, Estimate, difference, final_estimate, paired
+from fedbo.analysis.traces import Array, IncumbentTrace
 from fedbo.settings.shown import quoted
 
 BEST = "best"

@@ -13,8 +13,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from fedbo.analysis.curves import Array, Curve, curve, grid
+from fedbo.analysis.averages import Curve, curve, grid
 from fedbo.analysis.summary import Difference, paired, student_factor
+from fedbo.analysis.traces import Array
 from fedbo.figures.curves import label_panel, limits, line
 from fedbo.figures.layout import legend_above
 from fedbo.figures.style import COLOURS, FAINT, STYLE, band_entry, decades, save, style_at, styled

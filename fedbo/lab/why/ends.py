@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from fedbo.actors.storage.rows import RunKey
-from fedbo.analysis.compare import first_place
-from fedbo.analysis.curves import REGRET, IncumbentTrace, replicate_means, traces
-from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.averages import REGRET, replicate_means
+from fedbo.analysis.comparison import first_place
+from fedbo.analysis.finished_run import ResultError, regrets
 from fedbo.analysis.indicators import Indicator
-from fedbo.analysis.summary import regrets
+from fedbo.analysis.traces import IncumbentTrace, traces
 from fedbo.lab.fork.result import run_costs
 from fedbo.lab.papers.manifest import At
 from fedbo.objectives.base import Metric

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from fedbo.actors.storage.rows import RunKey
-from fedbo.analysis.finished_run import ResultError, check_label
+from fedbo.analysis.finished_run import ResultError, check_label, fault_names
 from fedbo.analysis.grouping import by_run
-from fedbo.analysis.result import Result, fault_names
+from fedbo.analysis.result import Result
 from fedbo.analysis.summary import final_estimate
 from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress, RowInfo

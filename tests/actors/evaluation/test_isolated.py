@@ -25,6 +25,7 @@ from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.algorithms.streams import Streams
+from fedbo.analysis import failures
 from fedbo.objectives.outcome import Outcome
 from fedbo.study.document import to_toml
 from tests.random_studies.carrying_out import tables
@@ -308,4 +309,4 @@ def test_a_run_that_an_objective_has_ended_goes_on_isolated(tmp_path: Path) -> N
     command = [sys.executable, "-m", "fedbo", "run", "s.toml", "--quiet", "--out", "run"]
     assert subprocess.run(command, cwd=tmp_path, env=environment, timeout=100).returncode == -9
     result = fedbo.resume(tmp_path / "run", overrides=["hosting.isolate=true"])
-    assert result.manifest["status"] == "complete" and result.failures()[0] == 1
+    assert result.manifest["status"] == "complete" and failures(result)[0] == 1

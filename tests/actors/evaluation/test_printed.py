@@ -19,6 +19,7 @@ import fedbo
 from fedbo.actors.evaluation import contained
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.algorithms.streams import Streams
+from fedbo.analysis import failures
 from fedbo.cli import main
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.python_function import PythonFunction
@@ -42,7 +43,7 @@ def test_what_evaluations_print_is_kept_with_them_also_where_they_fail(
         request.getfixturevalue("ray_session")
     before = os.getcwd()
     result = fedbo.run(study("prints", **hosting), out=tmp_path / "run")
-    assert kept(result) == expected(result) and len(kept(result)) == 4 and 0 < result.failures()[0] < 4
+    assert kept(result) == expected(result) and len(kept(result)) == 4 and 0 < failures(result)[0] < 4
     assert os.getcwd() == before
 
 

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 from synthetic_run import document, write_run
 
-from fedbo.analysis.compare import restricted_ratio
+from fedbo.analysis.comparison import restricted_ratio
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result

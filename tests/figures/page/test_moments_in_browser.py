@@ -16,8 +16,9 @@ from browser import CHROMIUM, Browser
 from synthetic_run import document, write_run
 
 from fedbo.actors.storage.rows import RunKey
+from fedbo.analysis.finished_run import fault_names
 from fedbo.analysis.moments import RunMoments, moments_of
-from fedbo.analysis.result import Result, fault_names
+from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import one_run
 from fedbo.execution.page_server import PageServer
 from fedbo.execution.runner import run_study

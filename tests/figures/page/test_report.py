@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from synthetic_run import document, write_run
 
+from fedbo.analysis import failures
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.execution.directory import new_manifest
-from fedbo.figures.page.about import asked, failures
+from fedbo.figures.page.about import asked, grouped_failures
 from fedbo.figures.page.axes import LinearAxis, label_of, spanned
 from fedbo.figures.page.curve_drawing import draw_panel
 from fedbo.figures.page.curve_panels import curve_panels
@@ -157,8 +158,8 @@ def test_words_of_a_study_cannot_become_markup(tmp_path: Path) -> None:
 
 
 def test_the_same_error_at_two_points_is_one(troubled: Result) -> None:
-    (found,) = failures(troubled)
-    assert found.line == "ValueError: no" and found.count == troubled.failures()[0]
+    (found,) = grouped_failures(troubled)
+    assert found.line == "ValueError: no" and found.count == failures(troubled)[0]
 
 
 @pytest.mark.long

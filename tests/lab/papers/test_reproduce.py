@@ -15,7 +15,7 @@ from matplotlib.image import imread
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.algorithms.catalog import algorithms
-from fedbo.analysis.curves import mean_and_error
+from fedbo.analysis.averages import mean_and_error
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference, difference
 from fedbo.cli import main

@@ -1,4 +1,4 @@
-"""Best-so-far curves: the score of each agent's incumbent against iterations, evaluations, time, bytes, epsilon or cost.
+"""Traces: the score of each agent's incumbent against iterations, evaluations, time, bytes, epsilon or cost.
 
 With several objectives, or with limits, a trace follows another indicator (`fedbo.analysis.indicators`).
 
@@ -17,19 +17,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedbo.actors.storage.rows import RunKey
-from fedbo.analysis.grouping import by_replicate, by_run, column_of, sent_down, sent_up, starts
+from fedbo.analysis.grouping import by_run, column_of, sent_down, sent_up, starts
 from fedbo.analysis.indicators import Incumbent, Indicator, IndicatorSeries, Points
-from fedbo.objectives.base import Metric
 
 Array = npt.NDArray[np.float64]
 Axis = Literal["iteration", "evaluations", "time", "bytes", "epsilon", "cost"]
 
-REGRET = Metric("regret", -1)
 PLACES: dict[Axis, str] = {
     **{"iteration": "step", "evaluations": "evaluated", "time": "finished", "bytes": "moved"},
     **{"epsilon": "spent", "cost": "used"},
 }
-_MAX_POINTS = 2000  # places of a curve against evaluations
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +82,6 @@ class IncumbentTrace:
             places = np.maximum.accumulate(np.where(np.isnan(self.score), 0, places))
         index = np.searchsorted(places, x, side="right") - 1
         return np.where(index >= 0, self.best[np.maximum(index, 0)], np.nan)
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """The mean best-so-far of one algorithm in one cell, over targets and replicates, in native units or as regret.
-
-    `x (p,)`, `mean (p,)` and `error (p,)`, its standard error over replicates: agents of one replicate share their
-    world, so their mean counts as one draw. With a single replicate `error` is NaN.
-    """
-
-    cell: int
-    algorithm: str
-    axis: Axis
-    x: Array
-    mean: Array
-    error: Array
-    regret: bool = False
 
 
 def traces(
@@ -181,63 +161,6 @@ def _released(privacy: Any) -> dict[RunKey, tuple[Array, Array]]:
         keep = np.isfinite(spent)
         found[key] = time[keep], spent[keep]
     return found
-
-
-def curve(found: Sequence[IncumbentTrace], axis: Axis, x: Array, metric: Metric, early: bool = False) -> Curve:
-    """Average one algorithm's traces in one cell over targets, then over replicates, at the places `x (p,)`.
-
-    With `early`, a target that has no incumbent yet counts with its first one.
-    """
-    means = replicate_means(found, axis, x, early)
-    mean, error = mean_and_error(metric.native(np.stack(list(means.values()))))
-    return Curve(found[0].cell, found[0].algorithm, axis, x=x, mean=mean, error=error, regret=metric == REGRET)
-
-
-def replicate_means(found: Sequence[IncumbentTrace], axis: Axis, grid: Array, early: bool = False) -> dict[int, Array]:
-    """Average the scores of one algorithm's targets at the places `grid (p,)`, for each replicate.
-
-    A target that never had an incumbent counts with the worst known score (`_without_success`). With `early`, a target that
-    has none yet counts with its first one.
-    """
-    means = {}
-    for replicate, counted in sorted(by_replicate(found).items()):
-        scores = [trace.at(axis, grid) for trace in counted]
-        if early:
-            scores = [np.where(np.isnan(own), trace.first, own) for trace, own in zip(counted, scores, strict=True)]
-        means[replicate] = np.mean(scores, axis=0)
-    return means
-
-
-def mean_and_error(values: Array) -> tuple[Array, Array]:
-    """Return the mean of `values (r, p)` over replicates and its standard error; the error of a single one is NaN."""
-    count = len(values)
-    mean = values.mean(axis=0)
-    error = values.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full_like(mean, np.nan)
-    return mean, error
-
-
-def grid(found: Sequence[IncumbentTrace], axis: Axis, points: int) -> Array:
-    """Return the places of one curve, from where every trace has an incumbent to the last end."""
-    if axis == "iteration":
-        return np.arange(max(int(trace.step.max()) for trace in found) + 1, dtype=np.float64)
-    begun = [trace for trace in found if trace.begun] or found
-    first = [int(np.argmax(trace.row >= 0)) for trace in begun]
-    if axis == "evaluations":
-        least = max(int(trace.evaluated[number]) for trace, number in zip(begun, first, strict=True))
-        most = max(int(trace.evaluated[-1]) for trace in found)
-        return np.unique(np.linspace(least, most, min(_MAX_POINTS, most - least + 1)).round())
-    places = [trace.places(axis) for trace in begun]
-    begin = max(float(place[number]) for place, number in zip(places, first, strict=True))
-    end = max(float(place[-1]) for place in places)
-    return np.linspace(begin, end, points) if end > begin else np.array([begin])
-
-
-def early_span(found: Sequence[IncumbentTrace], axis: Axis) -> tuple[float, float]:
-    """Return where half of the traces have an incumbent on an axis of amounts, and where the last one ends."""
-    begun = [trace for trace in found if trace.begun] or found
-    places = [trace.places(axis) for trace in begun]
-    firsts = sorted(float(place[np.argmax(trace.row >= 0)]) for place, trace in zip(places, begun, strict=True))
-    return firsts[(len(firsts) - 1) // 2], max(float(place[-1]) for place in places)
 
 
 def _trace(

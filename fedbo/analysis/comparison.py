@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbo.analysis.curves import REGRET, Array, Axis, IncumbentTrace, replicate_means
-from fedbo.analysis.finished_run import FinishedRun, ResultError, check_label, scored_traces
+from fedbo.analysis.averages import REGRET, replicate_means
+from fedbo.analysis.finished_run import ResultError, check_label, scored_traces
 from fedbo.analysis.grouping import by_cell_and_algorithm
+from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference, difference, main_algorithm, paired
+from fedbo.analysis.traces import Array, Axis, IncumbentTrace
 from fedbo.objectives.base import Metric
-from fedbo.settings.arguments import number
+from fedbo.settings import arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +104,10 @@ class TargetValue:
 
     def __post_init__(self) -> None:
         if self.level is not None:
-            number("level", self.level)
+            arguments.number("level", self.level)
 
 
-def target_of(result: FinishedRun, algorithm: str | None, level: float | None = None, regret: bool = False) -> TargetValue:
+def target_of(result: Result, algorithm: str | None, level: float | None = None, regret: bool = False) -> TargetValue:
     """Return the target of an algorithm; ResultError if there is no such algorithm.
 
     The default is the algorithm whose settings are swept, or else the main one.
@@ -114,7 +116,7 @@ def target_of(result: FinishedRun, algorithm: str | None, level: float | None = 
     return TargetValue(check_label(result, chosen), level, regret)
 
 
-def swept_algorithm(result: FinishedRun) -> str | None:
+def swept_algorithm(result: Result) -> str | None:
     """Return the first algorithm with a swept setting; None if no single algorithm has one."""
     labels, there = result.study.labels, {trace.algorithm for trace in result.traces}
     for key in result.study.sweep:
@@ -124,7 +126,7 @@ def swept_algorithm(result: FinishedRun) -> str | None:
     return None
 
 
-def times_to_target(result: FinishedRun, target: TargetValue) -> list[TimeToTarget]:
+def times_to_target(result: Result, target: TargetValue) -> list[TimeToTarget]:
     """Return for each cell the times at which an algorithm reached the level."""
     groups = by_cell_and_algorithm(scored_traces(result, target.regret))
     first = result.study.labels[0]
@@ -135,7 +137,24 @@ def times_to_target(result: FinishedRun, target: TargetValue) -> list[TimeToTarg
     ]
 
 
-def comparison(result: FinishedRun, cells: tuple[int, int], target: TargetValue) -> Comparison:
+def compare(
+    result: Result, cells: tuple[int, int], algorithm: str, level: float | None = None, regret: bool = False
+) -> Comparison:
+    """Compare an algorithm in two cells of a sweep, the first against the second, paired by replicate.
+
+    Final values are subtracted, times to a level divided. Cells use common random numbers. `level` is a native target
+    value, or a target regret; the default is the final one of the study's first algorithm in the same replicate.
+
+    Raises:
+        ResultError: a cell has no such algorithm, or the cells have different metrics.
+    """
+    if not isinstance(cells, tuple | list) or len(cells) != 2:
+        raise arguments.wrong("cells", cells, "must be the numbers of two cells, for example (0, 1)")
+    cells = arguments.whole("cells", cells[0]), arguments.whole("cells", cells[1])
+    return _comparison(result, cells, TargetValue(check_label(result, algorithm), level, regret))
+
+
+def _comparison(result: Result, cells: tuple[int, int], target: TargetValue) -> Comparison:
     """Compare an algorithm in two cells, the first against the second; ResultError if they are not comparable."""
     times = {one.cell: one for one in times_to_target(result, target)}
     if gone := [cell for cell in cells if cell not in times]:
@@ -186,17 +205,17 @@ def short(value: float) -> str:
     return f"{value:.2g}" if digits is None or value < 0.0995 else f"{value:.{digits}f}"
 
 
-def against_first(result: FinishedRun, target: TargetValue) -> list[tuple[TimeToTarget, Comparison | None]]:
+def against_first(result: Result, target: TargetValue) -> list[tuple[TimeToTarget, Comparison | None]]:
     """Return each cell's times to the level, and its comparison with the first cell if they are comparable."""
     found, rows = times_to_target(result, target), list[tuple[TimeToTarget, Comparison | None]]()
     for one in found:
         same = metric_of(result, one.cell, target.regret) == metric_of(result, found[0].cell, target.regret)
         comparable = same and one is not found[0]
-        rows.append((one, comparison(result, (one.cell, found[0].cell), target) if comparable else None))
+        rows.append((one, _comparison(result, (one.cell, found[0].cell), target) if comparable else None))
     return rows
 
 
-def metric_of(result: FinishedRun, cell: int, regret: bool) -> Metric:
+def metric_of(result: Result, cell: int, regret: bool) -> Metric:
     """Return the metric of a cell: the native quantity, or regret."""
     return REGRET if regret else result.metric(cell)
 

@@ -1,7 +1,7 @@
 """Acceptance test of ADMM: how often it finds the known joint optima, over many seeds.
 
-Run `python benchmarks/admm.py --seeds 20`. Agents and coordinator are those of `fedbo.algorithms.admm`, in a loop that asks
-every agent once in each round; for asynchronous rounds only some of their messages arrive.
+Run `python benchmarks/admm.py --seeds 20`. Agents and coordinator are those of `fedbo.algorithms.admm.admm`, in a loop that
+asks every agent once in each round; for asynchronous rounds only some of their messages arrive.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy.typing as npt  # noqa: E402
 from fedbo.algorithms.base import Inbound, Problem  # noqa: E402
 from fedbo.algorithms.catalog import entry  # noqa: E402
 from fedbo.algorithms.streams import COORDINATOR, Streams  # noqa: E402
-from fedbo.objectives.admm_toys import ADMMToy, Plants, plants_allocation, plants_consensus  # noqa: E402
 from fedbo.objectives.base import Federation  # noqa: E402
+from fedbo.objectives.coupled.admm_toys import ADMMToy, Plants, plants_allocation, plants_consensus  # noqa: E402
 from fedbo.objectives.space import from_unit  # noqa: E402
 
 Array = npt.NDArray[np.float64]

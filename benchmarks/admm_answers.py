@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fedbo
-from fedbo.algorithms.admm import Allocation, Consensus
+from fedbo.algorithms.admm.admm import Allocation, Consensus
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.admm_toys import ADMMToy, Plants, plants_allocation, plants_consensus
 from fedbo.objectives.base import Array, Federation
-from fedbo.objectives.network_flow import NetworkFlow, best_flows
+from fedbo.objectives.coupled.admm_toys import ADMMToy, Plants, plants_allocation, plants_consensus
+from fedbo.objectives.coupled.network_flow import NetworkFlow, best_flows
 
 Row = dict[str, Any]
 

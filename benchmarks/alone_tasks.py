@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.objectives.digits import Digits
+from fedbo.objectives.classifiers.digits import Digits
 
 Array = npt.NDArray[np.float64]
 Evaluate = Callable[[Array], float]  # of a point of the unit cube (d,); larger is better, and 0 the best where that is known

@@ -13,7 +13,7 @@ from scipy.stats.qmc import Sobol
 
 from fedbo.objectives.base import Array
 from fedbo.objectives.space import from_unit
-from fedbo.objectives.tuning_tasks import LCBench, XGBoostTasks
+from fedbo.objectives.tasks.tuning_tasks import LCBench, XGBoostTasks
 
 START, KEPT, BOXES, CLOUD = 2**13, 16, 24, 64
 

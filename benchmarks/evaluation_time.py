@@ -29,7 +29,7 @@ def measure(points: int, values: str) -> Measured:
     """Time each task in this process; its values at random configurations go to a file."""
     from fedbo.objectives.base import LibraryMissingError
     from fedbo.objectives.datasets.data import DataMissingError
-    from fedbo.objectives.tuning_tasks import FEDERATIONS
+    from fedbo.objectives.tasks.tuning_tasks import FEDERATIONS
 
     times, found = Measured(), dict[str, np.ndarray]()
     for name, federation in FEDERATIONS.items():

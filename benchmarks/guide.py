@@ -31,8 +31,8 @@ from scipy.stats import rankdata, ttest_1samp
 from fedbo.algorithms.base import Decision, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.analysis.statistics.pairs import holm
-from fedbo.objectives.har import Har
-from fedbo.objectives.landmine import Landmine
+from fedbo.objectives.classifiers.har import Har
+from fedbo.objectives.classifiers.landmine import Landmine
 from fedbo.objectives.space import from_unit
 from fedbo.testing.lockstep import Lockstep, noisy
 

@@ -19,7 +19,7 @@ from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.pairs import holm
 from fedbo.analysis.traces import Axis
 from fedbo.execution.directory import unfinished
-from fedbo.objectives.gpu_kernels import GPUKernels
+from fedbo.objectives.tasks.gpu_kernels import GPUKernels
 from fedbo.study.study import Study, load_study
 
 METHODS: dict[str, dict[str, Any]] = {

@@ -21,9 +21,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+from fedbo.algorithms.bandits.trees.box_tree import Address, add, best_node, nodes, refresh
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.components.trees.box_tree import Address, add, best_node, nodes, refresh
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.models import formulas
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from fedbo.algorithms.base import Algorithm
-from fedbo.settings.declared import DeclaredNames
+from fedbo.settings.declared import DeclaredNames, declaring
 from fedbo.settings.errors import unknown
 from fedbo.settings.plugins import Catalogue, settings_of
 
@@ -43,17 +42,7 @@ class Entry:
 @cache
 def algorithms() -> DeclaredNames[Entry]:
     """Return the built-in algorithms by name, in alphabetical order."""
-    return DeclaredNames(_packages(), "ALGORITHMS")
-
-
-def _packages() -> list[str]:
-    """List the packages here with a module that declares algorithms."""
-    root = Path(__file__).parent
-    folders = sorted(path.parent for path in root.glob("**/__init__.py"))
-    declare = [any("\nALGORITHMS" in path.read_text(encoding="utf-8") for path in folder.glob("*.py")) for folder in folders]
-    return [
-        ".".join((__package__, *folder.relative_to(root).parts)) for folder, has in zip(folders, declare, strict=True) if has
-    ]
+    return DeclaredNames(declaring("fedbo.algorithms", "ALGORITHMS"), "ALGORITHMS")
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from fedbo.objectives.outcome import Outcome, value_of
 from fedbo.settings.errors import FedboError, invalid
 
 Array = npt.NDArray[np.float64]
+Part = Literal["all", "development", "held_out"]  # of a federation: agents on which methods are developed, and the others
 LARGEST_VALUE = 1e100  # in size: methods square values and add the squares up, and 1e308 is the largest number there is
 
 

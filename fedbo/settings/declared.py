@@ -6,11 +6,20 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 
 from fedbo.settings.plugins import PluginError
 
 T = TypeVar("T")
+
+
+def declaring(package: str, variable: str) -> list[str]:
+    """List a package, and all those below it, where a module has this variable. Nothing names them: each may be deleted."""
+    root = Path(str(importlib.import_module(package).__file__)).parent
+    folders = sorted(path.parent for path in root.glob("**/__init__.py"))
+    declare = [any(f"\n{variable}" in path.read_text(encoding="utf-8") for path in folder.glob("*.py")) for folder in folders]
+    return [".".join((package, *folder.relative_to(root).parts)) for folder, has in zip(folders, declare, strict=True) if has]
 
 
 class DeclaredNames(Mapping[str, T]):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
-from fedbo.algorithms.collaborative.fed_gp import FedGP, mixed
 from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.feature_sums import FeatureStatistics, FeatureSums, linear_posterior, statistics
 from fedbo.algorithms.components.surrogate import Surrogate
+from fedbo.algorithms.rivals.fed_gp import FedGP, mixed
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import Prediction, prediction

@@ -13,8 +13,8 @@ from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.components.coordinates import design_points, from_coordinates, slopes, to_coordinates
 from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, belief_of
 from fedbo.algorithms.components.prior_space import PriorSpace
-from fedbo.algorithms.dp_fed_prior import DPFedPrior
 from fedbo.algorithms.fed_prior import FedPrior
+from fedbo.algorithms.private.dp_fed_prior import DPFedPrior
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.environment.lies import is_falsifiable
 from fedbo.settings.records import changed

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Lt
 
+from fedbo.algorithms.bandits.trees.partitions import POINTS
 from fedbo.algorithms.base import Array, Decision, Declaration, Inbound, Problem, horizon
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.components.trees.partitions import POINTS
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check

@@ -15,13 +15,13 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
+from fedbo.algorithms.bandits.trees.elimination import Elimination
+from fedbo.algorithms.bandits.trees.elimination_phases import FedPNEClient, FedPNEServer, enter_phase, next_phase
+from fedbo.algorithms.bandits.trees.missing_clients import POLICIES, MissingPolicy
+from fedbo.algorithms.bandits.trees.partitions import CUTS, POINTS, SPLITS, Partition
 from fedbo.algorithms.base import Array, Decision, Declaration, Disclosure, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.centres import Aggregation
-from fedbo.algorithms.components.trees.elimination import Elimination
-from fedbo.algorithms.components.trees.elimination_phases import FedPNEClient, FedPNEServer, enter_phase, next_phase
-from fedbo.algorithms.components.trees.missing_clients import POLICIES, MissingPolicy
-from fedbo.algorithms.components.trees.partitions import CUTS, POINTS, SPLITS, Partition
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams, hiding
 from fedbo.settings.ranges import OneOf, check

@@ -12,9 +12,9 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Gt, Lt
 
+from fedbo.algorithms.bandits.trees.box_tree import Bounds, deepest
+from fedbo.algorithms.bandits.trees.tree_search import TreeSearch
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.trees.box_tree import Bounds, deepest
-from fedbo.algorithms.components.trees.tree_search import TreeSearch
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 The search order is the folder that the environment names (`FEDBO_DATA`), the user's cache, and last the publisher. Every file
 is checked against its sha256, once for each process and state of the file. Files without a publisher are made here from
 published ones.
+
+A folder of objectives declares its data sets as `DATA_SETS` in its module `data_sets.py`, which is found at run time.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Literal
 from urllib.parse import unquote, urlsplit
@@ -27,7 +30,7 @@ from urllib.request import url2pathname
 
 import platformdirs
 
-from fedbo.objectives.datasets.inventory import DATA_SETS, DataFile, DataSet
+from fedbo.objectives.datasets.inventory import DataFile, DataSet
 from fedbo.settings.errors import FedboError, unknown
 
 CHUNK = 1 << 20
@@ -53,6 +56,17 @@ class InventoryRow:
     state: Literal["found", "missing", "damaged"]
     licence: str
     citation: str
+
+
+def _declared() -> dict[str, DataSet]:
+    """Return the data sets of all folders of objectives, sorted by name."""
+    root = Path(__file__).parents[1]
+    names = sorted(path.parent.name for path in root.glob("*/data_sets.py"))
+    modules = [import_module(f"fedbo.objectives.{name}.data_sets") for name in names]
+    return dict(sorted((name, data_set) for module in modules for name, data_set in module.DATA_SETS.items()))
+
+
+DATA_SETS = _declared()
 
 
 def locate(name: str) -> Path:

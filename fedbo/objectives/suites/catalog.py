@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-Part = Literal["all", "development", "held_out"]
+from fedbo.objectives.base import Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,10 @@ of `lcbench`), and others by a draw; all others are held out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+from fedbo.objectives.base import Part
 from fedbo.objectives.tasks.complete_tables import Grid
 from fedbo.objectives.tasks.scenarios import Scenario
-
-Part = Literal["all", "development", "held_out"]
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from fedbo.algorithms.base import Array, Decision, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.returned import asked
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.bandits import Garland, Himmelblau
 from fedbo.objectives.derived.centralised import Centralised
 from fedbo.objectives.functions import Quadratic
+from fedbo.objectives.synthetic.bandits import Garland, Himmelblau
 from fedbo.settings.own_code import ReturnError
 
 

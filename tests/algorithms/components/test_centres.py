@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedbo.algorithms.bandits.trees.missing_clients import MissingPolicy
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.centres import RULES, Aggregation, bounded_products
-from fedbo.algorithms.components.trees.missing_clients import MissingPolicy
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
 from fedbo.testing.algorithm_contract import check_algorithm

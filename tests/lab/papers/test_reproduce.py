@@ -28,7 +28,7 @@ from fedbo.lab.papers.reproduction import ReproductionRequest, reproduce, withou
 from fedbo.lab.papers.statements import FigureData, judge, verdict
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
-from fedbo.objectives.datasets.inventory import DATA_SETS, DataFile, DataSet
+from fedbo.objectives.datasets.inventory import DataFile, DataSet
 from fedbo.study.document import read, to_toml
 from fedbo.study.study import StudyError, load_study
 
@@ -306,7 +306,7 @@ def test_a_figure_without_its_data_is_left_out_and_the_rest_is_there(
     capsys: pytest.CaptureFixture[str], write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere = DataFile("LandmineData.mat", "0" * 64, 1, "http://127.0.0.1:9/nothing")
-    monkeypatch.setitem(DATA_SETS, "landmine", DataSet("landmine", (nowhere,), "", ""))
+    monkeypatch.setitem(data.DATA_SETS, "landmine", DataSet("landmine", (nowhere,), "", ""))
     monkeypatch.delenv("FEDBO_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     mines = {**LINES, "objective": {"name": "landmine"}}

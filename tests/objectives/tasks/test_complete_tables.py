@@ -15,7 +15,7 @@ from fedbo.objectives.datasets import data
 from fedbo.objectives.tasks import complete_tables
 from fedbo.objectives.tasks.collections import FCNET, MLP, NAS, Collection
 from fedbo.objectives.tasks.complete_tables import Grid, TableTask, of_pickle, read_table
-from fedbo.objectives.tuning_tasks import FCNet, MLPTasks, NASTasks
+from fedbo.objectives.tasks.tuning_tasks import FCNet, MLPTasks, NASTasks
 from fedbo.settings.errors import SettingError
 from fedbo.surrogates.fronts import non_dominated
 

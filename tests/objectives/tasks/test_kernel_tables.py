@@ -11,9 +11,9 @@ import pytest
 
 from fedbo.objectives.base import ConfigurationFailedError
 from fedbo.objectives.datasets.data import DataMissingError, locate, without_fetching
-from fedbo.objectives.gpu_kernels import GPUKernels
 from fedbo.objectives.space import from_unit, to_unit
 from fedbo.objectives.tasks import kernel_tables
+from fedbo.objectives.tasks.gpu_kernels import GPUKernels
 from fedbo.objectives.tasks.kernel_spaces import CONVOLUTION_MILO, KERNELS, Kernel
 from fedbo.objectives.tasks.kernel_tables import KernelTask, read_table, table_of
 from fedbo.objectives.typed_spaces.allowed import moved_singly

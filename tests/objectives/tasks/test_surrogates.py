@@ -17,7 +17,7 @@ from fedbo.objectives.tasks.collections import LCBENCH, XGBOOST
 from fedbo.objectives.tasks.onnx_graph import read_graph
 from fedbo.objectives.tasks.scenarios import Scenario
 from fedbo.objectives.tasks.surrogate_network import read_network
-from fedbo.objectives.tuning_tasks import LCBench, XGBoostTasks
+from fedbo.objectives.tasks.tuning_tasks import LCBench, XGBoostTasks
 
 SOURCES = {"lcbench": LCBENCH.source, "rbv2_xgboost": XGBOOST.source}
 TUNED = {"val_accuracy", "val_balanced_accuracy", "test_balanced_accuracy", "acc", "bac", "auc"}

@@ -1,0 +1,1 @@
+"""Guides: the coordinator sends an average of the agents' optima, and the agents search around it."""

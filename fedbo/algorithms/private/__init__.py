@@ -1,0 +1,1 @@
+"""Variants of core methods whose messages are differentially private."""

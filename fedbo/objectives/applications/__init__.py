@@ -1,0 +1,1 @@
+"""Problems from practice that are computed: vaccination campaigns and settings of compressors."""

@@ -1,0 +1,140 @@
+"""Compressors on files that differ by agent: real evaluations with a size, a time and a memory, on any machine."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, ClassVar
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from fedbo.objectives.applications.codecs import ZSTD, Compressor, compressor, has_zstd
+from fedbo.objectives.applications.written_files import KINDS, written_file
+from fedbo.objectives.base import Array, LibraryMissingError, Metric, Parameter, Part, require, require_agent
+from fedbo.objectives.outcome import Outcome
+from fedbo.objectives.space import inside
+from fedbo.objectives.typed_spaces.typed import Rule, Space
+from fedbo.settings.ranges import check
+
+DEVELOPMENT = ("text", "numbers", "sources", "dna")
+CODECS = ("zlib", "bz2", "lzma")
+METRICS = ("size", "seconds", "memory")
+LEVEL, WINDOW, BLOCK = (1, 9), (10, 17), (12, 17)
+
+
+@cache
+def _space(codecs: tuple[str, ...]) -> Space:
+    ranges = {"codec": (0, len(codecs) - 1), "level": LEVEL, "window": WINDOW, "block": BLOCK}
+    parameters = tuple(Parameter(name, float(low), float(high), whole=True) for name, (low, high) in ranges.items())
+    windowed = tuple(float(place) for place, codec in enumerate(codecs) if codec != "bz2")
+    conditions = ((2, Rule("in", axis=0, values=windowed)),)
+    return Space(parameters, (codecs, None, None, None), (0.0, 6.0, 15.0, 17.0), conditions, unordered=(0,))
+
+
+@dataclass(frozen=True, eq=False)
+class CompressedFile:
+    """One agent's file. A value is minus the compressed share of its length, which draws nothing."""
+
+    kind: str
+    length: int
+    codecs: tuple[str, ...]
+    repeats: int
+    parameters: tuple[Parameter, ...] = field(repr=False)
+    best_value: float | None = None
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Return minus the compressed share at x `(d,)`."""
+        chosen, block = self._chosen(x)
+        return -self._compressed(chosen, block) / self.length
+
+    def measure(self, x: Array, rng: np.random.Generator, fidelity: int | None = None) -> Outcome:
+        """Return the outcome at x with the least processor time of some repeats in seconds, and the memory in bytes."""
+        chosen, block = self._chosen(x)
+        seconds, compressed = np.inf, 0
+        for _ in range(self.repeats):
+            start = time.thread_time()  # of this thread alone, so that a busy machine counts less
+            compressed = self._compressed(chosen, block)
+            seconds = min(seconds, time.thread_time() - start)
+        share = compressed / self.length
+        return Outcome(-share, metrics=dict(zip(METRICS, (share, seconds, chosen.memory), strict=True)))
+
+    def score(self, x: Array) -> float | None:
+        """Return None: the share of an evaluation has no noise."""
+        return None
+
+    def _chosen(self, x: Array) -> tuple[Compressor, int]:
+        codec, level, window, block = (int(place) for place in inside(self.parameters, x))
+        return compressor(self.codecs[codec], level, window), 1 << block
+
+    def _compressed(self, chosen: Compressor, block: int) -> int:
+        content = written_file(self.kind, self.length)
+        return sum(len(chosen.compress(content[start : start + block])) for start in range(0, self.length, block))
+
+
+@dataclass(frozen=True)
+class Compressors:
+    """Compressors of the standard library: each agent compresses its own kind of file, live.
+
+    Tune the codec, its level, its window and the length of blocks that are compressed on their own (both as powers of 2). The
+    metrics are `size` (share of the file's length), `seconds` (processor time, which differs at every call) and `memory`
+    (bytes). Files are text, numbers, this package's sources, DNA, and held out a log, a table, sound and documents.
+    """
+
+    random_per_replicate: ClassVar[bool] = False
+    metric: ClassVar[Metric] = Metric("size", sign=-1)
+    metrics: ClassVar[tuple[str, ...]] = METRICS
+
+    part: Part = "all"
+    """All files, those for development, or held-out ones."""
+    agents: Annotated[int, Ge(1)] | None = None
+    """First files of the part that take part. Default: all."""
+    kibibytes: Annotated[int, Ge(1), Le(65536)] = 128
+    """Length of a file."""
+    repeats: Annotated[int, Ge(1), Le(100)] = 3
+    """Compressions of which the fastest counts, where seconds are a metric."""
+    zstd: bool = False
+    """Whether Zstandard is one of the codecs; it needs the package zstandard."""
+
+    def __post_init__(self) -> None:
+        check(self)
+        most = len(self._part)
+        require(self.agents is None or self.agents <= most, "agents", self.agents, f"use 1 to {most}, the files of this part")
+        if self.zstd and not has_zstd():
+            raise LibraryMissingError(
+                f"zstd = true: the package '{ZSTD}' is not installed; install it with: pip install {ZSTD}"
+            )
+
+    @property
+    def agent_names(self) -> tuple[str, ...]:
+        """Name the agents by their kinds of files."""
+        return self._part[: self.agents]
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return len(self.agent_names)
+
+    @property
+    def lattice(self) -> Space:
+        """Return the typed space."""
+        return _space((*CODECS, "zstd") if self.zstd else CODECS)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return codec, level, window and block; the last two are powers of 2."""
+        return self.lattice.parameters
+
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> CompressedFile:
+        """Build one agent's file, which does not depend on the streams."""
+        require_agent(agent, self.n_agents)
+        codecs = (*CODECS, "zstd") if self.zstd else CODECS
+        return CompressedFile(self.agent_names[agent], 1024 * self.kibibytes, codecs, self.repeats, self.parameters)
+
+    @property
+    def _part(self) -> tuple[str, ...]:
+        return tuple(kind for kind in KINDS if self.part == "all" or (kind in DEVELOPMENT) == (self.part == "development"))
+
+
+FEDERATIONS = {"compressors": Compressors}

@@ -1,0 +1,1 @@
+"""Problems whose agents share a resource: plants, toys and a network's flow."""

@@ -1,0 +1,1 @@
+"""Synthetic problems: draws of a Gaussian process, and functions with constraints."""

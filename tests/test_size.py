@@ -41,7 +41,7 @@ LINES = {
     "coordinator/runtime": 2900,
     "execution": 3029,
     "figures": 2764,
-    "figures/page": 1436,
+    "figures/page": 1259,
     "figures/reports": 1420,
     "lab": 1,
     "lab/benchmarking": 224,

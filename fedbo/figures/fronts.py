@@ -138,7 +138,7 @@ def front_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Art
         name = "all" if figure.agent is None else f"agent {figure.agent}"
         name = name if figure.agent is not None or figure.staircase else f"all, {figure.names[1]}-{figure.names[0]}"
         shown = figure.agent is None or number <= SHOWN
-        panels.append(FigurePanel(name, partial(_draw_front, figure=figure, known=known), shown=shown))
+        panels.append(FigurePanel(name, partial(draw_front, figure=figure, known=known), shown=shown))
     algorithms = dict.fromkeys(label for figure in figures for label in figure.outcomes)
     legend = entries({label: {**known[label], "marker": "o"} for label in algorithms})
     legend.append(Line2D([], [], label="dominated or infeasible", **DOMINATED))
@@ -147,7 +147,7 @@ def front_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Art
     return panels, legend
 
 
-def _draw_front(axes: Axes, figure: FrontPanel, known: Mapping[str, Mapping[str, Any]]) -> Sequence[Artist]:
+def draw_front(axes: Axes, figure: FrontPanel, known: Mapping[str, Mapping[str, Any]]) -> Sequence[Artist]:
     for dominated, _ in figure.outcomes.values():
         axes.plot(dominated[:, 0], dominated[:, 1], zorder=1, **DOMINATED)
     if len(figure.exact):

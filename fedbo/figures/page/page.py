@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -28,10 +28,8 @@ from fedbo.analysis.statistics.overview import overview
 from fedbo.analysis.summary import SummaryRow, main_algorithm
 from fedbo.analysis.timeline_bars import BAR_KINDS
 from fedbo.figures.page.about import Failure, again, as_link, asked, chips, grouped_failures, titles
-from fedbo.figures.page.curve_drawing import CurveDrawing, draw_panel
-from fedbo.figures.page.curve_panels import colour_of, curve_panels, feasible_panels
-from fedbo.figures.page.front_panels import EXACT, front_panels
 from fedbo.figures.page.moments_data import MOST, MomentsPart, Shown, moments_part
+from fedbo.figures.page.panels import EXACT, PagePanel, curve_panels, feasible_panels, front_panels
 from fedbo.figures.page.rich_html import html_of
 from fedbo.figures.page.timeline_drawing import HATCHES, Layer, TimelineDrawing, draw_timeline
 from fedbo.figures.page.verdict import Verdict, verdict
@@ -39,13 +37,11 @@ from fedbo.figures.ranks import draw_overview
 from fedbo.figures.reports.disruptions import disruptions_table, tables_of
 from fedbo.figures.reports.privacy import privacy_table
 from fedbo.figures.reports.statistics import statistics_table
-from fedbo.figures.style import INK, STYLE, dashes_at, styled
+from fedbo.figures.style import INK, STYLE, colour_at, dashes_at, styled
 from fedbo.settings.errors import FedboError
 from fedbo.settings.registry import registered
 from fedbo.settings.shown import shown
 from fedbo.settings.version import fedbo_version
-
-T = TypeVar("T")
 
 REPORT = "report.html"
 _HERE = Path(__file__).parent
@@ -63,9 +59,9 @@ class CellPart:
     title: str
     quantity: str
     verdict: Verdict
-    panels: Sequence[tuple[str, CurveDrawing]]
-    feasible: Sequence[tuple[str, CurveDrawing]]
-    fronts: Sequence[tuple[str, CurveDrawing]]
+    panels: Sequence[PagePanel]
+    feasible: Sequence[PagePanel]
+    fronts: Sequence[PagePanel]
     timelines: Sequence[tuple[str, TimelineDrawing]]
     moments: MomentsPart
 
@@ -85,7 +81,7 @@ class RunPart:
     warning: str
     chips: Sequence[str]
     replicates: int
-    colours: Sequence[tuple[str, str]]
+    colours: Sequence[tuple[str, str, str]]
     summary: Markup
     cells: Sequence[CellPart]
     left_out: int
@@ -169,19 +165,16 @@ def report(
     ]
     panels, timelines, moments = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for cell in (cell for run in runs for cell in run.cells):
-        panels |= {key: drawing.data() for key, drawing in (*cell.panels, *cell.feasible, *cell.fronts)}
+        panels |= {panel.key: panel.data for panel in (*cell.panels, *cell.feasible, *cell.fronts)}
         timelines |= {key: drawing.data() for key, drawing in cell.timelines}
         if cell.moments.data is not None:
             moments[cell.timelines[0][0]] = cell.moments.data
     parts = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     script = f'"use strict";\n(() => {{\n{parts}}})();\n'
-    exact = [(EXACT, INK)] if any(cell.fronts for run in runs for cell in run.cells) else []
-    labels = [*dict.fromkeys(label for run in runs for label, _ in run.colours), *(label for label, _ in exact)]
     written: str = _template().render(
         title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,
-        exact=exact,
-        series={label: number for number, label in enumerate(labels)},
+        exact=[(EXACT, INK, "2 2")],
         statistics=_statistics(results),
         hatches=HATCHES,
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
@@ -200,7 +193,7 @@ def _template() -> Template:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
-    environment.filters |= {"as_link": as_link, "paint": _paint, "dash": dashes_at}
+    environment.filters |= {"as_link": as_link, "paint": _paint}
     return environment.get_template("page.html.jinja")
 
 
@@ -256,7 +249,7 @@ def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
         warning="" if status == "complete" else f"This study is not complete ({status}); the results may change.",
         chips=chips(result),
         replicates=result.study.study.replicates,
-        colours=[(label, colour_of(result, label)) for label in result.study.labels],
+        colours=[(label, colour_at(place), dashes_at(place)) for place, label in enumerate(result.study.labels)],
         summary=html_of(summary),
         cells=cells,
         left_out=len(there) - len(shown),
@@ -289,13 +282,9 @@ def _cell_part(result: Result, rows: Sequence[SummaryRow], place: tuple[int, str
         title=result.study.titles()[cell],
         quantity="Hypervolume" if (goals := goals_of(result, cell)) is not None and goals.several else "Best value",
         verdict=verdict(result, cell, rows),
-        panels=_keyed(f"{key}-p", [draw_panel(panel) for panel in curve_panels(result, cell)]),
-        feasible=_keyed(f"{key}-q", [draw_panel(panel) for panel in feasible_panels(result, cell)]),
-        fronts=_keyed(f"{key}-r", [draw_panel(panel) for panel in front_panels(result, cell)] if told.agents else []),
-        timelines=_keyed(f"{key}-t", timelines if told.agents else [one.without_values() for one in timelines]),
+        panels=curve_panels(result, cell, f"{key}-p"),
+        feasible=feasible_panels(result, cell, f"{key}-q"),
+        fronts=front_panels(result, cell, f"{key}-r") if told.agents else [],
+        timelines=[(f"{key}-t{number}", one if told.agents else one.without_values()) for number, one in enumerate(timelines)],
         moments=moments_part(result, run, told),
     )
-
-
-def _keyed(prefix: str, drawings: Sequence[T]) -> list[tuple[str, T]]:
-    return [(f"{prefix}{number}", drawing) for number, drawing in enumerate(drawings)]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from matplotlib.ticker import MaxNLocator
 
 from fedbo.analysis.agent_states import event_intervals
 from fedbo.analysis.finished_run import own_metric
@@ -26,8 +27,6 @@ from fedbo.analysis.timeline_bars import (
     spans_of,
 )
 from fedbo.figures.marks import AWAY, CRASH, CUT, HANG, OUTAGE, SLOW
-from fedbo.figures.page.axes import LinearAxis
-from fedbo.figures.page.curve_drawing import ticks_of
 from fedbo.figures.style import time_label
 from fedbo.figures.timeline import EVALUATING
 
@@ -100,29 +99,29 @@ class TimelineDrawing:
         """Return the place of the axis of time."""
         return TOP + self.row * len(self.agents)
 
-    @property
-    def axis(self) -> LinearAxis:
-        """Return the axis of time."""
-        return LinearAxis(0.0, self.end, LEFT, RIGHT)
+    def at(self, time: float) -> float:
+        """Return the place of a time, to a tenth of a pixel."""
+        return round(LEFT + time / self.end * (RIGHT - LEFT), 1)
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Return the ticks of the axis of time."""
-        return ticks_of(self.axis, 10)
+        """Return the ticks of the axis of time as places and labels."""
+        times = MaxNLocator(10, steps=[1, 2, 5, 10]).tick_values(0.0, self.end)
+        return [(self.at(time), f"{time:.6g}") for time in times if time <= self.end]
 
     def path(self, layer: Layer) -> str:
         """Return the bars of a layer as one path."""
-        axis, bars = self.axis, list[str]()
+        bars = list[str]()
         for row, begin, end in layer.bars:
             if begin < self.end:
                 middle = TOP + (row + 0.5) * self.row
                 low, high = (round(middle + edge * self.row, 1) for edge in (layer.top, layer.bottom))
-                bars.append(f"M{axis.at(begin):g} {low:g}H{axis.at(min(end, self.end)):g}V{high:g}H{axis.at(begin):g}z")
+                bars.append(f"M{self.at(begin):g} {low:g}H{self.at(min(end, self.end)):g}V{high:g}H{self.at(begin):g}z")
         return "".join(bars)
 
     def place(self, point: tuple[int, float]) -> tuple[float, float]:
         """Return the place of a moment in a row."""
-        return self.axis.at(point[1]), round(TOP + (point[0] + 0.5) * self.row, 1)
+        return self.at(point[1]), round(TOP + (point[0] + 0.5) * self.row, 1)
 
     def data(self) -> dict[str, Any]:
         """Return the data for the script that draws a part of the time and shows values under the pointer."""

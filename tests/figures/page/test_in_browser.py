@@ -62,11 +62,11 @@ def test_values_are_told_under_the_pointer(wide: Browser) -> None:
 
 
 def test_a_series_can_be_switched_off_and_on(wide: Browser) -> None:
-    line = f"getComputedStyle(document.querySelector('{PLOT} .line.s1')).display"
+    line = f"getComputedStyle(document.querySelector('{PLOT} .s1')).display"
     assert wide.value(line) == "inline"
     wide.click(".series label:nth-child(2)")
     assert wide.value(line) == "none"
-    assert wide.value(f"getComputedStyle(document.querySelector('{PLOT} .line.s0')).display") == "inline"
+    assert wide.value(f"getComputedStyle(document.querySelector('{PLOT} .s0')).display") == "inline"
     wide.mouse("mouseMoved", *wide.middle(PLOT))
     assert "Together" not in tip(wide, "figure[data-panel]")
     wide.click(".series label:nth-child(2)")

@@ -17,10 +17,8 @@ from fedbo.analysis.summary import Difference
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.execution.directory import new_manifest
 from fedbo.figures.page.about import asked, grouped_failures
-from fedbo.figures.page.axes import LinearAxis, label_of, spanned
-from fedbo.figures.page.curve_drawing import draw_panel
-from fedbo.figures.page.curve_panels import curve_panels
 from fedbo.figures.page.page import report
+from fedbo.figures.page.panels import LEFT, RIGHT, curve_panels
 from fedbo.figures.page.timeline_drawing import draw_timeline
 from fedbo.figures.page.verdict import Verdict, verdict
 from fedbo.figures.style import dashes_at
@@ -90,25 +88,35 @@ def test_the_data_in_the_page_are_those_of_the_drawings(troubled: Result) -> Non
     names = {layer.name for layer in drawing.layers}
     assert {"waiting", "own query", "federated query", "away", "down after a crash", "coordinator down"} <= names
     assert drawing.lost and drawing.crashed
-    panels = [draw_panel(panel) for panel in curve_panels(troubled, 0)]
+    panels = curve_panels(troubled, 0, "r0-c0-p")
     assert [panel["title"] for panel in data["panels"].values()] == ["evaluations", "time", "communication"]
-    assert [panel.data() for panel in panels] == list(data["panels"].values())
+    assert {panel.key: json.loads(json.dumps(panel.data)) for panel in panels} == data["panels"]
+    for panel in panels:
+        low, high, first, last = panel.data["x"]
+        assert (first, last) == (LEFT, RIGHT) and panel.svg in page
+        ticks = re.findall(r'text-anchor: middle" x="([\d.]+)" y="[\d.]+">([\d.]+)<', panel.svg)
+        assert len(ticks) > 2
+        for place, value in ticks:  # Matplotlib's places are those that the script computes
+            assert float(place) == pytest.approx(first + (float(value) - low) / (high - low) * (last - first), abs=0.06)
 
 
 def test_lines_and_their_names_have_the_kinds_of_line_of_the_figures(troubled: Result) -> None:
     page = report([troubled])
     for place, label in enumerate(troubled.study.labels):
-        dashes = f'stroke-dasharray="{dashes_at(place)}"'
-        assert page.count(dashes) >= 3 and f'{dashes}/></svg><span class="name">{label}</span>' in page
+        assert f'stroke-dasharray="{dashes_at(place)}"/></svg><span class="name">{label}</span>' in page
+        assert page.count(f"stroke-dasharray: {dashes_at(place).replace(' ', ',')};") == (
+            0 if dashes_at(place) == "none" else 3
+        )
+        assert page.count(f'<g class="s{place}">') >= 3
     assert len({dashes_at(place) for place in range(4)}) == 4
 
 
 def test_curves_end_where_the_summary_does(troubled: Result) -> None:
-    panel = curve_panels(troubled, 0)[0]
-    for series, row in zip(panel.series, troubled.summary(), strict=True):
-        assert series.label == row.algorithm
-        assert series.mean[-1] == pytest.approx(row.final.mean, rel=1e-4)
-        assert series.error[-1] == pytest.approx(row.final.error, rel=1e-4)
+    for panel in curve_panels(troubled, 0, ""):
+        for series, row in zip(panel.data["series"], troubled.summary(), strict=True):
+            assert series["label"] == row.algorithm
+            assert series["mean"][-1] == pytest.approx(row.final.mean, rel=1e-4)
+            assert series["error"][-1] == pytest.approx(row.final.error, rel=1e-4)
 
 
 def judged(result: Result) -> Verdict:
@@ -200,14 +208,6 @@ def test_a_run_without_any_observation_has_a_report(tmp_path: Path) -> None:
     write_manifest(folder, {**manifest, "error": "ValueError: no\nmore"})
     result.__dict__["observations"], result.__dict__["events"] = result.observations.slice(0, 0), result.events.slice(0, 0)
     assert "This study is not complete" in report([result])
-
-
-def test_axes_have_round_ticks() -> None:
-    axis = LinearAxis(0.163, 0.281, 286, 10)
-    assert [label_of(tick, 0.02) for tick in axis.ticks(8)] == ["0.18", "0.20", "0.22", "0.24", "0.26", "0.28"]
-    assert LinearAxis(-1, 1, 0, 10).ticks(4) == [-1, -0.5, 0, 0.5, 1]
-    assert label_of(-0.0, 0.5) == "0.0" and label_of(1200, 200) == "1,200"
-    assert spanned(2.0, 2.0) == pytest.approx((1.8, 2.2)) and spanned(float("nan"), 1) == (0.0, 1.0)
 
 
 def test_what_messages_reveal_is_shown_by_lists_checks_and_reports(

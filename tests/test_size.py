@@ -69,7 +69,7 @@ LINES = {
     "surrogates/compiled": 2616,
     "templates": 1,
     "testing": 853,
-    "tuning": 3015,
+    "tuning": 2995,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
 MOST = {"all": 92742, "no room": 92742, "modules": 677}

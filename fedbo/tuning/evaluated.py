@@ -7,7 +7,7 @@ for point in evaluated("old.csv", space, value="accuracy"):
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,8 +28,7 @@ from fedbo.settings.columns import columns_of, is_raw
 from fedbo.settings.errors import ArgumentError
 from fedbo.settings.signatures import Mode
 from fedbo.tuning.ask_log import LOG, read_log
-from fedbo.tuning.metrics import told_of
-from fedbo.tuning.optuna_metrics import check_directions, told_of_trial
+from fedbo.tuning.metrics import check_directions, told_of, told_of_trial
 
 Value = float | dict[str, float | None]
 Columns = dict[str, str]
@@ -70,11 +69,15 @@ def evaluated(
         if path.suffix == ".csv" and path.is_file():
             return evaluated_in_csv(path, space, value, goals)
         if path.suffix == ".parquet" and path.is_file():
-            return _in_parquet(path, space, value, goals)
+            try:
+                return _in_table(read_table(path), str(path), space, (value, goals))
+            except DamagedError as error:
+                raise ArgumentError(f"start = '{path}': {error.why}; pass a table of evaluations") from None
         raise ArgumentError(
             f"start = '{path}': is not an existing .csv file, .parquet file or run directory; pass the path of one"
         )
-    if (table := _as_table(source)) is not None:
+    if hasattr(source, "to_arrow") or hasattr(source, "iloc"):  # a table of trials, or a data frame of pandas
+        table = source.to_arrow() if hasattr(source, "to_arrow") else pa.Table.from_pandas(source, preserve_index=False)
         return _in_table(table, "start", space, (value, goals))
     read, found = _read(space), list[Evaluated]()
     try:
@@ -116,35 +119,28 @@ def _columns(where: str, there: Sequence[str], space: Space, named: Named) -> tu
     return mine, metrics
 
 
-def _in_parquet(path: Path, space: Any, value: str, goals: Goals | None) -> list[Evaluated]:
-    try:
-        table = read_table(path)
-    except DamagedError as error:
-        raise ArgumentError(f"start = '{path}': {error.why}; pass a table of evaluations") from None
-    return _in_table(table, str(path), space, (value, goals))
-
-
-def _as_table(source: Any) -> Any:
-    """Return a table of trials, or a data frame of pandas, as an Arrow table; None for anything else."""
-    if hasattr(source, "to_arrow"):
-        return source.to_arrow()
-    return pa.Table.from_pandas(source, preserve_index=False) if hasattr(source, "iloc") else None
-
-
 def _in_table(table: Any, where: str, space: Any, named: Named) -> list[Evaluated]:
-    (value, goals), read, place = named, _read(space), f"'{where}', row"
-    mine, metrics = _columns(f"'{where}'", table.column_names, read, named)
+    rows = ((number, f"'{where}', row {number}", row) for number, row in enumerate(table.to_pylist(), 1))
+    return _in_rows(rows, table.column_names, where, space, named)
+
+
+def _in_rows(
+    rows: Iterable[tuple[int, str, Mapping[str, Any]]], there: Sequence[str], where: str, space: Any, named: Named
+) -> list[Evaluated]:
+    """Return the points of rows with a value; each comes with its number and its place, and a cell that is empty is None."""
+    (value, goals), read = named, _read(space)
+    mine, metrics = _columns(f"'{where}'", there, read, named)
     found = []
-    for number, row in enumerate(table.to_pylist(), 1):
-        if row[value] is None:
+    for number, line, row in rows:
+        if row.get(value) is None:
             continue
-        line, cells = f"{place} {number}", {name: row[column] for name, column in mine.items() if row.get(column) is not None}
+        cells = {name: row[column] for name, column in mine.items() if row.get(column) is not None}
         for name, cell in cells.items():
             cells[name] = _cell(read, name, cell, line) if isinstance(cell, str) else cell
-        others = {name: row[each] for name, each in metrics.items()}
+        others = {name: row.get(each) for name, each in metrics.items()}
+        others |= {name: _float(cell, f"{line}: {name}") for name, cell in others.items() if isinstance(cell, str)}
         told = _told(_float(row[value], f"{line}: {value}"), goals, others)
-        point = Evaluated(cells, told, f"{Path(where).name}/{number}")
-        found.append(_checked(read, point, line, cells=True))
+        found.append(_checked(read, Evaluated(cells, told, f"{Path(where).name}/{number}"), line, cells=True))
     return found
 
 
@@ -210,22 +206,15 @@ def evaluated_in_csv(path: str | Path, space: Any, value: str = "value", goals: 
     An empty cell is an inactive parameter; an empty value is a failed evaluation, whose row is skipped. ArgumentError names
     the invalid row and column.
     """
-    read, place = _read(space), Path(path)
+    place = Path(path)
     with place.open(newline="", encoding="utf-8-sig") as file:
-        first, *rows = list(csv.reader(file)) or [[]]
+        first, *lines = list(csv.reader(file)) or [[]]
     columns = [name[1:] if name == spreadsheet_cell(name[1:]) else name for name in first]
-    mine, metrics = _columns(f"'{place}'", columns, read, (value, goals))
-    found = []
-    for number, cells in enumerate(rows, start=2):
-        where, row = f"'{place}', line {number}", dict(zip(columns, cells, strict=False))
-        if not row.get(value, "").strip():
-            continue
-        there = {name: row[column] for name, column in mine.items() if row.get(column, "").strip()}
-        configuration = {name: _cell(read, name, cell, where) for name, cell in there.items()}
-        others = {name: _float(row[each], f"{where}: {name}") if row.get(each) else None for name, each in metrics.items()}
-        told = _told(_float(row[value], f"{where}: {value}"), goals, others)
-        found.append(_checked(read, Evaluated(configuration, told, f"{place.name}/{number}"), where, cells=True))
-    return found
+    cells = ([cell if cell.strip() else None for cell in line] for line in lines)
+    rows = (
+        (number, f"'{place}', line {number}", dict(zip(columns, line, strict=False))) for number, line in enumerate(cells, 2)
+    )
+    return _in_rows(rows, columns, str(place), space, (value, goals))
 
 
 def _read(space: Any) -> Space:

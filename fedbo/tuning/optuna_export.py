@@ -26,7 +26,7 @@ from fedbo.analysis.result import Result
 from fedbo.objectives.goals import AgentGoals, Goal, Goals, goals_in
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
-from fedbo.tuning.optuna_metrics import constraints_of
+from fedbo.tuning.metrics import constraints_of
 
 
 def distributions(space: Any) -> dict[str, BaseDistribution]:

@@ -22,8 +22,8 @@ from fedbo.settings.errors import ArgumentError, warn_caller
 from fedbo.settings.signatures import Mode
 from fedbo.tuning.ask_tell import Agent, tell_or_fail
 from fedbo.tuning.message_folder import Meeting
+from fedbo.tuning.metrics import check_directions, told_of_trial
 from fedbo.tuning.optuna_export import distributions
-from fedbo.tuning.optuna_metrics import check_directions, told_of_trial
 from fedbo.tuning.terms import Terms, check_agent
 
 ASKED = "fedbo:asked"  # the attribute of a trial that says which agent's folder gave it, and by which token
@@ -35,7 +35,7 @@ class OptunaSampler(BaseSampler):
     `space` has the forms that `fedbo.tune` accepts: a dictionary of Optuna's distributions, or a ConfigSpace with conditions,
     whose active parameters are suggested. The study's direction overrides `terms.mode`. With `terms.metrics` the study has
     their objectives in the same order. A trial states a limited metric by `trial.set_constraint`, or as an attribute of its
-    name (`fedbo.tuning.optuna_metrics`); a trial without it is not feasible. From a pruned trial the agent learns
+    name (`fedbo.tuning.metrics`); a trial without it is not feasible. From a pruned trial the agent learns
     the last reported value, from a failed one nothing. It also learns from other finished trials of the study. If
     `terms.agents` is above 1, trials of the other agents are the exception: their observations arrive as messages. Parameters
     outside the space are drawn by `independent`, by default at random. It is thread-safe; one process may use it at a time.

@@ -39,7 +39,7 @@ LINES = {
     "coordinator/logged": 745,
     "coordinator/privacy": 1918,
     "coordinator/runtime": 2900,
-    "execution": 3029,
+    "execution": 2995,
     "figures": 2764,
     "figures/page": 1259,
     "figures/reports": 1420,

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,7 +77,8 @@ def _learnings(cell: Cell, replicate: int, parts: Path) -> list[WarmupRun]:
     sources = history_sources(study)
     for source in sources:
         table, own = source.table, _history_replicate(source.table, replicate)
-        key, chunks = key_of(source, cell.number, own), _chunks(source.agents)
+        key = key_of(source, cell.number, own)
+        chunks = [tuple(source.agents[place : place + _CHUNK]) for place in range(0, len(source.agents), _CHUNK)]
         if table.algorithm is not None:
             task = _earlier_task(study, table, own, parts)
             found += [WarmupRun(key, task, chunk, folder) for chunk in chunks]
@@ -92,10 +92,6 @@ def _learnings(cell: Cell, replicate: int, parts: Path) -> list[WarmupRun]:
         task = _task(study, study.algorithm[0], replicate, parts)
         found.append(WarmupRun(RunKey(cell.number, "none", replicate), task, tuple(rest), folder, {}))
     return found
-
-
-def _chunks(agents: Sequence[int]) -> list[tuple[int, ...]]:
-    return [tuple(agents[place : place + _CHUNK]) for place in range(0, len(agents), _CHUNK)]
 
 
 def _earlier_task(study: Study, table: HistoryTable, replicate: int, parts: Path) -> Task:

@@ -126,13 +126,13 @@ def compare(recorded: Path, replayed: Path, kept: str | None = None, names: Sequ
     tables = {}
     for name in names:
         if name != "privacy" or (recorded / f"{name}.parquet").exists():  # nothing need be private
-            tables[name] = [_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
-    # A column that was added since the recording is in the replayed table alone.
-    tables = {name: [first, _only(second, first.column_names)] for name, (first, second) in tables.items()}
+            first, second = (_table(folder / f"{name}.parquet") for folder in (recorded, replayed))
+            # A column that was added since the recording is in the replayed table alone.
+            tables[name] = [first, second.select([column for column in second.column_names if column in first.column_names])]
     hashes = [_hash(table) for table in tables["events"]]
     difference = None
     for name, (first, second) in tables.items():
-        if difference is None and not _equal(first, second):
+        if difference is None and (len(first), _hash(first)) != (len(second), _hash(second)):
             difference = _first_difference(name, first, second)
             if others := other_kernels(read_manifest(recorded)):
                 difference += f"\n{others}"
@@ -155,21 +155,12 @@ def _table(path: Path) -> pa.Table:
         raise DamagedError(path, error.why, back(path)) from None
 
 
-def _only(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return the columns of a table that have these names."""
-    return table.select([name for name in table.column_names if name in names])
-
-
 def _hash(table: pa.Table) -> str:
     found = hashlib.sha256()
     for batch in table.combine_chunks().to_batches():
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             found.update(repr(row).encode())
     return found.hexdigest()
-
-
-def _equal(first: pa.Table, second: pa.Table) -> bool:
-    return len(first) == len(second) and _hash(first) == _hash(second)
 
 
 def _first_difference(name: str, first: pa.Table, second: pa.Table) -> str:

@@ -60,12 +60,10 @@ def result_so_far(directory: Path) -> Result:
     folders = [RunFolder.of(directory / "parts", key) for key in keys]
     for _ in range(_TRIES):
         try:
-            tables = [
-                canonical(
-                    pa.concat_tables([schema.empty_table(), *(part for each in folders for part in read(each))]), study.labels
-                )
-                for schema, read in ((OBSERVATIONS, _observed), (EVENTS, _happened))
-            ]
+            tables = []
+            for kind, schema in (("observations", OBSERVATIONS), ("events", EVENTS)):
+                parts = (read_table(path, schema) for each in folders for path in SnapshotStore(each).tables(kind))
+                tables.append(canonical(pa.concat_tables([schema.empty_table(), *parts]), study.labels))
             seen = with_metrics(tables[0], goals_in(manifest))
             return ResultSoFar(directory, study, manifest, (seen, tables[1]))
         except FileNotFoundError:  # a snapshot was written meanwhile, or the run has ended
@@ -73,14 +71,6 @@ def result_so_far(directory: Path) -> Result:
             if manifest["status"] == "complete":
                 return Result.open(directory)
     raise DirectoryError(f"'{directory}': its files change too quickly; try again")
-
-
-def _observed(folder: RunFolder) -> list[Any]:
-    return [read_table(path, OBSERVATIONS) for path in SnapshotStore(folder).tables("observations")]
-
-
-def _happened(folder: RunFolder) -> list[Any]:
-    return [read_table(path, EVENTS) for path in SnapshotStore(folder).tables("events")]
 
 
 def state_of_files(directory: Path) -> tuple[int, ...]:

@@ -16,7 +16,6 @@ from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.manifest import STUDY, back, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.analysis.result import Result
 from fedbo.coordinator.runtime.actor import RunSummary
-from fedbo.execution.damage import fall_back
 from fedbo.execution.directory import (
     best_values,
     check_code,
@@ -30,6 +29,7 @@ from fedbo.execution.directory import (
     now,
 )
 from fedbo.execution.display import Display
+from fedbo.execution.earlier import fall_back
 from fedbo.execution.extension import (
     check_carried,
     check_kept,

@@ -10,6 +10,7 @@ from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from fedbo.algorithms.catalog import catalogue, entry
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.overview import Overview, overview
 from fedbo.execution.again import has_ended, run_again
@@ -19,10 +20,80 @@ from fedbo.execution.requirements import ABSENT, require_objective
 from fedbo.figures.page.page import REPORT, write_report
 from fedbo.figures.ranks import draw_overview
 from fedbo.figures.style import save
-from fedbo.lab.benchmarking.sources import BenchmarkSource, benchmark_sources
-from fedbo.study.document import StudyError
+from fedbo.objectives.suites.catalog import SUITES
+from fedbo.settings.errors import unknown
+from fedbo.study.document import StudyError, read
+from fedbo.study.files import resolve_paths
 from fedbo.study.paths import make_folder, usable
 from fedbo.study.study import Study, load_study
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkSource:
+    """A task before its methods are chosen: its name, the tables of its study, and the file or suite to name in errors.
+
+    With `optional`, it is left out if its data or a library are missing. Without [exchange], a method that can send after every
+    iteration does.
+    """
+
+    name: str
+    tables: Mapping[str, Any]
+    origin: str
+    optional: bool = False
+
+    def algorithms(self, wanted: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the tables of methods: those of the file with such a label or name, otherwise bare ones; all by default."""
+        known = list(self.tables.get("algorithm", ()))
+        if not wanted:
+            return known
+        return [_table(one, known, "exchange" not in self.tables) for one in wanted]
+
+
+def _table(wanted: str, known: Sequence[Mapping[str, Any]], immediate: bool) -> dict[str, Any]:
+    for key in ("label", "name"):
+        for table in known:
+            if table.get(key) == wanted:
+                return {**table, "label": wanted}
+    name, _, preset = wanted.partition("/")
+    if not preset and immediate and _pauses(name):
+        return {"name": name, "label": wanted, "every": 1}
+    return {"name": name, "label": wanted, **({"preset": preset} if preset else {})}
+
+
+def _pauses(name: str) -> bool:
+    """Check whether a method sends before the start but not after the first iteration, although it could.
+
+    Without rounds, a message before the start alone arrives too late for most agents.
+    """
+    if name not in catalogue() or "every" not in entry(name).free():
+        return False
+    made = entry(name).make()
+    return made.sends(0) and not made.sends(1)
+
+
+def benchmark_sources(suite: str) -> list[BenchmarkSource]:
+    """List the tasks of a suite, or the study files of a folder by name; StudyError if there is neither."""
+    folder = Path(suite)
+    if folder.is_dir():
+        files = sorted(folder.glob("*.toml"))
+        if not files:
+            raise StudyError(f"{suite}: contains no study; pass a folder of TOML files, or the name of a suite")
+        return [BenchmarkSource(path.stem, _resolved(path), str(path)) for path in files]
+    if suite not in SUITES:
+        if "/" in suite or folder.exists():
+            raise StudyError(f"{suite}: is not a folder; pass a folder of study files, or the name of a suite")
+        raise StudyError(f"{unknown('suite', suite, SUITES)}; or pass a folder of study files")
+    chosen = SUITES[suite]
+    named = f"suite {suite} {chosen.version}"
+    return [BenchmarkSource(task.name, task.tables(), f"{named}, {task.name}", task.optional) for task in chosen.tasks]
+
+
+def _resolved(path: Path) -> Mapping[str, Any]:
+    document = read(path)
+    if not isinstance(document.get("algorithm", []), list):
+        raise StudyError(f"{path}: [algorithm] is a table; write [[algorithm]]")
+    return resolve_paths(document, path.absolute().parent, trust=True)
+
 
 QUICK_REPLICATES, QUICK_ITERATIONS = 3, 12
 REPLICATES = 20
@@ -73,7 +144,8 @@ def run_benchmark(
         request.out.exists()
     make_folder(request.out / "runs")
     for number, (name, study) in enumerate(studies.items(), 1):
-        directory = request.out / "runs" / f"{_as_file_name(name)}-{study.digest()[:8]}"
+        file_name = re.sub(r"[^\w.-]+", "-", name)
+        directory = request.out / "runs" / f"{file_name}-{study.digest()[:8]}"
         notify(f"{name} ({number} of {len(studies)}){': already finished' if has_ended(directory, study) else ''}")
         try:
             made.results.append(run_again(study, directory, request.hosting, progress()))
@@ -123,7 +195,7 @@ def _document(request: BenchmarkRequest, source: BenchmarkSource) -> Mapping[str
 def write_benchmark(made: Benchmark) -> tuple[Overview, list[Path]]:
     """Compare the methods over all tasks; write the tables, the figure and the report, and return their paths."""
     out = made.request.out
-    found = overview(made.results, _labels(made))
+    found = overview(made.results, tuple(made.request.algorithms))
     make_folder(out / "tables")
     for table in [*found.tables(), found.scores()]:
         table.write(out / "tables")
@@ -131,12 +203,3 @@ def write_benchmark(made: Benchmark) -> tuple[Overview, list[Path]]:
     FigureCanvasAgg(figure)
     save(figure, out / FIGURE, 110)
     return found, [out / "tables", out / FIGURE, write_report(made.results, out / REPORT)]
-
-
-def _labels(made: Benchmark) -> tuple[str, ...]:
-    """Return the requested labels in their order: the first is the baseline."""
-    return tuple(made.request.algorithms)
-
-
-def _as_file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name)

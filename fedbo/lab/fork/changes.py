@@ -78,11 +78,8 @@ def _put(value: Any, time: float) -> str:
         return "{" + ", ".join(f"{key} = {_put(item, time)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(_put(item, time) for item in value) + "]"
-    return repr(float(time)) if value == HERE else _one_line(value)
-
-
-def _one_line(value: Any) -> str:
-    """Format a plain value on one line of any length."""
+    if value == HERE:
+        return repr(float(time))
     return json.dumps(value) if isinstance(value, str) else one_line(value, width=10**6)
 
 
@@ -112,22 +109,14 @@ def _wrong(before: Study, after: Study, point: ForkPoint) -> Iterator[str]:
             yield f"{key}: {(used or ['it cannot change after the start'])[-1]}; run a new study with the other value"
         elif key in before.sweep:
             yield f"{key}: is swept, so each cell has its own value; fork a run without that sweep"
-        elif table == "group" and key.rpartition(".")[2] not in _OF_GROUP and not _within_group(key):
+        elif table == "group" and key.rpartition(".")[2] not in _OF_GROUP and not any(f".{name}." in key for name in _OF_GROUP):
             yield f"{key}: the members and initial settings of a group cannot change after the start; remove this change"
-    yield from _labels(before, after)
-    yield from _faults(before, after, point)
-    yield from _budget(before, after, point)
-
-
-def _within_group(key: str) -> bool:
-    return any(f".{name}." in key for name in _OF_GROUP)
-
-
-def _labels(before: Study, after: Study) -> Iterator[str]:
     if before.labels != after.labels:
         yield "algorithm: a fork keeps the algorithms of its run; run others in a new study"
     elif [one.name for one in before.group] != [one.name for one in after.group]:
         yield "group: the members of a group cannot change after the start; keep the groups, or change their other settings"
+    yield from _faults(before, after, point)
+    yield from _budget(before, after, point)
 
 
 def _faults(before: Study, after: Study, point: ForkPoint) -> Iterator[str]:

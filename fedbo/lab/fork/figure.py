@@ -107,7 +107,8 @@ def _draw_gap(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
     before = by_cell_and_algorithm(fork.original.traces)
     for (number, label), mine in by_cell_and_algorithm(fork.branches[0].traces).items():
         if number == cell:
-            x = np.linspace(time, _end([*mine, *before[cell, label]]), _POINTS)
+            end = max(float(trace.finished[-1]) for trace in (*mine, *before[cell, label]))
+            x = np.linspace(time, end, _POINTS)
             mean, half = _gap(mine, before[cell, label], x, metric.sign)
             options = _line_of(fork, label)
             axes.fill_between(x, mean - half, mean + half, color=options["color"], alpha=0.16, linewidth=0)
@@ -168,7 +169,3 @@ def _gap(mine: list[IncumbentTrace], other: list[IncumbentTrace], x: Array, sign
 def _times(fork: Fork) -> list[float]:
     """Return the time of each fork, the mean over runs for forks at events."""
     return [float(np.mean(list(branch.manifest["forked"]["at"].values()))) for branch in fork.branches]
-
-
-def _end(found: list[IncumbentTrace]) -> float:
-    return max(float(trace.finished[-1]) for trace in found)

@@ -143,7 +143,9 @@ def points_of(directory: Path, at: str | None, every: float | None) -> list[Fork
     if (at is None) == (every is None):
         raise ForkError("--at: set exactly one of --at and --every, for example --at 12.5, --at event:500 or --every 5")
     if every is not None:
-        ends = [_last(events) for _, events in by_run(read_table(_run_table(directory), columns=[*RunKey._fields, "time"]))]
+        read_manifest(directory)
+        events = read_table(directory / "events.parquet", columns=[*RunKey._fields, "time"])
+        ends = [float(max(own["time"].to_pylist())) for _, own in by_run(events)]
         if not 0 < every < min(ends):
             raise ForkError(f"--every {every:g}: must be above 0 and below {min(ends):g}, the end of the first run")
         if min(ends) / every > _MOST:
@@ -158,15 +160,6 @@ def points_of(directory: Path, at: str | None, every: float | None) -> list[Fork
     if given is None or not 0 < given < math.inf:
         raise ForkError(f"--at {at}: must be above 0 and finite")
     return [point]
-
-
-def _run_table(directory: Path) -> Path:
-    read_manifest(directory)
-    return directory / "events.parquet"
-
-
-def _last(events: Any) -> float:
-    return float(max(events["time"].to_pylist()))
 
 
 def whole_study(directory: Path, trust: bool) -> Study:

@@ -17,7 +17,7 @@ from fedbo.figures.curves import label_panel
 from fedbo.figures.layout import FigurePanel, Sheet, arrange
 from fedbo.figures.plot import View, write
 from fedbo.figures.style import COLOURS, FAINT, INK
-from fedbo.lab.hunt.evidence import lower_bound
+from fedbo.lab.hunt.claims import lower_bound
 from fedbo.lab.hunt.result import Hunt, VerdictRow
 
 _HOW = {"drawn": (COLOURS[0], "o"), "guided": (COLOURS[1], "s")}
@@ -32,16 +32,16 @@ def hunt_figure(hunt: Hunt, look: Choices | None = None) -> Figure:
     """Return the figure itself."""
     panels = [FigurePanel("worlds", partial(_draw_worlds, hunt=hunt))]
     shown = hunt.reported or (max(hunt.verdicts, key=lambda row: row.low) if hunt.verdicts else None)
-    legend: list[Artist] = [_mark(*_HOW[how], f"{how} world") for how in _HOW if any(row.how == how for row in hunt.tried)]
+    legend: list[Artist] = [
+        Line2D([], [], color=colour, marker=marker, linestyle="", label=f"{how} world")
+        for how, (colour, marker) in _HOW.items()
+        if any(row.how == how for row in hunt.tried)
+    ]
     if shown is not None and shown.excesses:
         panels.append(FigurePanel("verdict", partial(_draw_verdict, row=shown)))
         legend += [_line(INK, "mean so far"), _line(COLOURS[2], "95 % confidence sequence")]
     facts = ["the claim fails" if hunt.broken else "the claim stands", f"{hunt.worlds} worlds"]
     return arrange(Sheet(panels, legend, hunt.claim, facts), View.of("hunt", 0, look or {}).look)
-
-
-def _mark(colour: str, marker: str, label: str) -> Artist:
-    return Line2D([], [], color=colour, marker=marker, linestyle="", label=label)
 
 
 def _line(colour: str, label: str) -> Artist:

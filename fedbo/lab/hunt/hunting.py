@@ -10,8 +10,7 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.statistics.pairs import holm
 from fedbo.execution.progress import Progress, RowInfo
-from fedbo.lab.hunt.claims import Claim, parse_claim
-from fedbo.lab.hunt.evidence import LEVEL, lower_bound, p_value
+from fedbo.lab.hunt.claims import LEVEL, Claim, lower_bound, p_value, parse_claim
 from fedbo.lab.hunt.result import FOUND, WORLD, Hunt, TriedRow, VerdictRow
 from fedbo.lab.hunt.search import WorldSearch, safe_limit
 from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, Document, WorldTrials

@@ -153,7 +153,8 @@ class WorldSearch:
 
     def _bound(self) -> None:
         """Set the lower bounds: the mean less a standard error, whose variance shrinks to that of all worlds."""
-        pooled = _pooled([one.excesses for one in self.tried])
+        # The median variance within worlds, which a few of them with long tails do not move.
+        pooled = float(np.median([np.var(one.excesses, ddof=1) for one in self.tried])) if self.tried else 0.0
         for one in self.tried:
             count, own = len(one.excesses), float(np.var(one.excesses))
             variance = (count * own + _PRIOR * pooled) / (count - 1 + _PRIOR)
@@ -163,8 +164,3 @@ class WorldSearch:
 def safe_limit(favours: Sequence[float], excesses: Sequence[float]) -> float:
     """Return twice the largest excess in favour of a claim, or twice a typical one if that is larger."""
     return 2.0 * max(-min(favours), float(np.mean(np.abs(excesses))), 1e-12)
-
-
-def _pooled(groups: Sequence[Sequence[float]]) -> float:
-    """Return the median variance within groups, which a few worlds with long tails do not move."""
-    return float(np.median([np.var(group, ddof=1) for group in groups])) if groups else 0.0

@@ -60,7 +60,8 @@ class World:
         """Return the world of the same family with other numbers."""
         changes = self.changes
         for place, (path, _) in enumerate(numbers_of(self.changes)):
-            changes = _with(changes, path, _rounded(values[str(place)]))
+            value = values[str(place)]
+            changes = _with(changes, path, value if isinstance(value, int) else float(f"{value:.2g}"))
         return World(changes, "guided")
 
 
@@ -141,10 +142,6 @@ def _range(name: str | int, value: float | int) -> tuple[Any, ...]:
     if isinstance(value, int):
         return (1, max(2, 4 * value))
     return (value / _SPAN, min(1.0, value * _SPAN) if name in _SHARES else value * _SPAN, "log")
-
-
-def _rounded(value: float | int) -> float | int:
-    return value if isinstance(value, int) else float(f"{value:.2g}")
 
 
 def _with(value: Any, path: Path, new: Any) -> Any:

@@ -146,15 +146,11 @@ def _effort(outcome: FigureOutcome) -> str:
 
 def _commands(request: ReproductionRequest, outcome: FigureOutcome) -> str:
     figure = outcome.figure
-    study = shlex.quote(_portable(request.paper.parent / figure.study))
+    path = request.paper.parent / figure.study
+    study = shlex.quote(f"{path.parent.name}/{path.name}" if path.is_absolute() else path.as_posix())  # of no machine
     sets = "".join(f" --set {shlex.quote(override)}" for override in figure.quick) if request.quick else ""
     again = f"fedbo reproduce {request.paper.stem}{' --quick' * request.quick} --only {figure.id}"
     return "\n".join([*([f"fedbo run {study}{sets}"] if figure.kind != "decision_time" else []), again])
-
-
-def _portable(path: Path) -> str:
-    """Return a path without the folders of this machine."""
-    return path.as_posix() if not path.is_absolute() else f"{path.parent.name}/{path.name}"
 
 
 def _listed(found: Mapping[str, str]) -> str:

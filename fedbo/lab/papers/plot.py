@@ -73,18 +73,15 @@ def _curves(axes: Axes, data: FigureData) -> None:
         traces = data.traces(label)
         if traces:
             made = curve(traces, "iteration", grid(traces, "iteration", 0), data.metric)
-            drawn.append(_with_interval(made, len({trace.replicate for trace in traces})))
+            count = len({trace.replicate for trace in traces})
+            # The half width of the 95 % Student interval in place of the standard error.
+            drawn.append(replace(made, error=made.error * student_factor(count)) if count > 1 else made)
             line(axes, drawn[-1], drawn[-1].x >= 0, alpha=0.13, label=label, **style_at(_labels(data).index(label)))
     label_panel(axes, "Best so far", "iterations after the initial points")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(_name(data))
     limits((axes,), drawn, 0)
     _legend(axes, _bands(data) if any(np.isfinite(one.error).any() for one in drawn) else "")
-
-
-def _with_interval(made: Curve, replicates: int) -> Curve:
-    """Replace the standard error by the half width of the 95 % Student interval."""
-    return replace(made, error=made.error * student_factor(replicates)) if replicates > 1 else made
 
 
 def _bands(data: FigureData) -> str:
@@ -151,7 +148,10 @@ def _growth(axes: Axes, data: FigureData) -> None:
         options = {"color": colour[label], "marker": _SHAPES[place % len(_SHAPES)], "label": label}
         axes.errorbar(x, mean, yerr=half_widths, linewidth=1.8, markersize=6, capsize=3, elinewidth=1.1, **options)  # type: ignore[arg-type]
     axes.set_yscale("log")
-    _plain(axes)
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 3000 * low else (1.0,)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     label_panel(axes, "", "number N of other agents")
     axes.set_ylabel(f"processor seconds for {data.study.budget.decisions} decisions")
     axes.set_xlim(left=0)
@@ -181,11 +181,3 @@ def _per_decision(axes: Axes, data: FigureData) -> None:
     axes.grid(axis="y", visible=False)
     label_panel(axes, "Time of a decision", "processor milliseconds of one thread")
     axes.set_ylim(-0.5, len(labels) - 0.4)
-
-
-def _plain(axes: Axes) -> None:
-    """Format a logarithmic vertical axis in plain numbers."""
-    low, high = axes.get_ylim()
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 3000 * low else (1.0,)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())

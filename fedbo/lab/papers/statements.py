@@ -130,7 +130,9 @@ def compare_published(data: FigureData) -> list[PublishedComparison]:
 
 def replicate_scores(data: FigureData, labels: Sequence[str], at: At) -> dict[int, float]:
     """Return each replicate's mean best score over targets and `labels` at a place of the iterations; larger is better."""
-    places = _places(data, at)
+    places = np.arange(1.0, data.study.budget.decisions + 1)
+    if at != "mean":
+        places = np.array([math.inf if at == "end" else float(at)])
     found: dict[int, list[float]] = {}
     for label in labels:
         traces = data.traces(label)
@@ -138,12 +140,6 @@ def replicate_scores(data: FigureData, labels: Sequence[str], at: At) -> dict[in
         for replicate, scores in means.items():
             found.setdefault(replicate, []).append(float(np.mean(scores)))
     return {replicate: float(np.mean(scores)) for replicate, scores in found.items() if len(scores) == len(labels)}
-
-
-def _places(data: FigureData, at: At) -> Array:
-    if at == "mean":
-        return np.arange(1.0, data.study.budget.decisions + 1)
-    return np.array([math.inf if at == "end" else float(at)])
 
 
 def message_length(data: FigureData, label: str) -> int:

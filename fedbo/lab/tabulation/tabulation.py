@@ -18,12 +18,7 @@ import numpy as np
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import write_table
 from fedbo.execution.cluster import Cluster
-from fedbo.execution.directory import (
-    discard_drafts,
-    discard_parts,
-    now,
-    versions,
-)
+from fedbo.execution.directory import discard_drafts, discard_parts, now, versions
 from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress
 from fedbo.execution.workers import task_pool
@@ -70,7 +65,11 @@ def tabulate(
     """
     agents = _agents(origin.federation, request.agents)
     with usable(folder, "cannot create a folder there"):
-        _check_folder(folder)
+        if folder.exists() and not folder.is_dir():
+            raise DirectoryError(f"'{folder}': is a file; set a folder with --out")
+        is_table = (folder / FACTS).exists()
+        if folder.is_dir() and not is_table and any(not path.name.startswith(".") for path in folder.iterdir()):
+            raise DirectoryError(f"'{folder}': is not empty and contains no table; set another folder with --out")
     make_folder(folder)
     with locked(folder):
         discard_drafts(folder)
@@ -105,13 +104,6 @@ def _agents(federation: Federation, chosen: tuple[int, ...] | None) -> tuple[int
     return tuple(range(count)) if chosen is None else tuple(sorted(set(chosen)))
 
 
-def _check_folder(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise DirectoryError(f"'{folder}': is a file; set a folder with --out")
-    if folder.is_dir() and not (folder / FACTS).exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
-        raise DirectoryError(f"'{folder}': is not empty and contains no table; set another folder with --out")
-
-
 def _versions(objective: str) -> dict[str, str]:
     """Return the versions that a table depends on, including that of a plug-in."""
     return {**versions(), **used([("objectives", objective)])}
@@ -120,14 +112,8 @@ def _versions(objective: str) -> dict[str, str]:
 def _begun(origin: ObjectiveSource, folder: Path) -> Facts:
     """Return the facts of the folder's table, or of a new one; DirectoryError if it is a table of something else."""
     if not (folder / FACTS).exists():
-        return {
-            **origin.identity,
-            "agents": {},
-            "status": "new",
-            "versions": _versions(origin.name),
-            "points_sha256": "",
-            "seconds": 0.0,
-        }
+        empty = {"agents": {}, "status": "new", "versions": _versions(origin.name), "points_sha256": "", "seconds": 0.0}
+        return {**origin.identity, **empty}
     try:
         facts = read_facts(folder)
         if facts["status"] == "complete":
@@ -186,7 +172,8 @@ class _TableBuilder:
 
     def _missing(self, origin: str, hosting: HostingTable) -> Iterator[TableJob]:
         """Yield the missing evaluations of the design or of the refinement, in chunks; a refinement is one chunk."""
-        lacking = {agent: sorted(self._wanted(agent, origin)) for agent in self._asked}
+        counts = {agent: asked[origin == REFINE] for agent, asked in self._asked.items()}
+        lacking = {agent: sorted({*range(count)} - self._have.get((agent, origin), set())) for agent, count in counts.items()}
         total = sum(len(indices) for indices in lacking.values())
         size = max(1, min(_CHUNK, total // (_SHARES * max(1, hosting.workers or 0))))
         kind: Any = origin
@@ -199,10 +186,6 @@ class _TableBuilder:
                 for place in range(0, len(run), size):
                     chunk = run[place : place + size]
                     yield TableJob(kind, agent, int(chunk[0]), int(chunk[-1]) + 1)
-
-    def _wanted(self, agent: int, origin: str) -> set[int]:
-        count = self._asked[agent][origin == REFINE]
-        return set(range(count)) - self._have.get((agent, origin), set())
 
     def _same_versions(self) -> None:
         held, here = self._facts["versions"], _versions(self._facts["federation"])
@@ -219,10 +202,10 @@ class _TableBuilder:
             on = Cluster(hosting.address, hosting.package, used([("objectives", self._facts["federation"])]))
             pool = task_pool(Tabulator, self._plan, hosting.workers or 0, on, self._plan.parts)
             with pool as results, interrupts() as interrupted:
-                self._display.start({agent: self._count(agent) for agent in self._asked})
-                for phase in jobs:
-                    for done in results(phase, interrupted):
-                        self._note(done)
+                have = {agent: [len(self._have.get((agent, of), ())) for of in (DESIGN, REFINE)] for agent in self._asked}
+                self._display.start({agent: sum(counts) for agent, counts in have.items()})
+                for done in (done for phase in jobs for done in results(phase, interrupted)):
+                    self._note(done)
                 complete = not interrupted()
         except KeyboardInterrupt:  # for the second time
             raise KeyboardInterrupt(self._plan.folder) from None
@@ -239,9 +222,6 @@ class _TableBuilder:
             raise RunError(f"{type(failure).__name__}: {failure}; {_kept(folder)}", folder) from failure
         if not complete:
             raise KeyboardInterrupt(self._plan.folder)
-
-    def _count(self, agent: int) -> int:
-        return sum(len(self._have.get((agent, origin), ())) for origin in (DESIGN, REFINE))
 
     def _note(self, done: JobResult) -> None:
         if done.surface is not None:

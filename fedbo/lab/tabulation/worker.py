@@ -162,7 +162,8 @@ class Tabulator(PoolWorker):
         for rows in self._parts(job, stopped or (lambda: self._stopped)):
             first, last = rows[0].index, rows[-1].index
             name = f"agent-{job.agent:05d}-{job.kind}-{first:08d}-{last + 1:08d}.parquet"
-            write_table(_table(rows, self._plan.schema), self._plan.parts / name)
+            columns = [pa.array([getattr(row, one.name) for row in rows], one.type) for one in self._plan.schema]
+            write_table(pa.Table.from_arrays(columns, schema=self._plan.schema), self._plan.parts / name)
             count += len(rows)
             best = max([*(row.value for row in rows if row.error is None), *([] if best is None else [best])], default=None)
         return JobResult(job.agent, count, best)
@@ -264,11 +265,6 @@ def _read(path: Path, agent: int | None) -> pa.Table:
         words = f"'{path}': is damaged ({str(error).splitlines()[0]}); delete it and repeat the command"
         raise DirectoryError(words) from None
     return table if agent is None else table.filter(pa.array(table["agent"].to_numpy() == agent))
-
-
-def _table(rows: Sequence[TableRow], schema: pa.Schema) -> pa.Table:
-    columns = [pa.array([getattr(row, one.name) for row in rows], one.type) for one in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _seen(before: pa.Table, made: Sequence[TableRow], block: int) -> DesignHistory:

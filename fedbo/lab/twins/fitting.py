@@ -10,10 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from fedbo.lab.twins.families import Array
-from fedbo.lab.twins.goodness import ALIKE, Candidate, best, candidates
+from fedbo.lab.twins.families import ALIKE, Array, Candidate, DurationRegression, best, candidates, regression
 from fedbo.lab.twins.measurements import Measurements
-from fedbo.lab.twins.regression import DurationRegression, regression
 
 DEPENDS = 0.01  # p below which durations count as depending on the agent, or on the configuration
 _DIGITS = 6

@@ -24,7 +24,6 @@ from fedbo.lab.twins.sources import keep_durations, main_label, measured_in, req
 from fedbo.lab.twins.stand_ins import can_be_stood_in_for, dry_runs
 from fedbo.study.document import StudyError, parse_override
 from fedbo.study.study import Study, load_study
-from fedbo.study.tables import AlgorithmTable
 
 _DEFINES = ("objective", "sweep")
 _KEPT = ("iterations", "pulls", "initial", "until")  # what a group's agents may do, which is no part of the world
@@ -85,7 +84,7 @@ class Twin:
         study = result.study
         if study.sweep:
             raise MeasurementError(f"'{result.directory}': has a sweep; use a run without one")
-        possible = [one.title for one in study.algorithm if _can_be_rebuilt(one)]
+        possible = [one.title for one in study.algorithm if not one.centralised and can_be_stood_in_for(one.make())]
         self.label = label or main_label(result, possible or study.labels)
         measured = require_durations(measured_in(result, self.label, 0), result.directory)
         self._seed, self._result = seed, result
@@ -133,7 +132,7 @@ class Twin:
         kept: dict[str, Any] = {key: old[key] for key in ("exchange", "budget") if key in old}
         kept["budget"] = {key: value for key, value in kept["budget"].items() if key != "target"}
         if "target" in old["budget"]:  # what value is reached when is none of its business
-            kept["budget"]["evaluations"] = self._evaluations()
+            kept["budget"]["evaluations"] = sum(error is None for error in self._recorded()[0]["error"].to_pylist())
         world, policy = self.world.tables(), old.get("evaluation", {})
         document: dict[str, Any] = {
             "study": {"name": f"twin of {old['study']['name']}"[:200], "seed": self._seed, "replicates": replicates},
@@ -178,9 +177,6 @@ class Twin:
         key, events = next((key, part) for key, part in by_run(self._result.events) if key.algorithm == self.label)
         return dict(by_run(self._result.observations))[key], events
 
-    def _evaluations(self) -> int:
-        return sum(error is None for error in self._recorded()[0]["error"].to_pylist())
-
     def _groups(self, before: Sequence[Mapping[str, Any]], fitted: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return a separate group for every agent: its start, its speed, and its budget."""
         speeds = {table["agents"][0]: table["speed"] for table in fitted}
@@ -202,10 +198,6 @@ class Twin:
             if table:
                 found.append({"name": f"agent {agent}", "agents": [agent], **table})
         return found
-
-
-def _can_be_rebuilt(table: AlgorithmTable) -> bool:
-    return not table.centralised and can_be_stood_in_for(table.make())
 
 
 class WorkerTime(NamedTuple):

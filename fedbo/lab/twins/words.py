@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fedbo.lab.twins.families import DRAWS, REFUSED
 from fedbo.lab.twins.fitting import DEPENDS, DurationFit, FittedWorld
-from fedbo.lab.twins.goodness import DRAWS, REFUSED
 from fedbo.lab.twins.twins import TwinPrediction, ratios
 from fedbo.study.document import to_toml
 

@@ -18,8 +18,7 @@ from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress, RowInfo
 from fedbo.lab.why.branches import Branch, BranchEnd, Branches, event_times
 from fedbo.lab.why.curve import CurvePoint, DecisionCurve, Jump
-from fedbo.lab.why.ends import End, EndedRun, parse_end
-from fedbo.lab.why.events import events_between
+from fedbo.lab.why.ends import End, EndedRun, events_between, parse_end
 from fedbo.lab.why.question import Question
 from fedbo.lab.why.redraw import (
     ABSENCES,
@@ -61,25 +60,24 @@ class Inquiry:
         self.directory, self.place, self.question = directory, place, question
         self.study, self.manifest = known
         self._result = Result(directory, self.study, self.manifest, trust=True)
-        label = question.algorithm or self._main_label()
-        self.label = check_label(self._result, label)
+        labels = self.study.labels
+        if not question.algorithm and len(labels) > 1:
+            raise ArgumentError(f"algorithm: is missing; choose one of the run's: {', '.join(map(repr, labels))}")
+        self.label = check_label(self._result, question.algorithm or labels[0])
         if not 0 <= question.cell < len(self.study.cells()):
             raise wrong("cell", question.cell, f"must be from 0 to {len(self.study.cells()) - 1}")
         self.branches = Branches(directory, place, self.study, self.manifest, question.cell, self.label)
         self._progress, self._asked = progress, set[Branch]()
-
-    def _main_label(self) -> str:
-        labels = self.study.labels
-        if len(labels) > 1:
-            raise ArgumentError(f"algorithm: is missing; choose one of the run's: {', '.join(map(repr, labels))}")
-        return labels[0]
 
     def answer(self) -> Why:
         """Ask all branches and return the answer."""
         question = self.question
         end = parse_end(question.end) if question.end else End("", "best", number=np.inf)
         end = end.with_level(question.level if question.level is not None else self._level())
-        self._show()
+        # The rows of a design take about ten branches each.
+        self._planned = (question.budget if question.end else 0) + 10 * question.wanted_rows
+        if self._progress is not None:
+            self._progress.start([RowInfo(question.cell, "branches", 1)])
         try:
             if not question.end:
                 return self._spread_only(end)
@@ -93,12 +91,6 @@ class Inquiry:
             if self._progress is not None:
                 self._progress.finish()
             self.branches.discard_trunks()
-
-    def _show(self) -> None:
-        """Start the display; the rows of a design take about ten branches each."""
-        self._planned = (self.question.budget if self.question.end else 0) + 10 * self.question.wanted_rows
-        if self._progress is not None:
-            self._progress.start([RowInfo(self.question.cell, "branches", 1)])
 
     def _tables(self) -> list[EndedRun]:
         """Return the tables of every original run; those of a study that failed are run again, which shows who was stuck."""
@@ -159,6 +151,7 @@ class Inquiry:
         curve.refine(self._left - min(6 * len(agents), self._left // 2))
         split = self._sources(replicate, agents, self._left, end)
         bad = sum(end.is_bad(value) for value in values.values())
+        of_agents = [self._row(replicate, source, split[source], end) for source in split]
         return Why(
             directory=self.place,
             run=(self.question.cell, self.label, replicate),
@@ -173,7 +166,7 @@ class Inquiry:
             moments=tuple(map(_moment, curve.points)),
             jumps=tuple(_jump(jump, tables) for jump in curve.jumps()),
             sources=tuple(self._row(replicate, source, sources[source], end) for source in ranked),
-            agents=self._sorted([self._row(replicate, source, split[source], end) for source in split], is_bad),
+            agents=tuple(sorted(of_agents, key=lambda row: -row.weight if is_bad else row.weight)),
             constant=constant,
         )
 
@@ -193,7 +186,8 @@ class Inquiry:
         original = self.branches.original(replicate)
         seen = {name for name, _ in original.seen} | {NOISE}
         plan = original.run.environment.plan
-        fixed = {f"{FAULT} {place}" for place, fault in enumerate(plan) if not _is_drawn(fault)}
+        chances = [fault.probability if hasattr(fault, "probability") else fault.rate for fault in plan]
+        fixed = {f"{FAULT} {place}" for place, chance in enumerate(chances) if not chance}
         names = sorted(seen - fixed, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
         same = {
             name
@@ -224,10 +218,6 @@ class Inquiry:
         kept = [self._ask(Branch(replicate, 0.0, ((*source, ""), (*EVERY, number))), end).bad for number in numbers]
         return SourceRow(self._label(*source), sum(alone), draws, sum(kept), draws)
 
-    @staticmethod
-    def _sorted(rows: Sequence[SourceRow], is_bad: bool) -> tuple[SourceRow, ...]:
-        return tuple(sorted(rows, key=lambda row: -row.weight if is_bad else row.weight))
-
     def _agents(self, replicate: int, name: str) -> list[Source]:
         """List the agents that a source draws for, if there are several."""
         seen = sorted(
@@ -247,17 +237,11 @@ class Inquiry:
         replicates = list(range(self.study.study.replicates)) if given is None else [given]
         active, constant = self._active(replicates[0], end)
         spread = self._spread(end, replicates, active)
-        run = (self.question.cell, self.label, given)
         return Why(
             directory=self.place,
-            run=run,
-            end="",
+            run=(self.question.cell, self.label, given),
             quantity=end.quantity,
-            value=None,
-            is_bad=False,
-            same_end=0,
             runs=len(replicates),
-            stop=0.0,
             branches=len(self._asked),
             constant=constant,
             spread=spread,
@@ -300,10 +284,3 @@ def _jump(jump: Jump, run: EndedRun) -> JumpRow:
     events, more = events_between(run, jump.start, jump.stop)
     before, after = jump.before, jump.after
     return JumpRow(start=jump.start, stop=jump.stop, before=before, after=after, sure=jump.sure, events=events, more=more)
-
-
-def _is_drawn(fault: Any) -> bool:
-    """Check whether a fault happens by chance."""
-    if hasattr(fault, "probability"):
-        return bool(fault.probability)
-    return bool(fault.rate)

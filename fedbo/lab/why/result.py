@@ -74,7 +74,7 @@ class SourceRow:
         return wilson(self.others_bad, self.others)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class Why:
     """Why a run ended badly, and which luck spreads its quantity.
 
@@ -86,13 +86,13 @@ class Why:
 
     directory: Path
     run: tuple[int, str, int | None]
-    end: str
+    end: str = ""
     quantity: str
-    value: float | None
-    is_bad: bool
-    same_end: int
+    value: float | None = None
+    is_bad: bool = False
+    same_end: int = 0
     runs: int
-    stop: float
+    stop: float = 0.0
     branches: int
     moments: tuple[MomentRow, ...] = ()
     jumps: tuple[JumpRow, ...] = ()

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from fedbo.cli import OK, WRONG_INPUT, main
-from fedbo.lab.benchmarking import sources
-from fedbo.lab.benchmarking.benchmark import BenchmarkRequest, run_benchmark
-from fedbo.lab.benchmarking.sources import benchmark_sources
+from fedbo.lab.benchmarking import benchmark
+from fedbo.lab.benchmarking.benchmark import BenchmarkRequest, benchmark_sources, run_benchmark
 from fedbo.study.document import StudyError
 
 STUDY = """
@@ -113,7 +112,7 @@ class Suite:
 
 
 def test_what_a_suite_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sources, "SUITES", {"small": Suite})
+    monkeypatch.setattr(benchmark, "SUITES", {"small": Suite})
     monkeypatch.setenv("FEDBO_DATA", str(tmp_path / "none"))
     monkeypatch.chdir(tmp_path)
     request = BenchmarkRequest("small", tmp_path / "out", ["random", "ts"], replicates=2)

@@ -10,7 +10,7 @@ import pytest
 
 from fedbo.cli import main
 from fedbo.execution.runner import run_study
-from fedbo.lab.twins import goodness
+from fedbo.lab.twins import families
 from fedbo.study.study import load_study
 
 ROUNDS: dict[str, Any] = {
@@ -38,7 +38,7 @@ PLACES: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """A third of the bootstrap: p below 0.05 are as rare where a family is true, and fits are tested elsewhere."""
-    monkeypatch.setattr(goodness, "DRAWS", 99)
+    monkeypatch.setattr(families, "DRAWS", 99)
 
 
 @pytest.fixture(scope="module")

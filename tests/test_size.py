@@ -66,7 +66,7 @@ LINES = {
     "sites": 5851,
     "study": 4984,
     "surrogates": 3512,
-    "surrogates/compiled": 2616,
+    "surrogates/compiled": 2621,
     "templates": 1,
     "testing": 853,
     "tuning": 2995,

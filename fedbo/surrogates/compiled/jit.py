@@ -58,7 +58,12 @@ def compiled(*signatures: Any) -> Callable[[Function], Function]:
     def compile_(function: Function) -> Function:
         dispatcher: Any = numba.njit(cache=True, error_model="numpy")(function)
         # Numba looks at the file of the function alone, and would go on with a routine that has changed in another one.
-        dispatcher._cache._cache_file._source_stamp = _sources(Path(function.__code__.co_filename).parent)
+        index = dispatcher._cache._cache_file
+        index._source_stamp = _sources(Path(function.__code__.co_filename).parent)
+        try:
+            index._load_index()
+        except (AttributeError, ImportError):  # of an earlier revision: it names classes that have other names now
+            index.flush()
         for signature in signatures:
             dispatcher.compile(signature)
         if signatures:

@@ -18,8 +18,8 @@ from fedbo.surrogates.compiled.line_search import Point, advance, begin, has_end
 Array = Any
 
 
-class Scratch(NamedTuple):
-    """Scratch space of a descent: matrices `(p, p)` and vectors `(p,)`, since allocation costs more than their use."""
+class Workspace(NamedTuple):
+    """Workspace space of a descent: matrices `(p, p)` and vectors `(p,)`, since allocation costs more than their use."""
 
     matrix: Array
     left: Array
@@ -92,7 +92,7 @@ def _copy(a: Array, b: Array) -> None:
 
 
 @compiled()
-def _quasi_newton(steps: Array, changes: Array, count: int, theta: float, room: Scratch) -> None:
+def _quasi_newton(steps: Array, changes: Array, count: int, theta: float, room: Workspace) -> None:
     """Write the matrix B `(p, p)`: theta I, updated by `count` steps and changes of the gradient, the oldest first."""
     p, matrix, image = steps.shape[1], room.matrix, room.image
     for i in range(p):
@@ -107,7 +107,7 @@ def _quasi_newton(steps: Array, changes: Array, count: int, theta: float, room: 
 
 
 @compiled()
-def _cauchy_point(x: Array, gradient: Array, bounds: Array, room: Scratch) -> None:
+def _cauchy_point(x: Array, gradient: Array, bounds: Array, room: Workspace) -> None:
     """Write the first minimum of the quadratic model along the projected gradient; `free` marks variables off their bounds."""
     p, point, d, ends, moved, free = len(x), room.cauchy, room.d, room.ends, room.moved, room.free
     for i in range(p):
@@ -147,7 +147,7 @@ def _cauchy_point(x: Array, gradient: Array, bounds: Array, room: Scratch) -> No
 
 
 @compiled()
-def _subspace_step(x: Array, gradient: Array, room: Scratch) -> None:
+def _subspace_step(x: Array, gradient: Array, room: Workspace) -> None:
     """Write the step `d (p,)` from the Cauchy point to the model's minimum over the free inputs."""
     p, right, matrix, free, left = len(x), room.d, room.matrix, room.free, room.left
     for i in range(p):
@@ -170,7 +170,7 @@ def _subspace_step(x: Array, gradient: Array, room: Scratch) -> None:
 
 
 @compiled()
-def _aim(x: Array, gradient: Array, bounds: Array, direct: bool, room: Scratch) -> None:
+def _aim(x: Array, gradient: Array, bounds: Array, direct: bool, room: Workspace) -> None:
     """Write where the line search leads to: the Cauchy point, or the minimum over the free inputs from there, within bounds."""
     p, cauchy, d, target, free = len(x), room.cauchy, room.d, room.target, room.free
     _cauchy_point(x, gradient, bounds, room)
@@ -265,7 +265,7 @@ def descend(model: Any, theta: Array, most: int) -> float:
     gradient, there, start, before = np.empty(p), np.empty(p), np.empty(p), np.empty(p)
     steps, changes, count, scale = np.empty((MEMORY, p)), np.empty((MEMORY, p)), 0, 1.0
     v, off = np.empty((6, p)), np.empty(p, np.bool_)
-    room = Scratch(np.empty((p, p)), np.empty((p, p)), v[0], v[1], v[2], v[3], v[4], v[5], off)
+    room = Workspace(np.empty((p, p)), np.empty((p, p)), v[0], v[1], v[2], v[3], v[4], v[5], off)
     value = _evaluate(model, theta, gradient)
     done = 0
     while value < np.inf and done < most and _projected_gradient(theta, gradient, bounds) > GRADIENT_TOLERANCE:

@@ -62,7 +62,7 @@ LINES = {
     "objectives/tables": 259,
     "objectives/tasks": 1978,
     "objectives/typed_spaces": 907,
-    "settings": 1790,
+    "settings": 1794,
     "sites": 5851,
     "study": 4984,
     "surrogates": 3512,

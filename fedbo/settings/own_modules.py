@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib
+import marshal
 import sys
 import sysconfig
+import time
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -19,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 _SOURCE = "__fedbo_source__"  # in a module: the bytes of its file that were executed
+_STARTED = time.time() - 1.0  # as far as a file's time may be coarse
 _files: set[str] = set()  # that are executed from their source
 
 
@@ -106,20 +109,21 @@ def _note(file: Path) -> None:
         path = Path(str(vars(module).get("__file__")))
         if path not in sources or _SOURCE in vars(module) or name == "__main__":
             continue
-        if _as_compiled(module, path):
+        if _as_compiled(module, sources[path]):
             vars(module)[_SOURCE] = sources[path]
         else:
             _forget(name)
 
 
-def _as_compiled(module: ModuleType, file: Path) -> bool:
-    """Return whether a file is still the one from which Python compiled a module, as far as its cache tells."""
+def _as_compiled(module: ModuleType, file: Path, source: bytes | None) -> bool:
+    """Return whether Python compiled a module from this source: a file older than this process, or the source of its cache."""
     try:
-        head = Path(str(vars(module).get("__cached__"))).read_bytes()[8:16]
-    except OSError:
-        return True
-    state = file.stat()
-    return head == b"".join((number & 0xFFFFFFFF).to_bytes(4, "little") for number in (int(state.st_mtime), state.st_size))
+        if file.stat().st_mtime < _STARTED:
+            return True
+        cached = marshal.loads(Path(str(vars(module).get("__cached__"))).read_bytes()[16:])
+        return bool(cached == compile(source or b"", str(file), "exec", dont_inherit=True))
+    except (OSError, ValueError, EOFError, TypeError, SyntaxError):
+        return False
 
 
 def _own(file: str | Path | None) -> Path | None:

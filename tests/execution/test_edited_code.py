@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -240,3 +242,20 @@ def test_an_edit_during_a_run_changes_nothing_in_it(file: Path, tmp_path: Path, 
         fedbo.RunError, match=f"{file.stem}.py:f' changed after the run started; restore it, or run the study again"
     ):
         fedbo.run(study | {"hosting": {"isolate": True}}, out=tmp_path / "isolated", callbacks=[changing])
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_module_that_the_user_imported_is_read_again_whatever_its_cache_says(
+    cached: bool, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Edited within a second to the same length, or without a cache, Python would not see a difference."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", not cached)
+    file.write_text(FUNCTION.replace("VERSION", "1"))
+    importlib.invalidate_caches()
+    importlib.import_module(file.stem)
+    times = file.stat()
+    file.write_text(FUNCTION.replace("VERSION", "5"))
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    result = fedbo.run(study_of("a function", file, file.stem), out=tmp_path / "run", trust=True)
+    assert min(result.observations["value"].to_pylist()) >= 5.0
+    assert result.manifest["code"][f"{file}:f"] == hashlib.sha256(file.read_bytes()).hexdigest()

@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -180,23 +180,16 @@ class Branches:
         """Remove the snapshots, which can be grown again, and keep the journal."""
         shutil.rmtree(self._parts, ignore_errors=True)
 
-    def _folder(self, name: str) -> _Scratch:
-        return _Scratch(self._parts / f".{name}")
-
-
-class _Scratch:
-    """A folder that is empty at first and removed in the end."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> Path:
-        shutil.rmtree(self._path, ignore_errors=True)  # which a kill may have left
-        atomic.make_folder(self._path)
-        return self._path
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._path, ignore_errors=True)
+    @contextmanager
+    def _folder(self, name: str) -> Iterator[Path]:
+        """Yield a folder that is empty at first and removed in the end."""
+        path = self._parts / f".{name}"
+        shutil.rmtree(path, ignore_errors=True)  # which a kill may have left
+        atomic.make_folder(path)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _carry_out(run: Run, moment: Moment | None) -> bool:

@@ -1,4 +1,4 @@
-"""What a run finds of an earlier process: its files, which are checked before it goes on, its evaluations and its reports."""
+"""The files, evaluations and reports of a run's earlier process: checked before a resume, and repeated by an extension."""
 
 from __future__ import annotations
 

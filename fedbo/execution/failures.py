@@ -1,4 +1,4 @@
-"""What is told where a study fails after its start: the reason in a line, and how it continues."""
+"""The error of a study that fails after its start: the reason in a line, and how it continues."""
 
 from __future__ import annotations
 

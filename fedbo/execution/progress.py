@@ -1,21 +1,27 @@
-"""The progress display: one bar for each algorithm, the best value so far, and the time left."""
+"""The progress display, one bar for each algorithm with the best value and the time left, and the rows of a study in it."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Column
 
 from fedbo.actors.storage.rows import RunKey
+from fedbo.coordinator.runtime.actor import Run, RunProgress, RunSummary, WarmupRun
+from fedbo.objectives.base import Metric
 from fedbo.settings.shown import shown
+from fedbo.study.problems import goals
+from fedbo.study.study import Study
 
+_HISTORY = "history"
 _ROWS = 12  # more rows than this, and only those at work are shown
 _EVERY = 5.0  # seconds between two lines where there is no terminal, at least
 _RARER = 1.3  # the factor by which the time since the start grows from one line to the next: some forty in a day
@@ -176,3 +182,70 @@ def is_due(began: float, last: float, now: float, every: float = _EVERY) -> bool
 def progress_for(console: Console, stream: TextIO | None = None) -> Progress:
     """Return bars for a terminal, lines otherwise."""
     return LiveProgress(console) if console.is_terminal else LineProgress(stream or sys.stderr)
+
+
+class Display:
+    """Passes the workers' progress to a progress display; without a display it shows nothing.
+
+    `poll` is called at each report, and returns whether the study may end early.
+    """
+
+    def __init__(
+        self,
+        progress: Progress | None,
+        study: Study,
+        learning: Sequence[WarmupRun],
+        work: Sequence[Run],
+        poll: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._progress, self._poll = progress, poll
+        self._learning = len(learning)
+        self._budget = {run.key: run.task.whole_budget for run in work}
+        cells = study.cells()
+        self._metric: dict[int, Metric] = {cell.number: cell.study.federation().metric for cell in cells}
+        # Workers report the first objective alone, which says little beside others.
+        self._single = {cell.number for cell in cells if (asked := goals(cell.study)) is None or not asked.several}
+        self._best: dict[RunKey, float] = {}
+        self._complete: set[RunKey] = set()
+        if progress is None:
+            return
+        rows = [RowInfo(0, _HISTORY, 1, "earlier tasks")] if learning else []
+        repeats = study.study.replicates
+        rows += [
+            RowInfo(cell.number, label, repeats, self._metric[cell.number].name, cell.title)
+            for cell in cells
+            for label in study.labels
+        ]
+        progress.start(rows)
+
+    def on_history(self, jobs_done: int, progress: Sequence[RunProgress], ended: Sequence[RunSummary]) -> bool:
+        """Show how many of the earlier tasks are done; return False, since these never end early."""
+        if self._progress is not None and self._learning:
+            self._progress.update(RunKey(0, _HISTORY, 0), jobs_done, self._learning, None)
+        return False
+
+    def on_progress(self, jobs_done: int, progress: Sequence[RunProgress], ended: Sequence[RunSummary]) -> bool:
+        """Show each run's progress and mean best native value over targets; return whether the study may end."""
+        if self._progress is None:
+            return self._poll()
+        for run in progress:
+            if run.key is not None and run.key in self._budget and run.key not in self._complete:
+                self._show(run.key, run.share, run.best)
+        for end in ended:
+            if end.key not in self._complete:
+                self._complete.add(end.key)
+                self._show(end.key, 1.0, end.best)
+        return self._poll()
+
+    def finish(self) -> None:
+        """Close the display."""
+        if self._progress is not None:
+            self._progress.finish()
+
+    def _show(self, key: RunKey, share: float, scores: Sequence[float]) -> None:
+        assert self._progress is not None
+        total = self._budget[key]
+        if scores and key.cell in self._single:
+            self._best[key] = float(self._metric[key.cell].native(float(np.mean(scores))))
+        done = round(share * total)
+        self._progress.update(key, done, total, self._best.get(key))

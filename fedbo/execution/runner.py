@@ -28,7 +28,6 @@ from fedbo.execution.directory import (
     new_manifest,
     now,
 )
-from fedbo.execution.display import Display
 from fedbo.execution.earlier import fall_back
 from fedbo.execution.extension import (
     check_carried,
@@ -45,7 +44,7 @@ from fedbo.execution.failures import TRACEBACK, failed, room_in
 from fedbo.execution.jobs import learnings, runs
 from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import Callback
-from fedbo.execution.progress import Progress
+from fedbo.execution.progress import Display, Progress
 from fedbo.execution.requirements import require_objectives
 from fedbo.execution.workers import JobRunner, job_runner
 from fedbo.settings.interrupts import interrupts

@@ -1,7 +1,7 @@
 """The audit log of a site or a coordinator: JSON lines that are only appended, each with the SHA-256 of the one before.
 
-A record is on the disk before what it tells of leaves the machine. The chain shows when a line was changed, removed or put in.
-It cannot show that the end of a file was cut off, or that its owner wrote the whole file anew.
+A record is on the disk before its request or answer leaves the machine. The chain shows when a line was changed, removed or put
+in. It cannot show that the end of a file was cut off, or that its owner wrote the whole file anew.
 
 An order that a site asks for again and again is recorded once, and then by its SHA-256, so that no site can fill the disk.
 """
@@ -32,7 +32,7 @@ _FIRST = "0" * 64
 class AuditLog:
     """An audit log, which one process at a time has open; its methods may be called from several threads.
 
-    SitesError when another process has it open. An incomplete last line is cut off: what it tells of never left.
+    SitesError when another process has it open. An incomplete last line is cut off: its request or answer never left.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,7 +56,7 @@ class AuditLog:
     def record(self, event: str, *, sync: bool = True, **facts: Any) -> None:
         """Append a record, on the disk before this returns unless `sync` is False; bytes are written as base64.
 
-        OSError when the disk is full: what it tells of must not leave then.
+        OSError when the disk is full: then the recorded bytes must not leave.
         """
         with self._lock:
             self._append(event, facts, sync)

@@ -56,7 +56,7 @@ class HeldRequest:
 
 @dataclass(slots=True)
 class Mailbox:
-    """What the coordinator knows of one agent.
+    """The coordinator's knowledge of one agent.
 
     - `order`: its newest order, with the lease.
     - `handed`, `taken`: highest lease among the reports that were handed out, and among those that are acknowledged.

@@ -109,7 +109,7 @@ class SignedDocument(BaseModel):
 
 
 class SiteRequest(SignedDocument):
-    """What a site sends to the coordinator to take part: its name and its public key, signed by that key.
+    """The request of a site to take part: its name and its public key, signed by that key.
 
     `replaces` is the site's earlier key when it rotates; `replaced_signature` is the signature of that key over the same bytes.
     """
@@ -208,7 +208,7 @@ class ServerTrust(BaseModel):
 
 
 class Approval(SignedDocument):
-    """What the coordinator sends back: everything that a site needs to take part, signed by the coordinator.
+    """The coordinator's answer to a request: everything that a site needs to take part, signed by the coordinator.
 
     - `study`, `terms`, `nonce`: the study's name, its public terms, and random digits that identify this service of it.
     - `agent`, `key`: the number of the site's agent, and the site's public key.
@@ -277,7 +277,7 @@ def _fields(data: bytes, name: str, kind: str) -> dict[str, Any]:
     """Return the fields of a document's JSON; DocumentError where it is no JSON object of this kind and version."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        # Readers differ in which of two equal keys they take, so what is signed would not be what is read.
+        # Readers differ in which of two equal keys they take: one could read another value than the signer meant.
         if len({key for key, _ in pairs}) < len(pairs):
             raise ValueError("a key appears twice")
         return dict(pairs)

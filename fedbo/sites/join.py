@@ -1,4 +1,4 @@
-"""A site of a study: what it needs is its approval, its key, its policy and its objective; nothing listens here."""
+"""A site of a study, which needs its approval, its key, its policy and its objective; nothing listens here."""
 
 from __future__ import annotations
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedbo.actors.storage import atomic
+from fedbo.objectives.base import LibraryMissingError
 from fedbo.settings.shown import quoted
 from fedbo.sites.errors import SignatureError, SitesError
-from fedbo.sites.libraries import require_libraries
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,6 +23,16 @@ if TYPE_CHECKING:
 SIGNATURE_BYTES = 64
 KEY_BYTES = 32
 _GROUPS = 8  # of four hexadecimal digits: 128 bits, of which nobody finds a second preimage
+_LIBRARIES = ("cryptography", "httpx", "uvicorn")
+
+
+@cache
+def require_libraries() -> None:
+    """Raise LibraryMissingError unless the libraries of the extra `serve` are installed."""
+    missing = [name for name in _LIBRARIES if find_spec(name) is None]
+    if missing:
+        words = f"keys and sites require {', '.join(missing)}"
+        raise LibraryMissingError(f"{words}; install with: pip install {' '.join(missing)}")
 
 
 def fingerprint_of(data: bytes) -> str:

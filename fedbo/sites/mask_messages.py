@@ -1,4 +1,4 @@
-"""The bytes of the messages by which sites agree on masks, what is signed and encrypted in them, and the keys for that.
+"""The bytes of the messages by which sites agree on masks, their signed and encrypted parts, and the keys for these.
 
 Each message begins with its version, its kind, its sender or receiver, and the number of its round. Its length follows from the
 cohort, so no message is read that has another one. Nothing in it names code.
@@ -33,7 +33,7 @@ class MaskingError(SitesError):
 
 
 class MaskStep(IntEnum):
-    """What a message is: the first five are from the coordinator to a site, the others from a site.
+    """The kinds of messages: the first five are from the coordinator to a site, the others from a site.
 
     By `GONE` a site says that it has dropped out of a round, so that nobody waits for it.
     """
@@ -55,7 +55,7 @@ _KINDS = {kind.value: kind for kind in MaskStep}
 
 
 class MaskTerms(NamedTuple):
-    """What both sides know before the first round.
+    """The facts that both sides know before the first round.
 
     - `settings`: of secure aggregation.
     - `study`: the digest of the study `(32,)`, and `agents` the number of its agents.
@@ -189,7 +189,7 @@ def shares_in(data: bytes) -> Limbs:
 
 
 def key_of(secret: bytes) -> X25519PrivateKey:
-    """Return the private key of a secret; who recovers the secret from shares has the key."""
+    """Return the private key of a secret; shares that recover the secret give the key."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey.from_private_bytes(_derived(secret, b"", b"fedbo masks 1, key"))

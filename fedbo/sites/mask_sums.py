@@ -100,7 +100,7 @@ class CoordinatorRound:
     def advance(self, only: Collection[int] | None = None) -> dict[int, bytes]:
         """End the open phase, and return the next messages, by agent; none once the round has ended.
 
-        What has come counts, or what has come from the agents `only`.
+        Messages that have come count, with `only` those of these agents.
         """
         if self.phase in ("summed", "failed"):
             return {}

@@ -8,9 +8,9 @@
 | confirm | its signature under who has dealt and who has sent | the signatures |
 | unmask | a share of the seed of each sender, and of the key of each other | nothing: it computes the sum |
 
-Who does not answer in time has dropped out. A round that fewer than `needed` agents finish has no sum. All sides are taken to
-follow the protocol, but to be curious. A site also refuses whatever a coordinator that lies would need to learn anything but
-one sum of at least `needed` messages.
+A site that does not answer in time has dropped out. A round that fewer than `needed` agents finish has no sum. All sides are
+taken to follow the protocol, but to be curious. A lying coordinator learns no more than one sum of at least `needed` messages:
+a site refuses every message by which it could learn more.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _REPORT = struct.Struct("<IIIQQQBIHHHI")  # `_NUMBERS`, then `ReportSizes`
 _NUMBERS: Final = ("agent", "step", "queries", "lease", "t_n", "pulled")
 _TEXT = struct.Struct("<H")
 _RESTORE: Final = ("", "before", "checkpoint")
-_NOTHING, _DUMMY, _ARRAYS, _MASKED = range(4)  # kinds of payloads; what is masked travels apart, and is zeros here
+_NOTHING, _DUMMY, _ARRAYS, _MASKED = range(4)  # kinds of payloads; a masked one travels apart, and is zeros here
 MOST_LETTERS = 2**12  # messages in one order
 MOST_LINES, MOST_LINE = 8, 400  # texts of failed evaluations in a report, and bytes of one
 MOST_RETRIED = 2**12
@@ -27,7 +27,7 @@ _NO_TEXT = 0xFFFF
 
 
 class ReportSizes(NamedTuple):
-    """What follows the numbers of a report: the kind and bytes of its payload, and how much there is of everything else.
+    """The sizes after the numbers of a report: the kind and bytes of its payload, and the amount of everything else.
 
     - `retried`: points that were evaluated again; `lines`: texts of failed evaluations.
     - `failure`: bytes of the reason why the run cannot continue; `released`: bytes of what the site releases.
@@ -89,7 +89,7 @@ def encode_report(report: StepReport, terms: SyncTerms) -> bytes:
     if report.again or report.verdicts:
         raise ValueError("a report of a site has no verdicts and no evaluations to repeat: it carries those out itself")
     kind, payload = _packed(report.payload, terms.upload)
-    if terms.letter and payload:  # what is masked travels in a letter, and never here
+    if terms.letter and payload:  # a masked message travels in a letter, and never here
         kind, payload = _MASKED, b""
     released = pack(report.released, terms.dim, terms.share) if isinstance(report, SiteReport) else b""
     lines = [line.encode()[:MOST_LINE] for line in report.failed[:MOST_LINES]]

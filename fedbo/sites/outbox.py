@@ -24,7 +24,7 @@ _ROOM = 2**20  # bytes that a journal may grow by before it is written anew
 
 
 class JournalRecords(Protocol):
-    """Where a state machine keeps what must survive the end of its process."""
+    """The place where a state machine keeps records that must survive its process."""
 
     def read(self) -> list[bytes]:
         """Return all records, oldest first."""
@@ -43,7 +43,7 @@ class JournalRecords(Protocol):
 class Journal(JournalRecords):
     """A journal in a file, which one process at a time has open; SitesError when another has.
 
-    An incomplete last record, which a power cut leaves, is cut off: what it was written for has not happened.
+    An incomplete last record, which a power cut leaves, is cut off: nothing has followed from it.
     """
 
     def __init__(self, path: Path) -> None:

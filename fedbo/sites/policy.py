@@ -1,4 +1,4 @@
-"""What a site allows: a TOML file that its owner writes, and that fedbo only reads."""
+"""The policy of a site: a TOML file that its owner writes, and that fedbo only reads."""
 
 from __future__ import annotations
 

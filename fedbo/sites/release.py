@@ -1,4 +1,4 @@
-"""What a site releases of its observations with a report: nothing, values and times, or also the points.
+"""The observations that a site releases with a report: none, values and times, or also the points.
 
 Rows travel as records of fixed length, without names and texts: reasons of failures and notes may quote private data.
 """

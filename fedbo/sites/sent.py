@@ -1,4 +1,4 @@
-"""Every request that left a site, and every answer that left a coordinator, as the audit log holds it, and what is in it."""
+"""The contents of every request that left a site, and of every answer that left a coordinator, read from the audit log."""
 
 from __future__ import annotations
 

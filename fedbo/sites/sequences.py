@@ -26,7 +26,7 @@ _FIELDS = ("sequence", "digest", "life", "start", "folder", "answered", "seen", 
 
 @dataclass(slots=True)
 class KeyRecord:
-    """What the coordinator keeps of the requests of one key; the fields but the last two are on the disk.
+    """The coordinator's record of the requests of one key; the fields but the last two are on the disk.
 
     - `sequence`, `digest`: the last request that was taken, and the SHA-256 of its body.
     - `life`, `start`, `folder`: the site's process and folder that sent it.

@@ -66,7 +66,7 @@ class SitesCoordinator(LocalCoordinator):
     def _host(self, run: Run, snapshots: Snapshotter, live: WallClockState | None) -> Hosts:
         mailboxes, clock = self._boxes
         algorithm, problem = run.task.algorithm, run.task.problem
-        # What is private is published with noise, so the messages before it are not kept.
+        # Private methods publish noisy sums, so the messages before the noise are not kept.
         upload = None if isinstance(algorithm, Private) else algorithm.upload(problem) or {}
         clock.sites = RemoteSites(mailboxes, snapshots.home, range(problem.n_agents), self._lease, upload, live)
         return clock.sites

@@ -49,8 +49,8 @@ class HttpRefused(SitesError):
 class SyncServer:
     """The mailboxes of a study's agents, which their sites empty and fill over HTTPS. Its methods are for other threads.
 
-    `folder` keeps the numbers of requests, and `clock` returns the study's time. What orders follow from must be on the disk.
-    An idle site is heard of every `hold` seconds.
+    `folder` keeps the numbers of requests, and `clock` returns the study's time. The events that cause an order must be on the
+    disk before it. An idle site is heard of every `hold` seconds.
     """
 
     def __init__(

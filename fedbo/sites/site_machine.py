@@ -47,7 +47,7 @@ class SentRequest(NamedTuple):
 
 @dataclass(slots=True)
 class SiteRecord:
-    """What a site keeps on its disk.
+    """The state that a site keeps on its disk.
 
     - `folder`, `life`: see `Sync`.
     - `sequence`, `answered`, `confirmed`: the last request's number, the last answered one, the last acknowledged lease.

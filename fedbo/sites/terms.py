@@ -1,4 +1,4 @@
-"""The public terms of a study at sites, and what follows from them: sizes, tasks, random streams, and the cost of messages."""
+"""The public terms of a study at sites, and the sizes, tasks, random streams and costs of messages that follow from them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def site_streams(public: Streams, agent: int, secret: bytes) -> SiteStreams:
 
 
 class SyncTerms(NamedTuple):
-    """What decides the largest body of a request and of an answer, and the largest numbers in a report.
+    """The numbers that bound the body of a request and of an answer, and the numbers in a report.
 
     - `agents`, `dim`: the numbers of agents and of parameters.
     - `upload`, `download`: declarations of messages and of answers.
@@ -149,7 +149,7 @@ def mask_terms(study: Study, digest: bytes) -> MaskTerms | None:
     algorithm, problem = study.algorithm[0].make(), study.problem_of(study.algorithm[0])
     assert isinstance(algorithm, Private), "the study was checked"
     (declared,) = (algorithm.upload(problem) or {}).values()
-    assert declared.shape[0] is not None, "what is masked is of one length"
+    assert declared.shape[0] is not None, "masked messages are of one length"
     length = algorithm.mechanism(problem).blocks * declared.shape[0]
     settings = study.privacy.secure_aggregation.make()
     least = least_cohort(settings, algorithm, problem, study.exchange.make())

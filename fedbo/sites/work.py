@@ -35,7 +35,7 @@ class Allowance:
     - `most`: evaluations that the policy allows; `last`: the last step of the study's budget.
     - `evaluations`: those that have begun; `messages`: those that differ.
 
-    What is counted is on the disk first. A step that is carried out again has the message that it had before.
+    A count is on the disk before the site goes on. A step that is carried out again has the message that it had before.
     """
 
     def __init__(self, records: JournalRecords, most: int, last: int) -> None:
@@ -116,7 +116,7 @@ class Orders(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SiteSummary:
-    """What a site has done in a study.
+    """The work of a site in a study.
 
     `begun` counts all evaluations that have begun, also repeated ones and those cut short, and `messages` those that differ;
     `cost` is the most that these have cost, None without noise.

@@ -14,7 +14,7 @@ from fedbo.settings.signatures import Mode
 from fedbo.study.document import Loc, StudyError, as_document, lookup, one_line
 from fedbo.tuning.options import DEFAULTS
 
-# Where a study has what an argument sets; what stands under such a place is an entry of the argument.
+# The place in a study that an argument sets; a key below such a place is an entry of the argument.
 PLACES: dict[Loc, str] = {
     ("study", "name"): "name",
     ("study", "seed"): "seed",

@@ -1,4 +1,4 @@
-"""Objectives and limits of an ask/tell agent: the words of [[metric]], what `tell` takes, and what a trial of Optuna says.
+"""Objectives and limits of an ask/tell agent: tables of [[metric]], values of `tell`, and values of trials of Optuna.
 
 Optuna calls a trial feasible if its constraints are 0 or less. The constraint of a limit `at_most` is the metric less the
 limit, and that of `at_least` the limit less the metric; it has the name of the metric. A metric may also be an attribute of the
@@ -123,7 +123,7 @@ def observed_value(value: Any, name: str = "value") -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ToldMetrics:
-    """What the log of an agent has of its metrics, by token; `goals` are None where its terms have no metrics."""
+    """The metrics in the log of an agent, by token; `goals` are None where its terms have no metrics."""
 
     goals: Goals | None
     log: AskLog
@@ -180,7 +180,7 @@ def check_directions(study: Any, mode: str | None, goals: Goals | None) -> None:
 
 
 def told_of_trial(trial: Any, values: Sequence[float] | None, goals: Goals | None) -> float | dict[str, float | None] | None:
-    """Return what an agent is told of a trial with these values, None where it failed; with `goals` metrics by name."""
+    """Return the value of a trial for `tell`, None where it failed; with `goals` a dictionary of metrics by name."""
     if goals is None or values is None:
         return None if values is None else float(values[0])
     found: dict[str, float | None] = {goal.name: float(value) for goal, value in zip(goals.objectives, values, strict=True)}

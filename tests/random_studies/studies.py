@@ -15,8 +15,8 @@ import numpy as np
 from fedbo.algorithms.base import Private
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.components.surrogate import PENDING_VALUES
-from fedbo.lab.worlds.draws import Draws
 from fedbo.lab.worlds.surroundings import (
+    Draws,
     draw_availability,
     draw_cluster,
     draw_early_end,

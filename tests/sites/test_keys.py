@@ -101,8 +101,8 @@ def test_without_its_libraries_a_command_names_them(tmp_path: Path) -> None:
         "import sys\n"
         "for name in ('cryptography', 'httpx', 'uvicorn'): sys.modules[name] = None\n"
         "import fedbo, fedbo.cli\n"
-        "import fedbo.sites.libraries as libraries\n"
-        "libraries.find_spec = lambda name: None\n"
+        "import fedbo.sites.keys as keys\n"
+        "keys.find_spec = lambda name: None\n"
         "sys.exit(fedbo.cli.main(['site', 'new', 'north']))\n"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)

@@ -10,7 +10,7 @@ import pytest
 
 from fedbo.coordinator.environment.faults import FAULTS, MESSAGE_FAULTS
 from fedbo.lab.worlds import surroundings
-from fedbo.lab.worlds.draws import Draws
+from fedbo.lab.worlds.surroundings import Draws
 
 
 @dataclass(frozen=True)

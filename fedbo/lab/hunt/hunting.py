@@ -30,7 +30,7 @@ _FIXED = ("study", "algorithm")  # the claim is about these methods, with these 
 
 @dataclass(frozen=True, slots=True)
 class HuntQuestion:
-    """What is hunted: the tables of a study of the claim's methods, the claim, and how."""
+    """The question of a hunt: the tables of a study of the claim's methods, the claim, and the way to search."""
 
     study: Document
     claim: str

@@ -1,4 +1,4 @@
-"""What is asked about a run, and which runs can be asked."""
+"""Questions about a run, and the runs that can be asked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIGNS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about a run: the bad end in words, or empty for the spread alone, and the branches to spend on it.
+    """A question about a run: the bad end in words, or empty for the spread alone, and the branches to spend on it.
 
     `rows` are those of the design for the shares, each of which takes a branch for each source and two more.
     """

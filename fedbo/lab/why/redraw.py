@@ -75,7 +75,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a run has used of its draws at the time `time`; `attempts` is how often a message is sent at most."""
+    """The draws that a run has used at the time `time`; `attempts` is how often a message is sent at most."""
 
     time: float
     round: int

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbo.analysis.described import failures, refusals
 from fedbo.analysis.result import Result
@@ -14,6 +14,9 @@ from fedbo.execution.failures import RunError
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, warn_caller
 from fedbo.study.document import as_document, inline
+
+if TYPE_CHECKING:
+    from fedbo.execution.progress import Progress
 
 Overrides = Sequence[str] | Mapping[str, Any]
 
@@ -72,6 +75,16 @@ def folder_of(name: str, given: Any) -> Path:
     return folder
 
 
+def display_of(progress: Any) -> Progress | None:
+    """Return the progress display on standard error if it is asked for."""
+    if not arguments.flag("progress", progress):
+        return None
+    from fedbo.execution.progress import progress_for
+    from fedbo.figures.reports.tables import console
+
+    return progress_for(console(stderr=True))
+
+
 def new_folder_of(given: Any) -> Path | None:
     """Return the directory to be created; None for the default."""
     return None if given is None else Path(arguments.path("out", given))
@@ -88,19 +101,6 @@ def added_algorithms(given: Any) -> list[Mapping[str, Any]]:
     return tables
 
 
-def check_tabulation(points: Any, refine: Any, agents: Any, seed: Any, replicate: Any, workers: Any) -> None:
-    """Check the numbers among the arguments of `tabulate`."""
-    for name, value, least in (("points", points, 1), ("refine", refine, 0), ("replicate", replicate, 0)):
-        arguments.whole(name, value, least)
-    for name, value in (("seed", seed), ("workers", workers)):
-        if value is not None:
-            arguments.whole(name, value)
-    if agents is not None and (isinstance(agents, str) or not isinstance(agents, Sequence)):
-        raise arguments.wrong("agents", agents, "must be a list of the numbers of agents")
-    for agent in agents or ():
-        arguments.whole("agents", agent)
-
-
 def succeeded(result: Result, warn: bool = True) -> Result:
     """Return a run's result; RunError if all evaluations failed; warn if some did, or if most messages were refused."""
     failed, first = failures(result)
@@ -112,13 +112,4 @@ def succeeded(result: Result, warn: bool = True) -> Result:
         warn_caller(words, EvaluationWarning)
     for line in refusals(result) if warn else ():
         warn_caller(line, RuntimeWarning)
-    return result
-
-
-def drawn(result: Result) -> Result:
-    """Return a result after writing its figure and report into its directory, as `fedbo run` does; warn if that fails."""
-    from fedbo.figures.page.illustration import illustrate
-
-    if words := illustrate(result)[1]:
-        warn_caller(words, RuntimeWarning)
     return result

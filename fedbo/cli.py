@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from typing import Annotated, Any
@@ -15,63 +15,8 @@ from typing import Annotated, Any
 import typer
 
 from fedbo.commands.arguments import CODES, FAILED, INTERRUPTED, OK, WRONG_INPUT, Stop, restore_stdout
-from fedbo.commands.bench import bench
-from fedbo.commands.demo import demo_sites
-from fedbo.commands.doctor import doctor
-from fedbo.commands.export import export
-from fedbo.commands.fit import fit
-from fedbo.commands.fork import fork
-from fedbo.commands.help import GroupedCommands, help_of
-from fedbo.commands.hunt import hunt
-from fedbo.commands.inspect import plot, replay, show, validate
-from fedbo.commands.listing import fetch_data, list_data, list_names, schema
-from fedbo.commands.new import examples, new
-from fedbo.commands.privacy import privacy
-from fedbo.commands.report import compare, report
-from fedbo.commands.reproduce import reproduce
-from fedbo.commands.run import resume, run
-from fedbo.commands.serve import join, serve
-from fedbo.commands.sites import approve, preflight, revoke, sent, site_accept, site_new, site_rotate
-from fedbo.commands.tabulate import tabulate
-from fedbo.commands.twin import twin
-from fedbo.commands.watch import watch
-from fedbo.commands.why import why
-from fedbo.commands.worth import worth
+from fedbo.commands.help import GroupedCommands
 from fedbo.settings.shown import OutputError, ShownStream, quoted
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "run": run,
-    "resume": resume,
-    "bench": bench,
-    "worth": worth,
-    "reproduce": reproduce,
-    "tabulate": tabulate,
-    "show": show,
-    "compare": compare,
-    "plot": plot,
-    "report": report,
-    "watch": watch,
-    "export": export,
-    "fork": fork,
-    "why": why,
-    "hunt": hunt,
-    "replay": replay,
-    "fit": fit,
-    "twin": twin,
-    "privacy": privacy,
-    "serve": serve,
-    "join": join,
-    "approve": approve,
-    "revoke": revoke,
-    "preflight": preflight,
-    "sent": sent,
-    "new": new,
-    "examples": examples,
-    "validate": validate,
-    "schema": schema,
-    "list": list_names,
-    "doctor": doctor,
-}
 
 app = typer.Typer(
     name="fedbo",
@@ -83,16 +28,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-data = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-data.command("list", epilog="\b\nExample:\n  fedbo data list")(list_data)
-data.command("fetch", epilog="\b\nExample:\n  fedbo data fetch landmine")(fetch_data)
-
-site = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-site.command("new", epilog="\b\nExample:\n  fedbo site new north")(site_new)
-site.command("accept", epilog="\b\nExample:\n  fedbo site accept approval.json 1f3a-… --site north")(site_accept)
-site.command("rotate", epilog="\b\nExample:\n  fedbo site rotate north/approval.json")(site_rotate)
-demo = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-demo.command("sites", epilog="\b\nExample:\n  fedbo demo sites --folder demo-sites")(demo_sites)
 
 
 @app.callback(invoke_without_command=True)
@@ -102,13 +37,6 @@ def _fedbo(version: Annotated[bool, typer.Option("--version", help="Print the ve
 
         print(f"fedbo {fedbo_version()}")
         raise Stop(OK)
-
-
-for _name, _function in COMMANDS.items():
-    app.command(_name, **help_of(_name, CODES))(_function)
-app.add_typer(data, name="data", help="List and fetch public data sets.", **help_of("data", CODES))
-app.add_typer(demo, name="demo", help="Run a demonstration on this machine.", **help_of("demo", CODES))
-app.add_typer(site, name="site", help="Create the key of a site, accept an approval, rotate the key.", **help_of("site", CODES))
 
 
 @cache

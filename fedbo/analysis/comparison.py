@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from fedbo.analysis.summary import Difference, difference, main_algorithm, paire
 from fedbo.analysis.traces import Array, Axis, IncumbentTrace
 from fedbo.objectives.base import Metric
 from fedbo.settings import arguments
+from fedbo.study.base import Positive
+
+# Where a value of a run is read: after so many iterations, at the end, or as the mean over all iterations.
+At = Literal["end", "mean"] | Positive
 
 
 @dataclass(frozen=True, slots=True)

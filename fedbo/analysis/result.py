@@ -20,7 +20,7 @@ from fedbo.analysis.records.records import Records, ResultTable
 from fedbo.analysis.summary import SummaryRow, difference, summary_row, unobserved_row
 from fedbo.analysis.trials import trials
 from fedbo.settings import arguments
-from fedbo.settings.registry import registered
+from fedbo.settings.rooms import loaded
 from fedbo.settings.shown import quoted
 from fedbo.settings.signatures import Each, FigureKind, spelled_out
 from fedbo.settings.trust import admit, places_in
@@ -189,7 +189,7 @@ class Result(FinishedRun):
             arguments.path("path", path, "file")
         if cell is not None:
             arguments.whole("cell", cell)
-        drawn: Path | Axes = registered("draw_result")(self, path, kind, cell, ax, choices)
+        drawn: Path | Axes = loaded("fedbo.figures.plot:draw_result")(self, path, kind, cell, ax, choices)
         return drawn
 
 

@@ -1,4 +1,4 @@
-"""What `show` and `plot` do with a directory that is no run but an answer: a fork, why a run ended so, or a hunt."""
+"""What `show`, `plot` and `resume` do with a directory that is no run but an answer, of a kind that a room declares."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fedbo.commands.arguments import TableFormat, print_json
+import typer
+
+from fedbo.commands.arguments import Format, TableFormat, print_json, progress_display, stop_interrupted
+from fedbo.settings.rooms import AnswerKind, loaded, rooms
+from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,15 +29,43 @@ class StoredAnswer(NamedTuple):
     draw: Callable[[Path | None, int, Choices], Path]
 
 
+def _kinds() -> list[AnswerKind]:
+    return [answer for room in rooms().values() for answer in room.answers]
+
+
 def answer_in(folder: Path, trust: bool) -> StoredAnswer | None:
     """Return the answer in a directory; None in that of a run."""
-    from fedbo.lab.fork.result import is_fork
-    from fedbo.lab.hunt.result import is_hunt
-    from fedbo.lab.why.result import is_why
+    kind = next((kind for kind in _kinds() if kind.is_in(folder)), None)
+    return None if kind is None else loaded(kind.read)(folder, trust)
 
-    if is_fork(folder):
-        return _fork(folder, trust)
-    return _why(folder) if is_why(folder) else _hunt(folder) if is_hunt(folder) else None
+
+def resume_answer(folder: Path, changed: bool, printed: Format, quiet: bool) -> bool:
+    """Finish the answer that a directory holds the beginning of; False if there is none. Nothing about it may be `changed`."""
+    kind = next((kind for kind in _kinds() if kind.has_begun_in(folder)), None)
+    if kind is None:
+        return False
+    if changed:
+        words = "options cannot be changed; remove --set, --algorithm and --callback"
+        raise typer.BadParameter(f"'{folder}' contains an unfinished {kind.name}; {words}")
+    finish_answer(lambda: loaded(kind.resume)(folder, progress_display(quiet)), printed)
+    return True
+
+
+def finish_answer(carry_out: Callable[[], StoredAnswer], printed: Format) -> None:
+    """Find an answer, draw its figure into its directory and print it; say how to continue after Ctrl-C."""
+    from fedbo.figures.reports.tables import console
+
+    try:
+        answer = carry_out()
+    except KeyboardInterrupt as stop:
+        place = stop.args[0] if stop.args else None
+        stop_interrupted(place, f"continue with: fedbo resume {quoted(place)}", printed)
+    figure = answer.draw(None, 0, {})
+    if printed is Format.json:
+        print_json({**answer.facts, "figures": [str(figure)]})
+        return
+    console().print(answer.table)
+    print(f"results: {answer.directory}\nfigure:  {figure}")
 
 
 def show_answer(answer: StoredAnswer, printed: TableFormat) -> None:
@@ -51,53 +83,3 @@ def show_answer(answer: StoredAnswer, printed: TableFormat) -> None:
         print(f"results: {answer.directory}")
     else:
         print(written(answer.table, printed), end="")
-
-
-def _fork(folder: Path, trust: bool) -> StoredAnswer:
-    from fedbo.lab.fork.figure import draw_fork
-    from fedbo.lab.fork.result import Fork, ForkEffect
-    from fedbo.lab.fork.tables import fork_facts, fork_table
-
-    fork = Fork.open(folder, trust)
-    rows = ("effects", ForkEffect, fork.effects())
-    return StoredAnswer(
-        what="a fork",
-        directory=fork.directory,
-        table=fork_table(fork),
-        facts=fork_facts(fork),
-        rows=rows,
-        draw=lambda path, cell, look: draw_fork(fork, path, cell, look),
-    )
-
-
-def _why(folder: Path) -> StoredAnswer:
-    from fedbo.lab.why.figure import draw_why
-    from fedbo.lab.why.result import SourceRow, Why
-    from fedbo.lab.why.tables import why_facts, why_table
-
-    why = Why.open(folder)
-    rows = ("sources", SourceRow, [*why.sources, *why.agents])
-    return StoredAnswer(
-        what="why",
-        directory=why.directory,
-        table=why_table(why),
-        facts=why_facts(why),
-        rows=rows,
-        draw=lambda path, _, look: draw_why(why, path, look),
-    )
-
-
-def _hunt(folder: Path) -> StoredAnswer:
-    from fedbo.lab.hunt.figure import draw_hunt
-    from fedbo.lab.hunt.result import Hunt, TriedRow
-    from fedbo.lab.hunt.tables import hunt_facts, hunt_table
-
-    hunt = Hunt.open(folder)
-    return StoredAnswer(
-        what="a hunt",
-        directory=hunt.directory,
-        table=hunt_table(hunt),
-        facts=hunt_facts(hunt),
-        rows=("worlds", TriedRow, hunt.tried),
-        draw=lambda path, _, look: draw_hunt(hunt, path, look),
-    )

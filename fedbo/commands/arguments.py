@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO, TypeVar
 
 import typer
 
-from fedbo.settings.shown import quoted
+from fedbo.settings.rooms import optional
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from fedbo.execution.progress import Progress
 
 OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -45,7 +43,6 @@ class TableFormat(StrEnum):
     markdown = "markdown"
 
 
-Found = TypeVar("Found")
 AnyFormat = TypeVar("AnyFormat", Format, TableFormat)
 
 
@@ -107,6 +104,13 @@ def hosting_sets(workers: int | None, address: str | None) -> list[str]:
     return [f"hosting.{key}={json.dumps(value)}" for key, value in known.items() if value is not None]
 
 
+def offered(name: str, option: str) -> Callable[..., Any]:
+    """Return the function that a room offers by this name; wrong usage of the option if no room that is there does."""
+    if (found := optional(name)) is None:
+        raise typer.BadParameter(f"{option}: needs a part of fedbo that is not installed here; leave it out")
+    return found
+
+
 def progress_display(quiet: bool) -> Progress | None:
     """Return the progress display on standard error; None if it is to be quiet."""
     if quiet:
@@ -123,26 +127,6 @@ def stop_interrupted(folder: Path | None, remedy: str, printed: Format) -> NoRet
     if printed is Format.json:
         print_json({"status": "interrupted", "directory": None if folder is None else str(folder.resolve())})
     raise Stop(INTERRUPTED) from None
-
-
-def carried_out(carry_out: Callable[[], Found], printed: Format) -> Found:
-    """Return what `carry_out` returns. If it is interrupted, print how to resume it and end the command."""
-    try:
-        return carry_out()
-    except KeyboardInterrupt as stop:
-        place = stop.args[0] if stop.args else None
-        stop_interrupted(place, f"continue with: fedbo resume {quoted(place)}", printed)
-
-
-def print_answer(table: RenderableType, facts: dict[str, Any], figure: Path, directory: Path, printed: Format) -> None:
-    """Print the table of an answer and where its files are, or its facts as one JSON object."""
-    from fedbo.figures.reports.tables import console
-
-    if printed is Format.json:
-        print_json({**facts, "figures": [str(figure)]})
-        return
-    console().print(table)
-    print(f"results: {directory}\nfigure:  {figure}")
 
 
 def say_failures(failed: int, total: int, first: str) -> None:

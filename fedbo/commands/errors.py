@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 import os
 
+from fedbo.settings.rooms import rooms
+
 # Arguments and directories that were wrong, before anything ran.
 WRONG_INPUT = frozenset(
     (
@@ -17,13 +19,10 @@ WRONG_INPUT = frozenset(
         "fedbo.analysis.finished_run.ResultError",
         "fedbo.coordinator.errors.ForkError",
         "fedbo.figures.layout.PlotError",
-        "fedbo.figures.page.page.ReportError",
-        "fedbo.lab.twins.measurements.MeasurementError",
         "fedbo.objectives.tables.table.TableError",
         "fedbo.settings.errors.ArgumentError",
         "fedbo.settings.errors.SettingError",
         "fedbo.settings.trust.UntrustedError",
-        "fedbo.sites.errors.SitesError",
         "fedbo.study.document.StudyError",
         "fedbo.study.paths.DirectoryError",
     )
@@ -51,7 +50,9 @@ SURROUNDINGS = frozenset(
 
 def is_wrong_input(error: Exception) -> bool:
     """Check whether an argument or a directory was wrong, before anything ran."""
-    return isinstance(error, FileExistsError | PermissionError) or _is_of(error, WRONG_INPUT)
+    return isinstance(error, FileExistsError | PermissionError) or _is_of(
+        error, WRONG_INPUT.union(*(room.errors for room in rooms().values()))
+    )
 
 
 def is_failure(error: Exception) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedbo.commands.arguments import RunFolderArgument
+from fedbo.commands.arguments import RunFolderArgument, offered
 
 
 class Tool(StrEnum):
@@ -51,9 +51,9 @@ def export(
         print(f"{path}: {count:,} events; open it at https://ui.perfetto.dev or chrome://tracing")
         return
     try:
-        from fedbo.tuning.optuna_export import RunChoice, export_to_optuna
+        export_to_optuna = offered("export_to_optuna", "--to optuna")
     except ImportError:
         raise ResultError("--to optuna needs Optuna; install it with: pip install optuna") from None
     path = out or folder / f"{to}.journal"
-    names = export_to_optuna(result, path, RunChoice(algorithm, None if replicate < 0 else replicate))
+    names = export_to_optuna(result, path, algorithm, None if replicate < 0 else replicate)
     print(f"{path}: {len(names)} studies; open them with: optuna-dashboard {path}")

@@ -1,92 +1,127 @@
-"""The help of the command line: commands in groups, one sentence and one example for each."""
+"""The commands of the command line, and their help: those of the main package, and those of the rooms that are there."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
+from fedbo.commands.arguments import CODES
+from fedbo.settings.rooms import Command, loaded, rooms
 
-class CommandHelp(NamedTuple):
-    """The help of one command: a sentence for the list of commands, and an example for its own page."""
-
-    sentence: str
-    example: str
-
-
-# The sentences fit into one line of a terminal with 80 columns.
-GROUPS: dict[str, dict[str, CommandHelp]] = {
+# The commands of the main package below the titles of the help, which have this order: the place below the title, where it is
+# in this folder, a sentence that fits into one line of a terminal with 80 columns, and an example.
+_MAIN = {
     "Run studies": {
-        "run": CommandHelp("Run a study and print its summary.", "fedbo run first.toml --set budget.iterations=20"),
-        "resume": CommandHelp("Resume an interrupted run, or extend a finished one.", "fedbo resume runs/first"),
-        "bench": CommandHelp("Compare methods on every task of a suite.", "fedbo bench suite --quick --algorithms gp_ei,fts"),
-        "worth": CommandHelp("Estimate whether federation pays in a study.", "fedbo worth first.toml"),
-        "reproduce": CommandHelp("Reproduce the figures and statements of a paper.", "fedbo reproduce fts --quick"),
-        "tabulate": CommandHelp("Evaluate a slow objective once, for fast studies.", "fedbo tabulate landmine --points 200"),
+        "run": (1, "run:run", "Run a study and print its summary.", "fedbo run first.toml --set budget.iterations=20"),
+        "resume": (2, "run:resume", "Resume an interrupted run, or extend a finished one.", "fedbo resume runs/first"),
     },
-    "Run studies at sites": {
-        "serve": CommandHelp("Run the coordinator of a study at sites.", "fedbo serve first.toml --listen 0.0.0.0:7443"),
-        "join": CommandHelp("Take part in a study as a site.", "fedbo join north/approval.json objective.py:accuracy"),
-        "site": CommandHelp("Create a site, accept its approval, rotate its key.", "fedbo site new north"),
-        "approve": CommandHelp(
-            "Approve a site for a study.", "fedbo approve request.json --study first.toml --endpoint https://host:7443"
-        ),
-        "revoke": CommandHelp("Revoke the key of a site.", "fedbo revoke 2 --study first.toml"),
-        "preflight": CommandHelp(
-            "Check that a site can take part in a study.", "fedbo preflight north/approval.json objective.py:accuracy"
-        ),
-        "sent": CommandHelp("List every byte that left a site.", "fedbo sent north"),
-        "demo": CommandHelp("Run a coordinator and five sites on this machine.", "fedbo demo sites"),
-    },
+    "Run studies at sites": {},
     "Inspect runs": {
-        "show": CommandHelp("Print the summary of a run.", "fedbo show runs/first --trouble"),
-        "compare": CommandHelp("Print several runs side by side.", "fedbo compare runs/first runs/second"),
-        "plot": CommandHelp("Draw a figure of a run.", "fedbo plot runs/first --kind timeline --out timeline.pdf"),
-        "report": CommandHelp("Write one HTML page about one or several runs.", "fedbo report runs/first"),
-        "watch": CommandHelp("Show a run in progress.", "fedbo watch runs/first"),
-        "export": CommandHelp("Export the evaluations of a run to other tools.", "fedbo export runs/first --to optuna"),
+        "show": (1, "inspect:show", "Print the summary of a run.", "fedbo show runs/first --trouble"),
+        "compare": (2, "inspect:compare", "Print several runs side by side.", "fedbo compare runs/first runs/second"),
+        "plot": (3, "inspect:plot", "Draw a figure of a run.", "fedbo plot runs/first --kind timeline --out timeline.pdf"),
+        "watch": (5, "watch:watch", "Show a run in progress.", "fedbo watch runs/first"),
+        "export": (
+            6,
+            "export:export",
+            "Export the evaluations of a run to other tools.",
+            "fedbo export runs/first --to optuna",
+        ),
     },
     "Analyse what-if questions": {
-        "fork": CommandHelp(
-            "Change something at one moment of a finished run.", "fedbo fork runs/first --at 12.5 --set budget.iterations=30"
+        "replay": (
+            4,
+            "inspect:replay",
+            "Repeat a run and check that its results are the same.",
+            "fedbo replay runs/first --verify",
         ),
-        "why": CommandHelp("Ask when a bad end was decided, and by which luck.", 'fedbo why runs/first --end "regret > 0.1"'),
-        "hunt": CommandHelp(
-            "Find the smallest world in which a claim fails.", 'fedbo hunt first.toml --claim "fts is not worse than random"'
+        "privacy": (
+            7,
+            "privacy:privacy",
+            "Compute noise from epsilon, or epsilon from noise.",
+            "fedbo privacy --epsilon 2 --rounds 60",
         ),
-        "replay": CommandHelp("Repeat a run and check that its results are the same.", "fedbo replay runs/first --verify"),
-        "fit": CommandHelp("Fit durations, delays and losses to a run or a log.", "fedbo fit runs/first"),
-        "twin": CommandHelp(
-            "Rebuild a run from its fit and predict changes.", "fedbo twin runs/first --set exchange.mode=immediate"
-        ),
-        "privacy": CommandHelp("Compute noise from epsilon, or epsilon from noise.", "fedbo privacy --epsilon 2 --rounds 60"),
     },
     "Write studies and plug-ins": {
-        "new": CommandHelp("Write a small example: a study or your own method.", "fedbo new study first"),
-        "examples": CommandHelp("List or copy the studies that come with fedbo.", "fedbo examples digits"),
-        "validate": CommandHelp("Check a study and estimate its cost.", "fedbo validate first.toml --time"),
-        "schema": CommandHelp("Print the JSON Schema of study files, for editors.", "fedbo schema > study.schema.json"),
+        "new": (1, "new:new", "Write a small example: a study or your own method.", "fedbo new study first"),
+        "examples": (2, "new:examples", "List or copy the studies that come with fedbo.", "fedbo examples digits"),
+        "validate": (3, "inspect:validate", "Check a study and estimate its cost.", "fedbo validate first.toml --time"),
+        "schema": (
+            4,
+            "listing:schema",
+            "Print the JSON Schema of study files, for editors.",
+            "fedbo schema > study.schema.json",
+        ),
     },
     "Look up names and data": {
-        "list": CommandHelp("List methods, objectives, models and their settings.", "fedbo list algorithms"),
-        "data": CommandHelp("List and fetch public data sets.", "fedbo data fetch landmine"),
-        "doctor": CommandHelp("Check the installation.", "fedbo doctor"),
+        "list": (1, "listing:list_names", "List methods, objectives, models and their settings.", "fedbo list algorithms"),
+        "data": (2, "listing:data", "List and fetch public data sets.", "fedbo data fetch landmine"),
+        "doctor": (3, "doctor:doctor", "Check the installation.", "fedbo doctor"),
     },
 }
+TITLES = tuple(_MAIN)
 
 
-def help_of(name: str, codes: str) -> dict[str, Any]:
-    """Return the keyword arguments for a command's help; `codes` explains the exit codes."""
-    (found,) = (group[name] for group in GROUPS.values() if name in group)
-    # \b keeps the lines of a paragraph as they are.
-    return {"short_help": found.sentence, "epilog": f"\b\nExample:\n  {found.example}\n\n{codes}"}
+@cache
+def commands() -> dict[str, Command]:
+    """Return all commands by their names, in the order of the help: those of the main package and of the rooms."""
+    found = {
+        name: Command(f"fedbo.commands.{function}", title, place, sentence, example)
+        for title, group in _MAIN.items()
+        for name, (place, function, sentence, example) in group.items()
+    }
+    for room in rooms().values():
+        found |= room.commands
+    return dict(sorted(found.items(), key=lambda item: (TITLES.index(item[1].title), item[1].place)))
+
+
+@cache
+def _made(name: str) -> Any:
+    """Import and return a command with its options; KeyError if there is none of this name."""
+    declared = commands()[name]
+    function = loaded(declared.function)
+    if isinstance(function, typer.Typer):
+        made: Any = typer.main.get_group(function)
+    else:
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command()(function)
+        made = typer.main.get_command(alone)
+    made.name, made.short_help = name, declared.sentence
+    made.epilog = f"\b\nExample:\n  {declared.example}\n\n{CODES}"  # \b keeps the lines of a paragraph as they are
+    return made
+
+
+class _Commands(Mapping[str, Any]):
+    """All commands by name. Each is imported when it is asked for: the options of all take longer than most commands."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _made(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(commands())
+
+    def __len__(self) -> int:
+        return len(commands())
 
 
 class GroupedCommands(TyperGroup):
-    """The command `fedbo`, whose help lists its commands in groups with whole sentences."""
+    """The command `fedbo`, whose help lists its commands below titles with whole sentences."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": _Commands()})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, and import none."""
+        return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write one section for each group."""
-        for title, commands in GROUPS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(9), found.sentence) for name, found in commands.items()])
+        """Write one section for each title that has commands."""
+        for title in TITLES:
+            listed = [(name.ljust(9), found.sentence) for name, found in commands().items() if found.title == title]
+            if listed:
+                with formatter.section(title):
+                    formatter.write_dl(listed)

@@ -1,4 +1,4 @@
-"""The commands that inspect a study or a run: `validate`, `show`, `plot` and `replay`."""
+"""The commands that inspect a study or a run: `validate`, `show`, `compare`, `plot` and `replay`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from fedbo.commands.arguments import (
     TableFormats,
     Trust,
     note_failures,
+    offered,
     print_json,
 )
 from fedbo.settings.signatures import FigureKind
@@ -66,10 +67,7 @@ def validate(
         print(checked.to_toml())
         return
     cost, private, total = estimate_cost(checked), privacy_estimates(checked), total_estimate(checked)
-    if timed:
-        from fedbo.lab.twins.forecasts import forecast, forecast_line
-
-    found = forecast(checked, time.process_time()) if timed else None
+    found = offered("forecast", "--time")(checked, time.process_time()) if timed else None
     lacking, endless, judged = missing(checked), endless_warning(checked), stopping_note(checked)
     unused = unused_ids(checked)
     reveals = revealed(cell.study for cell in checked.cells())
@@ -86,7 +84,7 @@ def validate(
     for warning in filter(None, (lacking, endless, judged, unused)):
         print(f"warning: {warning}", file=sys.stderr)
     if timed:
-        print(forecast_line(found))
+        print(offered("forecast_line", "--time")(found))
 
 
 def show(
@@ -163,6 +161,32 @@ def _show_prints(result: Result) -> None:
         print(f"{cell}{row['algorithm']}, {place}, {point}:\n{row['text'].rstrip()}")
     if not rows:
         print("no evaluation printed anything; output of built-in objectives is not kept")
+
+
+def compare(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN RUN...", help="Two or more run directories.", show_default=False)
+    ],
+    trust: Trust = False,
+    printed: TableFormats = TableFormat.text,
+) -> None:
+    """Print several runs of the same objective side by side; compare each algorithm with the same one in the first run."""
+    from fedbo.analysis.result import Result
+    from fedbo.analysis.statistics.side_by_side import side_by_side
+    from fedbo.figures.reports.statistics import runs_table
+    from fedbo.figures.reports.tables import console, plain
+    from fedbo.figures.reports.views import written
+
+    results = [Result.open(folder, trust) for folder in folders]
+    rows = side_by_side(results)
+    if printed is TableFormat.json:
+        print_json({"runs": plain(list(rows))})
+    elif printed is TableFormat.csv:
+        print(rows.to_csv(), end="")
+    elif printed is TableFormat.text:
+        console().print(runs_table(results, rows))
+    else:
+        print(written(runs_table(results, rows), printed), end="")
 
 
 def plot(

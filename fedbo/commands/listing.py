@@ -9,6 +9,8 @@ import typer
 
 from fedbo.commands.arguments import Format, Printed, print_json
 
+data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and fetch public data sets.")
+
 
 def list_names(
     group: Annotated[
@@ -34,6 +36,7 @@ def list_names(
         print(line, file=sys.stderr)
 
 
+@data.command("list", epilog="\b\nExample:\n  fedbo data list")
 def list_data(printed: Printed = Format.text) -> None:
     """List the data sets and where each one was found."""
     from dataclasses import asdict
@@ -48,6 +51,7 @@ def list_data(printed: Printed = Format.text) -> None:
         console().print(data_table(rows))
 
 
+@data.command("fetch", epilog="\b\nExample:\n  fedbo data fetch landmine")
 def fetch_data(
     name: Annotated[str, typer.Argument(help="Name of a data set; see fedbo data list.", show_default=False)],
     source: Annotated[

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedbo.commands.answers import resume_answer
 from fedbo.commands.arguments import (
     FAILED,
     Address,
@@ -27,9 +28,6 @@ from fedbo.commands.arguments import (
     say_failures,
     stop_interrupted,
 )
-from fedbo.commands.fork import finish_fork
-from fedbo.commands.hunt import finish_hunt
-from fedbo.commands.why import finish_why
 from fedbo.settings.interrupts import ends_at_once
 from fedbo.settings.shown import quoted
 
@@ -99,54 +97,15 @@ def resume(
     In virtual time the results equal those of an uninterrupted run, or of a run with the larger budget from the start.
     """
     from fedbo.execution.runner import resume_study
-    from fedbo.lab.fork.result import has_begun
-    from fedbo.lab.hunt.result import has_begun as has_hunted
-    from fedbo.lab.why.result import has_begun as has_asked
     from fedbo.study.document import parse_override
 
-    others = ((has_begun, _resume_fork), (has_asked, _resume_why), (has_hunted, _resume_hunt))
-    for is_there, resume_other in others:
-        if is_there(folder):
-            resume_other(folder, bool(sets or algorithm or callbacks), (printed, quiet))
-            return
+    if resume_answer(folder, bool(sets or algorithm or callbacks), printed, quiet):
+        return
     changed, told = [*(sets or []), *hosting_sets(workers, address)], _made(callbacks)
     given = [parse_override(f"algorithm={one}")[1] for one in algorithm or []]
     added = [one if isinstance(one, dict) else {"name": one} for one in given]
     progress = progress_display(quiet)
     finish(lambda: resume_study(folder, changed, progress, told, added, changed_code=changed_code), printed)
-
-
-def _resume_fork(folder: Path, changed: bool, shown: tuple[Format, bool]) -> None:
-    """Resume a fork that was killed or interrupted, with its original settings."""
-    from fedbo.lab.fork.fork import resume_fork
-
-    if changed:
-        raise typer.BadParameter(
-            f"'{folder}' contains an unfinished fork; options cannot be changed; remove --set, --algorithm and --callback"
-        )
-    finish_fork(lambda: resume_fork(folder, progress_display(shown[1])), shown[0])
-
-
-def _resume_why(folder: Path, changed: bool, shown: tuple[Format, bool]) -> None:
-    """Continue to ask why, with the original question."""
-    from fedbo.lab.why.why import resume_why
-
-    if changed:
-        raise typer.BadParameter(
-            f"'{folder}' contains an unfinished answer; options cannot be changed; remove --set, --algorithm and --callback"
-        )
-    finish_why(lambda: resume_why(folder, progress_display(shown[1])), shown[0])
-
-
-def _resume_hunt(folder: Path, changed: bool, shown: tuple[Format, bool]) -> None:
-    """Continue a hunt, with the original question."""
-    from fedbo.lab.hunt.hunt import resume_hunt
-
-    if changed:
-        raise typer.BadParameter(
-            f"'{folder}' contains an unfinished hunt; options cannot be changed; remove --set, --algorithm and --callback"
-        )
-    finish_hunt(lambda: resume_hunt(folder, progress_display(shown[1])), shown[0])
 
 
 def finish(carry_out: Callable[[], Result], printed: Format, again: str = "fedbo resume") -> None:
@@ -161,7 +120,7 @@ def finish(carry_out: Callable[[], Result], printed: Format, again: str = "fedbo
             printed,
         )
     with ends_at_once(f"interrupted; the run is complete, and its results are in {quoted(result.directory)}"):
-        from fedbo.figures.page.illustration import illustrate
+        from fedbo.figures.illustration import illustrate
 
         written, trouble = illustrate(result)
         _print_run(result, printed, written)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.commands.arguments import Format, Printed, RunFolderArgument, print_json
+from fedbo.commands.arguments import Format, Printed, RunFolderArgument, offered, print_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -61,12 +61,14 @@ def _serve(folder: Path, every: float, port: int | None) -> None:
     """Serve the report of a run so far, made anew when a snapshot was written, until Ctrl-C."""
     from fedbo.execution.page_server import PageServer
     from fedbo.execution.run_watch import result_so_far, state_of_files
-    from fedbo.figures.page.page import report
+
+    report = offered("report", "--browser")
 
     @lru_cache(maxsize=1)
     def made(_: tuple[int, ...]) -> str:
         result = result_so_far(folder)
-        return report([result], refresh=every if result.manifest["status"] == "running" else None)
+        written: str = report([result], refresh=every if result.manifest["status"] == "running" else None)
+        return written
 
     made(state_of_files(folder))  # errors of the folder are told here
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -45,25 +45,18 @@ def distributions(space: Any) -> dict[str, BaseDistribution]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class RunChoice:
-    """The runs to export: of one algorithm or of all, of one replicate or of all."""
-
-    algorithm: str | None = None
-    replicate: int | None = 0
-
-
-def export_to_optuna(result: Result, path: Path, choice: RunChoice = RunChoice()) -> list[str]:  # noqa: B008
+def export_to_optuna(result: Result, path: Path, algorithm: str | None = None, replicate: int | None = 0) -> list[str]:
     """Write a journal file with a study for each agent of the chosen runs, and return the names of the studies.
 
+    The runs are those of one algorithm or of all, and of one replicate or of all (None).
     ResultError when there is no such run; FileExistsError when the file exists.
     """
-    if choice.algorithm is not None:
-        check_label(result, choice.algorithm)
+    if algorithm is not None:
+        check_label(result, algorithm)
     runs = [(key, rows) for key, rows in by_run(result.observations)
-            if choice.algorithm in (None, key.algorithm) and choice.replicate in (None, key.replicate)]  # fmt: skip
+            if algorithm in (None, key.algorithm) and replicate in (None, key.replicate)]  # fmt: skip
     if not runs:
-        raise ResultError(f"no replicate {choice.replicate}; choose a number from 0 to {result.study.study.replicates - 1}")
+        raise ResultError(f"no replicate {replicate}; choose a number from 0 to {result.study.study.replicates - 1}")
     if os.path.lexists(path):  # a link that leads nowhere would be followed
         raise FileExistsError(f"'{path}' already exists; choose another file")
     level = optuna.logging.get_verbosity()

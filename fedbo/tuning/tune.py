@@ -6,19 +6,24 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from fedbo.analysis.manifest import STUDY, read_manifest
+from fedbo.call_arguments import named_in_python, succeeded
 from fedbo.callbacks import callbacks_of
 from fedbo.execution.directory import differing_code, unfinished
 from fedbo.execution.extension import why_no_extension
 from fedbo.execution.notices import FirstFailure
 from fedbo.execution.runner import extend_study, resume_study, run_study
+from fedbo.figures.illustration import illustrate
+from fedbo.figures.reports.tables import console
 from fedbo.objectives.typed_function import giving
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
-from fedbo.settings.errors import ArgumentError, closest
+from fedbo.settings.arguments import flag
+from fedbo.settings.errors import ArgumentError, closest, warn_caller
 from fedbo.settings.own_modules import is_earlier
+from fedbo.settings.signatures import spelled_out
 from fedbo.study.document import StudyError, as_document
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, checked_study, recall_study
@@ -44,10 +49,43 @@ _ELSEWHERE = {
 _EVALUATION = ("retries", "failure", "time_limit", "memory_limit", "parallel", "prefetch")  # keys of [evaluation]
 
 
-def tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, console: Console | None = None) -> Result:
-    """Run or resume a tuning study and return its results; see `fedbo.tune`."""
-    with giving(_place_of(function), function):
-        return _tuned(function, space, agents, options, console)
+@spelled_out(Options, DEFAULTS)
+def tune(
+    objective: Callable[..., Any], space: Any, agents: int = 1, *, progress: bool = False, **options: Unpack[Options]
+) -> Result:
+    """Tune a function of a configuration at several sites at once, in real time on Ray, and return the results.
+
+    `objective(configuration, agent)` returns a number, or a dictionary of numbers with the key `metric`. This value is
+    maximised, or with `mode="min"` minimised; `metrics` makes other numbers objectives, or limits them. The function gets
+    `agent`, a generator `rng` and a `report(value, step)` if it has parameters of these names. `space` is a
+    `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or a space of Ray Tune or Optuna.
+
+    Every agent makes `initial` and `iterations` evaluations. Up to `parallel` of them run at once, and up to `prefetch` more
+    are decided in advance. Each evaluation reserves `resources` (one table, or one for each agent: CPU, GPU, memory in MiB, and
+    custom resources). It may take `time_limit` seconds and `memory_limit` MiB, and is retried up to `retries` times.
+
+    An agent decides nothing more once its evaluations have taken `cost` seconds. Tuning ends early after `seconds`, after a
+    total of `evaluations`, when an agent reaches `target`, or when one of the `callbacks`, which are called for every
+    evaluation, returns True. An evaluation of several `steps` may stop early by its reports, by the rules of `stopping`. In a
+    space of at most 2,048 configurations none is evaluated twice, and tuning ends when all were; with `repeats`, for noisy
+    objectives, they are evaluated again.
+
+    `start` are earlier evaluations: pairs of a configuration and its value, a .csv or .parquet file, the directory of
+    a run, an `optuna.Study`, or a dictionary of these by agent. The configurations in `enqueue` are evaluated first,
+    in place of random ones.
+
+    `algorithm` is a name or a table with settings, by default `fts`, and `gp_ei` for a single agent. `address` is a Ray
+    cluster, and `study` contains tables of a study that override all other arguments. With `resume`, the study in `out` is
+    resumed if it exists. Raises the errors of `run`. See docs/tuning.md.
+    """
+    with named_in_python():
+        terminal = console(stderr=True) if flag("progress", progress) else None
+        with giving(_place_of(objective), objective):
+            result = succeeded(_tuned(objective, space, agents, options, terminal), warn=False)
+    _, trouble = illustrate(result)
+    if trouble:
+        warn_caller(trouble, RuntimeWarning)
+    return result
 
 
 def _tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, console: Console | None) -> Result:

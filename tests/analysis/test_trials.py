@@ -25,7 +25,7 @@ from fedbo.analysis.records.records import ResultTable, column_array
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import OBSERVATIONS
 from fedbo.tuning.evaluated import evaluated
-from fedbo.tuning.optuna_export import RunChoice, export_to_optuna
+from fedbo.tuning.optuna_export import export_to_optuna
 
 SPACE = {"lr": (0.001, 1.0), "n": (1, 4), "opt": ["=adam", "sgd"], "width": [1, 2.5, 16], "agent": (0.5, 1.5), "fixed": 3}
 VIRTUAL = {"timing": {"clock": "virtual"}, "hosting": {"kind": "inline"}, "evaluation": {"resources": []}}
@@ -69,7 +69,7 @@ def test_the_best_value_is_that_of_the_tables_and_of_optuna(tuning: Result, tmp_
     best = {row["agent"]: row["value"] for row in tuning.best("agent")}
     assert frame.groupby("agent").value.min().to_dict() == best
     assert tuning.summary()[0].final.mean == pytest.approx(np.mean(list(best.values())))
-    names = export_to_optuna(tuning, tmp_path / "j", RunChoice())
+    names = export_to_optuna(tuning, tmp_path / "j")
     storage = JournalStorage(JournalFileBackend(str(tmp_path / "j")))
     for agent, name in enumerate(names):
         study, mine = optuna.load_study(study_name=name, storage=storage), frame[frame.agent == agent]

@@ -17,9 +17,9 @@ from fedbo.analysis.comparison import target_of
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
 from fedbo.cli import OK, WRONG_INPUT, main
-from fedbo.commands.reproduce import _summary
 from fedbo.figures.reports.disruptions import disruptions_table, tables_of
 from fedbo.figures.reports.tables import ShownConsole, amount
+from fedbo.lab.papers.command import _summary
 
 VIEWS = ("", "--trouble", "--trouble --agents", "--best", "--trials")
 

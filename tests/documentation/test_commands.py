@@ -12,7 +12,8 @@ import pages
 import pytest
 
 from fedbo.cli import _command, main
-from fedbo.commands.help import GROUPS
+from fedbo.commands.help import TITLES
+from fedbo.commands.help import commands as declared
 from fedbo.figures.plot import KINDS
 
 SHELLS = ("sh", "console", "bash")
@@ -171,13 +172,13 @@ def test_the_table_of_make_targets_has_those_of_the_makefile() -> None:
 
 
 def test_every_command_is_in_one_group_of_the_help_with_a_sentence_and_an_example_that_parses() -> None:
-    listed = [name for group in GROUPS.values() for name in group]
-    assert sorted(listed) == sorted(_command().commands)
-    for group in GROUPS.values():
-        for name, found in group.items():
-            assert re.fullmatch(r"[A-Z].{,63}\.", found.sentence), found.sentence  # one line of 80 columns
-            assert commands(found.example)[0][:2] == ["fedbo", name]
-            check(commands(found.example)[0])
+    places = [(found.title, found.place) for found in declared().values()]
+    assert len(set(places)) == len(places), "two commands have one place in the help"
+    for name, found in declared().items():
+        assert found.title in TITLES
+        assert re.fullmatch(r"[A-Z].{,63}\.", found.sentence), found.sentence  # one line of 80 columns
+        assert commands(found.example)[0][:2] == ["fedbo", name]
+        check(commands(found.example)[0])
 
 
 def test_help_has_a_short_option_and_nothing_edits_the_start_up_files_of_a_shell(capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,5 +186,5 @@ def test_help_has_a_short_option_and_nothing_edits_the_start_up_files_of_a_shell
     assert "fedbo run first.toml" in capsys.readouterr().out
     assert main(["-h"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"\n{title}:\n" in shown for title in GROUPS) and "..." not in shown.partition("\n")[2]
+    assert all(f"\n{title}:\n" in shown for title in TITLES) and "..." not in shown.partition("\n")[2]
     assert main(["--install-completion"]) == 2

@@ -305,7 +305,7 @@ def test_only_these_files_import_what_is_not_written_in_them() -> None:
         "fedbo/settings/own_modules.py",  # for these two:
         "fedbo/settings/trust.py",
         "fedbo/settings/plugins.py",  # entry points of what is installed
-        "fedbo/settings/registry.py",  # functions of our own rooms
+        "fedbo/settings/rooms.py",  # functions of our own rooms
         "fedbo/settings/declared.py",  # our own packages
         "fedbo/actors/storage/record_types.py",  # modules of this package
         "fedbo/__init__.py",  # its own names

@@ -13,7 +13,7 @@ from typing import Any
 from fedbo.actors.storage.rows import read_table
 from fedbo.analysis.grouping import by_run
 from fedbo.lab.fork.fork import fork_run
-from fedbo.lab.fork.result import is_fork
+from fedbo.lab.fork.room import ANSWER
 from fedbo.lab.fork.trunk import ForkPoint
 from fedbo.study.study import Study
 from tests.random_studies.carrying_out import LEGAL_NAMES, Untried, begin_or_go_on, differences, dying, forked, tables, words
@@ -88,7 +88,7 @@ def _forked(
     """Fork a run, or go on with that, to be killed before a file operation where one is given; give how many there were."""
     turn(knobs)
     count = dying(out, before)
-    if not is_fork(out):
+    if not ANSWER.is_in(out):
         fork_run(run, [point], sets, out)
     return count()
 

@@ -30,16 +30,16 @@ from fedbo.analysis.timeline_bars import BAR_KINDS
 from fedbo.figures.page.about import Failure, again, as_link, asked, chips, grouped_failures, titles
 from fedbo.figures.page.moments_data import MOST, MomentsPart, Shown, moments_part
 from fedbo.figures.page.panels import EXACT, PagePanel, curve_panels, feasible_panels, front_panels
-from fedbo.figures.page.rich_html import html_of
 from fedbo.figures.page.timeline_drawing import HATCHES, Layer, TimelineDrawing, draw_timeline
 from fedbo.figures.page.verdict import Verdict, verdict
 from fedbo.figures.ranks import draw_overview
 from fedbo.figures.reports.disruptions import disruptions_table, tables_of
+from fedbo.figures.reports.html import html_of
 from fedbo.figures.reports.privacy import privacy_table
 from fedbo.figures.reports.statistics import statistics_table
 from fedbo.figures.style import INK, STYLE, colour_at, dashes_at, styled
 from fedbo.settings.errors import FedboError
-from fedbo.settings.registry import registered
+from fedbo.settings.rooms import loaded, rooms
 from fedbo.settings.shown import shown
 from fedbo.settings.version import fedbo_version
 
@@ -86,7 +86,7 @@ class RunPart:
     cells: Sequence[CellPart]
     left_out: int
     trouble: Markup
-    why: Markup
+    sections: Sequence[tuple[str, Markup]]
     failures: Sequence[Failure]
     failed: int
     observed: int
@@ -242,6 +242,8 @@ def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
     status = result.manifest["status"]
     cells = [_cell_part(result, rows, (cell, f"{key}-c{cell}"), told) for cell in shown]
     moving = {cell.run: cell.timelines[0][0] for cell in cells if cell.moments.data}
+    declared = [section for room in rooms().values() for section in room.sections.items()]
+    sections = [(heading, loaded(function)(result, moving)) for heading, function in declared]
     return RunPart(
         key=key,
         title=title,
@@ -254,7 +256,7 @@ def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
         cells=cells,
         left_out=len(there) - len(shown),
         trouble=html_of(disruptions_table(result), full=False),
-        why=registered("why_section")(result, moving),
+        sections=[(heading, part) for heading, part in sections if part],
         failures=grouped_failures(result) if told.agents else [],
         failed=failed,
         observed=len(result.observations),

@@ -17,11 +17,11 @@ from fedbo.execution.again import has_ended, run_again
 from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import ABSENT, require_objective
-from fedbo.figures.page.page import REPORT, write_report
 from fedbo.figures.ranks import draw_overview
 from fedbo.figures.style import save
 from fedbo.objectives.suites.catalog import SUITES
 from fedbo.settings.errors import unknown
+from fedbo.settings.rooms import optional
 from fedbo.study.document import StudyError, read
 from fedbo.study.files import resolve_paths
 from fedbo.study.paths import make_folder, usable
@@ -202,4 +202,5 @@ def write_benchmark(made: Benchmark) -> tuple[Overview, list[Path]]:
     figure = draw_overview(found)
     FigureCanvasAgg(figure)
     save(figure, out / FIGURE, 110)
-    return found, [out / "tables", out / FIGURE, write_report(made.results, out / REPORT)]
+    written, write_report = [out / "tables", out / FIGURE], optional("write_report")
+    return found, written if write_report is None else [*written, write_report(made.results, out / "report.html")]

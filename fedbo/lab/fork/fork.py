@@ -13,7 +13,8 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
 from fedbo.actors.storage.sealed import seal, unseal
 from fedbo.analysis.grouping import by_run
-from fedbo.analysis.manifest import FORK, MANIFEST, STUDY, check_tables, copy_among_parts, read_manifest, write_manifest
+from fedbo.analysis.manifest import MANIFEST, STUDY, check_tables, copy_among_parts, read_manifest, write_manifest
+from fedbo.call_arguments import Overrides, display_of, folder_of, named_in_python, new_folder_of, overrides_of
 from fedbo.coordinator.errors import ForkError
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.execution.directory import (
@@ -31,14 +32,45 @@ from fedbo.execution.jobs import keep_histories, learnings, runs
 from fedbo.execution.progress import Progress
 from fedbo.execution.runner import carry_out, resume_study
 from fedbo.lab.fork.changes import branch_study, check_run
-from fedbo.lab.fork.result import BEGUN, BRANCH, ORIGINAL, TRUNK, Fork, has_begun
+from fedbo.lab.fork.result import BRANCH, ORIGINAL, TRUNK, Fork
+from fedbo.lab.fork.room import ANSWER
 from fedbo.lab.fork.trunk import ForkPoint, begin_branch, grow_trunk
+from fedbo.settings import arguments as checks
 from fedbo.settings.shown import quoted
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, load_study
 
 _MOST = 200  # branches of a fork
+
+
+def fork(
+    directory: str | Path,
+    at: float | str | None = None,
+    *,
+    every: float | None = None,
+    overrides: Overrides = (),
+    out: str | Path | None = None,
+    progress: bool = False,
+    trust: bool = False,
+) -> Fork:
+    """Continue a finished run from one point with a change, with the same random draws, beside the original.
+
+    - `at`: a time, or "event:500"; `every`: fork at each multiple of a time instead.
+    - `overrides`: the changes, such as `exchange.mode=immediate`; "fork" as a time stands for the time of the fork. Settings
+      that were used before the fork cannot change.
+    - `trust`: import the Python code that the run names.
+
+    Raises ValueError with the reason where a run cannot be forked there or with that change; else the errors of `run`.
+    """
+    with named_in_python():
+        folder, changes, place = folder_of("directory", directory), overrides_of(overrides), new_folder_of(out)
+        if every is not None:
+            checks.number("every", every, above=0.0)
+        if at is not None and not isinstance(at, str):
+            checks.number("at", at)
+        points = points_of(folder, None if at is None else str(at), every)
+        return fork_run(folder, points, changes, place, display_of(progress), checks.flag("trust", trust))
 
 
 def fork_run(
@@ -63,21 +95,21 @@ def fork_run(
     for point in points:
         branch_study(before, directory / STUDY, overrides, point, trust)
     asked = {"run": str(directory.resolve()), "at": [[*point] for point in points], "changes": list(overrides)}
-    if out is not None and has_begun(out):
-        if unseal(out / BEGUN) | asked != unseal(out / BEGUN):
+    if out is not None and ANSWER.has_begun_in(out):
+        if unseal(out / ANSWER.begun) | asked != unseal(out / ANSWER.begun):
             raise DirectoryError(f"'{out}': contains another unfinished fork; resume it: fedbo resume {quoted(out)}")
         return resume_fork(out, progress, trust)
     place = new_directory(_named_fork(before), out)
     with _whole(place):
         with locked(place):
-            atomic.write_text(place / BEGUN, seal(asked, indent=2))
+            atomic.write_text(place / ANSWER.begun, seal(asked, indent=2))
         return resume_fork(place, progress, trust)
 
 
 def resume_fork(place: Path, progress: Progress | None = None, trust: bool = True) -> Fork:
     """Resume a fork that was killed or interrupted: finished branches stay, the others are resumed or started."""
     with locked(place), _named(place):
-        asked, original = unseal(place / BEGUN), place / ORIGINAL
+        asked, original = unseal(place / ANSWER.begun), place / ORIGINAL
         if not original.exists():
             _copy(Path(asked["run"]), original)
         before, points = whole_study(original, trust), [ForkPoint(*each) for each in asked["at"]]
@@ -93,8 +125,8 @@ def resume_fork(place: Path, progress: Progress | None = None, trust: bool = Tru
         trunk.grow(points[-1])
         trunk.end()
         noted = {"run": asked["run"], "at": [str(point) for point in points], "changes": asked["changes"]}
-        atomic.write_text(place / FORK, seal(noted, indent=2))
-        (place / BEGUN).unlink()
+        atomic.write_text(place / ANSWER.file, seal(noted, indent=2))
+        (place / ANSWER.begun).unlink()
     return Fork.open(place)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +17,10 @@ from fedbo.analysis.comparison import first_place
 from fedbo.analysis.disruptions import disruptions
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import by_cell_and_algorithm, by_run, column_of
-from fedbo.analysis.manifest import FORK
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference, Estimate, difference, final_estimate, paired
 from fedbo.analysis.traces import Array, IncumbentTrace
+from fedbo.lab.fork.room import ANSWER
 from fedbo.settings.shown import quoted
 
 BEST = "best"
@@ -33,7 +32,7 @@ COSTS = {
     "evaluations": "evaluations",
     "epsilon": "epsilon",
 }
-BEGUN, ORIGINAL, TRUNK, BRANCH = "begun.json", "original", "trunk", "branch"
+ORIGINAL, TRUNK, BRANCH = "original", "trunk", "branch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +66,11 @@ class Fork:
     def open(cls, directory: str | Path, trust: bool = False) -> Fork:
         """Read a fork that has ended; ResultError when it has not."""
         folder = Path(directory)
-        if has_begun(folder):
+        if ANSWER.has_begun_in(folder):
             raise ResultError(f"'{directory}': contains an unfinished fork; resume it: fedbo resume {quoted(directory)}")
-        if not is_fork(folder):
+        if not ANSWER.is_in(folder):
             raise ResultError(f"'{directory}': contains no finished fork; pass the directory that fedbo fork printed")
-        noted: Mapping[str, Any] = unseal(folder / FORK)
+        noted: Mapping[str, Any] = unseal(folder / ANSWER.file)
         places = [folder / f"{BRANCH}-{number:04d}" for number in range(1, 1 + len(noted["at"]))]
         branches = [Result.open(place, trust) for place in places]
         return cls(folder, Result.open(folder / ORIGINAL, trust), branches, noted["at"], noted["changes"])
@@ -139,13 +138,3 @@ def _compared(values: Array) -> tuple[Estimate, Estimate, Difference | None]:
     mean, error = mean_and_error(values)
     was, now = (Estimate(float(m), float(e) if len(values) > 1 else None) for m, e in zip(mean, error, strict=True))
     return was, now, paired(values[:, 1] - values[:, 0])
-
-
-def is_fork(directory: Path) -> bool:
-    """Check whether a directory holds a finished fork."""
-    return os.path.isfile(directory / FORK)  # False too where the name is too long for one
-
-
-def has_begun(directory: Path) -> bool:
-    """Check whether a directory holds a fork that has begun and not ended."""
-    return os.path.isfile(directory / BEGUN) and not is_fork(directory)

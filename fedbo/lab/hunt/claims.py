@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.analysis.comparison import At
 from fedbo.analysis.disruptions import staleness_of
-from fedbo.lab.papers.manifest import At
 from fedbo.lab.why.ends import COUNTED, NUMBER, End, EndedRun
 from fedbo.settings.arguments import wrong
 

@@ -7,18 +7,20 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import seal, unseal
 from fedbo.analysis.manifest import read_manifest
+from fedbo.call_arguments import Overrides, display_of, named_in_python, new_folder_of, overrides_of, study_of
 from fedbo.execution.directory import new_folder, unfinished
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import require_objectives
 from fedbo.execution.runner import run_study
 from fedbo.lab.hunt.claims import parse_claim
 from fedbo.lab.hunt.hunting import Hunting, HuntQuestion
-from fedbo.lab.hunt.result import ASKED, HUNT, REPLAY, Hunt
+from fedbo.lab.hunt.result import REPLAY, Hunt
+from fedbo.lab.hunt.room import ANSWER
 from fedbo.lab.hunt.search import SEARCHES
 from fedbo.lab.hunt.trials import LEDGER
 from fedbo.lab.hunt.worlds import VARIED, check_varied
@@ -32,6 +34,36 @@ from fedbo.study.study import load_study
 
 WORLDS = 64
 _ELSEWHERE = ("hosting", "recovery")  # which change no result
+
+
+def hunt(
+    study: str | Path | Mapping[str, Any],
+    claim: str,
+    *,
+    vary: Sequence[str] = ("timing", "availability", "fault", "exchange", "agents"),
+    worlds: int = 64,
+    seed: int = 0,
+    search: Literal["guided", "random"] = "guided",
+    overrides: Overrides = (),
+    out: str | Path | None = None,
+    progress: bool = False,
+) -> Hunt:
+    """Hunt for the smallest world in which a claim about a method fails, and test it on fresh seeds.
+
+    - `study`: a TOML file, or a dictionary of its tables.
+    - `claim`: such as "fts is not worse than ts by 0.01", "bytes of fts is at most 1e6" or "fts ends".
+    - `vary`: the tables of the study that worlds draw anew; `worlds`: how many worlds to try.
+    - `search`: guided by what broke so far, or all worlds drawn at random, by the `seed` of the hunt.
+    - `overrides`: changes as `dotted.key=value`.
+    - `out`: the directory, by default a new one under `runs/`. The same hunt in the same directory is continued.
+
+    Raises StudyError when the study is invalid or cannot be hunted in, ArgumentError when its methods do not fit the claim,
+    DirectoryError when the directory is in use, and KeyboardInterrupt after Ctrl-C.
+    """
+    with named_in_python():
+        given, changes, place, display = study_of(study), overrides_of(overrides), new_folder_of(out), display_of(progress)
+        source = given if isinstance(given, Mapping) else Path(given)
+        return hunt_world(question_of(source, claim, vary, worlds, seed, search, changes), place, display)
 
 
 def question_of(
@@ -86,21 +118,21 @@ def hunt_world(question: HuntQuestion, out: Path | None = None, progress: Progre
     require_objectives(load_study(question.study, trust=True))
     out = out or new_folder("hunt")
     asked = {"question": {**asdict(question), "vary": list(question.vary)}}
-    if (out / ASKED).is_file():
-        if unseal(out / ASKED)["question"] != asked["question"]:
+    if (out / ANSWER.begun).is_file():
+        if unseal(out / ANSWER.begun)["question"] != asked["question"]:
             raise DirectoryError(f"'{out}': contains another hunt; choose another directory with --out")
     elif out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DirectoryError(f"'{out}' exists and is not an empty directory; choose a new one")
     make_folder(out, PRIVATE)
     with locked(out):
-        (out / HUNT).unlink(missing_ok=True)
-        atomic.write_text(out / ASKED, seal(asked, indent=2))
+        (out / ANSWER.file).unlink(missing_ok=True)
+        atomic.write_text(out / ANSWER.begun, seal(asked, indent=2))
     return resume_hunt(out, progress)
 
 
 def resume_hunt(place: Path, progress: Progress | None = None) -> Hunt:
     """Continue a hunt after an interruption; trials that have ended are not carried out again."""
-    asked = unseal(place / ASKED)["question"]
+    asked = unseal(place / ANSWER.begun)["question"]
     question = HuntQuestion(**{**asked, "vary": tuple(asked["vary"])})
     load_study(question.study, trust=True)
     with locked(place):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,11 @@ from typing import Any
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import seal, unseal
 from fedbo.analysis.finished_run import ResultError
+from fedbo.lab.hunt.room import ANSWER
 from fedbo.settings.arguments import path
 from fedbo.settings.shown import quoted
 
-HUNT, ASKED, FOUND, WORLD, REPLAY = "hunt.json", "hunted.json", "found.toml", "world.toml", "replay"
+FOUND, WORLD, REPLAY = "found.toml", "world.toml", "replay"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,29 +101,23 @@ class Hunt:
         """Write the result into its directory, and return it."""
         document = asdict(self)
         del document["directory"]
-        atomic.write_text(self.directory / HUNT, seal(document, indent=2))
+        atomic.write_text(self.directory / ANSWER.file, seal(document, indent=2))
         return self
 
     @classmethod
     def open(cls, directory: str | Path) -> Hunt:
         """Read a result; ResultError where the hunt has not ended."""
         folder = Path(path("directory", directory))
-        if not is_hunt(folder):
-            remedy = f"continue with: fedbo resume {quoted(folder)}" if has_begun(folder) else "pass the directory of a hunt"
+        if not ANSWER.is_in(folder):
+            remedy = (
+                f"continue with: fedbo resume {quoted(folder)}"
+                if ANSWER.has_begun_in(folder)
+                else "pass the directory of a hunt"
+            )
             raise ResultError(f"'{directory}': contains no result of fedbo hunt; {remedy}")
-        document: dict[str, Any] = unseal(folder / HUNT)
+        document: dict[str, Any] = unseal(folder / ANSWER.file)
         document["trials"] = tuple(document["trials"])
         for name, row in (("tried", TriedRow), ("verdicts", VerdictRow)):
             listed = ({**one, **{key: tuple(one[key]) for key in ("excesses",) if key in one}} for one in document[name])
             document[name] = tuple(row(**one) for one in listed)
         return cls(directory=folder, **{name: document[name] for name in cls.__dataclass_fields__ if name in document})
-
-
-def is_hunt(directory: Path) -> bool:
-    """Check whether a directory holds the result of a hunt."""
-    return os.path.isfile(directory / HUNT)
-
-
-def has_begun(directory: Path) -> bool:
-    """Check whether a directory holds a hunt that has not ended."""
-    return os.path.isfile(directory / ASKED) and not is_hunt(directory)

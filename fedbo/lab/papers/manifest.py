@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
+from fedbo.analysis.comparison import At
 from fedbo.settings.errors import SettingError, unknown
-from fedbo.study.base import Positive, Table
+from fedbo.study.base import Table
 from fedbo.study.document import Document, Loc, StudyError, read
 from fedbo.study.invalid import from_pydantic, line_of
 from fedbo.study.study import Study
 
-At = Literal["end", "mean"] | Positive
 Kind = Literal["curves", "messages", "decision_time"]
 Claim = Literal["better", "not_worse", "alike", "shorter", "faster", "steady", "grows"]
 

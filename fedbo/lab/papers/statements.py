@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from fedbo.algorithms.base import Origin
 from fedbo.analysis.averages import replicate_means
-from fedbo.analysis.comparison import GeometricMean, geometric, metric_of
+from fedbo.analysis.comparison import At, GeometricMean, geometric, metric_of
 from fedbo.analysis.finished_run import scored_traces
 from fedbo.analysis.grouping import of_algorithm, of_kinds
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference, paired
 from fedbo.analysis.traces import Array, IncumbentTrace
 from fedbo.lab.papers.decision_time import Times
-from fedbo.lab.papers.manifest import TIMED, At, FigureTable, TestTable
+from fedbo.lab.papers.manifest import TIMED, FigureTable, TestTable
 from fedbo.objectives.base import Metric
 from fedbo.study.study import Study
 

@@ -49,7 +49,7 @@ class TableRequest:
     agents: tuple[int, ...] | None = None
 
 
-def tabulate(
+def tabulate_objective(
     origin: ObjectiveSource,
     folder: Path,
     request: TableRequest,

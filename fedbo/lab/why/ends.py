@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.averages import REGRET, replicate_means
-from fedbo.analysis.comparison import first_place
+from fedbo.analysis.comparison import At, first_place
 from fedbo.analysis.finished_run import ResultError, regrets
 from fedbo.analysis.indicators import Indicator
 from fedbo.analysis.traces import IncumbentTrace, traces
 from fedbo.lab.fork.result import run_costs
-from fedbo.lab.papers.manifest import At
 from fedbo.objectives.base import Metric
 from fedbo.settings.arguments import wrong
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.result import Result
-from fedbo.figures.page.rich_html import html_of
+from fedbo.figures.reports.html import html_of
 from fedbo.figures.style import STYLE, styled
 from fedbo.lab.why.figure import why_figure
 from fedbo.lab.why.result import Why, answers_beside

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,10 +11,9 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import seal, unseal
 from fedbo.analysis.finished_run import ResultError
 from fedbo.lab.why.curve import wilson
+from fedbo.lab.why.room import ANSWER
 from fedbo.lab.why.shares import Share, Spread
 from fedbo.settings.shown import quoted
-
-WHY, ASKED = "why.json", "asked.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +114,21 @@ class Why:
         """Write the answer into its directory, and return it."""
         document = asdict(self)
         del document["directory"]
-        atomic.write_text(self.directory / WHY, seal(document, indent=2))
+        atomic.write_text(self.directory / ANSWER.file, seal(document, indent=2))
         return self
 
     @classmethod
     def open(cls, directory: str | Path) -> Why:
         """Read an answer; ResultError where it has not been found yet."""
         folder = Path(directory)
-        if not is_why(folder):
-            remedy = f"continue with: fedbo resume {quoted(folder)}" if has_begun(folder) else "pass the directory of fedbo why"
+        if not ANSWER.is_in(folder):
+            remedy = (
+                f"continue with: fedbo resume {quoted(folder)}"
+                if ANSWER.has_begun_in(folder)
+                else "pass the directory of fedbo why"
+            )
             raise ResultError(f"'{directory}': contains no answer of fedbo why; {remedy}")
-        return cls(directory=folder, **_read(unseal(folder / WHY)))
+        return cls(directory=folder, **_read(unseal(folder / ANSWER.file)))
 
 
 def _read(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,16 +143,6 @@ def _read(document: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def is_why(directory: Path) -> bool:
-    """Check whether a directory holds an answer."""
-    return os.path.isfile(directory / WHY)
-
-
-def has_begun(directory: Path) -> bool:
-    """Check whether a directory holds a question that has no answer yet."""
-    return os.path.isfile(directory / ASKED) and not is_why(directory)
-
-
 def answers_beside(run: Path) -> list[Why]:
     """Return the answers about a run that are kept with it."""
-    return [Why.open(path.parent) for path in sorted((run / "why").glob(f"*/{WHY}"))]
+    return [Why.open(path.parent) for path in sorted((run / "why").glob(f"*/{ANSWER.file}"))]

@@ -19,7 +19,7 @@ import pytest
 import fedbo
 from fedbo.cli import FAILED, INTERRUPTED, OK, WRONG_INPUT, main
 from fedbo.lab.tabulation.sources import source
-from fedbo.lab.tabulation.tabulation import TableRequest, tabulate
+from fedbo.lab.tabulation.tabulation import TableRequest, tabulate_objective
 from fedbo.lab.tabulation.worker import TableJob, TablePlan, Tabulator, rows_of, sobol
 from fedbo.objectives.tables.table import POINTS
 from fedbo.study.document import to_toml
@@ -325,7 +325,7 @@ def test_ray_workers_give_the_same_bits(ray_session: None, capsys: pytest.Captur
 def test_the_same_from_python_with_wanted_agents_and_points() -> None:
     origin, hosting = source("branin", ["agents=3"])
     assert (hosting.workers, hosting.address) == (0, None)
-    facts = tabulate(origin, Path("t"), TableRequest(points=8, agents=(1,)))
+    facts = tabulate_objective(origin, Path("t"), TableRequest(points=8, agents=(1,)))
     assert list(facts["agents"]) == ["1"] and facts["agents"]["1"]["evaluated"] == 8
 
 

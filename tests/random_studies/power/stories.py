@@ -24,7 +24,7 @@ from fedbo.execution import runner, workers
 from fedbo.execution.replay import replay
 from fedbo.execution.runner import resume_study
 from fedbo.lab.fork.fork import fork_run
-from fedbo.lab.fork.result import is_fork
+from fedbo.lab.fork.room import ANSWER
 from fedbo.lab.fork.trunk import ForkPoint
 from fedbo.study.study import Study, load_study
 from fedbo.tuning.ask_tell import Agent
@@ -93,7 +93,7 @@ def fork_story(study: Study, folder: Path, rng: random.Random) -> CutStory:
     place, alone, share = folder / "fork", folder / "alone", rng.uniform(0.1, 0.6)
 
     def work() -> None:
-        if not is_fork(place):
+        if not ANSWER.is_in(place):
             times = Result.open(alone).events["time"].to_pylist()
             fork_run(alone, [ForkPoint(time=share * max(times) + 1e-9)], [], place)
 

@@ -1,4 +1,4 @@
-"""The commands about several runs: `fedbo report`, one HTML file, and `fedbo compare`, a table."""
+"""The command `fedbo report`: one HTML file about one or several runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedbo.commands.arguments import TableFormat, TableFormats, Trust, print_json
+from fedbo.commands.arguments import Trust
 
 
 def report(
@@ -38,29 +38,3 @@ def report(
         raise typer.BadParameter("--out: is required for several runs; add --out report.html")
     results = [Result.open(folder, trust) for folder in folders]
     print(write_report(results, out or folders[0] / REPORT, agents, belief or None))
-
-
-def compare(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="RUN RUN...", help="Two or more run directories.", show_default=False)
-    ],
-    trust: Trust = False,
-    printed: TableFormats = TableFormat.text,
-) -> None:
-    """Print several runs of the same objective side by side; compare each algorithm with the same one in the first run."""
-    from fedbo.analysis.result import Result
-    from fedbo.analysis.statistics.side_by_side import side_by_side
-    from fedbo.figures.reports.statistics import runs_table
-    from fedbo.figures.reports.tables import console, plain
-    from fedbo.figures.reports.views import written
-
-    results = [Result.open(folder, trust) for folder in folders]
-    rows = side_by_side(results)
-    if printed is TableFormat.json:
-        print_json({"runs": plain(list(rows))})
-    elif printed is TableFormat.csv:
-        print(rows.to_csv(), end="")
-    elif printed is TableFormat.text:
-        console().print(runs_table(results, rows))
-    else:
-        print(written(runs_table(results, rows), printed), end="")

@@ -59,14 +59,16 @@ def tabulate(
     Repeat the command to resume it, or to extend the table by larger --points or --refine. Finished evaluations are kept.
     """
     from fedbo.lab.tabulation.sources import source
-    from fedbo.lab.tabulation.tabulation import TableRequest, tabulate
+    from fedbo.lab.tabulation.tabulation import TableRequest, tabulate_objective
 
     origin, hosting = source(objective, sets or (), seed, replicate)
     given = {"workers": workers, "address": address}
     hosting = hosting.model_copy(update={key: value for key, value in given.items() if value is not None})
     folder = out or Path(f"{origin.name}.table")
     try:
-        facts = tabulate(origin, folder, TableRequest(points, refine, _listed(agents)), hosting, progress_display(quiet))
+        facts = tabulate_objective(
+            origin, folder, TableRequest(points, refine, _listed(agents)), hosting, progress_display(quiet)
+        )
     except KeyboardInterrupt as stop:
         stop_interrupted(folder if stop.args else None, "run the same command again to continue", printed)
     if printed is Format.json:

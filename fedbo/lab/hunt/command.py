@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.commands.arguments import Format, Printed, Quiet, Sets, StudyFile, carried_out, print_answer, progress_display
+from fedbo.commands.answers import StoredAnswer, finish_answer
+from fedbo.commands.arguments import Format, Printed, Quiet, Sets, StudyFile, progress_display
 
 if TYPE_CHECKING:
+    from fedbo.execution.progress import Progress
     from fedbo.lab.hunt.result import Hunt
 
 
@@ -51,13 +52,34 @@ def hunt(
 
     varied = [name.strip() for name in vary.split(",") if name.strip()]
     question = question_of(study, claim, varied, worlds, seed, search.value, sets or ())
-    finish_hunt(lambda: hunt_world(question, out, progress_display(quiet)), printed)
+    finish_answer(lambda: stored(hunt_world(question, out, progress_display(quiet))), printed)
 
 
-def finish_hunt(carry_out: Callable[[], Hunt], printed: Format) -> None:
-    """Carry a hunt out, draw its figure and print its result."""
+def stored(hunt: Hunt) -> StoredAnswer:
+    """Return the result of a hunt as `show` and `plot` take it."""
     from fedbo.lab.hunt.figure import draw_hunt
+    from fedbo.lab.hunt.result import TriedRow
     from fedbo.lab.hunt.tables import hunt_facts, hunt_table
 
-    found = carried_out(carry_out, printed)
-    print_answer(hunt_table(found), hunt_facts(found), draw_hunt(found), found.directory, printed)
+    return StoredAnswer(
+        what="a hunt",
+        directory=hunt.directory,
+        table=hunt_table(hunt),
+        facts=hunt_facts(hunt),
+        rows=("worlds", TriedRow, hunt.tried),
+        draw=lambda path, _, look: draw_hunt(hunt, path, look),
+    )
+
+
+def read(folder: Path, _: bool) -> StoredAnswer:
+    """Read the result of the hunt in a directory."""
+    from fedbo.lab.hunt.result import Hunt
+
+    return stored(Hunt.open(folder))
+
+
+def resume(folder: Path, progress: Progress | None) -> StoredAnswer:
+    """Continue a hunt, with the original question."""
+    from fedbo.lab.hunt.hunt import resume_hunt
+
+    return stored(resume_hunt(folder, progress))

@@ -52,16 +52,16 @@ def worth(
 
     The command adds local, federated, control and pooled algorithms to the study. Use at least ten replicates.
     """
-    from fedbo.analysis.estimates.gain import estimate_gain
     from fedbo.analysis.finished_run import trusted_cells
     from fedbo.analysis.result import Result
     from fedbo.figures.reports.tables import console, plain
-    from fedbo.figures.reports.worth import verdict, worth_table
+    from fedbo.lab.worth.gain import estimate_gain
+    from fedbo.lab.worth.report import verdict, worth_table
 
     if (study / "study.toml").is_file():
         result = Result.open(study, trust)
     else:
-        from fedbo.figures.reports.worth import worth_study
+        from fedbo.lab.worth.report import worth_study
         from fedbo.study.study import load_study
 
         asked, left = worth_study(load_study(study, [*(sets or []), *hosting_sets(workers, None)], trust=True))

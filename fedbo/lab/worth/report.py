@@ -15,7 +15,6 @@ from rich.text import Text
 
 from fedbo.algorithms import catalog
 from fedbo.analysis.averages import mean_and_error, replicate_means
-from fedbo.analysis.estimates.gain import Gain
 from fedbo.analysis.finished_run import own_metric
 from fedbo.analysis.grouping import grouped
 from fedbo.analysis.indicators import is_plain
@@ -24,6 +23,7 @@ from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference
 from fedbo.analysis.traces import IncumbentTrace
 from fedbo.figures.reports.tables import amount, table_of
+from fedbo.lab.worth.gain import Gain
 from fedbo.objectives.base import Metric
 from fedbo.settings.errors import ArgumentError
 from fedbo.settings.shown import quoted

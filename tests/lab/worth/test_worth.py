@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import fedbo
-from fedbo.analysis.estimates.gain import Gain, estimate_gain
 from fedbo.analysis.summary import Difference
 from fedbo.cli import main
 from fedbo.figures.reports import worth
-from fedbo.figures.reports.worth import Worth, worth_study
+from fedbo.lab.worth.gain import Gain, estimate_gain
+from fedbo.lab.worth.report import Worth, worth_study
 from fedbo.objectives.base import Metric
 from fedbo.study.study import StudyError, load_study
 

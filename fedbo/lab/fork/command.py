@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedbo.commands.answers import StoredAnswer, finish_answer
 from fedbo.commands.arguments import (
     Format,
     Printed,
     RunFolderArgument,
     Trust,
-    carried_out,
-    print_answer,
     progress_display,
 )
 
 if TYPE_CHECKING:
+    from fedbo.execution.progress import Progress
     from fedbo.lab.fork.result import Fork
 
 
@@ -49,16 +48,36 @@ def fork(
 
     if not sets:
         raise typer.BadParameter("--set: is missing, so the branch would equal the run; add --set KEY=VALUE")
-    finish_fork(
-        lambda: fork_run(folder, points_of(folder, at, every), sets or [], out, progress_display(quiet), trust), printed
+    finish_answer(
+        lambda: stored(fork_run(folder, points_of(folder, at, every), sets or [], out, progress_display(quiet), trust)), printed
     )
 
 
-def finish_fork(carry_out: Callable[[], Fork], printed: Format) -> None:
-    """Run a fork, draw its figure and print its effects."""
+def stored(fork: Fork) -> StoredAnswer:
+    """Return a fork as `show` and `plot` take it."""
     from fedbo.lab.fork.figure import draw_fork
+    from fedbo.lab.fork.result import ForkEffect
     from fedbo.lab.fork.tables import fork_facts, fork_table
 
-    found = carried_out(carry_out, printed)
-    figure = draw_fork(found, found.directory / "fork.png")
-    print_answer(fork_table(found), fork_facts(found), figure, found.directory, printed)
+    return StoredAnswer(
+        what="a fork",
+        directory=fork.directory,
+        table=fork_table(fork),
+        facts=fork_facts(fork),
+        rows=("effects", ForkEffect, fork.effects()),
+        draw=lambda path, cell, look: draw_fork(fork, path, cell, look),
+    )
+
+
+def read(folder: Path, trust: bool) -> StoredAnswer:
+    """Read the fork in a directory."""
+    from fedbo.lab.fork.result import Fork
+
+    return stored(Fork.open(folder, trust))
+
+
+def resume(folder: Path, progress: Progress | None) -> StoredAnswer:
+    """Resume a fork that was killed or interrupted, with its original settings."""
+    from fedbo.lab.fork.fork import resume_fork
+
+    return stored(resume_fork(folder, progress))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedbo.settings.rooms import optional
 from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
@@ -18,11 +19,10 @@ def illustrate(result: Result) -> tuple[dict[str, Path], str]:
     """
     written = dict[str, Path]()
     try:
-        from fedbo.figures.page.page import REPORT, write_report
-
         if result.traces:
             written["figure"] = result.plot()
-        written["report"] = write_report([result], result.directory / REPORT)
+        if (write_report := optional("write_report")) is not None:
+            written["report"] = write_report([result], result.directory / "report.html")
     except Exception as error:
         missing = "report" if "figure" in written or not result.traces else "figure or report"
         words = " ".join(f"{type(error).__name__}: {error}".split())

@@ -32,7 +32,10 @@ ITERATIONS = 8
 _PATIENCE = 120.0  # seconds
 _STUDY = "vaccine"
 
+demo = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run a demonstration on this machine.")
 
+
+@demo.command("sites", epilog="\b\nExample:\n  fedbo demo sites --folder demo-sites")
 def demo_sites(
     folder: Annotated[Path, typer.Option("--folder", help="A new folder for everything that is made.")] = Path("demo-sites"),
     printed: Printed = Format.text,
@@ -129,7 +132,7 @@ def _joined(folder: Path) -> Iterator[dict[str, BaseProcess]]:
 
 def _join(folder: Path) -> None:
     """Carry out `fedbo join` in the folder of a site, in a process of its own."""
-    from fedbo.commands.serve import join
+    from fedbo.sites.commands import join
     from fedbo.sites.errors import SitesError
 
     os.chdir(folder)

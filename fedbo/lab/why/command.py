@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedbo.commands.answers import StoredAnswer, finish_answer
 from fedbo.commands.arguments import (
     Format,
     Printed,
     Quiet,
     RunFolderArgument,
     Trust,
-    carried_out,
-    print_answer,
     print_json,
     progress_display,
 )
 
 if TYPE_CHECKING:
+    from fedbo.execution.progress import Progress
     from fedbo.lab.why.result import Why
 
 
@@ -70,13 +69,34 @@ def why(
     question = Question(
         end=end or "", algorithm=algorithm, replicate=replicate, cell=cell, level=level, budget=budget, rows=rows
     )
-    finish_why(lambda: why_run(folder, question, out, progress_display(quiet), trust), printed)
+    finish_answer(lambda: stored(why_run(folder, question, out, progress_display(quiet), trust)), printed)
 
 
-def finish_why(carry_out: Callable[[], Why], printed: Format) -> None:
-    """Find an answer, draw its figure and print it."""
+def stored(why: Why) -> StoredAnswer:
+    """Return an answer as `show` and `plot` take it."""
     from fedbo.lab.why.figure import draw_why
+    from fedbo.lab.why.result import SourceRow
     from fedbo.lab.why.tables import why_facts, why_table
 
-    found = carried_out(carry_out, printed)
-    print_answer(why_table(found), why_facts(found), draw_why(found), found.directory, printed)
+    return StoredAnswer(
+        what="why",
+        directory=why.directory,
+        table=why_table(why),
+        facts=why_facts(why),
+        rows=("sources", SourceRow, [*why.sources, *why.agents]),
+        draw=lambda path, _, look: draw_why(why, path, look),
+    )
+
+
+def read(folder: Path, _: bool) -> StoredAnswer:
+    """Read the answer in a directory."""
+    from fedbo.lab.why.result import Why
+
+    return stored(Why.open(folder))
+
+
+def resume(folder: Path, progress: Progress | None) -> StoredAnswer:
+    """Continue to ask why, with the original question."""
+    from fedbo.lab.why.why import resume_why
+
+    return stored(resume_why(folder, progress))

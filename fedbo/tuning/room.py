@@ -1,0 +1,16 @@
+"""The room of `fedbo.tune` and of ask and tell."""
+
+from fedbo.settings.rooms import Room
+
+ROOM = Room(
+    sentence="Tune a function at several sites in real time, or by ask and tell.",
+    tests=("tuning",),
+    needs=("sites",),
+    names={
+        "Agent": "fedbo.tuning.ask_tell:Agent",
+        "Meeting": "fedbo.tuning.message_folder:Meeting",
+        "Terms": "fedbo.tuning.terms:Terms",
+        "tune": "fedbo.tuning.tune:tune",
+    },
+    functions={"export_to_optuna": "fedbo.tuning.optuna_export:export_to_optuna"},
+)

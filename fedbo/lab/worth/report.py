@@ -214,7 +214,7 @@ def _words(rows: Sequence[Worth], gain: Gain, local: str, enough: tuple[int | No
 
 
 def _expected(gain: Gain) -> list[str]:
-    """Return the rule of thumb for agents as alike as these, measured in `benchmarks/results/2026-11-26-pays.md`."""
+    """Return the rule of thumb for agents as alike as these, measured in `benchmarks/results/pays.md`."""
     if math.isnan(gain.alike):
         return []
     found = "messages are not shown to help"

@@ -47,8 +47,11 @@ from alone import read  # noqa: E402
 from fedbo.algorithms.base import Inbound, Problem  # noqa: E402
 from fedbo.algorithms.catalog import entry  # noqa: E402
 from fedbo.algorithms.streams import Streams  # noqa: E402
-from fedbo.analysis.statistics.pairs import holm, signed_ranks  # noqa: E402
-from fedbo.analysis.statistics.ranks import ranking  # noqa: E402
+from fedbo.analysis.statistics.significance import (  # noqa: E402
+    holm,
+    ranking,  # noqa: E402
+    signed_ranks,
+)
 from fedbo.objectives.space import from_unit  # noqa: E402
 from fedbo.objectives.suites.catalog import SUITES  # noqa: E402
 from fedbo.objectives.typed_spaces.typed import lattice_of  # noqa: E402

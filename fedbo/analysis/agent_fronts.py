@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from fedbo.algorithms.streams import Streams
 from fedbo.analysis.finished_run import ResultError, own_metric, trusted_cells
 from fedbo.analysis.grouping import by_run, column_of
-from fedbo.analysis.metric_columns import FEASIBLE, column_name
+from fedbo.analysis.indicators import FEASIBLE, column_name
 from fedbo.objectives.base import Array, Enumerable, Federation, LibraryMissingError
 from fedbo.objectives.datasets.data import DataMissingError
 from fedbo.objectives.goals import Goals, goals_in

@@ -104,17 +104,13 @@ def event_intervals(events: Any, begins: str, ends: str) -> list[EventInterval]:
         elif agent in since and not depth[agent]:
             first = since.pop(agent)
             found.append(EventInterval(agent, first["time"], event["time"], first, True))
-    over = _deaths(events) if since else {}
+    deaths = events.filter(ends_life(events)).select(["agent", "time"]).to_pylist() if since else []
+    over = {row["agent"]: row["time"] for row in reversed(deaths)}  # the first of each agent
     last = float(np.max(column_of(events, "time"))) if since else 0.0
     for agent, first in since.items():
         end = max(first["time"], over.get(agent, last))
         found.append(EventInterval(agent, first["time"], end, first, False))
     return found
-
-
-def _deaths(events: Any) -> Mapping[int, float]:
-    rows = events.filter(ends_life(events)).select(["agent", "time"]).to_pylist()
-    return {row["agent"]: row["time"] for row in reversed(rows)}
 
 
 def _alive(agent: Integers, over: Flags) -> Flags:

@@ -11,8 +11,7 @@ import numpy as np
 
 from fedbo.analysis.finished_run import FinishedRun, configurations, counted_tables, own_metric
 from fedbo.analysis.grouping import column_of, grouped
-from fedbo.analysis.indicators import Hypervolume, Indicator, indicators_in
-from fedbo.analysis.metric_columns import column_name
+from fedbo.analysis.indicators import Hypervolume, Indicator, column_name, indicators_in
 from fedbo.analysis.traces import IncumbentTrace
 from fedbo.objectives.goals import goals_in
 from fedbo.surrogates.fronts import non_dominated

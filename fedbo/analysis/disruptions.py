@@ -176,7 +176,10 @@ def disruptions(observations: Any, events: Any, faults: Sequence[str] = ()) -> l
         mine = targets.get(cell, np.zeros(0, dtype=np.int64))
         facts = [
             {**_messages(own, faults), **_Lives(own).times(mine), **_failures(evaluated.get(key, nothing), own, mine)}
-            | {"rounds": len(of_kinds(own, "round")), "gaps": _gaps(own)}
+            | {
+                "rounds": len(of_kinds(own, "round")),
+                "gaps": np.diff(column_of(of_kinds(own, "round"), "time").astype(np.float64)),
+            }
             for key, own in runs
         ]
         gaps = np.concatenate([each.pop("gaps") for each in facts])
@@ -288,7 +291,3 @@ def _failures(observations: Any, events: Any, targets: npt.NDArray[np.int64]) ->
         "forgotten": forgotten + len(of_kinds(events, "discarded")),
         "barren": len(targets) - len(np.unique(column_of(good, "agent"))),
     }
-
-
-def _gaps(events: Any) -> Array:
-    return np.diff(column_of(of_kinds(events, "round"), "time").astype(np.float64))

@@ -54,7 +54,8 @@ def by_run(table: Any) -> Iterator[tuple[RunKey, Any]]:
     """Yield each run of a table in canonical order, with its part of the table."""
     if not len(table):
         return
-    changed = starts(*(column_of(table, name) for name in ("cell", "replicate")), _codes(table["algorithm"]))
+    codes = np.asarray(pc.dictionary_encode(table["algorithm"]).combine_chunks().indices)  # faster to compare than strings
+    changed = starts(*(column_of(table, name) for name in ("cell", "replicate")), codes)
     edges = [*np.flatnonzero(changed).tolist(), len(table)]
     for begin, end in zip(edges, edges[1:], strict=False):
         key = RunKey(*(table[name][begin].as_py() for name in ("cell", "algorithm", "replicate")))
@@ -107,8 +108,3 @@ def bytes_of(events: Any) -> int:
 def of_algorithm(table: Any, cell: int, label: str) -> Any:
     """Return the rows of one algorithm in one cell, in their order."""
     return table.filter(pc.and_(pc.equal(table["cell"], cell), pc.equal(table["algorithm"], label)))
-
-
-def _codes(column: Any) -> npt.NDArray[Any]:
-    """Number the strings of a column, which is faster than comparing them."""
-    return np.asarray(pc.dictionary_encode(column).combine_chunks().indices)

@@ -1,22 +1,24 @@
-"""The indicator of a run: what its traces follow, one number that never falls for each agent.
+"""The indicator of a run: what its traces follow, one number that never falls for each agent; and the columns of metrics.
 
 Which one a run has follows from its study: the incumbent, the incumbent among feasible points where there are limits, or the
-hypervolume above a declared reference where there are several objectives.
+hypervolume above a declared reference where there are several objectives. The table of observations has a column for each of
+a study's [[metric]] tables, and `feasible`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from fedbo.analysis.grouping import column_of
-from fedbo.analysis.metric_columns import FEASIBLE, column_name
 from fedbo.objectives.base import Metric
-from fedbo.objectives.goals import Goals, goals_in
+from fedbo.objectives.goals import AgentGoals, Goals, goals_in
+from fedbo.objectives.outcome import Outcome, read_metrics
 from fedbo.surrogates.fronts import hypervolumes
 
 Array = npt.NDArray[np.float64]
@@ -151,3 +153,35 @@ def is_plain(manifest: Mapping[str, Any], cell: int) -> bool:
     """Return whether a cell of a run has one objective and no limits."""
     found = indicators_in(manifest)
     return not found or type(found[cell]) is Incumbent
+
+
+FEASIBLE = "feasible"
+_READ = ("cell", "agent", "value", "score", "metrics", "error")
+
+
+def column_name(metric: str) -> str:
+    """Return the name of a metric's column."""
+    return f"metric.{metric}"
+
+
+def with_metrics(observations: Any, goals: Sequence[AgentGoals]) -> Any:
+    """Return the table with the metrics of each row, in native units, and whether it is feasible for its agent.
+
+    `goals` are those of each cell; without any the table is unchanged. A metric that is not known is NaN.
+    """
+    if not goals:
+        return observations
+    names = list(dict.fromkeys(name for each in goals for name in each.common.names))
+    metrics: dict[str, list[float]] = {name: [] for name in names}
+    feasible = list[bool]()
+    for row in observations.select(list(_READ)).to_pylist():
+        mine = goals[row["cell"]].of(row["agent"])
+        outcome = Outcome(row["value"], row["score"], read_metrics(row["metrics"])[0])
+        for name in names:
+            metrics[name].append(mine.native(name, outcome))
+        feasible.append(row["error"] is None and mine.feasible(outcome))
+    for name in names:
+        observations = observations.append_column(
+            pa.field(column_name(name), pa.float64()), pa.array(metrics[name], pa.float64())
+        )
+    return observations.append_column(pa.field(FEASIBLE, pa.bool_()), pa.array(feasible, pa.bool_()))

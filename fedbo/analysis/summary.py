@@ -80,7 +80,10 @@ def summary_row(found: Sequence[IncumbentTrace], half: int, tables: tuple[Any, A
     observations, events = tables
     sent = of_kinds(events, "sent")
     senders = max(1, sent.group_by(["replicate", "agent"]).aggregate([]).num_rows)
-    origins = _shares(observations.filter(pc.equal(observations["phase"], "search"))["origin"])
+    searched = observations.filter(pc.equal(observations["phase"], "search"))
+    counts = {item["values"]: item["counts"] for item in pc.value_counts(searched["origin"]).to_pylist()}
+    origins = {name: counts[name] / len(searched) for name in sorted(counts)}
+    ends = [max(float(trace.finished.max()) for trace in group) for group in by_replicate(found).values()]
     return SummaryRow(
         cell=found[0].cell,
         algorithm=found[0].algorithm,
@@ -93,7 +96,7 @@ def summary_row(found: Sequence[IncumbentTrace], half: int, tables: tuple[Any, A
         bytes_up=bytes_of(sent_up(events)) / senders,
         bytes_down=bytes_of(sent_down(events)) / senders,
         messages=len(sent) / senders,
-        duration=_duration(found),
+        duration=float(np.mean(ends)),
         evaluations=sum(int(trace.evaluated[-1]) for trace in found) / replicates,
     )
 
@@ -157,12 +160,3 @@ def _estimate(found: Sequence[IncumbentTrace], step: float, metric: Metric) -> E
     means = replicate_means(found, "iteration", np.array([step]))
     mean, error = mean_and_error(metric.native(np.stack(list(means.values()))))
     return Estimate(float(mean[0]), float(error[0]) if len(means) > 1 else None)
-
-
-def _duration(found: Sequence[IncumbentTrace]) -> float:
-    return float(np.mean([max(float(trace.finished.max()) for trace in group) for group in by_replicate(found).values()]))
-
-
-def _shares(column: Any) -> dict[str, float]:
-    counts = {item["values"]: item["counts"] for item in pc.value_counts(column).to_pylist()}
-    return {name: counts[name] / len(column) for name in sorted(counts)}

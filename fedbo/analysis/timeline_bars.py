@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.analysis.agent_states import EventInterval, event_intervals, state_intervals
+from fedbo.analysis.agent_states import event_intervals, state_intervals
 from fedbo.analysis.grouping import by_run, column_of, grouped, of_kinds
 from fedbo.analysis.queueing import placements
 from fedbo.analysis.summary import FEDERATED
@@ -52,7 +52,9 @@ def evaluation_bars(observations: Any, events: Any, place: Mapping[int, int]) ->
     Evaluations are interrupted where their agent paused. Overlapping ones of an agent are in separate lanes.
     """
     kinds: dict[str, Bars] = {kind: [] for kind in BAR_KINDS}
-    pauses = _by_agent([interval for pair in PAUSES for interval in event_intervals(events, *pair)])
+    pauses = dict[int, list[Span]]()
+    for one in (interval for pair in PAUSES for interval in event_intervals(events, *pair)):
+        pauses.setdefault(one.agent, []).append((one.begin, one.end))
     evaluated = observations.select(["agent", "phase", "origin", "started", "finished", "error"]).to_pylist()
     rows = [row for row in evaluated if row["agent"] in place and row["phase"] != "history"]
     whole, count = in_lanes([(place[row["agent"]], row["started"], row["finished"]) for row in rows])
@@ -167,11 +169,6 @@ def _broken(events: Any) -> dict[int, list[tuple[float, float]]]:
         if mark["kind"] == "started":
             since[mark["agent"]] = mark["time"]
     return broken
-
-
-def _by_agent(found: Iterable[EventInterval]) -> dict[int, list[tuple[float, float]]]:
-    groups = grouped(found, lambda one: one.agent)
-    return {agent: [(one.begin, one.end) for one in own] for agent, own in groups.items()}
 
 
 def spans_of(observations: Any, events: Any, place: Mapping[int, int]) -> Bars:

@@ -58,7 +58,12 @@ def _native(result: FinishedRun, rows: Any, cells: Sequence[int]) -> tuple[Colum
         places = np.flatnonzero(np.array(cells) == cell)
         points = rows["x"].take(pa.array(places)).to_pylist()
         native = {name: own_metric(result, cell).native(found[places]).tolist() for name, found in numbers.items()}
-        _fill(values, {name: [_number(each) for each in found] for name, found in native.items()}, places, len(cells))
+        _fill(
+            values,
+            {name: [None if math.isnan(each) else each for each in found] for name, found in native.items()},
+            places,
+            len(cells),
+        )
         _fill(parameters, configurations(result, cell).columns(np.array(points, dtype=np.float64)), places, len(cells))
         chosen = (result.manifest.get("cells") or [{}])[cell] if result.study.sweep else {}
         _fill(swept, {key: [value] * len(places) for key, value in chosen.items()}, places, len(cells))
@@ -105,7 +110,3 @@ def _metrics(result: FinishedRun, table: Mapping[str, list[Any]]) -> Columns:
             if name != tuned[cell] and not isinstance(value, list):  # reports are a list
                 found.setdefault(name, [None] * len(table["cell"]))[place] = value
     return found
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value

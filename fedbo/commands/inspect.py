@@ -51,8 +51,7 @@ def validate(
     """
     from dataclasses import asdict
 
-    from fedbo.analysis.estimates.cost import estimate_cost
-    from fedbo.analysis.estimates.endless import endless_warning, unused_ids
+    from fedbo.analysis.estimates.cost import endless_warning, estimate_cost, unused_ids
     from fedbo.analysis.estimates.privacy import privacy_estimates, total_estimate
     from fedbo.execution.requirements import missing
     from fedbo.figures.reports.tables import console, plain, study_facts
@@ -173,9 +172,8 @@ def compare(
     """Print several runs of the same objective side by side; compare each algorithm with the same one in the first run."""
     from fedbo.analysis.result import Result
     from fedbo.analysis.statistics.side_by_side import side_by_side
-    from fedbo.figures.reports.statistics import runs_table
     from fedbo.figures.reports.tables import console, plain
-    from fedbo.figures.reports.views import written
+    from fedbo.figures.reports.views import runs_table, written
 
     results = [Result.open(folder, trust) for folder in folders]
     rows = side_by_side(results)

@@ -24,8 +24,8 @@ from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError, FormatError, check_file, sha256_of
 from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.actors.threads import kernels
+from fedbo.analysis.indicators import with_metrics
 from fedbo.analysis.manifest import STUDY, read_manifest
-from fedbo.analysis.metric_columns import with_metrics
 from fedbo.analysis.schemas import canonical
 from fedbo.coordinator.logged.table import EVENTS
 from fedbo.coordinator.privacy.ledger import PRIVACY, RELEASES, SPENT, accounted

@@ -17,9 +17,8 @@ from fedbo.actors.storage.rows import RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.storage.snapshot_store import SnapshotStore
-from fedbo.analysis.indicators import indicator_of
+from fedbo.analysis.indicators import indicator_of, with_metrics
 from fedbo.analysis.manifest import MANIFEST, STUDY, read_manifest
-from fedbo.analysis.metric_columns import with_metrics
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, canonical
 from fedbo.objectives.base import Metric

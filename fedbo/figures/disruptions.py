@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 
 from fedbo.analysis.grouping import of_kinds
 from fedbo.analysis.timeline_bars import horizon, one_run
-from fedbo.analysis.traces import IncumbentTrace
 from fedbo.figures.cells import SHADES
 from fedbo.figures.marks import CRASH
 from fedbo.figures.style import time_label
@@ -41,7 +40,9 @@ def draw_growth(axes: Axes, result: Result, cell: int, label: str) -> Sequence[A
     """Draw the successful observations of each agent over time, in the first replicate, the fastest agent darkest."""
     mine = [trace for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label)]
     replicate = min(trace.replicate for trace in mine)
-    mine = sorted((trace for trace in mine if trace.replicate == replicate), key=_pace)
+    mine = sorted(
+        (trace for trace in mine if trace.replicate == replicate), key=lambda one: float(one.finished[-1]) / len(one.step)
+    )
     shades = [SHADES(rank / max(1, len(mine) - 1)) for rank in range(len(mine))]
     last = dict[int, int]()
     for shade, trace in zip(shades, mine, strict=True):
@@ -68,10 +69,6 @@ def draw_growth(axes: Axes, result: Result, cell: int, label: str) -> Sequence[A
             Line2D([], [], linestyle="none", marker="X", color=CRASH, markeredgecolor="white", label="lost permanently")
         )
     return handles
-
-
-def _pace(trace: IncumbentTrace) -> float:
-    return float(trace.finished[-1]) / len(trace.step)
 
 
 STATE_STYLES: dict[str, dict[str, Any]] = {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 from warnings import catch_warnings, filterwarnings
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -20,13 +21,12 @@ from fedbo.analysis.privacy_summary import spending
 from fedbo.analysis.regret import plays_bandits, regret_traces
 from fedbo.analysis.result import Choices, Result
 from fedbo.figures.cells import is_swept
-from fedbo.figures.curves import curve_panels
+from fedbo.figures.curves import curve_panels, regret_panels
 from fedbo.figures.disruptions import disruption_panels
 from fedbo.figures.fronts import feasible_panels, front_panels
 from fedbo.figures.layout import FigurePanel, Look, PlotError, Sheet, arrange, draw_into
 from fedbo.figures.optima import optima_panels
 from fedbo.figures.privacy import privacy_panels
-from fedbo.figures.regret import regret_panels
 from fedbo.figures.search import search_panels
 from fedbo.figures.style import save, styled
 from fedbo.figures.sweep import sweep_panels
@@ -201,19 +201,13 @@ def part_of(result: Result, algorithms: Sequence[str] | None, replicate: int | N
     for name in ("observations", "histories", "events", "privacy", "spent"):
         table = getattr(result, name)
         if algorithms is not None:
-            table = table.filter(pc.is_in(table["algorithm"], value_set=_strings(algorithms)))
+            table = table.filter(pc.is_in(table["algorithm"], value_set=pa.array(list(algorithms), pa.string())))
         if replicate is not None:
             table = table.filter(pc.equal(table["replicate"], replicate))
         setattr(part, name, table)
     if not len(part.traces):
         raise PlotError(f"no runs of {', '.join(algorithms or ())}; choose other algorithms")
     return part
-
-
-def _strings(words: Sequence[str]) -> Any:
-    import pyarrow as pa
-
-    return pa.array(list(words), pa.string())
 
 
 def _sheet(result: Result, view: View) -> Sheet:

@@ -42,7 +42,9 @@ def privacy_panels(result: Result, cells: Sequence[int]) -> tuple[list[FigurePan
     draws: dict[str, Any] = {
         "epsilon": partial(_epsilon, result=result),
         "utility": partial(_utility, result=result),
-        "clipped": partial(_by_release, title="Messages that were clipped", unit="share, %", of=_clipped),
+        "clipped": partial(
+            _by_release, title="Messages that were clipped", unit="share, %", of=lambda ledger: 100 * ledger.clipped
+        ),
         "signal": _signal,
     }
     shown = {name: noisy if name == "signal" else series for name in draws}
@@ -104,10 +106,6 @@ def _utility(axes: Axes, series: Sequence[PrivateSeries], result: Result) -> Seq
     if placed:
         decades(axes, 0.7 * min(placed), 1.4 * max(placed))
     return ()
-
-
-def _clipped(ledger: Ledger) -> Any:
-    return 100 * ledger.clipped
 
 
 def _signal(axes: Axes, series: Sequence[PrivateSeries]) -> Sequence[Artist]:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedbo.analysis.statistics.costs import factors_of
+from fedbo.analysis.statistics.tasks import factors_of
 from fedbo.figures.style import FAINT, INK, STYLE, colour_at, decades, style_at, styled
 
 if TYPE_CHECKING:
-    from fedbo.analysis.statistics.costs import CostToLevel
     from fedbo.analysis.statistics.overview import Overview
-    from fedbo.analysis.statistics.ranks import Ranking
+    from fedbo.analysis.statistics.significance import Ranking
+    from fedbo.analysis.statistics.tasks import CostToLevel
 
 
 def draw_overview(found: Overview) -> Figure:

@@ -72,9 +72,9 @@ def sweep_panels(result: Result, target: TargetValue) -> tuple[list[FigurePanel]
     first = result.study.labels[0]
     there = first != target.algorithm and any(trace.algorithm == first for trace in result.traces)
     levels = {one.cell: one.level for one, _ in found}
-    shared = SweepCurves(
-        result, target, _target_words(result, target), levels=levels, chosen=chosen, baseline=first if there else None
-    )
+    what = "regret" if target.regret else result.metric().name
+    words = f"{what} {target.level:g}" if target.level is not None else f"the final {what} of {result.study.labels[0]}"
+    shared = SweepCurves(result, target, words, levels=levels, chosen=chosen, baseline=first if there else None)
     panels = [FigurePanel(axis, partial(_draw, axis=axis, shared=shared), shown=place < SHOWN) for place, axis in enumerate(BY)]
     title = f"Time for {target.algorithm} to reach {shared.words}"
     draw = partial(draw_time_to_target, table=(found, chosen, (title, shared.words)), unit=time_label(result))
@@ -177,8 +177,3 @@ def _level(axes: Axes, levels: Mapping[int, float], chosen: CellStyles) -> None:
     for cell, level in list(levels.items())[:1] if same else levels.items():
         colour = FAINT if same else str(chosen.lines[cell]["color"])
         axes.axhline(level, color=colour, linewidth=1.1, linestyle=(0, (1, 2)), zorder=1.8, gid="level")
-
-
-def _target_words(result: Result, target: TargetValue) -> str:
-    what = "regret" if target.regret else result.metric().name
-    return f"{what} {target.level:g}" if target.level is not None else f"the final {what} of {result.study.labels[0]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -90,16 +90,13 @@ def _away(events: Any, place: dict[int, int], last: float, study: Any) -> Bars:
                 away += [(place[worker], begin, end) for begin, end in spans if end > begin]
         first += one.count
     since: dict[int, float] = {}
-    for time, kind, worker in _rows(of_kinds(events, "worker_preempted", "worker_returned")):
+    moves = of_kinds(events, "worker_preempted", "worker_returned")
+    for time, kind, worker in zip(*(moves[name].to_pylist() for name in ("time", "kind", "worker")), strict=True):
         if kind == "worker_preempted":
             since.setdefault(worker, time)
         elif worker in since and worker in place:
             away.append((place[worker], since.pop(worker), time))
     return away + [(place[worker], begin, last) for worker, begin in since.items() if worker in place]
-
-
-def _rows(events: Any) -> Iterable[tuple[float, str, int]]:
-    return zip(*(events[name].to_pylist() for name in ("time", "kind", "worker")), strict=True)
 
 
 def _label(axes: Axes, names: list[str], title: str, unit: str) -> None:

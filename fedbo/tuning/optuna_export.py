@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fedbo.analysis.finished_run import ResultError, check_label, configurations, own_metric
 from fedbo.analysis.grouping import by_run, grouped
-from fedbo.analysis.metric_columns import column_name
+from fedbo.analysis.indicators import column_name
 from fedbo.analysis.result import Result
 from fedbo.objectives.goals import AgentGoals, Goal, Goals, goals_in
 from fedbo.objectives.typed_spaces.declared_space import read_space

@@ -21,8 +21,8 @@ from fedbo.analysis.mean_objective import FILE
 from fedbo.analysis.regret import RegretTrace, regret_averages
 from fedbo.analysis.result import Result
 from fedbo.cli import app
+from fedbo.figures.curves import WINDOWS, _single
 from fedbo.figures.optima import _found
-from fedbo.figures.regret import WINDOWS, _single
 from fedbo.objectives.functions import Quadratic
 
 STUDY: dict[str, Any] = {

@@ -64,12 +64,9 @@ class TextTable:
                 table.add_column(self.headings[place], justify="right" if place and self.numbers else "left", overflow="fold")
             for row in self.rows:
                 table.add_row(*(row[place] for place in places))
-            whole = options if console.is_terminal else options.update(width=max(options.max_width, self._needed))
+            needed = _EDGES + sum(size + _GAP for size in self._widths())
+            whole = options if console.is_terminal else options.update(width=max(options.max_width, needed))
             yield from console.render(table, whole)
-
-    @property
-    def _needed(self) -> int:
-        return _EDGES + sum(size + _GAP for size in self._widths())
 
     def _widths(self) -> list[int]:
         return [max(cell_len(str(cell)) for cell in column) for column in zip(self.headings, *self.rows, strict=True)]
@@ -109,7 +106,7 @@ class TextTable:
     def markdown(self) -> str:
         """Write a table as GitHub and most other readers of Markdown know it."""
         rule = ["---", *["---:" if self.numbers else "---"] * (len(self.headings) - 1)]
-        lines = [[_markdown(str(cell)) for cell in row] for row in (self.headings, *self.rows)]
+        lines = [[" ".join(str(cell).replace("|", "\\|").split()) for cell in row] for row in (self.headings, *self.rows)]
         title = f"**{self.title}**\n\n" if self.title else ""
         return title + "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
 
@@ -133,10 +130,6 @@ def spreadsheet_cell(words: str) -> str:
 def latex(words: str) -> str:
     """Escape text for LaTeX."""
     return "".join(_LATEX.get(letter, letter) for letter in words)
-
-
-def _markdown(words: str) -> str:
-    return " ".join(words.replace("|", "\\|").split())
 
 
 def _latex_row(cells: Sequence[Any]) -> str:

@@ -11,10 +11,8 @@ from fedbo.analysis.averages import mean_and_error
 from fedbo.analysis.comparison import short
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.costs import AXES, CostToLevel, costs_to_level
-from fedbo.analysis.statistics.pairs import PairTest, pair_tests
-from fedbo.analysis.statistics.ranks import Ranking, ranking
-from fedbo.analysis.statistics.tasks import Comparable, comparable
+from fedbo.analysis.statistics.significance import PairTest, Ranking, pair_tests, ranking
+from fedbo.analysis.statistics.tasks import AXES, Comparable, CostToLevel, comparable, costs_to_level
 from fedbo.analysis.summary import Estimate
 
 
@@ -58,11 +56,7 @@ def _finals(found: Comparable) -> TextTable:
         cells = [_with_error(native[:, place]) + " *" * (place == best) for place in range(native.shape[1])]
         rows.append((f"{task.name} ({task.metric.name})", *cells))
     caption = "Final best value, mean over agents and replicates, ± one standard error over replicates; * best."
-    return TextTable("finals", caption, ("task", *found.labels), rows, _notes(found))
-
-
-def _notes(found: Comparable) -> tuple[str, ...]:
-    return tuple(f"Omitted: {line}." for line in found.left_out)
+    return TextTable("finals", caption, ("task", *found.labels), rows, tuple(f"Omitted: {line}." for line in found.left_out))
 
 
 def _with_error(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:

@@ -1,7 +1,8 @@
-"""The tasks of several runs: the objective, with the traces of every method that was run on it.
+"""The tasks of several runs, with the traces of every method, and the cost of each method to reach the level of a task.
 
 A task is one cell of a study. Runs of the same study with other algorithms belong to the same task, and are joined: their
-replicates have the same draws.
+replicates have the same draws. Performance profiles are those of Dolan and More, "Benchmarking optimization software with
+performance profiles", 2002.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.analysis.averages import replicate_means
+from fedbo.analysis.comparison import GeometricMean, first_place, last_place, restricted_ratio
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import by_cell_and_algorithm, grouped
 from fedbo.analysis.result import Result
-from fedbo.analysis.traces import IncumbentTrace
+from fedbo.analysis.traces import Axis, IncumbentTrace
 from fedbo.objectives.base import Metric
 
 Array = npt.NDArray[np.float64]
@@ -88,7 +90,11 @@ def comparable(results: Sequence[Result], labels: Sequence[str] = ()) -> Compara
     if len(wanted) < 2:
         raise ResultError("no two algorithms ran on the same task; pass runs with common tasks")
     kept = [task for task in tasks if set(wanted) <= set(task.traces)]
-    left_out = [f"task {task.name}: no runs of {_missing(wanted, task)}" for task in tasks if task not in kept]
+    left_out = [
+        f"task {task.name}: no runs of {', '.join(label for label in wanted if label not in task.traces)}"
+        for task in tasks
+        if task not in kept
+    ]
     left_out += [f"algorithm {label}: did not run on every task" for label in known if label not in wanted and not labels]
     made = Comparable(tuple(wanted), tuple(kept))
     usable = [task for task in kept if np.isfinite(made.replicates(task)).all() and len(made.replicates(task))]
@@ -96,10 +102,6 @@ def comparable(results: Sequence[Result], labels: Sequence[str] = ()) -> Compara
     if not usable:
         raise ResultError(f"no task can be compared: {'; '.join(left_out)}")
     return Comparable(made.labels, tuple(usable), tuple(left_out))
-
-
-def _missing(wanted: Sequence[str], task: BenchmarkTask) -> str:
-    return ", ".join(label for label in wanted if label not in task.traces)
 
 
 def _joined(results: Sequence[Result]) -> list[BenchmarkTask]:
@@ -129,3 +131,70 @@ def _problem(result: Result) -> str:
     about = {key: value for key, value in document.items() if key not in ("study", "algorithm", "hosting", "recovery", "sweep")}
     about["seed"] = result.study.study.seed
     return hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()
+
+
+AXES: tuple[Axis, ...] = ("evaluations", "time", "bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class CostToLevel:
+    """The costs of every method until it reaches the level of a task, on one axis.
+
+    `costs (problems, methods)` has a row for each task and replicate; infinite if the level was not reached. `ends` has the
+    costs of the whole runs. Bytes are those of the whole run so far, for each target.
+    """
+
+    axis: Axis
+    labels: tuple[str, ...]
+    tasks: tuple[str, ...]
+    costs: Array
+    ends: Array
+
+    @property
+    def reached(self) -> Array:
+        """Return the share of problems `(methods,)` in which each method reached the level."""
+        return np.asarray(np.isfinite(self.costs).mean(axis=0))
+
+    def ratio(self, method: int) -> GeometricMean | None:
+        """Return the restricted ratio of a method's cost to the baseline's (`restricted_ratio`); None if undefined."""
+        return restricted_ratio(self.costs[:, [method, 0]], self.ends[:, [method, 0]])
+
+    def profile(self, factors: Array) -> Array:
+        """Return the share of problems `(factors, methods)` in which each method's cost was within that factor of the best."""
+        best = self.costs.min(axis=1, keepdims=True)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # A best cost of 0 has the ratio 1, not 0 / 0.
+            ratios = np.where(self.costs == best, 1.0, self.costs / best)
+        ratios = np.where(np.isfinite(self.costs), ratios, np.inf)
+        return np.array([(ratios <= factor).mean(axis=0) for factor in factors])
+
+
+def costs_to_level(found: Comparable, axis: Axis) -> CostToLevel | None:
+    """Measure the cost of each method until it reaches the level of each task; None if no method has any.
+
+    The level is the median of the final values of all methods in all replicates of the task. The final value of one method
+    would be reached by that method in every replicate, and by an equal one only by luck. Methods that send nothing are left out
+    of bytes.
+    """
+    labels = found.labels
+    if axis == "bytes":
+        sent = {label for task in found.tasks for label, own in task.traces.items() if any(one.moved[-1] > 0 for one in own)}
+        labels = tuple(label for label in labels if label in sent)
+    rows, ends, names = list[list[float]](), list[list[float]](), list[str]()
+    for task in found.tasks:
+        level = float(np.median(found.replicates(task)))
+        for replicate in found.shared(task):
+            rows.append([first_place(task.traces[label], replicate, level, axis) for label in labels])
+            ends.append([last_place(task.traces[label], replicate, axis) for label in labels])
+            names.append(task.name)
+    return CostToLevel(axis, labels, tuple(names), np.array(rows), np.array(ends)) if labels else None
+
+
+def factors_of(costs: Sequence[CostToLevel], count: int = 60) -> Array:
+    """Return the factors of a profile: from 1 to the largest ratio of any method that reached the level, at most 100."""
+    most = 1.0
+    for one in costs:
+        best = one.costs.min(axis=1, keepdims=True)
+        usable = np.isfinite(one.costs) & (best > 0)
+        most = max([most, *(one.costs[usable] / np.broadcast_to(best, one.costs.shape)[usable]).tolist()])
+    return np.geomspace(1.0, min(100.0, max(2.0, most)), count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,12 @@ def asked(result: Result) -> list[tuple[str, str]]:
     initial = "a swept number of" if is_swept(study, "agents.initial") else study.agents.initial
     mode = "swept" if is_swept(study, "exchange.mode") else study.exchange.mode
     objective = study.objective.name
-    settings = ", ".join(f"{key} = {value}" for key, value in study.objective.settings.items() if _short(value))
+    short = {
+        key: value
+        for key, value in study.objective.settings.items()
+        if isinstance(value, int | float | str) and len(str(value)) < 60
+    }
+    settings = ", ".join(f"{key} = {value}" for key, value in short.items())
     facts = {
         "question": study.study.description or "",
         "objective": f"{objective} ({settings})" if settings else objective,
@@ -45,31 +50,20 @@ def asked(result: Result) -> list[tuple[str, str]]:
         "agents": f"{len({trace.agent for trace in result.traces}):,}, each with {initial} initial points",
         "budget": "swept" if is_swept(study, "budget") else f"{evaluations} for each agent",
         "algorithms": ", ".join(study.labels),
-        "messages reveal": _revealed(manifest.get("reveals", {})),
+        "messages reveal": "; ".join(
+            f"{label}: {word} ({meaning_of(word)})" for label, word in manifest.get("reveals", {}).items()
+        ),
         "replicates": f"{study.study.replicates}, seed {study.study.seed}",
         "exchange": f"{mode}, {'real time' if study.timing.clock == 'wall' else 'virtual time'}",
         "faults": ", ".join(fault.kind for fault in study.fault),
         "swept": ", ".join(study.sweep),
-        "status": _status(result),
+        "status": str(manifest["status"]) + (f": {str(error).splitlines()[0]}" if (error := manifest.get("error")) else ""),
         "ran": _ran(manifest),
         "versions": ", ".join(f"{name} {number}" for name, number in manifest.get("versions", {}).items()),
         "platform": str(manifest.get("platform", "")),
         "study SHA-256": str(manifest.get("study_sha256", "")),
     }
     return [(name, value) for name, value in facts.items() if value]
-
-
-def _revealed(by_label: Mapping[str, str]) -> str:
-    return "; ".join(f"{label}: {word} ({meaning_of(word)})" for label, word in by_label.items())
-
-
-def _short(value: Any) -> bool:
-    return isinstance(value, int | float | str) and len(str(value)) < 60
-
-
-def _status(result: Result) -> str:
-    status, error = result.manifest["status"], result.manifest.get("error")
-    return f"{status}: {str(error).splitlines()[0]}" if error else str(status)
 
 
 def _ran(manifest: Any) -> str:

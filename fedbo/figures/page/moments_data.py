@@ -82,7 +82,8 @@ def moments_part(result: Result, key: RunKey, shown: Shown) -> MomentsPart:
     drawn = {agent: beliefs_of(result, key, agent, mine) for agent, mine in rows.items()}
     data["beliefs"] = {str(agent): _belief_data(beliefs, data["end"]) for agent, beliefs in drawn.items() if beliefs}
     data["without"] = why or _others(list(data["beliefs"]), [agent for agent in drawn if not drawn[agent]])
-    data["inputs"] = [] if why else [_input(one) for one in parameters(result, key.cell)]
+    inputs = [] if why else parameters(result, key.cell)
+    data["inputs"] = [{name: one.get(name) for name in ("name", "low", "high", "log")} for one in inputs]
     return MomentsPart(len(events), data)
 
 
@@ -201,10 +202,6 @@ def _map(values: Array, dim: int) -> dict[str, Any]:
         return written | {"values": [_short(value) for value in values.tolist()]}
     shares = np.round(255 * (values - low) / (high - low or 1.0)).astype(np.uint8)
     return written | {"bytes": base64.b64encode(shares.tobytes()).decode()}
-
-
-def _input(parameter: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: parameter.get(name) for name in ("name", "low", "high", "log")}
 
 
 def _short(value: float) -> float | None:

@@ -36,7 +36,7 @@ from fedbo.figures.ranks import draw_overview
 from fedbo.figures.reports.disruptions import disruptions_table, tables_of
 from fedbo.figures.reports.html import html_of
 from fedbo.figures.reports.privacy import privacy_table
-from fedbo.figures.reports.statistics import statistics_table
+from fedbo.figures.reports.views import statistics_table
 from fedbo.figures.style import INK, STYLE, colour_at, dashes_at, styled
 from fedbo.settings.errors import FedboError
 from fedbo.settings.rooms import loaded, rooms

@@ -43,13 +43,15 @@ def verdict(result: Result, cell: int, summary: Sequence[SummaryRow]) -> Verdict
     name, sign = result.metric(cell).name, result.metric(cell).sign
     tone = _tone(main.difference, sign)
     equal, told = _controls(result, cell, main)
+    spent = [row for row in spending(result) if row.cell == cell and row.noise]
     further = [
         *told,
         *_others(result, cell, [row for row in others if row is not main], baseline),
         *_time(result, cell, main.algorithm, baseline),
-        *_spent(result, cell),
-        *_remark(others),
+        *(f"{row.algorithm} spent epsilon {row.epsilon[0]:.3g} at delta {row.deltas[0]:.3g}." for row in spent),
     ]
+    if (count := sum(row.difference is not None for row in others)) > 2:
+        further.append(f"These are {count} separate 95 % intervals; about one in twenty misses by chance.")
     headline = _headline(main, rows[baseline], tone, name)
     if tone == "better" and equal:  # a reader of this sentence alone must not take the gain for one of the messages
         doubt = f"{main.algorithm} ends better than {baseline}, but not clearly better than {_listed(equal)}"
@@ -124,18 +126,6 @@ def _time(result: Result, cell: int, label: str, baseline: str) -> list[str]:
     reached = " and ".join(f"{one.algorithm} in {len(one.reached)} of {len(one.times)} replicates" for one in both)
     time = "" if ratio is None else f". Counted only up to the earlier end of each two runs, {label} took × {ratio} of the time"
     return [f"{metric.name.capitalize()} {level:.4g}, the median of their final values, was reached by {reached}{time}."]
-
-
-def _spent(result: Result, cell: int) -> list[str]:
-    rows = [row for row in spending(result) if row.cell == cell and row.noise]
-    return [f"{row.algorithm} spent epsilon {row.epsilon[0]:.3g} at delta {row.deltas[0]:.3g}." for row in rows]
-
-
-def _remark(others: Sequence[SummaryRow]) -> list[str]:
-    count = sum(row.difference is not None for row in others)
-    if count < 3:
-        return []
-    return [f"These are {count} separate 95 % intervals; about one in twenty misses by chance."]
 
 
 def _listed(labels: Sequence[str]) -> str:

@@ -15,8 +15,7 @@ from fedbo.analysis.queueing import WorkerUse, worker_use
 from fedbo.analysis.recommendation import best_configurations
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.answers import answers
-from fedbo.figures.reports.answers import before_summary
-from fedbo.figures.reports.configurations import configurations_table, shows_configurations
+from fedbo.figures.reports.answers import before_summary, configurations_table, shows_configurations
 from fedbo.figures.reports.tables import amount, gap_in_words, plain, results_table, run_facts, table_of
 
 _COLUMNS: dict[str, Callable[[Any], str]] = {
@@ -24,7 +23,7 @@ _COLUMNS: dict[str, Callable[[Any], str]] = {
     "length": lambda row: _number(row.round_length),
     "sent": lambda row: _count(row.sent),
     "lost": lambda row: _count(row.lost + row.answers_lost),
-    "lost to": lambda row: _causes(row),
+    "lost to": lambda row: ", ".join(f"{cause} {_count(count)}" for cause, count in row.lost_to.items()) or "–",
     "late": lambda row: _count(row.late),
     "rejected": lambda row: _count(row.rejected),
     "stale": lambda row: _count(row.stale),
@@ -174,10 +173,6 @@ def cells_facts(result: Result, target: TargetValue) -> list[dict[str, Any]]:
         fact = {"cell": one.cell, "algorithm": one.algorithm, "level": one.level, "times": times}
         facts.append({**plain(fact), "time": plain(one.mean), "against_first": plain(gap)})
     return facts
-
-
-def _causes(row: Any) -> str:
-    return ", ".join(f"{cause} {_count(count)}" for cause, count in row.lost_to.items()) or "–"
 
 
 def _moved(size: float, came: float) -> str:

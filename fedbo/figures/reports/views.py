@@ -1,12 +1,13 @@
-"""The views of `fedbo show`: each as tables, as plain data and as records, and in the written forms."""
+"""Views of a run for `fedbo show` in all formats, and tables over several runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.text import Text
 
 from fedbo.analysis.comparison import TargetValue
 from fedbo.analysis.disruptions import trouble, trouble_by_agent
@@ -16,11 +17,11 @@ from fedbo.analysis.records.records import ResultTable, Tabular
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.regret import regret_summary
 from fedbo.analysis.result import Result
-from fedbo.figures.reports.answers import regret_table
-from fedbo.figures.reports.configurations import configurations_table
+from fedbo.analysis.statistics.side_by_side import RunRow, run_names
+from fedbo.figures.reports.answers import configurations_table, regret_table
 from fedbo.figures.reports.disruptions import disruptions_table, facts_of, tables_of, trouble_facts
 from fedbo.figures.reports.privacy import privacy_table
-from fedbo.figures.reports.tables import plain
+from fedbo.figures.reports.tables import amount, gap_in_words, plain, table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +96,34 @@ def _written(shown: RenderableType, form: str) -> Iterator[str]:
         yield shown.latex() if form == "latex" else shown.markdown()
     elif words := str(shown).strip():
         yield "".join(f"% {line}\n" for line in words.splitlines()) if form == "latex" else f"{words}\n"
+
+
+def runs_table(results: Sequence[Result], rows: Sequence[RunRow]) -> RenderableType:
+    """Return a table with a line for each algorithm in each cell of each run."""
+    metric, swept, first = results[0].metric(), any(row.cell for row in rows), run_names(results)[0]
+    units = {"seconds" if result.study.timing.clock == "wall" else "virtual" for result in results}
+    headings = ["run", *(["cell"] if swept else []), "algorithm", f"best {metric.name} ± se", f"minus {first} [95 %]",
+                "sent/agent", "answers/agent", "time", "evaluations", "replicates"]  # fmt: skip
+    lines: list[tuple[str | Text, ...]] = [
+        (
+            row.run, *([row.cell] if swept else []), row.algorithm, str(row.final), gap_in_words(row.difference, metric.sign),
+            amount(row.bytes_up) if row.bytes_up else "–", amount(row.bytes_down) if row.bytes_down else "–",
+            f"{row.duration:.4g}", f"{row.evaluations:.0f}", str(row.replicates),
+        )
+        for row in rows
+    ]  # fmt: skip
+    said = f"{metric.name} is {metric.direction}d. Differences from the same algorithm in {first} are paired. "
+    seeds = {result.study.study.seed for result in results}
+    said += "The seeds differ; runs with another seed than the first have no paired difference. " if len(seeds) > 1 else ""
+    cut = [result.directory.name for result in results if result.manifest["status"] != "complete"]
+    said += f"Not complete: {', '.join(cut)}. " if cut else ""
+    return Group(table_of("", headings, lines, "runs"), Text(f"{said}time: {' or '.join(sorted(units))}.", style="dim"))
+
+
+def statistics_table(table: TextTable) -> RenderableType:
+    """Return a table with its remarks below; final values have a line for each method, so that its name fits."""
+    shown = table
+    if table.name == "finals":
+        (_, *headings), *rows = zip(*[table.headings, *table.rows], strict=True)
+        shown = replace(table, headings=["algorithm", *headings], rows=rows)
+    return Group(shown, Text("\n".join([table.caption, *table.remarks]), style="dim"))

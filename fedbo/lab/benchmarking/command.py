@@ -81,8 +81,8 @@ def bench(
 
 def _print_benchmark(made: Benchmark, printed: Format) -> None:
     """Write the tables, the figure and the report, and print the tables and the paths."""
-    from fedbo.figures.reports.statistics import statistics_table
     from fedbo.figures.reports.tables import console, plain
+    from fedbo.figures.reports.views import statistics_table
     from fedbo.lab.benchmarking.benchmark import write_benchmark
 
     found, paths = write_benchmark(made)

@@ -29,7 +29,6 @@ from fedbo.settings.errors import ArgumentError
 from fedbo.settings.shown import quoted
 from fedbo.study.document import StudyError
 from fedbo.study.study import Study, load_study
-from fedbo.study.tables import AlgorithmTable
 
 Array = npt.NDArray[np.float64]
 Role = Literal["random", "local", "federated", "control", "bound"]
@@ -94,17 +93,12 @@ def _wanted(study: Study) -> list[dict[str, object]]:
     known, given = catalog.algorithms(), {table.name for table in study.algorithm}
     missing = [{"name": name, **_often(name)} for name in BESIDE if name not in given]
     controls = []
-    for table in [*(_document(table) for table in study.algorithm), *missing]:
+    for table in [*(table.model_dump(mode="json", exclude_none=True) for table in study.algorithm), *missing]:
         for name in (f"{table['name']}_{kind}" for kind in CONTROLS):
             if name in known and name not in given:
                 free = set(known[name].free()) | ({"preset"} if table.get("preset") in known[name].presets else set())
                 controls.append({key: value for key, value in table.items() if key in free} | {"name": name})
     return missing + controls
-
-
-def _document(table: AlgorithmTable) -> dict[str, object]:
-    """Return an algorithm's table in the form of a document."""
-    return table.model_dump(mode="json", exclude_none=True)
 
 
 def _often(name: str) -> dict[str, object]:

@@ -16,11 +16,9 @@ from fedbo.analysis.comparison import restricted_ratio
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.costs import CostToLevel, costs_to_level
 from fedbo.analysis.statistics.overview import overview
-from fedbo.analysis.statistics.pairs import holm, pair_tests, signed_ranks, student
-from fedbo.analysis.statistics.ranks import ranking
-from fedbo.analysis.statistics.tasks import Comparable, comparable
+from fedbo.analysis.statistics.significance import holm, pair_tests, ranking, signed_ranks, student
+from fedbo.analysis.statistics.tasks import Comparable, CostToLevel, comparable, costs_to_level
 
 # Demsar 2006, table 6: the area under the curve of C4.5, C4.5+m, C4.5+cf and C4.5+m+cf on 14 data sets. On "voting" the
 # last two are both printed as 0.975, but have the ranks 2 and 3.

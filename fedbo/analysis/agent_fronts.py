@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from fedbo.algorithms.streams import Streams
 from fedbo.analysis.finished_run import ResultError, own_metric, trusted_cells
-from fedbo.analysis.grouping import by_run, column_of
+from fedbo.analysis.grouping import by_run, column_of, one_run
 from fedbo.analysis.indicators import FEASIBLE, column_name
 from fedbo.objectives.base import Array, Enumerable, Federation, LibraryMissingError
 from fedbo.objectives.datasets.data import DataMissingError
@@ -54,7 +54,8 @@ def agent_fronts(result: Result, key: RunKey) -> list[AgentFront]:
     known = goals_of(result, key.cell)
     if known is None or not known.several:
         raise ResultError(f"no fronts of cell {key.cell}: its study has one objective; add a [[metric]] with a mode")
-    rows = _rows(result.observations, key)
+    rows = one_run(result.observations, *key)
+    rows = rows.filter(pc.not_equal(rows["phase"], "history"))
     metric = own_metric(result, key.cell)
     own = metric.native(column_of(rows, "score").astype(np.float64))  # by which points are judged: it has no noise
     others = [column_of(rows, column_name(goal.name)).astype(np.float64) for goal in known.objectives[1:]]
@@ -113,7 +114,9 @@ def exact_front(known: Goals, outcomes: dict[str, Array]) -> Array:
 def feasible_traces(result: Result, cell: int) -> list[IncumbentTrace]:
     """Return the share of its evaluations so far that were feasible, for each trace of a cell and in place of its incumbent."""
     shares = dict[tuple[str, int, int], Array]()
-    for key, rows in by_run(result.observations.filter(_searched(result.observations, cell))):
+    observations = result.observations
+    searched = pc.and_(pc.equal(observations["cell"], cell), pc.not_equal(observations["phase"], "history"))
+    for key, rows in by_run(observations.filter(searched)):
         feasible, agents = column_of(rows, FEASIBLE).astype(np.float64), column_of(rows, "agent")
         order = np.argsort(column_of(rows, "finished"), kind="stable")
         for agent in np.unique(agents):
@@ -124,17 +127,6 @@ def feasible_traces(result: Result, cell: int) -> list[IncumbentTrace]:
         share = shares[trace.algorithm, trace.replicate, trace.agent]
         found.append(replace(trace, best=share, row=np.zeros_like(trace.row), score=share))
     return found
-
-
-def _searched(observations: Any, cell: int) -> Any:
-    """Return which rows are evaluations of a cell in the study itself."""
-    return pc.and_(pc.equal(observations["cell"], cell), pc.not_equal(observations["phase"], "history"))
-
-
-def _rows(observations: Any, key: RunKey) -> Any:
-    """Return the evaluations of a run in the study itself."""
-    run = pc.and_(pc.equal(observations["algorithm"], key.algorithm), pc.equal(observations["replicate"], key.replicate))
-    return observations.filter(pc.and_(_searched(observations, key.cell), run))
 
 
 def _is_published(federation: Federation, known: Goals) -> bool:

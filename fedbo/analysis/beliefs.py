@@ -37,7 +37,7 @@ class AgentBelief:
 
     - `time`: the start of the step's evaluation, or of the decision's first one.
     - `mean (n,)`, `spread (n,)`: mean and standard deviation, in units of that of the values as the surrogate models them.
-    - `acquisition (n,)`: what the agent's own query maximises, named `name`; `origin`: the source of the point that it chose.
+    - `acquisition (n,)`: the function that the agent's own query maximises, named `name`; `origin`: the source of its choice.
     - `x (k, d)`, `y (k,)`: its observations, in the same units; `chosen (d,)`: the point that it chose.
 
     The grid runs over the last input first; its sides are `SIDES`.

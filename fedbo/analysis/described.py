@@ -37,7 +37,7 @@ def _head(result: FinishedRun) -> str:
     try:
         failed, _ = failures(result)
         return f"{facts}: {len(result.observations)} evaluations{f', {failed} failed' if failed else ''}"
-    except FedboError as error:  # what shows a run must not fail where its tables are damaged
+    except FedboError as error:  # a representation must not fail because a table is damaged
         return f"{facts}: {error}"
 
 

@@ -176,13 +176,10 @@ def disruptions(observations: Any, events: Any, faults: Sequence[str] = ()) -> l
         mine = targets.get(cell, np.zeros(0, dtype=np.int64))
         facts = [
             {**_messages(own, faults), **_Lives(own).times(mine), **_failures(evaluated.get(key, nothing), own, mine)}
-            | {
-                "rounds": len(of_kinds(own, "round")),
-                "gaps": np.diff(column_of(of_kinds(own, "round"), "time").astype(np.float64)),
-            }
+            | {"rounds": len(of_kinds(own, "round"))}
             for key, own in runs
         ]
-        gaps = np.concatenate([each.pop("gaps") for each in facts])
+        gaps = np.concatenate([np.diff(column_of(of_kinds(own, "round"), "time").astype(np.float64)) for _, own in runs])
         length = float(gaps.mean()) if len(gaps) else None
         found.append(Disruptions(cell=cell, algorithm=label, replicates=len(facts), round_length=length, **_averaged(facts)))
     return found

@@ -62,6 +62,11 @@ def by_run(table: Any) -> Iterator[tuple[RunKey, Any]]:
         yield key, table.slice(begin, end - begin)
 
 
+def one_run(table: Any, cell: int, label: str, replicate: int) -> Any:
+    """Return one run's part of a table."""
+    return next((part for key, part in by_run(table) if key == (cell, label, replicate)), table.slice(0, 0))
+
+
 def runs_by_algorithm(table: Any) -> dict[tuple[int, str], list[tuple[RunKey, Any]]]:
     """Group the runs of a table in canonical order by cell and algorithm."""
     return grouped(by_run(table), lambda run: (run[0].cell, run[0].algorithm))

@@ -12,7 +12,7 @@ from fedbo.actors.storage.sealed import DamagedError, check_file, seal, unseal
 from fedbo.study.paths import DirectoryError, refuse_address
 
 MANIFEST, STUDY = "manifest.json", "study.toml"
-_KINDS: Mapping[str, Any] = {  # with None for what a run has only once it has ended, or need not have
+_KINDS: Mapping[str, Any] = {  # with None for keys that a run has only after its end, or need not have
     **dict.fromkeys(("name", "status", "study_sha256"), str),
     **dict.fromkeys(("labels", "cells", "parameters"), list),
     **dict.fromkeys(("versions", "plugins", "code"), dict),

@@ -63,7 +63,7 @@ SENTENCES = {
 
 
 class Activity(NamedTuple):
-    """What an agent begins to do at a time, one of `DOING`, and the step at which it works."""
+    """The begin of an activity of an agent, one of `DOING`, and the step at which it works."""
 
     time: float
     doing: str

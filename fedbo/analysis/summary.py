@@ -78,8 +78,6 @@ def summary_row(found: Sequence[IncumbentTrace], half: int, tables: tuple[Any, A
     """Summarise one algorithm in one cell; `tables` are its observations and its events."""
     replicates = len({trace.replicate for trace in found})
     observations, events = tables
-    sent = of_kinds(events, "sent")
-    senders = max(1, sent.group_by(["replicate", "agent"]).aggregate([]).num_rows)
     searched = observations.filter(pc.equal(observations["phase"], "search"))
     counts = {item["values"]: item["counts"] for item in pc.value_counts(searched["origin"]).to_pylist()}
     origins = {name: counts[name] / len(searched) for name in sorted(counts)}
@@ -93,9 +91,7 @@ def summary_row(found: Sequence[IncumbentTrace], half: int, tables: tuple[Any, A
         difference=None,
         origins=origins,
         federated=origins.get(FEDERATED, 0.0),
-        bytes_up=bytes_of(sent_up(events)) / senders,
-        bytes_down=bytes_of(sent_down(events)) / senders,
-        messages=len(sent) / senders,
+        **_traffic(events),
         duration=float(np.mean(ends)),
         evaluations=sum(int(trace.evaluated[-1]) for trace in found) / replicates,
     )
@@ -104,8 +100,6 @@ def summary_row(found: Sequence[IncumbentTrace], half: int, tables: tuple[Any, A
 def unobserved_row(key: tuple[int, str], reports: Any, events: Any) -> SummaryRow:
     """Summarise one algorithm in one cell whose agents were at sites that released no observation: from what they sent."""
     cell, algorithm = key
-    sent, finished = of_kinds(events, "sent"), of_kinds(events, "finished")
-    senders = max(1, sent.group_by(["replicate", "agent"]).aggregate([]).num_rows)
     unknown = Estimate(math.nan, None)
     return SummaryRow(
         cell=cell,
@@ -116,12 +110,18 @@ def unobserved_row(key: tuple[int, str], reports: Any, events: Any) -> SummaryRo
         difference=None,
         origins={},
         federated=0.0,
-        bytes_up=bytes_of(sent_up(events)) / senders,
-        bytes_down=bytes_of(sent_down(events)) / senders,
-        messages=len(sent) / senders,
-        duration=float(pc.max(finished["time"]).as_py() or 0.0),
+        **_traffic(events),
+        duration=float(pc.max(of_kinds(events, "finished")["time"]).as_py() or 0.0),
         evaluations=float(pc.sum(reports["queries"]).as_py() or 0),
     )
+
+
+def _traffic(events: Any) -> dict[str, float]:
+    """Return messages and bytes both ways for each sending agent and replicate."""
+    sent = of_kinds(events, "sent")
+    senders = max(1, sent.group_by(["replicate", "agent"]).aggregate([]).num_rows)
+    moved = {"bytes_up": bytes_of(sent_up(events)), "bytes_down": bytes_of(sent_down(events)), "messages": len(sent)}
+    return {name: count / senders for name, count in moved.items()}
 
 
 def final_estimate(found: Sequence[IncumbentTrace], metric: Metric) -> Estimate:

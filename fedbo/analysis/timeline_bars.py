@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.analysis.agent_states import event_intervals, state_intervals
-from fedbo.analysis.grouping import by_run, column_of, grouped, of_kinds
+from fedbo.analysis.grouping import column_of, grouped, of_kinds
 from fedbo.analysis.queueing import placements
 from fedbo.analysis.summary import FEDERATED
 
@@ -27,11 +27,6 @@ def horizon(ends: Sequence[float]) -> float:
     """Return the end of a time axis: the last end, or that of nearly all agents if a few stragglers take much longer."""
     nearly, last = float(np.quantile(ends, 0.95)), float(np.max(ends))
     return 1.02 * (last if last <= 1.3 * nearly else 1.1 * nearly)
-
-
-def one_run(table: Any, cell: int, label: str, replicate: int) -> Any:
-    """Return one run's part of a table."""
-    return next((part for key, part in by_run(table) if key == (cell, label, replicate)), table.slice(0, 0))
 
 
 def by_speed(observations: Any) -> list[int]:

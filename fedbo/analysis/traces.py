@@ -104,7 +104,7 @@ def traces(
     traffic = {} if events is None else _traffic(events, targets_of(observations))
     released = {} if privacy is None else _released(privacy)
     first = starts(*(columns[name][rows] for name in ("cell", "algorithm", "replicate", "agent")))
-    # What a crash made an agent forget is evaluated again: then steps go back, but time does not.
+    # Sorted by time: after a crash an agent repeats the steps that it forgot, so steps go back, but time does not.
     found = list[IncumbentTrace]()
     for group in np.split(rows, np.flatnonzero(first))[1:]:
         indicator = indicators[int(columns["cell"][group[0]])] if indicators else Incumbent()

@@ -58,12 +58,8 @@ def _native(result: FinishedRun, rows: Any, cells: Sequence[int]) -> tuple[Colum
         places = np.flatnonzero(np.array(cells) == cell)
         points = rows["x"].take(pa.array(places)).to_pylist()
         native = {name: own_metric(result, cell).native(found[places]).tolist() for name, found in numbers.items()}
-        _fill(
-            values,
-            {name: [None if math.isnan(each) else each for each in found] for name, found in native.items()},
-            places,
-            len(cells),
-        )
+        known = {name: [None if math.isnan(each) else each for each in found] for name, found in native.items()}
+        _fill(values, known, places, len(cells))
         _fill(parameters, configurations(result, cell).columns(np.array(points, dtype=np.float64)), places, len(cells))
         chosen = (result.manifest.get("cells") or [{}])[cell] if result.study.sweep else {}
         _fill(swept, {key: [value] * len(places) for key, value in chosen.items()}, places, len(cells))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedbo.analysis.result import Result
     from fedbo.study.study import Study
 
-NAME_KEYS = ("mode", "model", "kind", "name")  # what a table of settings is called by, which needs no key
+NAME_KEYS = ("mode", "model", "kind", "name")  # keys whose values name a table of settings, and are shown alone
 MAX_ENTRIES = 8  # of a legend for one key
 MAX_SHADES = 8  # more values than this, and numbers get a continuous map
 

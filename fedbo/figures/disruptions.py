@@ -16,21 +16,13 @@ from matplotlib.ticker import MaxNLocator
 
 from fedbo.analysis.disruptions import Disruptions, staleness_of, trouble
 from fedbo.analysis.finished_run import counted_tables
-from fedbo.analysis.grouping import runs_by_algorithm
+from fedbo.analysis.grouping import of_kinds, one_run, runs_by_algorithm
+from fedbo.analysis.timeline_bars import horizon
 from fedbo.analysis.traces import Array
-from fedbo.figures.cells import cell_styles, short
+from fedbo.figures.cells import SHADES, cell_styles, short
 from fedbo.figures.layout import FigurePanel, row_labels
-from fedbo.figures.style import FAINT, INK, PALE, rows_only, styles
-
-if TYPE_CHECKING:
-    from fedbo.analysis.result import Result
-from typing import TYPE_CHECKING
-
-from fedbo.analysis.grouping import of_kinds
-from fedbo.analysis.timeline_bars import horizon, one_run
-from fedbo.figures.cells import SHADES
 from fedbo.figures.marks import CRASH
-from fedbo.figures.style import time_label
+from fedbo.figures.style import FAINT, INK, PALE, rows_only, styles, time_label
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result
@@ -40,9 +32,8 @@ def draw_growth(axes: Axes, result: Result, cell: int, label: str) -> Sequence[A
     """Draw the successful observations of each agent over time, in the first replicate, the fastest agent darkest."""
     mine = [trace for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label)]
     replicate = min(trace.replicate for trace in mine)
-    mine = sorted(
-        (trace for trace in mine if trace.replicate == replicate), key=lambda one: float(one.finished[-1]) / len(one.step)
-    )
+    mine = [trace for trace in mine if trace.replicate == replicate]
+    mine.sort(key=lambda one: float(one.finished[-1]) / len(one.step))  # the mean time of a step
     shades = [SHADES(rank / max(1, len(mine) - 1)) for rank in range(len(mine))]
     last = dict[int, int]()
     for shade, trace in zip(shades, mine, strict=True):

@@ -87,7 +87,7 @@ def _draw(axes: Axes, axis: Axis, shared: SweepCurves) -> Sequence[Artist]:
     result, target, chosen = shared.result, shared.target, shared.chosen
     first, metric = max(1, result.study.agents.initial), metric_of(result, next(iter(shared.levels)), target.regret)
     drawn, unit = in_units(_curves(result, axis, target, target.algorithm))
-    # What a baseline sends is no measure of its own: against bytes and epsilon it is not drawn.
+    # The baseline is a control for the values, not for the messages: it has no curve against bytes and epsilon.
     others = shared.curves(axis, shared.baseline) if shared.baseline and axis not in ("bytes", "epsilon") else []
     for one in drawn:
         line(axes, one, _shown(one, first), band_alpha(len(drawn)), **{**chosen.lines[one.cell], "gid": f"cell {one.cell}"})

@@ -10,17 +10,8 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from fedbo.analysis.timeline_bars import (
-    EVALUATION_KINDS,
-    HALF,
-    MAX_AGENTS,
-    Bars,
-    by_speed,
-    evaluation_bars,
-    horizon,
-    one_run,
-    spans_of,
-)
+from fedbo.analysis.grouping import one_run
+from fedbo.analysis.timeline_bars import EVALUATION_KINDS, HALF, MAX_AGENTS, Bars, by_speed, evaluation_bars, horizon, spans_of
 from fedbo.figures.layout import FigurePanel
 from fedbo.figures.marks import add_bars, draw_marks
 from fedbo.figures.style import PALE, rows_only, time_label
@@ -29,7 +20,7 @@ from fedbo.figures.workers import draw_workers, worker_rows
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result
 
-# Their brightness differs too, and what is as bright as another has a hatch.
+# Their brightness differs too; of two that are equally bright, one has a hatch.
 EVALUATING = {
     "waiting": PALE,
     "initial point": "#B9CFE4",

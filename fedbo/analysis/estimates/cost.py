@@ -24,7 +24,7 @@ from fedbo.study.tables import AlgorithmTable
 
 MIB = 2**20
 PROCESS = 250 * MIB  # this process or one worker, with NumPy, SciPy, scikit-learn and Ray imported
-ACTOR = 40 * MIB  # what one more Ray actor shares least of, measured on Linux
+ACTOR = 40 * MIB  # the memory of one more Ray actor that it does not share, measured on Linux
 
 
 @dataclass(frozen=True, slots=True)

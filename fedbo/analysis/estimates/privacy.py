@@ -98,7 +98,7 @@ def total_estimate(study: Study) -> TotalEstimate | None:
             deltas |= dict.fromkeys(cell.study.privacy.deltas or ())
     if runs < 2:
         return None
-    # A budget may end each run earlier; what several budgets allow together is no sum at one delta.
+    # A budget may end each run earlier. Several budgets together have no sum at one delta.
     bounds |= {"at most"} if study.privacy.epsilon_max is not None else set()
     bound = bounds.pop() if len(bounds) == 1 else "at most" if bounds == {"", "at most"} else "about"
     return TotalEstimate(runs, tuple(deltas), tuple(epsilon_of(total, delta) for delta in deltas), bound)

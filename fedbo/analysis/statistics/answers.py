@@ -53,25 +53,10 @@ def answers(result: Result) -> Records[AnswerRow]:
         costs, *rest = (np.array(column) for column in zip(*facts, strict=True))
         mean, error = mean_and_error(np.asarray(own_metric(result, cell).native(costs))[:, None])
         cost = Estimate(float(mean[0]), float(error[0]) if len(runs) > 1 else None)
-        agents, violation, primal, dual, time = (float(column.mean()) for column in rest)
-        rows.append(
-            AnswerRow(
-                cell=cell,
-                algorithm=label,
-                replicates=len(runs),
-                agents=agents,
-                cost=cost,
-                violation=_known(violation),
-                primal=_known(primal),
-                dual=_known(dual),
-                time=time,
-            )
-        )
+        names, means = ("agents", "violation", "primal", "dual", "time"), (float(column.mean()) for column in rest)
+        known = {name: None if np.isnan(mean) else mean for name, mean in zip(names, means, strict=True)}
+        rows.append(AnswerRow(cell=cell, algorithm=label, replicates=len(runs), cost=cost, **known))  # type: ignore[arg-type]
     return Records("answers", AnswerRow, rows)
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else value
 
 
 def _method(result: Result, cell: int, label: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from fedbo.analysis.finished_run import ResultError
@@ -50,20 +50,8 @@ def side_by_side(results: Sequence[Result]) -> Records[RunRow]:
         for row in result.summary():
             key, metric = (titles[row.cell], row.algorithm), result.metric(row.cell)
             gap = difference(traces[key], before[key], metric) if paired and key in before else None
-            rows.append(
-                RunRow(
-                    run=name,
-                    cell=titles[row.cell],
-                    algorithm=row.algorithm,
-                    replicates=row.replicates,
-                    final=row.final,
-                    difference=gap,
-                    bytes_up=row.bytes_up,
-                    bytes_down=row.bytes_down,
-                    duration=row.duration,
-                    evaluations=row.evaluations,
-                )
-            )
+            shared = {field.name: getattr(row, field.name) for field in fields(RunRow) if field.name != "run"}
+            rows.append(RunRow(run=name, **shared | {"cell": titles[row.cell], "difference": gap}))
     return Records("runs", RunRow, rows)
 
 

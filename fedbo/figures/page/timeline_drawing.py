@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedbo.analysis.agent_states import event_intervals
 from fedbo.analysis.finished_run import own_metric
+from fedbo.analysis.grouping import one_run
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import (
     EVALUATION_KINDS,
@@ -23,7 +24,6 @@ from fedbo.analysis.timeline_bars import (
     during,
     evaluation_bars,
     horizon,
-    one_run,
     spans_of,
 )
 from fedbo.figures.marks import AWAY, CRASH, CUT, HANG, OUTAGE, SLOW

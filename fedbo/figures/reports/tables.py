@@ -182,9 +182,8 @@ def _setting(name: str, default: str, allowed: str | None) -> str:
 
 def examples_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
     """Return the names of examples with their descriptions."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("example", style="cyan", no_wrap=True)
-    table.add_column("description")
+    table = Table("example", "description", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.columns[0].style, table.columns[0].no_wrap = "cyan", True
     for row in rows:
         table.add_row(row["name"], Text(row["description"]))
     return table
@@ -192,9 +191,7 @@ def examples_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
 
 def health_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
     """Return the checks of this installation: the state of each, and a remedy if needed."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("what", "state", "found", "remedy"):
-        table.add_column(heading)
+    table = Table("what", "state", "found", "remedy", box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         style = {"ok": "green", "broken": "red"}.get(row["state"], "yellow")
         table.add_row(row["what"], Text(row["state"], style=style), Text(row["found"]), Text(row["remedy"]))
@@ -203,9 +200,7 @@ def health_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
 
 def data_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
     """Return the data sets, and where each was found."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("data set", "state", "size", "where", "from"):
-        table.add_column(heading)
+    table = Table("data set", "state", "size", "where", "from", box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         style = {"found": "green", "damaged": "red"}.get(row["state"], "yellow")
         state = Text(row["state"], style=style)

@@ -14,10 +14,10 @@ from synthetic_run import document, write_run
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.finished_run import fault_names
+from fedbo.analysis.grouping import one_run
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.analysis.moments import DOING, FATES, moments_of
 from fedbo.analysis.result import Result
-from fedbo.analysis.timeline_bars import one_run
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.execution.runner import run_study
 from fedbo.figures.page import moments_data

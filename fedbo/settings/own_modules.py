@@ -109,7 +109,7 @@ def _note(file: Path) -> None:
         path = Path(str(vars(module).get("__file__")))
         if path not in sources or _SOURCE in vars(module) or name == "__main__":
             continue
-        if _as_compiled(module, sources[path]):
+        if _as_compiled(module, path, sources[path]):
             vars(module)[_SOURCE] = sources[path]
         else:
             _forget(name)

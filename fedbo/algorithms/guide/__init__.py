@@ -1,1 +1,1 @@
-"""Guides: the coordinator sends an average of the agents' optima, and the agents search around it."""
+"""Guides: agents send where their optima may be, and search there."""

@@ -1,1 +1,1 @@
-"""Classifiers whose hyperparameters are tuned on images, recordings and land mines, with their data sets."""
+"""Classifiers tuned on images, recordings and land mines, with their data sets."""

@@ -1,1 +1,1 @@
-"""Synthetic problems: draws of a Gaussian process, and functions with constraints."""
+"""Synthetic problems: published functions, draws of a Gaussian process, and functions with constraints."""

@@ -1,1 +1,1 @@
-"""Published hyperparameter-tuning tasks: surrogate networks and complete tables, read from their publishers' files."""
+"""Published hyperparameter-tuning tasks: surrogate networks, complete tables and GPU kernels, with their data sets."""

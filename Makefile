@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What is imported is compiled then, in much less time than all that is installed.
 PIP := --quiet --disable-pip-version-check --no-compile
-STYLED := benchmarks docs/*.py examples fedbo tests
+STYLED := benchmarks docs/*.py examples fedbo plugins tests
 # One thread for each process: the replicates and hosts are what runs in parallel.
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
@@ -66,8 +66,8 @@ style: setup
 	$(BIN)/ruff format --check $(STYLED)
 	$(BIN)/ruff check $(STYLED)
 
-types: setup  ## check the types of the package and of the random studies
-	nice -n 19 $(BIN)/mypy fedbo tests/random_studies
+types: setup  ## check the types of the package, its plug-ins and the random studies
+	nice -n 19 $(BIN)/mypy fedbo plugins/rivals/fedbo_rivals tests/random_studies
 
 setup: $(VENV)/ready
 

@@ -17,7 +17,15 @@ project = "fedbo"
 author = "the authors of fedbo"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "README"
-include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/**/*.md", "benchmarks/results/*.md"]
+include_patterns = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "plugins/*/README.md",
+    "docs/*.md",
+    "docs/**/*.md",
+    "benchmarks/results/*.md",
+]
 exclude_patterns = [".*", "build", "dist", "runs", "*.egg-info", "tests"]
 
 myst_heading_anchors = 4  # as GitHub makes them

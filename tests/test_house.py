@@ -64,7 +64,6 @@ WITHIN: dict[str, dict[str, str]] = {
         "bandits": "components base catalog reveals streams",
         "guide": "components base catalog reveals streams gp",
         "private": "components base catalog reveals streams share_best",
-        "rivals": "components base catalog reveals streams gp",
         "transfer": "components base catalog reveals streams gp",
         ".": "components",
     },

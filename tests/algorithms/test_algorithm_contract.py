@@ -22,7 +22,7 @@ SETTINGS = [(name, preset) for name, found in algorithms().items() for preset in
 each = pytest.mark.parametrize(("name", "preset"), SETTINGS, ids=lambda word: str(word))
 # Those that take long, and whose parts others have: the prior and the noise, the ensemble, the consensus, the joint model,
 # and the guidance, which `dp_guide` has.
-COSTLY = {"dp_fed_prior", "taf", "admm_consensus", "fed_gp", "quantile_transfer", "guide"}
+COSTLY = {"dp_fed_prior", "taf", "admm_consensus", "quantile_transfer", "guide"}
 FIRST = {type(entry(name).make()): name for name in reversed(list(algorithms()))}  # one name of each class
 
 

@@ -14,7 +14,7 @@ from fedbo.algorithms.components.failures import REACHES, supposed_values
 from fedbo.algorithms.streams import Streams
 
 # What these send is where they would look next, which failures may change.
-PROPOSING = {"consensus", "admm_consensus", "admm_allocation"}
+PROPOSING = {"admm_consensus", "admm_allocation"}
 SENDING = [
     name
     for name in algorithms()

@@ -50,7 +50,7 @@ def declared(name: str) -> str | None:
 def test_every_algorithm_says_what_it_uses_the_budget_for() -> None:
     uses = {name: declared(name) for name in algorithms()}
     assert {name for name, use in uses.items() if use} == {
-        *("admm_allocation", "admm_consensus", "consensus", "gp_ts", "pooled", "t_hoo"),
+        *("admm_allocation", "admm_consensus", "gp_ts", "pooled", "t_hoo"),
     }
     assert {name for name, use in uses.items() if use is None} == {
         *("a_blin", "d_blin", "dp_fed_pne", "fed1_ucb", "fed_pne"),  # whose budgets count evaluations
@@ -63,8 +63,8 @@ def test_runs_of_methods_without_a_horizon_are_extended_to_those_that_had_more_i
     classes = {entry.settings: name for name, entry in algorithms().items() if declared(name) == ""}
     small = {name: {"features": 20} if "features" in algorithms()[name].free() else {} for name in classes.values()}
     listed: list[dict[str, Any]] = [{"name": name} | settings for name, settings in small.items()]
-    listed += [{"name": "gp_ts", "regulariser": 1.0}, {"name": "consensus", "until": 3}]
-    assert len(listed) == 22
+    listed += [{"name": "gp_ts", "regulariser": 1.0}]
+    assert len(listed) == 18
     listed = listed if every else [table for table in listed if table["name"] in ("fts_uniform", "hct", "random", "gp_ts")]
     study = {**STUDY, "timing": {}, "algorithm": listed}
     before = fedbo.run(study, out=tmp_path / "run").observations.to_pylist()

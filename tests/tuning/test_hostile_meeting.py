@@ -53,7 +53,7 @@ def written(agent: fedbo.Agent, number: int, step: int, payload: Any) -> dict[st
 
 def check(name: str, messages: tuple[str, ...], folder: Path) -> None:
     """Play two agents while a third one's files are hostile, with one sound file among them, and open both again."""
-    terms = fedbo.Terms({"name": name, **({"every": 1} if name != "flora" else {})}, agents=3, initial=2)
+    terms = fedbo.Terms({"name": name, "every": 1}, agents=3, initial=2)
     meeting = Meeting(folder / "meeting", reveals="observations")
     agents = [fedbo.Agent(folder / str(number), SPACE, terms, number, meeting) for number in range(2)]
     for agent in agents:

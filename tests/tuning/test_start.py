@@ -109,14 +109,6 @@ def test_a_warm_start_is_learned_as_an_agents_own_and_is_no_row_of_the_study(tmp
     assert told == {1, 2, 3}
 
 
-def test_a_message_with_all_observations_has_room_for_those_of_a_warm_start(tmp_path: Path) -> None:
-    fedbo.run(STUDY, out=tmp_path / "run", overrides=["budget.iterations=12"])
-    history = {"run": str(tmp_path / "run"), "warm_start": True}
-    study = {**STUDY, "agents": {"initial": 1, "history": history}, "algorithm": [{"name": "flora"}]}
-    kinds = fedbo.run(study, out=tmp_path / "warm").events["kind"].to_pylist()
-    assert "arrived" in kinds and "rejected" not in kinds
-
-
 @pytest.mark.parametrize(
     ("history", "algorithm", "words"),
     [

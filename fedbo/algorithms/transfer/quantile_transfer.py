@@ -13,9 +13,9 @@ from fedbo.algorithms.base import Array, Decision
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.collaborative import CollaborativeState, Surface
 from fedbo.algorithms.components.coordinates import to_coordinates
-from fedbo.algorithms.components.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.transfer.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
 from fedbo.settings.ranges import OneOf
 from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import Prediction, log_expected_improvement, prediction

@@ -1,1 +1,1 @@
-"""Published hyperparameter-tuning tasks: surrogate networks, complete tables and GPU kernels, with their data sets."""
+"""Published hyperparameter-tuning tasks: surrogate networks, complete tables and GPU kernels, with their data."""

@@ -3,6 +3,6 @@
 from fedbo.settings.rooms import Room
 
 ROOM = Room(
-    sentence="Published hyperparameter-tuning tasks: surrogate networks, complete tables and GPU kernels, with their data sets.",
+    sentence="Published hyperparameter-tuning tasks: surrogate networks, complete tables and GPU kernels, with their data.",
     tests=("objectives/tasks",),
 )

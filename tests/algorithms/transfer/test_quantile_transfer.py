@@ -11,9 +11,9 @@ from scipy.stats import norm
 
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.components.collaborative import CollaborativeState
-from fedbo.algorithms.components.feature_sums import FeatureStatistics, linear_posterior, statistics
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.algorithms.transfer.feature_sums import FeatureStatistics, linear_posterior, statistics
 from fedbo.algorithms.transfer.quantile_transfer import NARROWEST, QuantileTransfer, residual_deviation, scores
 from fedbo.settings.records import changed
 from fedbo.surrogates.features import draw_features, phi

@@ -10,9 +10,9 @@ import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.components.collaborative import CollaborativeState, improvement
-from fedbo.algorithms.rivals.consensus import ConsensusBO, mixing_row
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.settings.records import changed
+from fedbo_rivals.consensus import ConsensusBO, mixing_row
 
 N, T = 4, 10
 PROBLEM = Problem(2, N, tuple(range(N)), 3, T)

@@ -11,9 +11,9 @@ import pytest
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, standardised
-from fedbo.algorithms.rivals.flora import POOLED, EvaluatedTable, FLoRA
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.surrogates.gp import predict
+from fedbo_rivals.flora import POOLED, EvaluatedTable, FLoRA
 
 N = 3
 PROBLEM = Problem(2, N, tuple(range(N)), 3, 10)

@@ -163,8 +163,4 @@ def _mean(posterior: Posterior, u: Array) -> tuple[Array, Array]:
     return at.mean, at.mean_gradient
 
 
-ALGORITHMS = {
-    "flora": Entry(
-        FLoRA, {"every": 0}, summary="not federated: agents send all evaluations once, and all receive one configuration"
-    )
-}
+ENTRY = Entry(FLoRA, {"every": 0}, summary="not federated: agents send all evaluations once, and all receive one configuration")

@@ -153,6 +153,4 @@ def mixing_row(row: int, count: int, step: int, until: int, leader: int = -1) ->
 # As the authors ran it: inputs and values as they are, hyperparameters fitted anew in every iteration.
 FAITHFUL = {"own": Surrogate(coordinates="plain", clip=0.0, refit=1)}
 
-ALGORITHMS = {
-    "consensus": Entry(ConsensusBO, presets={"faithful": FAITHFUL}, summary="agents evaluate a mix of all agents' proposals")
-}
+ENTRY = Entry(ConsensusBO, presets={"faithful": FAITHFUL}, summary="agents evaluate a mix of all agents' proposals")

@@ -12,11 +12,11 @@ import pytest
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.components.coordinates import design_points, to_coordinates
-from fedbo.algorithms.rivals.fmtbo import FMTBO, mixed_improvement, parameters, with_parameters
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import expected_improvement, prediction
 from fedbo.surrogates.gp import Hyperparameters, predict
+from fedbo_rivals.fmtbo import FMTBO, mixed_improvement, parameters, with_parameters
 
 N, M = 5, 25
 PROBLEM = Problem(2, N, tuple(range(N)), 3, 10)

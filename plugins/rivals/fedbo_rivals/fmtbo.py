@@ -172,8 +172,4 @@ def mixed_improvement(mine: Posterior, shared: Posterior, gamma: float, best: fl
 # As in the authors' community package: squared exponential without noise to speak of, averages as starts of the fits.
 FAITHFUL = {"own": Surrogate("smooth", coordinates="plain", clip=0.0, refit=1), "hyperparameters": "refitted"}
 
-ALGORITHMS = {
-    "fmtbo": Entry(
-        FMTBO, presets={"faithful": FAITHFUL}, summary="agents share the hyperparameters of their Gaussian processes"
-    )
-}
+ENTRY = Entry(FMTBO, presets={"faithful": FAITHFUL}, summary="agents share the hyperparameters of their Gaussian processes")

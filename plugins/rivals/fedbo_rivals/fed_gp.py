@@ -11,11 +11,11 @@ from typing import ClassVar
 from fedbo.algorithms.base import Array, Decision
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.collaborative import CollaborativeState, Surface
-from fedbo.algorithms.components.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
 from fedbo.algorithms.components.surrogate import LocalState, scaled
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.transfer.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
 from fedbo.settings.ranges import check
 from fedbo.surrogates.acquisition import Prediction, log_expected_improvement, prediction
 from fedbo.surrogates.ensemble import Ensemble, means, predictions
@@ -85,6 +85,4 @@ def mixed(own: Prediction, others: Prediction, share: float) -> Prediction:
     )
 
 
-ALGORITHMS = {
-    "fed_gp": Entry(FedGP, summary="a global surrogate from sums of shared random features, mixed with each agent's own")
-}
+ENTRY = Entry(FedGP, summary="a global surrogate from sums of shared random features, mixed with each agent's own")

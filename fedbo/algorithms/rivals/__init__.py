@@ -1,1 +1,0 @@
-"""Methods of other papers that are compared with."""

@@ -12,7 +12,7 @@ import pytest
 import fedbo
 from fedbo.analysis.summary import Difference
 from fedbo.cli import main
-from fedbo.figures.reports import worth
+from fedbo.lab.worth import report as worth
 from fedbo.lab.worth.gain import Gain, estimate_gain
 from fedbo.lab.worth.report import Worth, worth_study
 from fedbo.objectives.base import Metric

@@ -109,9 +109,9 @@ def _note(file: Path) -> None:
         path = Path(str(vars(module).get("__file__")))
         if path not in sources or _SOURCE in vars(module) or name == "__main__":
             continue
-        if _as_compiled(module, path, sources[path]):
-            vars(module)[_SOURCE] = sources[path]
-        else:
+        same = _as_compiled(module, path, sources[path])
+        vars(module)[_SOURCE] = sources[path] if same else b""  # its functions are of an earlier version: `is_earlier`
+        if not same:
             _forget(name)
 
 

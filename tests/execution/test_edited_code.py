@@ -256,6 +256,6 @@ def test_a_module_that_the_user_imported_is_read_again_whatever_its_cache_says(
     times = file.stat()
     file.write_text(FUNCTION.replace("VERSION", "5"))
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-    result = fedbo.run(study_of("a function", file, file.stem), out=tmp_path / "run", trust=True)
+    result = fedbo.run(fedbo.load_study(study_of("a function", file, file.stem), trust=True), out=tmp_path / "run")
     assert min(result.observations["value"].to_pylist()) >= 5.0
     assert result.manifest["code"][f"{file}:f"] == hashlib.sha256(file.read_bytes()).hexdigest()

@@ -36,6 +36,7 @@ from fedbo.coordinator.network import Network
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.local import DisclosureLog
+from fedbo.coordinator.privacy.receipt import PrivateReceipt
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.snapshots import Snapshotter
@@ -183,12 +184,11 @@ def _blames(before: Any) -> Any:
 
 
 def _drops_entries(before: Any) -> Any:
-    def flush(self: Any, log: Any) -> None:
-        if self.aggregator is not None:
-            self.aggregator.entries = [entry for entry in self.aggregator.entries if entry.release != 1]
-        before(self, log)
+    def take_entries(self: Any) -> Any:
+        self.aggregator.entries = [entry for entry in self.aggregator.entries if entry.release != 1]
+        return before(self)
 
-    return flush
+    return take_entries
 
 
 def _accepts_late(before: Any) -> Any:
@@ -240,7 +240,7 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "resume: an order is not given again": ("kills", (Core, "orders", _late_orders)),
     "resume: rows are written twice": ("laws", (HostedAgent, "take", _take_again)),
     "resume: checkpoints are too young": ("kills", (fedbo.actors.host_storage, "_restore", _saved_now)),
-    "ledger: a release is missing": ("laws", (Core, "flush", _drops_entries)),
+    "ledger: a release is missing": ("laws", (PrivateReceipt, "take_entries", _drops_entries)),
     "ledger: every third local message is missing": (
         "laws",
         (DisclosureLog, "record", sometimes(3, lambda *_: None)),

@@ -76,9 +76,9 @@ WITHIN: dict[str, dict[str, str]] = {
     "coordinator": {
         "environment": "",
         "logged": "",
-        "privacy": "errors events exchange logged state",
+        "privacy": "environment errors events exchange logged rules state",
         "cluster": "environment",
-        "evaluations": "cluster environment events logged state",
+        "evaluations": "cluster environment events logged rules state step_evaluations",
         ".": "cluster environment evaluations logged privacy",
         "runtime": ". environment evaluations logged privacy",
     },

@@ -15,7 +15,6 @@ from fedbo.coordinator.logged.agents import AgentAbsent, AgentDone, AgentReturne
 from fedbo.coordinator.logged.kinds import make
 from fedbo.coordinator.logged.messages import MessageFalsified, ReportDiscarded
 from fedbo.coordinator.network import Network
-from fedbo.coordinator.privacy.local import DisclosureLog
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, AgentStep, CoreState
@@ -30,18 +29,18 @@ class AgentProcesses:
         self._absence = absences(lambda agent: rules.environment.of(agent).availability, rules.task.streams)
         self._always_there = all(never_before_steps(models.availability) for models in rules.environment.groups())
         self._synchronous, self._real_time = rules.is_synchronous, rules.environment.is_real_time
-        self._evaluations = scheduler.evaluations
+        self._evaluations, self._one_by_one = scheduler.evaluations, scheduler.evaluations.one_by_one
         self._sends, self._log, self._targets = rules.algorithm.sends, rules.log, rules.targets
         self._iterations, self._budget_of = rules.problem.iterations, rules.task.budget_of
         self._checkpoint, self._idles, self._cost = rules.task.checkpoint, rules.idles, rules.task.cost
         self._lies = Lies(rules.environment.plan, rules.upload, rules.task.streams)
-        self.disclosures = DisclosureLog(rules.algorithm, rules.task.has_secret_draws)
+        self._receipt = rules.receipt
 
     @property
     def is_plain(self) -> bool:
-        """Check whether agents go from step to step until their number is reached, and make no message private themselves."""
+        """Check whether agents go from step to step until their number is reached."""
         is_limited = self._rules.task.early_end is not None or self._cost < math.inf
-        return self._always_there and not is_limited and not self.disclosures.is_needed
+        return self._always_there and not is_limited
 
     def request_step(self, state: CoreState, agent: AgentRecord, step: int, now: float) -> list[Effect]:
         """Begin a step as soon as nothing interrupts the agent."""
@@ -62,7 +61,7 @@ class AgentProcesses:
             self._log.append(ReportDiscarded(now, agent.number, report.step))
             return []
         effects: list[Effect] = []
-        if self._evaluations is not None:
+        if self._one_by_one:
             is_over, effects = self._evaluations.taken(state, agent, report, now)
             if not is_over:
                 return effects
@@ -74,7 +73,7 @@ class AgentProcesses:
             raise ProtocolError(f"agent {number} {words}")
         state.progress.note(now)
         self._end_step(state, agent, step, report, now)
-        times = () if self._real_time or self._evaluations is not None else step.times(now)
+        times = () if self._real_time or self._one_by_one else step.times(now)
         if report.spent or times and self._cost < math.inf:
             agent.spent = report.spent or agent.spent + times[-1] - times[0]
         return [Commit(number, times), *effects, *self._send(state, agent, report, step.speaks, now)]
@@ -90,7 +89,7 @@ class AgentProcesses:
         number = report.step
         if number % self._checkpoint == 0:
             agent.saved_t_n = report.t_n
-            if self._evaluations is not None:
+            if self._one_by_one:
                 self._evaluations.save(agent)
         if number > agent.step:  # it went on while the coordinator's snapshot grew old
             agent.step = number
@@ -117,8 +116,8 @@ class AgentProcesses:
             told = self._told(state, agent, payload, now) if self._lies.are_told else payload
             message = Message(agent.number, agent.number, number, agent.base, now, payload=told)
             agent.unacknowledged[number] = message
-            if self.disclosures.is_needed:
-                self.disclosures.record(state, agent.number, payload, now)
+            if self._receipt.notes_sent:
+                self._receipt.sent(state, agent.number, payload, now)
             effects = self._network.send_up(state, message, now)
         if agent.number not in self._targets or self.is_last(state, agent, number):
             return effects + self._end(state, agent, now)
@@ -169,7 +168,7 @@ class AgentProcesses:
         """End an agent's work; it takes part until its last message has arrived."""
         self._log.append(AgentDone(now, agent.number, agent.step))
         agent.ended = True
-        effects = [] if self._evaluations is None else self._evaluations.give_up(state, agent, now)
+        effects = self._evaluations.give_up(state, agent, now)
         return effects if agent.unacknowledged else effects + self._server.leave(state, agent, now)
 
     def advance(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:

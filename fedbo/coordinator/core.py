@@ -22,14 +22,11 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from fedbo.actors.task import StepRequest, Task
-from fedbo.algorithms.base import Private
-from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.agent_processes import AgentProcesses
-from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.downlink import Downlink
+from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.errors import EndlessError, ProtocolError
-from fedbo.coordinator.evaluations.worker_events import WorkerEvents
 from fedbo.coordinator.events import (
     AckTimeout,
     AgentAvailable,
@@ -38,7 +35,6 @@ from fedbo.coordinator.events import (
     ConnectionChanged,
     DecisionMade,
     Effect,
-    EvaluationEnded,
     Event,
     FaultEnded,
     FaultStarted,
@@ -46,14 +42,9 @@ from fedbo.coordinator.events import (
     Message,
     MessageAtLink,
     MessageReceived,
-    PlacementDue,
     ProcessDied,
     RoundDeadline,
-    StepDue,
     StudyStarted,
-    WorkerPreempted,
-    WorkerReturned,
-    WorkersChanged,
 )
 from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.fault_injection import FaultInjector
@@ -62,37 +53,38 @@ from fedbo.coordinator.log import Log
 from fedbo.coordinator.logged.columns import single_lines
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.presence import Presence
-from fedbo.coordinator.privacy.aggregator import PrivateAggregator, why_not_amplified
-from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
-from fedbo.coordinator.privacy.noise import Secure, Seeded
-from fedbo.coordinator.privacy.secure_aggregation import least_cohort, why_not_masked
-from fedbo.coordinator.rules import Part, Rules
+from fedbo.coordinator.rules import Part, Receipt, Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecords, CoreState
+from fedbo.coordinator.step_evaluations import Handler, StepEvaluations
 from fedbo.coordinator.step_scheduler import StepScheduler
 from fedbo.coordinator.uplink import Uplink
 
-Handler = Callable[[CoreState, Any, float], list[Effect]]
-
 
 class Core:
-    """The core of one run: its rules, its parts, and its state. A secret `key` is for private noise without a seed."""
+    """The core of one run: its rules, its parts, and its state.
+
+    Two ports may be other than plain: the `receipt` of messages, and the `evaluations` of a step. `assembly` has those that a
+    study asks for.
+    """
 
     def __init__(
         self,
         task: Task,
         exchange: Exchange,
         environment: Environment,
-        budget: PrivacyBudget = DEFAULT_BUDGET,
-        key: bytes | None = None,
+        receipt: Callable[[Rules], Receipt] = Receipt,
+        evaluations: Callable[[Rules, StepDurations | None], StepEvaluations] = StepEvaluations,
     ) -> None:
         self.exchange, self.environment = exchange, environment
-        self.aggregator = _aggregator(task, exchange, environment, budget, key)
-        self.rules = rules = Rules(task, exchange, environment, self.aggregator)
-        self.state = _first_state(rules)
+        self.rules = rules = Rules(task, exchange, environment, receipt)
+        self.state = CoreState(AgentRecords(), rules.algorithm.server_init(rules.problem))
+        rules.receipt.start(self.state)
         self.network = network = Network(rules)
         self.server = Server(rules, network)
-        self.scheduler = scheduler = StepScheduler(rules, self.server)
+        self.scheduler = scheduler = StepScheduler(rules, self.server, evaluations)
+        self.evaluations = scheduler.evaluations
+        self.evaluations.start(self.state)
         self.processes = processes = AgentProcesses(rules, network, self.server, scheduler)
         self._uplink = Uplink(rules, network, self.server, processes)
         self._downlink = Downlink(rules, network, processes)
@@ -100,14 +92,14 @@ class Core:
         self.presence = Presence(rules, interruptions)
         self.faults = FaultInjector(rules, self.server, interruptions)
         receivers, unrest = (self._uplink, self._downlink), (interruptions, self.presence, self.faults)
-        self.parts: tuple[Part, ...] = (network, self.server, scheduler, processes, *receivers, *unrest)
+        ports = (rules.receipt, self.evaluations)
+        self.parts: tuple[Part, ...] = (*ports, network, self.server, scheduler, processes, *receivers, *unrest)
         self._at_events = bool(self.faults.at_events)
-        self._workers = _workers(rules, scheduler)
         self._handlers: dict[type, Handler] = {
             StudyStarted: self._start,
             DecisionMade: scheduler.decided,
             Finished: self.processes.finished,
-            **_of_evaluations(scheduler, self._workers),
+            **self.evaluations.handlers,
             AgentAvailable: self.processes.available,
             MessageAtLink: self._uplink.at_link,
             MessageReceived: self._uplink.received,
@@ -131,14 +123,12 @@ class Core:
         return effects
 
     def drawn_time(self, event: Event) -> float | None:
-        """Return when an absence, a fault or a preemption is due; None for all other events."""
+        """Return when an event that is drawn is due, as an absence or a fault; None for all other events."""
         if isinstance(event, AvailabilityChanged):
             return self.presence.time_of(event)
         if isinstance(event, FaultStarted):
             return self.faults.time_of(event)
-        if isinstance(event, WorkerPreempted) and self._workers is not None:
-            return self._workers.time_of(event)
-        return None
+        return self.evaluations.time_of(event)
 
     def _start(self, state: CoreState, event: StudyStarted, now: float) -> list[Effect]:
         """Begin the study with all participating agents."""
@@ -147,7 +137,7 @@ class Core:
             state.rounds.active.update(present)
         effects = self.presence.start(state, present, now)
         effects += self.faults.start(now)
-        effects += [] if self._workers is None else self._workers.start()
+        effects += self.evaluations.first_effects()
         if rules.idles:
             present = self.server.enlist(state)
         effects += self.server.open(state, present, now)
@@ -184,7 +174,7 @@ class Core:
         state, rounds = self.state, self.state.rounds
         agents = (state.agents[number] for number in rounds.active)
         held = bool(state.outages) or any(agent.interruptions and not agent.ended for agent in agents)
-        held = held or (state.cluster is not None and state.cluster.is_waited_for)
+        held = held or bool(self.evaluations.waiting(state))
         return held or (
             self.exchange.deadline is not None and not rounds.deadline_passed and rounds.is_heard and bool(rounds.reported)
         )
@@ -204,11 +194,7 @@ class Core:
     def flush(self, log: Log) -> None:
         """Pass the events and the entries of the privacy ledger since the last call to `log`, and clear them."""
         self.flush_events(log.extend, in_columns=True)
-        if self.aggregator is not None:
-            log.enter(self.aggregator.entries)
-            self.aggregator.entries.clear()
-        log.enter(self.processes.disclosures.entries)
-        self.processes.disclosures.entries.clear()
+        log.enter(self.rules.receipt.take_entries())
 
     def close(self) -> None:
         """Check that the run may end here.
@@ -217,9 +203,9 @@ class Core:
             EndlessError: evaluations wait for a worker, or agents for the answer of lost agents or undelivered messages.
             ProtocolError: an agent still waits for an answer for another reason.
         """
-        waiting, cluster = self.state.rounds.waiting, self.state.cluster
-        if cluster is not None and cluster.is_waited_for:
-            words = f"evaluations of {_named(cluster.queues)} wait for a worker that will never be available"
+        waiting = self.state.rounds.waiting
+        if queued := self.evaluations.waiting(self.state):
+            words = f"evaluations of {_named(queued)} wait for a worker that will never be available"
             raise EndlessError(f"{words}; make workers stay or return ([[cluster.worker]] leaves, [[fault]] duration)")
         if not waiting:
             return
@@ -232,57 +218,6 @@ class Core:
             why = f"because the last message of {_named(unheard)} was rejected or never delivered"
             raise EndlessError(f"{words}, {why}; increase [network] attempts or the bound of [exchange] staleness, or {rounds}")
         raise ProtocolError(words)
-
-
-def _aggregator(
-    task: Task, exchange: Exchange, environment: Environment, budget: PrivacyBudget, key: bytes | None
-) -> PrivateAggregator | None:
-    """Build the aggregator of private messages; its noise comes from a secret `key`, or from the study's streams."""
-    algorithm, problem = task.algorithm, task.problem
-    masked = budget.secure_aggregation is not None
-    if masked and (wrong := why_not_masked(algorithm, problem, exchange)):
-        raise ValueError(f"secure aggregation does not support an algorithm that {wrong}")
-    if not isinstance(algorithm, Private):
-        return None
-    source = Seeded(task.streams.within(task.noise_scope).of(COORDINATOR)) if key is None else Secure(key)
-    reason = why_not_amplified(algorithm.mechanism(problem), exchange, environment.is_real_time, masked)
-    aggregator = PrivateAggregator(algorithm, problem, budget, source, reason)
-    if budget.secure_aggregation is not None:
-        aggregator.least = least_cohort(budget.secure_aggregation, algorithm, problem, exchange)
-    return aggregator
-
-
-def _workers(rules: Rules, scheduler: StepScheduler) -> WorkerEvents | None:
-    """Build the events of a cluster's workers, or return None without a cluster."""
-    evaluations = scheduler.evaluations
-    if evaluations is None or evaluations.running.pool is None:
-        return None
-    return WorkerEvents(evaluations.running, rules.environment.plan, rules.task.streams, rules.log)
-
-
-def _of_evaluations(scheduler: StepScheduler, workers: WorkerEvents | None) -> dict[type, Handler]:
-    """Return the handlers of individually scheduled evaluations and of workers, empty where there are none."""
-    one_by_one = scheduler.evaluations
-    if one_by_one is None:
-        return {}
-    handlers: dict[type, Handler] = {EvaluationEnded: one_by_one.ended, StepDue: one_by_one.due}
-    if workers is not None:
-        handlers |= {WorkersChanged: workers.changed, WorkerPreempted: workers.preempted, WorkerReturned: workers.returned}
-        handlers[PlacementDue] = one_by_one.running.place
-    return handlers
-
-
-def _first_state(rules: Rules) -> CoreState:
-    """Return the state before the first event."""
-    state = CoreState(AgentRecords(), rules.algorithm.server_init(rules.problem))
-    if rules.environment.cluster is not None:
-        state.cluster = WorkerPool(rules.environment.cluster).fresh()
-    if rules.aggregator is not None:
-        (declared,) = (rules.upload or {}).values()
-        (length,) = declared.shape
-        assert length is not None, "what is weighed and summed is of one length"
-        state.privacy = rules.aggregator.fresh(length)
-    return state
 
 
 def _named(agents: Collection[int]) -> str:

@@ -20,7 +20,7 @@ class Downlink:
     def __init__(self, rules: Rules, network: Network, processes: AgentProcesses) -> None:
         self._network, self._processes, self._log = network, processes, rules.log
         self._synchronous, self._attempts = rules.exchange.is_synchronous, rules.environment.attempts
-        self._bytes = sizer(rules.download, rules.more_down)
+        self._bytes = sizer(rules.download, rules.receipt.more_down)
         self.is_plain = rules.download is not None
 
     def received(self, state: CoreState, event: AnswerReceived, now: float) -> list[Effect]:

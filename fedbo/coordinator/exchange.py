@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, ClassVar, Protocol
 
 from annotated_types import Ge, Gt
 
@@ -85,27 +85,6 @@ class Exchange(Protocol):
 
     def should_close(self, rounds: Rounds) -> bool:
         """Check whether the open round closes now, or the buffer is answered."""
-
-
-@runtime_checkable
-class Sampled(Protocol):
-    """An exchange mode that declares what its rounds reveal about the sampled agents (decision 008).
-
-    For a mode without this protocol, no gain from sampling is claimed.
-    """
-
-    def reveals(self, sampling: str) -> str:
-        """Return what reveals the sampled agents, under a `sampling` of `Mechanism`; empty only if provably nothing does.
-
-        Where it is empty, a private message that misses its round is dropped, even under a mode that accepts late messages.
-        """
-
-
-def revealed(exchange: Exchange, sampling: str) -> str:
-    """Return why this mode has no gain from `sampling`; empty only where the mode itself declares that nothing is revealed."""
-    if isinstance(exchange, Sampled):
-        return exchange.reveals(sampling)
-    return f"mode '{exchange.mode}' does not say what its rounds tell of who was asked"
 
 
 LATE = ("drop", "carry")  # what is done with messages after their round

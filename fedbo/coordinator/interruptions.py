@@ -17,7 +17,7 @@ class Interruptions:
 
     def __init__(self, rules: Rules, server: Server, scheduler: StepScheduler) -> None:
         self._log, self._real_time = rules.log, rules.environment.is_real_time
-        self._server, self._scheduler = server, scheduler
+        self._server, self._scheduler, self._evaluations = server, scheduler, scheduler.evaluations
 
     def interrupt(self, state: CoreState, agent: AgentRecord, now: float, *, known: bool, void: bool) -> list[Effect]:
         """Interrupt an agent. `known`: the coordinator is notified. `void`: its present step must begin again.
@@ -25,11 +25,7 @@ class Interruptions:
         If the coordinator is notified, the caller settles the exchange once all agents that stop together have stopped.
         """
         agent.interruptions += 1
-        step, evaluations, effects = agent.current, self._scheduler.evaluations, list[Effect]()
-        if evaluations is not None:
-            if agent.interruptions == 1:
-                evaluations.running.pause(agent, now)
-            effects = evaluations.cancel(state, agent, now) if void else []
+        step, effects = agent.current, self._evaluations.interrupt(state, agent, now, void)
         if step is not None:
             step.void |= void
             if agent.interruptions == 1 and not self._real_time:
@@ -48,9 +44,7 @@ class Interruptions:
         if agent.interruptions:
             return []
         agent.known_offline = False
-        evaluations = self._scheduler.evaluations
-        resumed = [] if evaluations is None else evaluations.resume(state, agent, now)
-        return resumed + self._resume_step(state, agent, now, restore)
+        return self._evaluations.resume(state, agent, now) + self._resume_step(state, agent, now, restore)
 
     def _resume_step(self, state: CoreState, agent: AgentRecord, now: float, restore: str) -> list[Effect]:
         """Resume an agent's step, or begin one."""
@@ -69,7 +63,7 @@ class Interruptions:
             restarts[agent.number] = restarts.get(agent.number, 0) + 1
             self._log.append(StepStarted(now, agent.number, agent.step, again=True))
             return self._scheduler.dispatch(state, agent, now, restore)
-        if self._real_time or self._scheduler.evaluations is not None:
+        if self._real_time or self._evaluations.one_by_one:
             return []
         step.set_pace(now, 0.0, agent.pace)
         return [self._scheduler.completion(agent)]
@@ -80,8 +74,8 @@ class Interruptions:
         agent.own_faults().pace = before / factor
         if self._real_time:
             return [ProcessControl(agent.number, "slow", 1 / agent.pace)]
-        if self._scheduler.evaluations is not None:
-            return self._scheduler.evaluations.running.set_pace(agent, before, now)
+        if self._evaluations.one_by_one:
+            return self._evaluations.set_pace(agent, before, now)
         step = agent.current
         if step is None or agent.interruptions or not step.segments:
             return []
@@ -93,8 +87,7 @@ class Interruptions:
         """Lose an agent for good; the caller settles the exchange, as for `interrupt`."""
         agent.lease += 1
         agent.current = None
-        evaluations = self._scheduler.evaluations
-        effects = [] if evaluations is None else evaluations.give_up(state, agent, now)
+        effects = self._evaluations.give_up(state, agent, now)
         agent.absent = agent.ready = agent.known_offline = False
         agent.ended = agent.lost = True
         state.rounds.waiting.pop(agent.number, None)

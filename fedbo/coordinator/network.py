@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +55,7 @@ class Network:
     def __init__(self, rules: Rules) -> None:
         environment, streams, self._n_agents = rules.environment, rules.task.streams, rules.problem.n_agents
         self._environment, self._streams, self._declared, self._log = environment, streams, rules.upload, rules.log
-        self._more_up = rules.more_up
+        self._more_up = rules.receipt.more_up
         self._message_bytes, self._varies = declared_size(rules.upload) + self._more_up, varies(rules.upload)
 
         def latency(agent: int) -> Timing:
@@ -64,7 +63,6 @@ class Network:
 
         self._first = {way: durations(latency, f"latency {way}", streams) for way in ("up", "down")}
         self._again = {way: durations(latency, f"latency {way} again", streams) for way in ("up", "down")}
-        self._asked = [durations(latency, f"latency {way} unmasking", streams) for way in ("down", "up")]
         self.latency = same_for_all(models.latency for models in environment.groups())
         plan = environment.plan
         self._faults = [
@@ -145,15 +143,6 @@ class Network:
         if not 0 <= agent < self._n_agents or not (is_down or state.agents[agent].is_cut_off):
             return []
         return self._lost(sent, bytes_, now, "coordinator_down" if is_down else "partition")
-
-    def round_trip(self, agents: Collection[int], number: int, bytes_: int) -> float:
-        """Return the time until the last of some agents has answered a question of round `number` with so many bytes."""
-        longest = 0.0
-        for agent in agents:
-            both = (self.latency, self.latency) if self.latency is not None else [way(agent, number) for way in self._asked]
-            bandwidth = self._environment.of(agent).bandwidth
-            longest = max(longest, transmission_time(sum(both), bytes_, bandwidth))
-        return longest
 
     def _delay(self, key: Transmission, bytes_: int) -> float:
         agent, number, way = key.agent, key.number, key.way

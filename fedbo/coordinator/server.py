@@ -9,14 +9,12 @@ import numpy as np
 
 from fedbo.algorithms.base import Array, Inbound, Waiting
 from fedbo.algorithms.messages import checker, sizer
-from fedbo.algorithms.returned import pair, updated, wrong_message
+from fedbo.algorithms.returned import updated, wrong_message
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.events import After, Answer, Effect, RoundDeadline
 from fedbo.coordinator.exchange import MODES
-from fedbo.coordinator.logged.messages import RoundClosed, SumAborted, SumUnmasked
+from fedbo.coordinator.logged.messages import RoundClosed
 from fedbo.coordinator.network import Network
-from fedbo.coordinator.privacy.aggregator import PrivateAggregator
-from fedbo.coordinator.privacy.mask_sizes import Unmasking
 from fedbo.coordinator.rounds import Rounds
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import AgentRecord, CoreState
@@ -27,8 +25,8 @@ class Server:
 
     def __init__(self, rules: Rules, network: Network) -> None:
         self._rules, self._network = rules, network
-        self._exchange, self._aggregator, self._log = rules.exchange, rules.aggregator, rules.log
-        self._bytes, self._ones = sizer(rules.download, rules.more_down), np.ones(rules.problem.n_agents)
+        self._exchange, self._receipt, self._log = rules.exchange, rules.receipt, rules.log
+        self._bytes, self._ones = sizer(rules.download, rules.receipt.more_down), np.ones(rules.problem.n_agents)
         self._fault = None if rules.download is None else checker(rules.download)
         self._synchronous, self._is_constant = rules.is_synchronous, rules.exchange.staleness.is_constant
         self._oldest, self._idles = rules.exchange.oldest, rules.idles
@@ -38,16 +36,11 @@ class Server:
 
     @property
     def is_plain(self) -> bool:
-        """Check whether all agents are asked, messages do not age, no one waits for another, and private ones are summed."""
-        exchange, aggregator = self._exchange, self._aggregator
+        """Check whether all agents are asked, messages do not age, and no one waits for another."""
+        exchange = self._exchange
         ages = not exchange.staleness.is_constant or exchange.oldest is not None
         is_known = type(exchange) in MODES.values() and exchange.selection.who == "all"
-        return is_known and not ages and not self._waiting and (aggregator is None or self._sums_plainly(aggregator))
-
-    def _sums_plainly(self, aggregator: PrivateAggregator) -> bool:
-        """Check whether private messages are summed in rounds, without masks, and every agent sends one or a dummy."""
-        everybody_sends = self._rules.sends_dummies or aggregator.mechanism.share == 1.0
-        return self._synchronous and everybody_sends and aggregator.secure_aggregation is None
+        return is_known and not ages and not self._waiting
 
     def report(self, state: CoreState, agent: AgentRecord, counted: bool, now: float) -> list[Effect]:
         """Record that an agent has sent its message, or has none to send."""
@@ -88,7 +81,7 @@ class Server:
 
     def expect(self, state: CoreState, agent: AgentRecord) -> None:
         """Make the open round wait for an agent that was asked to send."""
-        asked = self._synchronous and (agent.asked or self._aggregator is not None)
+        asked = self._synchronous and (agent.asked or self._receipt.hides_asked)
         if asked and agent.number in state.rounds.active:
             state.rounds.missing.add(agent.number)
 
@@ -200,28 +193,9 @@ class Server:
         return chosen
 
     def aggregate(self, state: CoreState, recipients: Sequence[int], now: float) -> dict[int, Any]:
-        """Compute the answers of the algorithm's coordinator half; with private messages, from their release alone."""
-        aggregator, weights = self._aggregator, self._ones if self._is_constant else self._staleness_weights(state)
-        if aggregator is not None:
-            unmasking = self._unmasked(state, now)
-            state.server = aggregator.release(state.privacy, state.server, weights, now, unmasking)
-            weights = self._ones  # how old an agent's newest message is would say when it was asked
-        streams = self._rules.streams.at(state.rounds.number)
-        payloads, state.server = pair(self._method, "broadcast", state.server, recipients, weights, streams)
-        return payloads if aggregator is None else aggregator.announce(state.privacy, payloads)
-
-    def _unmasked(self, state: CoreState, now: float) -> Unmasking | None:
-        """Ask the senders that are present to confirm who has sent, then for shares; the answers wait for both round trips."""
-        assert self._aggregator is not None
-        state.rounds.unmasking = 0.0
-        unmasking = self._aggregator.unmasking(state.privacy, lambda agent: _is_there(state.agents[agent]))
-        if unmasking is not None:
-            record, number = SumAborted if unmasking.has_failed else SumUnmasked, state.rounds.number
-            answering, cohort = len(unmasking.answering), len(unmasking.cohort)
-            self._log.append(record(now, number, unmasking.bytes, answering, cohort, unmasking.needed))
-            trips = [self._network.round_trip(unmasking.answering, number, bytes_) for bytes_ in unmasking.steps]
-            state.rounds.unmasking = sum(trips)
-        return unmasking
+        """Compute the answers of the algorithm's coordinator half."""
+        weights = self._ones if self._is_constant else self._staleness_weights(state)
+        return self._receipt.answer(state, recipients, weights, now)
 
     def _staleness_weights(self, state: CoreState) -> Array:
         """Return the present weight of each agent's newest message `(N,)`."""
@@ -242,33 +216,19 @@ class Server:
 
     def open(self, state: CoreState, agents: Sequence[int], now: float) -> list[Effect]:
         """Open a round with the agents that begin it."""
-        exchange, rounds, aggregator = self._exchange, state.rounds, self._aggregator
+        exchange, rounds = self._exchange, state.rounds
         if not self._synchronous or self._rules.upload is None:
             return []
-        if self._idles:
-            chosen = set(agents)
-        elif aggregator is not None:
-            chosen = aggregator.sample(state.privacy, agents)
-        else:
-            selection, known = exchange.selection, dict[int, float]()
-            for agent in agents if selection.who == "speed" else ():
-                if (lasted := state.agents[agent].last_duration) is not None:
-                    known[agent] = lasted
-            chosen = selection.of_round(agents, known, self._rules.streams.at(rounds.number))
+        chosen = set(agents) if self._idles else self._receipt.sample(state, agents)
         records = state.agents.ask(agents, chosen)  # all others are there
         # With nobody to wait for, the first who is done would close the round: it waits for all then. It also does so where
-        # messages are private, since its length would give away who was asked.
-        expected = agents if not chosen or aggregator is not None else chosen
+        # its length would give away who was asked.
+        expected = agents if not chosen or self._receipt.hides_asked else chosen
         rounds.missing.update(expected)
         rounds.missing.difference_update([record.number for record in records if record.known_offline])
         # A round that asks nobody waits for no message beyond its deadline, unless dummies hide who was asked.
         rounds.deadline_passed, rounds.is_heard = False, not chosen and not self._rules.sends_dummies
         return [] if exchange.deadline is None else [After(exchange.deadline + rounds.unmasking, RoundDeadline(rounds.number))]
-
-
-def _is_there(agent: AgentRecord) -> bool:
-    """Check whether an agent that has sent a message answers now."""
-    return not (agent.interruptions or agent.is_cut_off or agent.lost)
 
 
 def recipients_of(rounds: Rounds, synchronous: bool) -> list[int]:

@@ -12,7 +12,6 @@ from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.environment.lies import SentMessage
-from fedbo.coordinator.evaluations.pending import AgentEvaluations
 from fedbo.coordinator.events import Message
 from fedbo.coordinator.rounds import Rounds
 from fedbo.settings.sums import plain_sum
@@ -110,7 +109,7 @@ class AgentRecord:
     - `last_duration`: the duration of its last step.
     - `interruptions`: the number of absences, crashes and hangs that keep it from working.
     - `faults`: the effects of faults on it, None before the first one.
-    - `evaluations`: those that are scheduled individually.
+    - `evaluations`: the `AgentEvaluations`, where they are scheduled one by one.
     - `spent`: the time of its evaluations, where the budget limits it; infinite after its last decision.
 
     Its part in the study
@@ -140,7 +139,7 @@ class AgentRecord:
     last_duration: float | None = None
     interruptions: int = 0
     faults: AgentFaults | None = None
-    evaluations: AgentEvaluations | None = None
+    evaluations: Any = None
     absent: bool = False
     ready: bool = False
     ended: bool = False

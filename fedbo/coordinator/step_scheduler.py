@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest
-from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
-from fedbo.coordinator.evaluations.scheduler import EvaluationScheduler
 from fedbo.coordinator.events import After, Ask, DecisionMade, Effect, Finished
 from fedbo.coordinator.logged.agents import StepStarted
 from fedbo.coordinator.logged.kinds import make
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, AgentStep, CoreState
+from fedbo.coordinator.step_evaluations import StepEvaluations
 from fedbo.settings.records import changed
 from fedbo.settings.sums import plain_sum
 
@@ -19,20 +20,22 @@ from fedbo.settings.sums import plain_sum
 class StepScheduler:
     """The step scheduler: begins steps and, where time is virtual, schedules their ends."""
 
-    def __init__(self, rules: Rules, server: Server) -> None:
+    def __init__(
+        self, rules: Rules, server: Server, evaluations: Callable[[Rules, StepDurations | None], StepEvaluations]
+    ) -> None:
         self._rules, self._server = rules, server
         task, problem = rules.task, rules.problem
         self._sends, self._log = rules.algorithm.sends, rules.log
-        asynchronous = not rules.is_synchronous and rules.aggregator is None
-        self._all_are_asked = asynchronous and rules.exchange.selection.who == "all"
+        self._all_are_asked = not rules.is_synchronous and rules.receipt.asks_all
         self._queries, self._pulls, self._budget_of = rules.algorithm.queries, problem.pulls, task.budget_of
         self.durations = None if rules.environment.is_real_time else StepDurations(rules.environment, task.streams, task.policy)
-        self.evaluations = _one_by_one(rules, self.durations)
+        self.evaluations = evaluations(rules, self.durations)
+        self._one_by_one = self.evaluations.one_by_one
 
     @property
     def is_plain(self) -> bool:
         """Check whether a step is one evaluation, and takes as long as that alone."""
-        is_one = self._queries == 1 and not self._pulls and self.evaluations is None
+        is_one = self._queries == 1 and not self._pulls
         return is_one and self.durations is not None and self.durations.plain
 
     def begin(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
@@ -47,16 +50,11 @@ class StepScheduler:
 
     def _shall_send(self, state: CoreState, agent: AgentRecord) -> bool:
         """Check whether an agent is asked for a message after its step."""
-        rules = self._rules
         if not self._sends(agent.step):
             return False
-        if self._all_are_asked:
-            return True
-        if rules.is_synchronous:
+        if self._rules.is_synchronous:
             return agent.asked
-        if rules.aggregator is not None:
-            return not state.privacy.budget_exhausted
-        return rules.exchange.selection.of_step(rules.streams.of(agent.number).at(agent.step))
+        return self._all_are_asked or self._rules.receipt.asks(state, agent.number, agent.step)
 
     def dispatch(self, state: CoreState, agent: AgentRecord, now: float, restore: str = "") -> list[Effect]:
         """Request a step from an agent; `restore` names the state to restore first."""
@@ -66,7 +64,7 @@ class StepScheduler:
         if agent.needs_restore:  # until a step is over: an order that is replaced may never have been read
             restore = "checkpoint"
         priced = durations is not None and durations.costly and durations.needs_costs(number)
-        ended = None if self.evaluations is None else ()
+        ended = () if self._one_by_one else None
         step.order = order = StepRequest(number, agent.step, agent.lease, step.inbox, step.speaks)
         order.restore, order.priced, order.ended = restore, priced, ended
         if durations is None:
@@ -101,7 +99,7 @@ class StepScheduler:
         """Fix the duration of a step, from its decision on."""
         step, durations = agent.current, self.durations
         assert step is not None and durations is not None
-        if self.evaluations is not None:
+        if self._one_by_one:
             step.order = order
             return [order, *self.evaluations.decide(state, agent, choice, now)]
         evaluations = _number(agent, choice.queries, again=step.timed, pulls=choice.pulls)
@@ -147,14 +145,6 @@ class StepScheduler:
             step.pace_history.append((now, plain_sum(step.segments) - step.remaining, agent.pace))
         agent.lease += 1
         return [self.completion(agent)]
-
-
-def _one_by_one(rules: Rules, durations: StepDurations | None) -> EvaluationScheduler | None:
-    """Build the scheduler of individual evaluations, if they may overlap, queue for workers or stop early in virtual time."""
-    model, task = rules.environment.cluster, rules.task
-    if durations is None or (model is None and task.policy.most_pending == 1 and task.stopping is None):
-        return None
-    return EvaluationScheduler(task, durations, None if model is None else WorkerPool(model), rules.log)
 
 
 def _number(agent: AgentRecord, count: int, again: bool, pulls: tuple[int, ...] | None) -> Evaluations:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
-from fedbo.algorithms.base import LARGEST, Inbound
-from fedbo.algorithms.messages import DUMMY, checker, named, sizer
-from fedbo.algorithms.returned import updated
+from fedbo.algorithms.messages import DUMMY, checker, sizer
 from fedbo.coordinator.agent_processes import AgentProcesses
 from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived
-from fedbo.coordinator.exchange import revealed
 from fedbo.coordinator.logged.kinds import make
 from fedbo.coordinator.logged.messages import MessageArrived, MessageLate, TransmissionRejected
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, CoreState, enter, has
-from fedbo.settings.own_code import ReturnError, note_step
 from fedbo.settings.records import changed
 
 
@@ -26,16 +20,10 @@ class Uplink:
     def __init__(self, rules: Rules, network: Network, server: Server, processes: AgentProcesses) -> None:
         self._processes = processes
         self._rules, self._network, self._server, self._n_agents = rules, network, server, rules.problem.n_agents
-        self._exchange, self._aggregator, self._log = rules.exchange, rules.aggregator, rules.log
-        self._bytes, self._bound = sizer(rules.upload, rules.more_up), rules.exchange.staleness.bound
-        # The aggregator of private messages clips those that are too large, where it clips at all.
-        clips = self._aggregator is not None and self._aggregator.mechanism.clip < math.inf
-        self._fault = checker(rules.upload or {}, math.inf if clips else LARGEST)
-        # Where nothing may tell who was asked, a message that misses its round is not added to another round's sample.
-        hides = self._aggregator is not None and not revealed(self._exchange, self._aggregator.mechanism.sampling)
-        # Masks of one round hide nothing in another.
-        hides = hides or (self._aggregator is not None and self._aggregator.secure_aggregation is not None)
-        self._drops_late = self._exchange.is_synchronous and (not self._exchange.accepts_late or hides)
+        receipt, exchange, self._log = rules.receipt, rules.exchange, rules.log
+        self._synchronous, self._bound, self._receive = exchange.is_synchronous, exchange.staleness.bound, receipt.accept
+        self._bytes, self._fault = sizer(rules.upload, receipt.more_up), checker(rules.upload or {}, receipt.largest)
+        self._drops_late = exchange.is_synchronous and (receipt.drops_late or not exchange.accepts_late)
 
     @property
     def is_plain(self) -> bool:
@@ -81,21 +69,9 @@ class Uplink:
         if bound is not None and stale > bound:
             self._log.append(TransmissionRejected(now, sender, "stale", step, staleness=stale, bound=bound))
             return False
-        if self._aggregator is None:
-            try:
-                inbound = Inbound(claimed, step=step, sent=message.sent, payload=payload)
-                state.server = updated(self._rules.algorithm, "receive", state.server, inbound, now)
-            except ReturnError as error:
-                note_step(error, claimed, step)
-                raise
-            except Exception as error:  # noqa: BLE001 -- one agent's message must not end the study of all
-                self._log.append(TransmissionRejected(now, sender, "unusable", step, message=named(error)))
-                return False
-        else:
-            asked = not self._exchange.is_synchronous or agent.asked
-            if reason := self._aggregator.accept(state.privacy, claimed, base, payload, asked):
-                self._log.append(TransmissionRejected(now, sender, reason, step))
-                return False
+        if rejected := self._receive(state, message, not self._synchronous or agent.asked, now):
+            self._log.append(rejected)
+            return False
         agent.newest_base = base
         self._log.append(make(MessageArrived, (now, claimed, step, self._bytes(payload), stale)))
         return True
@@ -140,7 +116,7 @@ class Uplink:
         Then it is the newest of its messages: a later one, or its answer, would end the waiting.
         """
         rounds, accepted = state.rounds, sender.steps_accepted
-        if self._exchange.is_synchronous or rounds.waiting.get(sender.number, 0) is not None or sender.number in rounds.buffer:
+        if self._synchronous or rounds.waiting.get(sender.number, 0) is not None or sender.number in rounds.buffer:
             return False
         return not any(later > step for later in sender.unacknowledged) and not (accepted and accepted[-1] > step)
 

@@ -18,7 +18,7 @@ from fedbo.algorithms import base
 from fedbo.algorithms.base import AnswerColumns, Decision, Field, Mechanism, Problem, StatelessColumns
 from fedbo.algorithms.returned import check_declarations, columns_of, initial, pair, updated
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.core import Core
+from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.exchange import Barrier, Exchange, Immediate
@@ -110,7 +110,7 @@ def run(method: Any, exchange: Exchange) -> None:
     """Run three agents for two steps, without files."""
     task = Task(Quadratic(agents=3), method, Problem(2, 3, range(3), 1, 2), Streams(1))
     environment = Environment(AgentModels(evaluation=Constant(1.0), latency=Constant(0.1)))
-    run_virtual(Core(task, exchange, environment), InlineHosts(task, range(3)), RunHooks(lambda lines: None), EventQueue())
+    run_virtual(assembled(task, exchange, environment), InlineHosts(task, range(3)), RunHooks(lambda lines: None), EventQueue())
 
 
 def spoiled(kind: type, function: str, returned: Any) -> Any:

@@ -11,6 +11,7 @@ from small_runs import Ran, Setting
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Mechanism, Payload, Problem
 from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.assembly import aggregator_of, assembled
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import AgentModels, Environment
@@ -131,13 +132,14 @@ class Discreet(Setting):
 
     def core(self) -> Core:
         common = AgentModels(evaluation=self.evaluation, latency=self.latency, availability=self.availability, **self.models)
-        return Core(self.task(), self.exchange, Environment(common, **self.world), self.terms, self.key)
+        return assembled(self.task(), self.exchange, Environment(common, **self.world), self.terms, self.key)
 
 
 def releases(ran: Ran) -> list[LedgerEntry]:
     """Give the entries of the ledger that are releases."""
-    assert ran.core.aggregator is not None
-    return [entry for entry in ran.core.aggregator.entries if not entry.refused]
+    found = aggregator_of(ran.core.rules)
+    assert found is not None
+    return [entry for entry in found.entries if not entry.refused]
 
 
 class SameNoise(Seeded):

@@ -18,6 +18,7 @@ from fedbo.actors.task import Task
 from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Availability, Bernoulli
 from fedbo.coordinator.environment.environment import AgentModels, Environment
@@ -73,7 +74,7 @@ class Setting:
         return Environment(common, **self.world)
 
     def core(self) -> Core:
-        return Core(self.task(), self.exchange, self.environment(), self.budget)
+        return assembled(self.task(), self.exchange, self.environment(), self.budget)
 
     def run(self, **changes: Any) -> Ran:
         setting = replace(self, **changes)

@@ -17,7 +17,7 @@ from fedbo.algorithms.base import LARGEST, LONGEST, Declaration, Field, Payload,
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.messages import checker, fault
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.core import Core
+from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant
@@ -141,7 +141,7 @@ def run(name: str, message: str, preset: str | None = None) -> tuple[Ran, list[s
     problem = Problem(2, AGENTS, range(AGENTS), base.initial, pulls or base.iterations, pulls=pulls)
     algorithm = hostile(honest, HOSTILE_MESSAGES[message], honest.upload(problem) or {})
     task: Task = replace(base.task(), algorithm=algorithm, problem=problem)
-    core = Core(task, base.exchange, Environment(AgentModels(evaluation=Constant(1.0), latency=Constant(0.1))))
+    core = assembled(task, base.exchange, Environment(AgentModels(evaluation=Constant(1.0), latency=Constant(0.1))))
     records, hosts, agenda = list[Any](), InlineHosts(task, range(AGENTS)), EventQueue()
     with np.errstate(all="ignore"):
         run_virtual(core, hosts, RunHooks(records.extend), agenda, 1e6)

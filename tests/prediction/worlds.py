@@ -14,6 +14,7 @@ from talking import Talk
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.hosts import InlineHosts
 from fedbo.algorithms.catalog import entry
+from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always, Daily
 from fedbo.coordinator.environment.environment import AgentModels, Environment
@@ -98,7 +99,7 @@ def exchange_run(world: World) -> list[LoggedEvent]:
     setting = Setting(talking, agents=world["agents"], initial=1, iterations=world["iterations"], seed=world["seed"])
     lengths = {number: replace(common, evaluation=Constant(length)) for number, length in enumerate(world["lengths"])}
     sending = {name: world[name] for name in ("link", "retry", "attempts")}
-    return _log(setting, Core(setting.task(), exchange, Environment(common, lengths, plan=plan, **sending)))
+    return _log(setting, assembled(setting.task(), exchange, Environment(common, lengths, plan=plan, **sending)))
 
 
 def certain(fault: dict[str, Any]) -> dict[str, float]:
@@ -207,4 +208,4 @@ def cluster_run(world: World) -> list[LoggedEvent]:
     )
     common = AgentModels()
     lengths = {number: replace(common, evaluation=Constant(length)) for number, length in enumerate(world["lengths"])}
-    return _log(setting, Core(setting.task(), Immediate(), Environment(common, lengths, plan=plan, cluster=model)))
+    return _log(setting, assembled(setting.task(), Immediate(), Environment(common, lengths, plan=plan, cluster=model)))

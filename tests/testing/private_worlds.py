@@ -17,7 +17,7 @@ import fedbo.actors.agent
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.hosts import InlineHosts
 from fedbo.algorithms.base import Private
-from fedbo.coordinator.core import Core
+from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.environment.lies import Lies
 from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.logged.kinds import EventLine
@@ -133,7 +133,7 @@ def _lived(run: Run, patch: pytest.MonkeyPatch, mirrored: Sequence[int], make: A
             lived.seen.append((event.time, event.kind, event.agent, event.bytes, *numbers))
             lived.failed |= event.kind in ("failed", "rejected")
 
-    core = Core(run.task, run.exchange, run.environment, run.budget)
+    core = assembled(run.task, run.exchange, run.environment, run.budget)
     hosts = InlineHosts(run.task, range(run.task.problem.n_agents))
     try:
         run_virtual(core, hosts, RunHooks(sink), EventQueue(), run.until)

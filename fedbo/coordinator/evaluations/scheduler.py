@@ -11,15 +11,31 @@ Then all running evaluations begin again, except those that the agent has forgot
 
 from __future__ import annotations
 
-from fedbo.actors.task import BudgetUse, DecisionSize, EvaluationEnd, RungVerdict, StepReport, Task
+from collections.abc import Mapping
+
+from fedbo.actors.task import BudgetUse, DecisionSize, EvaluationEnd, RungVerdict, StepReport
 from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.evaluations.pending import DECISION, AgentEvaluations, EvaluationRequest, PendingEvaluation
 from fedbo.coordinator.evaluations.running import RunningEvaluations
-from fedbo.coordinator.events import After, Effect, EvaluationEnded, Finished, StepDue
+from fedbo.coordinator.evaluations.worker_events import WorkerEvents
+from fedbo.coordinator.events import (
+    After,
+    Effect,
+    EvaluationEnded,
+    Event,
+    Finished,
+    PlacementDue,
+    StepDue,
+    WorkerPreempted,
+    WorkerReturned,
+    WorkersChanged,
+)
 from fedbo.coordinator.logged.agents import EvaluationPromoted, RungReached, Verdict
 from fedbo.coordinator.logged.kinds import EventLine
+from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import AgentRecord, CoreState
+from fedbo.coordinator.step_evaluations import Handler, StepEvaluations
 from fedbo.settings.records import changed
 
 
@@ -74,13 +90,47 @@ class RungVerdicts:
         self._log.append(EvaluationPromoted(now, agent.number, verdict.step, verdict.point, verdict.fidelity))
 
 
-class EvaluationScheduler:
+def evaluations_of(rules: Rules, durations: StepDurations | None) -> StepEvaluations:
+    """Return the scheduler of single evaluations, if they may overlap, queue for workers or stop early in virtual time."""
+    task = rules.task
+    is_plain = rules.environment.cluster is None and task.policy.most_pending == 1 and task.stopping is None
+    return StepEvaluations(rules, durations) if durations is None or is_plain else EvaluationScheduler(rules, durations)
+
+
+class EvaluationScheduler(StepEvaluations):
     """The scheduler of a run in virtual time whose evaluations may overlap, or queue for the workers of a cluster."""
 
-    def __init__(self, task: Task, durations: StepDurations, pool: WorkerPool | None, log: list[EventLine]) -> None:
+    one_by_one, is_plain = True, False
+
+    def __init__(self, rules: Rules, durations: StepDurations) -> None:
+        task, model = rules.task, rules.environment.cluster
         self._task, self._durations, self._stopping = task, durations, task.stopping
-        self.running = RunningEvaluations(task, durations, pool, log)
-        self._rungs = RungVerdicts(self.running, log)
+        self._pool = None if model is None else WorkerPool(model)
+        self.running = RunningEvaluations(task, durations, self._pool, rules.log)
+        self._rungs = RungVerdicts(self.running, rules.log)
+        handlers: dict[type, Handler] = {EvaluationEnded: self.ended, StepDue: self.due}
+        self._workers = None
+        if self._pool is not None:
+            self._workers = workers = WorkerEvents(self.running, rules.environment.plan, task.streams, rules.log)
+            handlers |= {WorkersChanged: workers.changed, WorkerPreempted: workers.preempted}
+            handlers |= {WorkerReturned: workers.returned, PlacementDue: self.running.place}
+        self.handlers: Mapping[type, Handler] = handlers
+
+    def start(self, state: CoreState) -> None:
+        """Enter the workers of the cluster into the state."""
+        state.cluster = None if self._pool is None else self._pool.fresh()
+
+    def first_effects(self) -> list[Effect]:
+        """Schedule the first events of workers."""
+        return [] if self._workers is None else self._workers.start()
+
+    def time_of(self, event: Event) -> float | None:
+        """Return when a worker is taken away; None for all other events."""
+        return self._workers.time_of(event) if self._workers is not None and isinstance(event, WorkerPreempted) else None
+
+    def waiting(self, state: CoreState) -> list[int]:
+        """List the agents of which evaluations wait for a worker."""
+        return [] if state.cluster is None or not state.cluster.is_waited_for else list(state.cluster.queues)
 
     def decide(self, state: CoreState, agent: AgentRecord, choice: DecisionSize, now: float) -> list[Effect]:
         """Begin a step with its decision, which may take time; then queue its evaluations."""
@@ -197,8 +247,16 @@ class EvaluationScheduler:
             agent.evaluations.saved = tuple(agent.evaluations.left(0))
             agent.evaluations.paused_saved = dict(agent.evaluations.paused)
 
-    def cancel(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
-        """Restart all running evaluations; an agent that forgets in a crash returns to those pending at its checkpoint."""
+    def interrupt(self, state: CoreState, agent: AgentRecord, now: float, void: bool) -> list[Effect]:
+        """Pause an agent's evaluations with its first interruption; restart them all if they are `void`.
+
+        An agent that forgets in a crash returns to those pending at its checkpoint.
+        """
+        if agent.interruptions == 1:
+            self.running.pause(agent, now)
+        return self._cancel(state, agent, now) if void else []
+
+    def _cancel(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         found = agent.evaluations
         if found is None:
             return []
@@ -224,6 +282,10 @@ class EvaluationScheduler:
             return []
         effects = [effect for one in self.running.with_agent(agent) for effect in self.running.run(agent, one, now)]
         return effects + self.running.begin(state, agent, now) + self._due(agent)
+
+    def set_pace(self, agent: AgentRecord, before: float, now: float) -> list[Effect]:
+        """Continue the evaluations of an agent at its new pace, where `before` is the old one."""
+        return self.running.set_pace(agent, before, now)
 
     def give_up(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Drop the pending evaluations of an agent that has ended."""

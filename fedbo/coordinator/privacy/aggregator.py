@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Mechanism, Payload, Private, Problem
 from fedbo.algorithms.returned import updated, wrong
-from fedbo.coordinator.exchange import Exchange, revealed
+from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.logged.messages import RefusalReason
 from fedbo.coordinator.privacy.budget import AggregatorState, PrivacyBudget, PrivacyFilter
 from fedbo.coordinator.privacy.ledger import LedgerEntry
@@ -248,6 +248,27 @@ class PrivateAggregator:
             signal=0.0,
             refused="",
         )
+
+
+@runtime_checkable
+class Sampled(Protocol):
+    """An exchange mode that declares what its rounds reveal about the sampled agents (decision 008).
+
+    For a mode without this protocol, no gain from sampling is claimed.
+    """
+
+    def reveals(self, sampling: str) -> str:
+        """Return what reveals the sampled agents, under a `sampling` of `Mechanism`; empty only if provably nothing does.
+
+        Where it is empty, a private message that misses its round is dropped, even under a mode that accepts late messages.
+        """
+
+
+def revealed(exchange: Exchange, sampling: str) -> str:
+    """Return why this mode has no gain from `sampling`; empty only where the mode itself declares that nothing is revealed."""
+    if isinstance(exchange, Sampled):
+        return exchange.reveals(sampling)
+    return f"mode '{exchange.mode}' does not say what its rounds tell of who was asked"
 
 
 def why_not_amplified(mechanism: Mechanism, exchange: Exchange, real_time: bool, masked: bool) -> str:

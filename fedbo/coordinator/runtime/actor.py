@@ -25,6 +25,7 @@ from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.actors.supervision import SupervisedHosts
 from fedbo.actors.task import Task
 from fedbo.actors.threads import blas_threads
+from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.environment.faults import Crash
@@ -265,7 +266,7 @@ class Coordinator(PoolWorker):
 def _core(run: Run, home: RunFolder) -> Core:
     """Build the rules of a run; secure noise has its key in the run's folder until the run has ended."""
     key = secret_key(home.key_file) if run.budget.secure_noise else None
-    return Core(run.task, run.exchange, run.environment, run.budget, key)
+    return assembled(run.task, run.exchange, run.environment, run.budget, key)
 
 
 def _die() -> None:

@@ -31,10 +31,12 @@ from fedbo.coordinator.fault_injection import FaultInjector
 from fedbo.coordinator.interruptions import Interruptions
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.presence import Presence
+from fedbo.coordinator.privacy.receipt import PrivateReceipt
 from fedbo.coordinator.rounds import Rounds
-from fedbo.coordinator.rules import Rules
+from fedbo.coordinator.rules import Receipt, Rules
 from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.server import Server
+from fedbo.coordinator.step_evaluations import StepEvaluations
 from fedbo.coordinator.step_scheduler import StepScheduler
 from fedbo.coordinator.uplink import Uplink
 
@@ -168,7 +170,8 @@ def _functions(kind: type) -> dict[str, Any]:
 
 
 # The classes whose rules windows repeat, with the functions that they have there.
-_PARTS = (Network, Server, StepScheduler, AgentProcesses, Uplink, Downlink, Interruptions, Presence, FaultInjector)
+_PORTS = (Receipt, PrivateReceipt, StepEvaluations)
+_PARTS = (*_PORTS, Network, Server, StepScheduler, AgentProcesses, Uplink, Downlink, Interruptions, Presence, FaultInjector)
 _REPEATED: dict[type, dict[str, Any]] = {kind: _functions(kind) for kind in (Core, Rules, Rounds, *_PARTS, *MODES.values())}
 
 

@@ -16,6 +16,7 @@ from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import single_rows
 from fedbo.actors.storage.run_folder import RunFolder
+from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import Effect
 from fedbo.coordinator.runtime.actor import Run
@@ -70,7 +71,7 @@ def replayed(
     core: Core | None = None
     hosts: ReplayedHosts | None = None
     for run, events in zip(segments, _split(record), strict=True):
-        before, core = core, Core(run.task, run.exchange, run.environment, run.budget)
+        before, core = core, assembled(run.task, run.exchange, run.environment, run.budget)
         hosts = ReplayedHosts(run, home, hosts)
         if before is not None:
             before.flush(event_log)

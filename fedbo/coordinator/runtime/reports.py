@@ -16,7 +16,7 @@ from fedbo.actors.task import DecisionSize, StepReport, StepRequest
 from fedbo.actors.unsent import Ends
 from fedbo.algorithms.base import Declaration
 from fedbo.algorithms.messages import DUMMY, decode, encode
-from fedbo.coordinator.core import Core
+from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.errors import ReplayError
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.engine import RecordedEvent, RunHooks
@@ -127,7 +127,7 @@ def replay_reports(run: Run, record: Sequence[RecordedEvent], reports: Iterable[
         ReplayError: a recorded event could not happen.
     """
     snapshots = Snapshotter(RunFolder.of(run.folder, run.key), math.inf, None)
-    core = Core(run.task, run.exchange, run.environment, run.budget)
+    core = assembled(run.task, run.exchange, run.environment, run.budget)
     parts = RunParts(core, EventQueue(), EventLog(snapshots.home), ReportedHosts(reports))
     replay_events(core, parts.hosts, RunHooks(parts.event_log.extend), parts.queue, record)
     snapshots.finish(parts, ended=True)

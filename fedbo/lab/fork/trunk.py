@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.run_folder import RunFolder
-from fedbo.coordinator.core import Core
+from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_log import EventLog
@@ -86,7 +86,11 @@ def begin_branch(trunk: Run, branch: Run, now: float) -> None:
 def open_run(run: Run) -> tuple[Snapshotter, RunParts]:
     """Open a run in its present state, in this process; rows that a crash could still remove stay with their agents."""
     snapshots = Snapshotter(RunFolder.of(run.folder, run.key), math.inf, None)
-    core, event_log, queue = Core(run.task, run.exchange, run.environment, run.budget), EventLog(snapshots.home), EventQueue()
+    core, event_log, queue = (
+        assembled(run.task, run.exchange, run.environment, run.budget),
+        EventLog(snapshots.home),
+        EventQueue(),
+    )
     snapshot = snapshots.load_latest()
     if snapshot is not None:
         core.state, event_log.count, event_log.moments = snapshot.state, snapshot.lines, snapshot.moments

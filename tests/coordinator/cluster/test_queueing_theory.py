@@ -21,8 +21,8 @@ from fedbo.actors.task import Task
 from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.cluster.placement import WorkerPool
-from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always, Trace
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import Crash, Hang, Preemption
@@ -68,7 +68,7 @@ def one_each(tmp_path: Path, cluster: ClusterModel, rate: float, length: Timing,
     common = AgentModels(evaluation=length, availability=arrivals(tmp_path, count, rate, seed))
     problem = Problem(2, count, range(count), 1, 1, pulls=1)
     task = Task(Quadratic(agents=count), RANDOM, problem, Streams(seed))
-    core, records, agenda = Core(task, Immediate(), Environment(common, cluster=cluster)), list[Any](), EventQueue()
+    core, records, agenda = assembled(task, Immediate(), Environment(common, cluster=cluster)), list[Any](), EventQueue()
     hosts = InlineHosts(task, range(count))
     run_virtual(core, hosts, RunHooks(records.extend), agenda)
     return Ran(core, hosts, logged(records), agenda)

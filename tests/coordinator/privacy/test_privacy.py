@@ -27,6 +27,8 @@ from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Array, Mechanism
 from fedbo.algorithms.streams import COORDINATOR, Streams, hiding
+from fedbo.coordinator.assembly import aggregator_of
+from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always, Bernoulli, Daily, Markov
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import (
@@ -53,10 +55,9 @@ from fedbo.coordinator.exchange import (
     Immediate,
     Rounds,
     Staleness,
-    revealed,
 )
 from fedbo.coordinator.privacy import aggregator
-from fedbo.coordinator.privacy.aggregator import why_not_amplified
+from fedbo.coordinator.privacy.aggregator import revealed, why_not_amplified
 from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure, Seeded, secret_key
@@ -89,9 +90,11 @@ KEY = bytes(range(32))
 everything = settings(max_examples=30, derandomize=True, database=None)
 
 
-def aggregator_of(ran: Ran) -> aggregator.PrivateAggregator:
-    assert ran.core.aggregator is not None
-    return ran.core.aggregator
+def private_part(core: Core) -> aggregator.PrivateAggregator:
+    """Return the aggregator of a core whose messages are private."""
+    found = aggregator_of(core.rules)
+    assert found is not None
+    return found
 
 
 def algorithm(ran: Ran) -> Any:
@@ -366,7 +369,7 @@ def test_only_those_who_are_asked_send(mode: Exchange) -> None:
     sent, all_ = (sum(record.bytes for record in one.of("sent")) for one in (ran, everybody))
     assert all_ == 20 * 41 * 8 * NUMBERS
     assert sent / all_ == pytest.approx(0.25, abs=stats.norm.isf(0.5e-4) * math.sqrt(0.25 * 0.75 / (20 * 41)))
-    entries = aggregator_of(ran).entries
+    entries = private_part(ran.core).entries
     asked, number = {0: set(entries[0].sampled)}, 0
     for record in ran.records:
         if record.kind == "round":
@@ -420,9 +423,7 @@ def test_a_sender_that_was_not_asked_is_refused_and_changes_nothing() -> None:
         [r for r in honest.of("sent") if r.step == 6]
     )
     assert pack(core.state.server) == pack(honest.core.state.server)
-    assert core.aggregator is not None and [e.arrived for e in core.aggregator.entries] == [
-        e.arrived for e in aggregator_of(honest).entries
-    ]
+    assert [e.arrived for e in private_part(core).entries] == [e.arrived for e in private_part(honest.core).entries]
 
 
 def test_what_is_refused_leaves_the_aggregator_as_it_was() -> None:
@@ -494,7 +495,7 @@ def test_a_budget_is_never_exceeded_and_its_end_is_told_once(mode: Exchange, sha
         evaluation=Exponential(1.0),
     )
     ran = setting.run()
-    entries, made = aggregator_of(ran).entries, releases(ran)
+    entries, made = private_part(ran.core).entries, releases(ran)
     refused = [entry for entry in entries if entry.refused]
     assert entries[: len(made)] == made and refused and "epsilon_max is 3" in refused[0].refused
     assert all(not entry.charged and not entry.arrived for entry in refused)
@@ -554,12 +555,11 @@ def test_a_run_from_a_snapshot_releases_and_stops_as_one_that_was_never_interrup
     core, agenda, hosts, entries = setting.core(), EventQueue(), InlineHosts(setting.task(), range(5)), list[LedgerEntry]()
     for until in (0.7, 2.5, 4.0, 7.5, math.inf):
         run_virtual(core, hosts, RunHooks(lambda lines: None), agenda, until)
-        assert core.aggregator is not None
-        entries += core.aggregator.entries
+        entries += private_part(core).entries
         kept, core = pack(replace(core.state, agents=dict(core.state.agents))), setting.core()
         core.state.agents.update(unpack(kept).agents)
         core.state = replace(unpack(kept), agents=core.state.agents)
-    assert entries == aggregator_of(whole).entries and any(entry.refused for entry in entries)
+    assert entries == private_part(whole.core).entries and any(entry.refused for entry in entries)
     assert pack(core.state.server) == pack(whole.core.state.server)
 
 
@@ -679,15 +679,15 @@ def happened(setting: Discreet, coin: str, dummies: bool) -> list[Any]:
     For each release also which agents but 0 could be asked, and which are in it.
     """
     core, lines, found = setting.core(), list[Any](), list[Any]()
-    assert core.aggregator is not None and core.aggregator.no_amplification == "" and core.rules.sends_dummies
+    assert private_part(core) is not None and private_part(core).no_amplification == "" and core.rules.sends_dummies
     core.rules.sends_dummies = dummies
-    core.aggregator._source = Bent(core.aggregator._source, coin)
+    private_part(core)._source = Bent(private_part(core)._source, coin)
     run_virtual(core, InlineHosts(setting.task(), range(setting.agents)), RunHooks(lines.extend), EventQueue(), setting.until)
     for record in logged(lines):
         own = record.agent == 0 and record.kind in ("sent", "arrived", "late", "lost", "rejected") and record.answer is None
         if not own:
             found.append(record)
-    for entry in core.aggregator.entries:
+    for entry in private_part(core).entries:
         found.append((entry.time, [n for n in entry.eligible if n], [n for n in entry.arrived if n]))
     return found
 
@@ -774,7 +774,7 @@ def test_the_ledger_counts_the_messages_that_were_shortened() -> None:
 
 
 def epsilon_of_each(ran: Ran, deltas: tuple[float, ...], agents: int = 5) -> Array:
-    _, spent = accounted(table_of(aggregator_of(ran).entries, (0, "whisper", 0)), deltas, agents)
+    _, spent = accounted(table_of(private_part(ran.core).entries, (0, "whisper", 0)), deltas, agents)
     return np.array([row["epsilon"] for row in spent.to_pylist()])
 
 
@@ -866,7 +866,7 @@ def test_two_secure_runs_share_nothing_and_one_repeats() -> None:
     runs = [Discreet(Whisper(replace(LAW, share=0.5)), key=key).run() for key in (KEY, KEY, KEY[::-1], None)]
     vectors = [pack(ran.core.state.server) for ran in runs]
     assert vectors[0] == vectors[1] and len(set(vectors)) == 3
-    assert [aggregator_of(ran).entries[0].secure for ran in runs] == [True, True, True, False]
+    assert [private_part(ran.core).entries[0].secure for ran in runs] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("source", [Seeded(Streams(3)), Secure(KEY)], ids=["seeded", "secure"])

@@ -16,6 +16,7 @@ from small_runs import Ran, Setting
 from fedbo.algorithms.base import Algorithm
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.ts import TS
+from fedbo.coordinator.assembly import aggregator_of
 from fedbo.coordinator.environment.availability import Bernoulli
 from fedbo.coordinator.exchange import MODES, Barrier, Deadline
 from fedbo.coordinator.selection import Selection
@@ -30,7 +31,7 @@ def private(share: float, sampling: str) -> Algorithm:
 
 def follow(ran: Ran, setting: Setting) -> None:
     """Rebuild from the log alone whose messages are in each release, and compare it with the ledger."""
-    waits, releases = setting.exchange.is_synchronous, ran.core.aggregator.entries
+    waits, releases = setting.exchange.is_synchronous, aggregator_of(ran.core.rules).entries
     assert [entry.release for entry in releases] == list(range(len(releases)))
     held: set[int] = set()
     left, seen = iter(releases), set[tuple[int, int]]()
@@ -77,7 +78,7 @@ def test_the_ledger_is_that_of_what_happened_whatever_goes_wrong(worlds: int) ->
         setting = replace(setting, algorithm=private(share, sampling), exchange=exchange)
         ran = setting.run()
         follow(ran, setting)
-        modes[exchange.mode, ran.core.aggregator.no_amplification == ""] += 1
+        modes[exchange.mode, aggregator_of(ran.core.rules).no_amplification == ""] += 1
 
     holds()
     assert {mode for mode, _ in modes} == set(MODES)

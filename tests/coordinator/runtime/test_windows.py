@@ -17,6 +17,7 @@ from fedbo.actors.task import StepReport
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.fts import FTS
 from fedbo.algorithms.ts import TS
+from fedbo.coordinator.assembly import aggregator_of
 from fedbo.coordinator.environment.availability import Always, Bernoulli, Markov
 from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.environment.faults import Loss
@@ -70,7 +71,7 @@ def carried_out(setting: Setting, hosts: type[InlineHosts], every: int = 0) -> t
     core, lines, queue = setting.core(), list[Any](), EventQueue()
     agents = hosts(setting.task(), range(setting.agents))
     if isinstance(agents, Spoilt):
-        agents.chatty = core.aggregator is not None
+        agents.chatty = aggregator_of(core.rules) is not None
 
     def keep(events: int) -> None:
         if every and events % every == 0:
@@ -83,7 +84,7 @@ def carried_out(setting: Setting, hosts: type[InlineHosts], every: int = 0) -> t
     core.state.agents.unsettle()
     rounds = {name: sorted(value) if isinstance(value, set) else value for name, value in vars_of(core.state.rounds).items()}
     state: Any = replace(core.state, agents=dict(sorted(core.state.agents.items())), rounds=rounds)  # type: ignore[arg-type]
-    ledger = [] if core.aggregator is None else core.aggregator.entries
+    ledger = [] if (found := aggregator_of(core.rules)) is None else found.entries
     return lines, pack(rows), pack(state), pack(left), ledger, queue.scheduled, queue.events, queue.time, queue.waiting
 
 

@@ -1,0 +1,153 @@
+"""Private messages: the coordinator half reads releases of a `PrivateAggregator`, or messages that senders have hidden."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedbo.algorithms.base import Array, LocallyPrivate, Payload, Private
+from fedbo.algorithms.streams import COORDINATOR
+from fedbo.coordinator.environment.duration_blocks import durations
+from fedbo.coordinator.environment.timing import Timing, same_for_all
+from fedbo.coordinator.events import Message
+from fedbo.coordinator.logged.messages import SumAborted, SumUnmasked, TransmissionRejected
+from fedbo.coordinator.privacy.aggregator import PrivateAggregator, revealed, why_not_amplified
+from fedbo.coordinator.privacy.budget import PrivacyBudget
+from fedbo.coordinator.privacy.local import DisclosureLog
+from fedbo.coordinator.privacy.noise import Secure, Seeded
+from fedbo.coordinator.privacy.secure_aggregation import least_cohort, why_not_masked
+from fedbo.coordinator.rules import Receipt, Rules
+from fedbo.coordinator.state import AgentRecord, CoreState
+from fedbo.settings.durations import transmission_time
+
+
+def receipt_of(rules: Rules, budget: PrivacyBudget, key: bytes | None) -> Receipt:
+    """Return the receipt that an algorithm declares; private noise comes from a secret `key`, or from the study's streams.
+
+    Raises:
+        ValueError: the messages of the algorithm cannot be masked, but the budget asks for masks.
+    """
+    algorithm = rules.algorithm
+    if budget.secure_aggregation is not None and (wrong := why_not_masked(algorithm, rules.problem, rules.exchange)):
+        raise ValueError(f"secure aggregation does not support an algorithm that {wrong}")
+    if isinstance(algorithm, Private):
+        return PrivateReceipt(rules, algorithm, budget, key)
+    return DisclosedReceipt(rules) if isinstance(algorithm, LocallyPrivate) else Receipt(rules)
+
+
+class DisclosedReceipt(Receipt):
+    """The receipt of messages that their senders may have hidden, each of which enters the ledger."""
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules)
+        self._disclosures = DisclosureLog(rules.algorithm, rules.task.has_secret_draws)
+        self.notes_sent, self.is_plain = self._disclosures.is_needed, not self._disclosures.is_needed
+
+    def sent(self, state: CoreState, agent: int, payload: Payload, now: float) -> None:
+        """Enter a message in the privacy ledger, if its sender has made it private."""
+        self._disclosures.record(state, agent, payload, now)
+
+    def take_entries(self) -> list[Any]:
+        """Remove and return the entries of the privacy ledger."""
+        entries, self._disclosures.entries = self._disclosures.entries, []
+        return entries
+
+
+class PrivateReceipt(DisclosedReceipt):
+    """The receipt of private messages: an aggregator holds them until the exchange mode answers, and releases their sum."""
+
+    def __init__(self, rules: Rules, algorithm: Private, budget: PrivacyBudget, key: bytes | None) -> None:
+        super().__init__(rules)
+        task, exchange, masks = rules.task, rules.exchange, budget.secure_aggregation
+        source = Seeded(task.streams.within(task.noise_scope).of(COORDINATOR)) if key is None else Secure(key)
+        mechanism, is_real_time = algorithm.mechanism(rules.problem), rules.environment.is_real_time
+        reason = why_not_amplified(mechanism, exchange, is_real_time, masks is not None)
+        self.aggregator = PrivateAggregator(algorithm, rules.problem, budget, source, reason)
+        (declared,) = (rules.upload or {}).values()
+        length = declared.shape[0]
+        assert length is not None, "what is weighed and summed is of one length"
+        self._length, self._ones, self._round_trips = length, np.ones(rules.problem.n_agents), RoundTrips(rules)
+        if masks is not None:
+            self.aggregator.least = least_cohort(masks, algorithm, rules.problem, exchange)
+            self.more_up, self.more_down = masks.added_bytes(mechanism, length, len(rules.participants))
+        self.asks_all, self.hides_asked, self.sends_dummies = False, True, not reason
+        # Private messages are clipped where there is a norm to clip to, however large they are.
+        self.largest = math.inf if mechanism.clip < math.inf else self.largest
+        # Where nothing may tell who was asked, a late message is in no other round's sample. Masks hide one round only.
+        self.drops_late = not revealed(exchange, mechanism.sampling) or masks is not None
+        everybody_sends = self.sends_dummies or mechanism.share == 1.0
+        self.is_plain = self.is_plain and exchange.is_synchronous and everybody_sends and masks is None
+
+    def start(self, state: CoreState) -> None:
+        """Enter an aggregator without messages into the state."""
+        state.privacy = self.aggregator.fresh(self._length)
+
+    def sample(self, state: CoreState, agents: Sequence[int]) -> set[int]:
+        """Sample the agents that send by secret coins."""
+        return self.aggregator.sample(state.privacy, agents)
+
+    def asks(self, state: CoreState, agent: int, step: int) -> bool:
+        """Check whether the privacy budget allows another release."""
+        return not state.privacy.budget_exhausted
+
+    def accept(self, state: CoreState, message: Message, asked: bool, now: float) -> TransmissionRejected | None:
+        """Hold a message for the open release, or return the log line that refuses it."""
+        sender = message.claimed_sender
+        reason = self.aggregator.accept(state.privacy, sender, message.base, message.payload, asked)
+        return TransmissionRejected(now, sender, reason, message.step) if reason else None
+
+    def answer(self, state: CoreState, recipients: Sequence[int], weights: Array, now: float) -> dict[int, Any]:
+        """Release the sum of the held messages, and return the answers that follow from it."""
+        unmasking = self._unmasked(state, now)
+        state.server = self.aggregator.release(state.privacy, state.server, weights, now, unmasking)
+        # How old an agent's newest message is would say when it was asked.
+        payloads = super().answer(state, recipients, self._ones, now)
+        return self.aggregator.announce(state.privacy, payloads)
+
+    def _unmasked(self, state: CoreState, now: float) -> Any:
+        """Ask the senders that are present to confirm who has sent, then for shares; the answers wait for both round trips."""
+        state.rounds.unmasking = 0.0
+        unmasking = self.aggregator.unmasking(state.privacy, lambda agent: _is_there(state.agents[agent]))
+        if unmasking is not None:
+            record, number = SumAborted if unmasking.has_failed else SumUnmasked, state.rounds.number
+            answering, cohort = len(unmasking.answering), len(unmasking.cohort)
+            self._rules.log.append(record(now, number, unmasking.bytes, answering, cohort, unmasking.needed))
+            trips = [self._round_trips.longest(unmasking.answering, number, bytes_) for bytes_ in unmasking.steps]
+            state.rounds.unmasking = sum(trips)
+        return unmasking
+
+    def take_entries(self) -> list[Any]:
+        """Remove and return the entries of the privacy ledger: those of releases, then those of senders."""
+        entries, self.aggregator.entries = self.aggregator.entries, []
+        return entries + super().take_entries()
+
+
+class RoundTrips:
+    """The durations of questions to agents and of their answers, which no fault hits."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._environment = environment = rules.environment
+        self._latency = same_for_all(models.latency for models in environment.groups())
+
+        def latency(agent: int) -> Timing:
+            return environment.of(agent).latency
+
+        streams = rules.task.streams
+        self._ways = [durations(latency, f"latency {way} unmasking", streams) for way in ("down", "up")]
+
+    def longest(self, agents: Collection[int], number: int, bytes_: int) -> float:
+        """Return the time until the last of some agents has answered a question of round `number` with so many bytes."""
+        longest = 0.0
+        for agent in agents:
+            both = (self._latency, self._latency) if self._latency is not None else [way(agent, number) for way in self._ways]
+            bandwidth = self._environment.of(agent).bandwidth
+            longest = max(longest, transmission_time(sum(both), bytes_, bandwidth))
+        return longest
+
+
+def _is_there(agent: AgentRecord) -> bool:
+    """Check whether an agent that has sent a message answers now."""
+    return not (agent.interruptions or agent.is_cut_off or agent.lost)

@@ -24,13 +24,13 @@ from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.algorithms.base import AnswerColumns, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Numbers, Streams
-from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant, Lognormal
-from fedbo.coordinator.exchange import Immediate
-from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
-from fedbo.coordinator.runtime.event_queue import EventQueue
+from fedbo.coordinator.kernel.core import Core
+from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
+from fedbo.coordinator.kernel.event_queue import EventQueue
+from fedbo.coordinator.kernel.exchange import Immediate
 from fedbo.objectives.functions import Quadratic
 
 LATENCY = 0.05

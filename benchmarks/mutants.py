@@ -22,25 +22,25 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fedbo.actors.host_storage
-import fedbo.coordinator.core
+import fedbo.coordinator.kernel.core
+import fedbo.coordinator.kernel.event_queue
 import fedbo.coordinator.privacy.budget
 import fedbo.coordinator.privacy.ledger
 import fedbo.coordinator.runtime.actor
-import fedbo.coordinator.runtime.event_queue
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.remote import RayHosts, RemoteHost, got
-from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.lies import Lies
 from fedbo.coordinator.evaluations.worker_events import WorkerEvents
-from fedbo.coordinator.network import Network
+from fedbo.coordinator.kernel.core import Core
+from fedbo.coordinator.kernel.event_queue import EventQueue
+from fedbo.coordinator.kernel.network import Network
+from fedbo.coordinator.kernel.rules import Rules
+from fedbo.coordinator.kernel.uplink import Uplink
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.local import DisclosureLog
 from fedbo.coordinator.privacy.receipt import PrivateReceipt
-from fedbo.coordinator.rules import Rules
-from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.snapshots import Snapshotter
-from fedbo.coordinator.uplink import Uplink
 from fedbo.settings.records import changed
 from tests.random_studies.__main__ import Trial, tried
 from tests.random_studies.carrying_out import Hostings
@@ -264,7 +264,7 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
         "laws",
         (Network, "_delay", lambda before: lambda self, *given: 0.5 * before(self, *given)),
     ),
-    "cluster: placements come in between": ("laws", (fedbo.coordinator.runtime.event_queue, "_LAST", lambda _: 0)),
+    "cluster: placements come in between": ("laws", (fedbo.coordinator.kernel.event_queue, "_LAST", lambda _: 0)),
     "cluster: workers go one after the other": ("laws", (WorkerEvents, "preempted", _places_at_once)),
     "exchange: [budget] time is passed": ("laws", (fedbo.coordinator.runtime.actor, "run_virtual", _no_end)),
 }

@@ -76,7 +76,7 @@ def entry_points() -> str:
     from fedbo.algorithms.base import Algorithm
     from fedbo.coordinator.environment.availability import Availability
     from fedbo.coordinator.environment.timing import Timing
-    from fedbo.coordinator.exchange import Exchange
+    from fedbo.coordinator.kernel.exchange import Exchange
     from fedbo.objectives.base import Federation
     from fedbo.settings.plugins import GROUPS
 

@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "algorithms": {"settings", "surrogates"},
     "actors": {"settings", "algorithms", "objectives"},
     "coordinator": {"settings", "actors", "algorithms", "surrogates"},
+    "fast": CORE,
     "study": CORE,
     "analysis": CORE | {"study"},
     "execution": CORE | {"study", "analysis"},
@@ -76,12 +77,14 @@ WITHIN: dict[str, dict[str, str]] = {
     "coordinator": {
         "environment": "",
         "logged": "",
-        "privacy": "environment errors events exchange logged rules state",
+        "kernel": "environment logged",
+        "privacy": "environment kernel logged",
         "cluster": "environment",
-        "evaluations": "cluster environment events logged rules state step_evaluations",
-        ".": "cluster environment evaluations logged privacy",
-        "runtime": ". environment evaluations logged privacy",
+        "evaluations": "cluster environment kernel logged",
+        ".": "environment evaluations kernel logged privacy",
+        "runtime": ". environment evaluations kernel logged privacy",
     },
+    "fast": {".": ""},
     "study": {"agents": ". environment", "environment": ". agents", ".": "agents environment"},
     "analysis": {"estimates": "", "records": "", "statistics": ". records", ".": "records"},
     "execution": {".": ""},
@@ -250,7 +253,7 @@ def test_no_files_import_each_other() -> None:
 def test_one_command_compiles_all_routines() -> None:
     """Routines are compiled where their module is imported, so the command imports all of these, and none inside a function."""
     named = {".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8") for path in _files(ROOT)}
-    todo, seen = ["fedbo.execution.compiling"], set[str]()
+    todo, seen = ["fedbo.execution.compiling", "fedbo.fast.window_kernel"], set[str]()  # the second where its room is there
     while todo:
         if (name := todo.pop()) in seen or name not in named:
             continue
@@ -288,7 +291,7 @@ BY_POSITION = {
     "fedbo/actors/storage/record_types.py": "makes any named tuple of a checkpoint without a call of its class",
     "fedbo/algorithms/bandits/trees/box_tree.py": "a node is a plain tuple, of which a tree has a hundred thousand",
     "fedbo/coordinator/logged/kinds.py": "makes lines of the event log, five for each step, without a call of their class",
-    "fedbo/coordinator/runtime/windows.py": "the rows of its columns are plain lists and tuples",
+    "fedbo/fast/windows.py": "the rows of its columns are plain lists and tuples",
     "fedbo/algorithms/streams.py": "the counter of Philox is four words",
 }
 COMPILED = "fedbo/surrogates/compiled/"  # numba passes tuples of arrays between functions
@@ -427,12 +430,12 @@ PLANTED = {
     "fedbo/tuning/deeper/planted.py": ("import fedbo.cli\n", "is not for tuning/"),
     "fedbo/attic/planted.py": ("import fedbo.study.study\n", "is not in the table"),
     "fedbo/coordinator/environment/planted.py": (
-        "def f():\n    import fedbo.coordinator.core\n",
+        "def f():\n    import fedbo.coordinator.kernel.core\n",
         "is not for coordinator/environment/",
     ),
-    "fedbo/coordinator/privacy/planted.py": ("from fedbo.coordinator import core\n", "is not for coordinator/privacy/"),
-    "fedbo/coordinator/planted.py": ("import fedbo.coordinator.runtime.engine\n", "is not for coordinator/."),
-    "fedbo/actors/storage/planted.py": ("from fedbo.coordinator.core import Core\n", "is not for actors/"),
+    "fedbo/coordinator/privacy/planted.py": ("from fedbo.coordinator.kernel import core\n", "is not for coordinator/privacy/"),
+    "fedbo/coordinator/planted.py": ("import fedbo.coordinator.kernel.engine\n", "is not for coordinator/."),
+    "fedbo/actors/storage/planted.py": ("from fedbo.coordinator.kernel.core import Core\n", "is not for actors/"),
     "fedbo/algorithms/components/planted.py": ("from fedbo.algorithms.fts import FTS\n", "is not for algorithms/components/"),
     "fedbo/objectives/datasets/planted.py": ("from ..base import require\n", "is relative"),
     "fedbo/surrogates/planted.py": ("from objectives.base import require\n", "would load a second copy"),

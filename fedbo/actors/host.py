@@ -13,7 +13,6 @@ from fedbo.actors.agent import HostedAgent
 from fedbo.actors.columns import StepReports, StepRequests, joint_requests, single_reports
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool, rehearse
-from fedbo.actors.evaluation.together import JointEvaluator
 from fedbo.actors.host_storage import HostConfig, HostStorage
 from fedbo.actors.population import Commit, HostedAgents
 from fedbo.actors.stopping.reported import ReportedStopping
@@ -22,6 +21,7 @@ from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.actors.threads import blas_threads
 from fedbo.settings.own_code import exits_as_errors, note_step
+from fedbo.settings.rooms import accelerator
 from fedbo.settings.trust import admit_same
 
 _COLLECT, _WHOLE = 10_000, 100  # objects made between two times, and how rarely these are all
@@ -67,9 +67,9 @@ class Host:
                 evaluator.printed = partial(keep_printed, config.folder.path)
         self._end_process()
         self._evaluator = evaluator
-        joint = JointEvaluator(task, evaluator, self.clock)
-        make = partial(HostedAgent, task, clock=self.clock, evaluator=evaluator)
-        self.agents = HostedAgents(task, make, joint, self.in_virtual_time)
+        make, faster = partial(HostedAgent, task, clock=self.clock, evaluator=evaluator), accelerator()
+        some = None if faster is None else faster.agents(task, make, evaluator, self.clock, self.in_virtual_time)
+        self.agents = HostedAgents(task, make) if some is None else some
         for number in numbers if config is not None and (config.real or config.recorded) else ():
             self.agents[number]  # in real time nothing that is done once shall take the time of a step
         if config is not None and config.real:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.agent_state import AgentState, UncommittedStep
 from fedbo.actors.population import HostedAgents
-from fedbo.actors.slots import SavedColumns
 from fedbo.actors.storage.checkpoint import EncodedRecords, read_checkpoint, write_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.rows import OBSERVATIONS, Row, single_rows, write_evaluations, write_part
@@ -79,7 +78,7 @@ class HostStorage:
             return
         for path in self.config.latest.parts(folder.path, ".agents"):
             found = read_checkpoint(path)
-            if isinstance(found, SavedColumns):
+            if not isinstance(found, dict):
                 agents.load(found, self._numbers)
                 continue
             for number, kept in found.items():
@@ -103,9 +102,8 @@ class HostStorage:
         if whole:
             agents.unsettle()
         names = self.write_rows(agents, number, self.config.lossy)
-        written, slots = list(agents.objects.values()), agents.changed()
-        parts: list[Any] = [agents.save(slots[first : first + _PART]) for first in range(0, len(slots), _PART)]
-        for first in range(0, len(written) if slots.size else max(1, len(written)), _PART):
+        parts, written = agents.saved_columns(_PART), list(agents.objects.values())
+        for first in range(0, len(written) if parts else max(1, len(written)), _PART):
             some = written[first : first + _PART]
             parts.append({agent.number: AgentCheckpoint(agent.committed, agent.saved, None, agent.number) for agent in some})
         for place, part in enumerate(parts):
@@ -120,12 +118,11 @@ class HostStorage:
 
         Returns the names of the files with their SHA-256.
         """
-        rows, columns = agents.take_rows(lossy)
-        if not rows and columns is None:
+        rows, table = agents.take_rows(lossy)
+        if table is None:
             return {}
         folder = self.config.folder
         path = folder.table(kind, number, self._place)
-        table = agents.table_of(rows, columns)
         written = {path.name: write_part(table, folder.key, OBSERVATIONS, path)}
         if not self.config.real or kind == PROVISIONAL:
             return written

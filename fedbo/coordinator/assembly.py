@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fedbo.actors.task import Task
-from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.evaluations.scheduler import evaluations_of
-from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.kernel.core import Core
+from fedbo.coordinator.kernel.exchange import Exchange
+from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.receipt import PrivateReceipt, receipt_of
-from fedbo.coordinator.rules import Rules
 
 
 def assembled(

@@ -1,6 +1,5 @@
 """Compiles all routines, so that no first decision waits for it: `python -m fedbo.execution.compiling`."""
 
-import fedbo.coordinator.runtime.window_kernel
 import fedbo.surrogates.compiled.block
 import fedbo.surrogates.compiled.distance
 import fedbo.surrogates.compiled.draws
@@ -9,3 +8,7 @@ import fedbo.surrogates.compiled.maximise
 import fedbo.surrogates.compiled.philox
 import fedbo.surrogates.compiled.search
 import fedbo.surrogates.compiled.values  # noqa: F401
+from fedbo.settings.rooms import accelerator
+
+if (faster := accelerator()) is not None:
+    faster.compile_routines()

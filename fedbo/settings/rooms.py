@@ -98,3 +98,10 @@ def optional(name: str) -> Callable[..., Any] | None:
     """Import and return a function that a room offers by this name; None if no room that is there does."""
     place = next((room.functions[name] for room in rooms().values() if name in room.functions), None)
     return None if place is None else loaded(place)
+
+
+@cache
+def accelerator() -> Any | None:
+    """Import and return what runs plain parts of a run faster; None if no room that is there has it."""
+    place = next((room.accelerator for room in rooms().values() if room.accelerator is not None), None)
+    return None if place is None else loaded(place)

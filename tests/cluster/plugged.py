@@ -115,7 +115,7 @@ PAIRS = '''
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedbo.coordinator.exchange import FirstK
+from fedbo.coordinator.kernel.exchange import FirstK
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from fedbo.coordinator.environment.faults import (
     Slow,
 )
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Lognormal, Pareto, SpeedClasses
-from fedbo.coordinator.exchange import Staleness
-from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.kernel.exchange import Staleness
+from fedbo.coordinator.kernel.selection import Selection
 
 AGENTS, DIM = 4, 2
 UNTIL = 200.0  # who begins again whenever it leaves may never end

@@ -12,10 +12,10 @@ from small_runs import Ran, Setting
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Mechanism, Payload, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.assembly import aggregator_of, assembled
-from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import AgentModels, Environment
-from fedbo.coordinator.exchange import Barrier, Exchange
+from fedbo.coordinator.kernel.core import Core
+from fedbo.coordinator.kernel.exchange import Barrier, Exchange
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, AggregatorState, PrivacyBudget
 from fedbo.coordinator.privacy.ledger import LedgerEntry

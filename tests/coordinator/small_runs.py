@@ -19,17 +19,17 @@ from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.assembly import assembled
-from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Availability, Bernoulli
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant, Lognormal, Timing
-from fedbo.coordinator.exchange import LATE, MODES, Barrier, Exchange, Immediate
+from fedbo.coordinator.kernel.core import Core
+from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
+from fedbo.coordinator.kernel.event_queue import EventQueue
+from fedbo.coordinator.kernel.exchange import LATE, MODES, Barrier, Exchange, Immediate
 from fedbo.coordinator.logged.kinds import KINDS, EventLine
 from fedbo.coordinator.logged.table import LoggedEvent
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.runtime.actor import Run
-from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
-from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.objectives.functions import Quadratic
 from tests.random_studies.run_tables import RunTables
 

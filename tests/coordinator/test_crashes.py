@@ -18,7 +18,7 @@ from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.faults import Crash, Hang, Slow
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal
-from fedbo.coordinator.exchange import Barrier, Immediate
+from fedbo.coordinator.kernel.exchange import Barrier, Immediate
 
 EVERYBODY = tuple(range(5))
 every_mode = pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant
-from fedbo.coordinator.exchange import Barrier
-from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
-from fedbo.coordinator.runtime.event_queue import EventQueue
+from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
+from fedbo.coordinator.kernel.event_queue import EventQueue
+from fedbo.coordinator.kernel.exchange import Barrier
 from fedbo.testing.algorithm_contract import counts_pulls
 
 AGENTS, HOSTILE = 3, 2

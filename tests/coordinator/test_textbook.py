@@ -30,7 +30,7 @@ from fedbo.coordinator.environment.availability import Always, Markov
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.faults import Crash, Hang, Loss, Slow
 from fedbo.coordinator.environment.timing import Constant, Cost, DecisionTimeModel, Exponential, Lognormal, SpeedClasses
-from fedbo.coordinator.exchange import Barrier, Deadline, Exchange, FirstK, Immediate
+from fedbo.coordinator.kernel.exchange import Barrier, Deadline, Exchange, FirstK, Immediate
 
 Z = 4.3
 

@@ -15,8 +15,8 @@ from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.faults import Crash, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant, Lognormal
-from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate
-from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate
+from fedbo.coordinator.kernel.selection import Selection
 
 STEADY: dict[str, Any] = {"evaluation": Constant(1.0), "availability": Always(), "initial": 1}
 
@@ -129,8 +129,8 @@ def test_an_agent_that_is_done_takes_part_until_its_last_message_has_arrived() -
     active = list[tuple[float, bool]]()
 
     from fedbo.actors.hosts import InlineHosts
-    from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
-    from fedbo.coordinator.runtime.event_queue import EventQueue
+    from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
+    from fedbo.coordinator.kernel.event_queue import EventQueue
 
     queue = EventQueue()
     hooks = RunHooks(lambda lines: None, keep=lambda events: active.append((queue.time, 0 in core.state.rounds.active)))

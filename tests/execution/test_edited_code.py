@@ -33,7 +33,7 @@ MODULE = {
     "a method": f"from fedbo.algorithms.random import Random\n{FRAME}class Mine(Random):\n    queries: int = VERSION\n",
     "a schedule": "def p(t):\n    return 1.0 / VERSION\n",
     "a duration": f"from fedbo.settings.durations import Constant\n{FRAME}class Mine(Constant):\n    mean: float = VERSION\n",
-    "an exchange": "from fedbo.coordinator.exchange import Deadline\n"
+    "an exchange": "from fedbo.coordinator.kernel.exchange import Deadline\n"
     f"{FRAME}class Mine(Deadline):\n    length: float = VERSION\n",
     "a latency": f"from fedbo.settings.durations import Constant\n{FRAME}class Mine(Constant):\n    mean: float = VERSION\n",
     "an absence": "from fedbo.coordinator.environment.availability import Bernoulli\n"

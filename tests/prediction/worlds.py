@@ -15,16 +15,16 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.hosts import InlineHosts
 from fedbo.algorithms.catalog import entry
 from fedbo.coordinator.assembly import assembled
-from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always, Daily
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.environment.worker_models import ClusterModel, Resources, WorkerClass
-from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
+from fedbo.coordinator.kernel.core import Core
+from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
+from fedbo.coordinator.kernel.event_queue import EventQueue
+from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
 from fedbo.coordinator.logged.table import LoggedEvent
-from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
-from fedbo.coordinator.runtime.event_queue import EventQueue
 
 World = dict[str, Any]
 FAULT_KINDS = ("hung", "woke", "slowed", "recovered", "cut", "joined", "down", "up", "absent", "returned")

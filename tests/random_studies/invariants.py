@@ -12,7 +12,7 @@ import numpy as np
 from fedbo.algorithms.base import ORIGINS
 from fedbo.coordinator.environment.availability import Trace, Within
 from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication, Lie
-from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.study.study import Study
 from tests.random_studies.laws.causes import causes
 from tests.random_studies.laws.cost import cost

@@ -11,7 +11,7 @@ from typing import Any
 from fedbo.actors.storage.rows import OBSERVATIONS, read_table
 from fedbo.actors.task import Task
 from fedbo.coordinator.environment.environment import Environment
-from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.coordinator.logged.table import EVENTS
 from fedbo.coordinator.privacy.ledger import PRIVACY, SPENT
 from fedbo.coordinator.runtime.actor import Run

@@ -18,7 +18,7 @@ from fedbo.analysis.estimates.privacy import privacy_estimates
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
-from fedbo.coordinator.exchange import MODES, Staleness
+from fedbo.coordinator.kernel.exchange import MODES, Staleness
 from fedbo.objectives.catalog import federations
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.document import Loc, StudyError, with_value

@@ -31,7 +31,7 @@ from fedbo.algorithms.random import Random
 from fedbo.algorithms.catalog import Entry
 from fedbo.coordinator.environment.availability import Bernoulli
 from fedbo.coordinator.environment.timing import Constant
-from fedbo.coordinator.exchange import Buffered
+from fedbo.coordinator.kernel.exchange import Buffered
 from fedbo.objectives.functions import Branin
 
 seen = []
@@ -321,7 +321,7 @@ def test_exchange_modes_that_hang_or_decide_by_chance_break_their_contract(
 import itertools
 from dataclasses import dataclass
 from typing import ClassVar
-from fedbo.coordinator.exchange import {base}
+from fedbo.coordinator.kernel.exchange import {base}
 
 COUNT = itertools.count()
 

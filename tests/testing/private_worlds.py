@@ -19,13 +19,13 @@ from fedbo.actors.hosts import InlineHosts
 from fedbo.algorithms.base import Private
 from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.environment.lies import Lies
-from fedbo.coordinator.errors import EndlessError
+from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
+from fedbo.coordinator.kernel.errors import EndlessError
+from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.coordinator.runtime.actor import Coordinator, Run
-from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
-from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.execution.jobs import learnings, runs
 from fedbo.objectives.derived.all_metrics import with_all_metrics
 from fedbo.objectives.outcome import Outcome, outcome_of

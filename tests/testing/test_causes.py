@@ -10,7 +10,7 @@ import pytest
 from small_runs import Setting, fts
 
 from fedbo.coordinator.environment.faults import Crash, Hang, Loss, NetworkPartition, Slow
-from fedbo.coordinator.exchange import Barrier
+from fedbo.coordinator.kernel.exchange import Barrier
 from tests.random_studies.invariants import violations_of
 from tests.random_studies.run_tables import RunTables
 

@@ -17,7 +17,7 @@ import pytest
 from killing import Forks
 
 from fedbo.coordinator.environment.faults import FAULTS
-from fedbo.coordinator.exchange import MODES
+from fedbo.coordinator.kernel.exchange import MODES
 from fedbo.execution.runner import run_study
 from fedbo.lab.worlds.shrinking import shrink
 from fedbo.study.study import load_study
@@ -164,7 +164,7 @@ def test_random_studies_give_the_same_bytes_with_windows_and_without(
 ) -> None:
     study = plain_study(draw_study(seed)[1])
     for way, fewest in (("with", 1), ("without", 10**9)):
-        monkeypatch.setattr("fedbo.actors.population._FEWEST", fewest)
+        monkeypatch.setattr("fedbo.fast.plain._FEWEST", fewest)
         run_study(study, tmp_path / way)
     assert tables(tmp_path / "with") == tables(tmp_path / "without")
 

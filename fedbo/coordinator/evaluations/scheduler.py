@@ -19,7 +19,7 @@ from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.evaluations.pending import DECISION, AgentEvaluations, EvaluationRequest, PendingEvaluation
 from fedbo.coordinator.evaluations.running import RunningEvaluations
 from fedbo.coordinator.evaluations.worker_events import WorkerEvents
-from fedbo.coordinator.events import (
+from fedbo.coordinator.kernel.events import (
     After,
     Effect,
     EvaluationEnded,
@@ -31,11 +31,11 @@ from fedbo.coordinator.events import (
     WorkerReturned,
     WorkersChanged,
 )
+from fedbo.coordinator.kernel.rules import Rules
+from fedbo.coordinator.kernel.state import AgentRecord, CoreState
+from fedbo.coordinator.kernel.step_evaluations import Handler, StepEvaluations
 from fedbo.coordinator.logged.agents import EvaluationPromoted, RungReached, Verdict
 from fedbo.coordinator.logged.kinds import EventLine
-from fedbo.coordinator.rules import Rules
-from fedbo.coordinator.state import AgentRecord, CoreState
-from fedbo.coordinator.step_evaluations import Handler, StepEvaluations
 from fedbo.settings.records import changed
 
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Mechanism, Payload, Private, Problem
 from fedbo.algorithms.returned import updated, wrong
-from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.coordinator.logged.messages import RefusalReason
 from fedbo.coordinator.privacy.budget import AggregatorState, PrivacyBudget, PrivacyFilter
 from fedbo.coordinator.privacy.ledger import LedgerEntry

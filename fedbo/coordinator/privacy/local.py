@@ -6,8 +6,8 @@ from typing import Any
 
 from fedbo.algorithms.base import Algorithm, Disclosure, LocallyPrivate, Payload
 from fedbo.algorithms.returned import wrong
+from fedbo.coordinator.kernel.state import CoreState
 from fedbo.coordinator.privacy.ledger import LedgerEntry, local_entry
-from fedbo.coordinator.state import CoreState
 
 
 class DisclosureLog:

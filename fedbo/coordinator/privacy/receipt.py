@@ -12,15 +12,15 @@ from fedbo.algorithms.base import Array, LocallyPrivate, Payload, Private
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.timing import Timing, same_for_all
-from fedbo.coordinator.events import Message
+from fedbo.coordinator.kernel.events import Message
+from fedbo.coordinator.kernel.rules import Receipt, Rules
+from fedbo.coordinator.kernel.state import AgentRecord, CoreState
 from fedbo.coordinator.logged.messages import SumAborted, SumUnmasked, TransmissionRejected
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator, revealed, why_not_amplified
 from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.local import DisclosureLog
 from fedbo.coordinator.privacy.noise import Secure, Seeded
 from fedbo.coordinator.privacy.secure_aggregation import least_cohort, why_not_masked
-from fedbo.coordinator.rules import Receipt, Rules
-from fedbo.coordinator.state import AgentRecord, CoreState
 from fedbo.settings.durations import transmission_time
 
 

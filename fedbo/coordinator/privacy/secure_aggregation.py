@@ -22,7 +22,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le
 
 from fedbo.algorithms.base import Algorithm, Array, Mechanism, Private, Problem
-from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.coordinator.privacy.mask_sizes import MessageSizes, Unmasking
 from fedbo.coordinator.privacy.noise import NoiseSource
 from fedbo.coordinator.privacy.secret_sharing import LIMBS, SECRET, Words, dealt, from_limbs, polynomials, rejoined, to_limbs

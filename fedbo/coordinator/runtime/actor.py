@@ -26,18 +26,18 @@ from fedbo.actors.supervision import SupervisedHosts
 from fedbo.actors.task import Task
 from fedbo.actors.threads import blas_threads
 from fedbo.coordinator.assembly import assembled
-from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.environment.faults import Crash
-from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.kernel.core import Core
+from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
+from fedbo.coordinator.kernel.event_queue import EventQueue
+from fedbo.coordinator.kernel.exchange import Exchange
+from fedbo.coordinator.kernel.wall_clock import LiveHosts, run_wall
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.noise import secret_key
-from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_log import EventLog
-from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.replay_log import resume_from_log
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
-from fedbo.coordinator.runtime.wall_clock import LiveHosts, run_wall
 from fedbo.settings.own_code import exits_as_errors
 from fedbo.settings.trust import admit_same
 

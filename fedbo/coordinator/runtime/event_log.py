@@ -17,11 +17,11 @@ from fedbo.actors.storage.rows import RunKey, schema_of, write_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.task import StepReport
+from fedbo.coordinator.kernel.engine import RecordedEvent
 from fedbo.coordinator.logged.columns import EventColumns
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.logged.table import events_table
 from fedbo.coordinator.privacy.ledger import LedgerEntry, table_of
-from fedbo.coordinator.runtime.engine import RecordedEvent
 
 MOMENTS = pa.schema(
     [

@@ -7,9 +7,11 @@ from collections.abc import Collection, Iterable
 
 from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import StepReport, StepRequest
-from fedbo.coordinator.core import Core
-from fedbo.coordinator.errors import ReplayError
-from fedbo.coordinator.events import (
+from fedbo.coordinator.kernel.core import Core
+from fedbo.coordinator.kernel.engine import DIED, FINISHED, LEFT, RETURNED, RecordedEvent, RunHooks, report_progress
+from fedbo.coordinator.kernel.errors import ReplayError
+from fedbo.coordinator.kernel.event_queue import EventQueue
+from fedbo.coordinator.kernel.events import (
     BACKGROUND,
     After,
     Commit,
@@ -19,9 +21,7 @@ from fedbo.coordinator.events import (
     ProcessControl,
     ProcessDied,
 )
-from fedbo.coordinator.runtime.engine import DIED, FINISHED, LEFT, RETURNED, RecordedEvent, RunHooks, report_progress
-from fedbo.coordinator.runtime.event_queue import EventQueue
-from fedbo.coordinator.runtime.wall_clock import LiveHosts, control_process
+from fedbo.coordinator.kernel.wall_clock import LiveHosts, control_process
 
 Happened = tuple[RecordedEvent, StepReport | None]
 

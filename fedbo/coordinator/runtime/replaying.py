@@ -17,12 +17,12 @@ from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import single_rows
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.coordinator.assembly import assembled
-from fedbo.coordinator.core import Core
-from fedbo.coordinator.events import Effect
+from fedbo.coordinator.kernel.core import Core
+from fedbo.coordinator.kernel.engine import EXTENDED, RecordedEvent, RunHooks, apply_effects
+from fedbo.coordinator.kernel.event_queue import EventQueue
+from fedbo.coordinator.kernel.events import Effect
 from fedbo.coordinator.runtime.actor import Run
-from fedbo.coordinator.runtime.engine import EXTENDED, RecordedEvent, RunHooks, apply_effects
 from fedbo.coordinator.runtime.event_log import EventLog
-from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.replay_log import replay_events
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 

@@ -13,11 +13,11 @@ from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
 from fedbo.actors.storage.sealed import sha256_of
 from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.actors.task import StepReport
-from fedbo.coordinator.core import Core
-from fedbo.coordinator.runtime.engine import RecordedEvent
+from fedbo.coordinator.kernel.core import Core
+from fedbo.coordinator.kernel.engine import RecordedEvent
+from fedbo.coordinator.kernel.event_queue import EventQueue
+from fedbo.coordinator.kernel.state import AgentRecords, CoreState
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
-from fedbo.coordinator.runtime.event_queue import EventQueue
-from fedbo.coordinator.state import AgentRecords, CoreState
 
 _REST = 20.0  # snapshots by the clock take at most one part in so many of a run's time
 _LINES = 1_000_000  # events after which there is a snapshot: their lines leave memory, so that it does not grow with the events

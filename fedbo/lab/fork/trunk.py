@@ -10,10 +10,10 @@ from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.coordinator.assembly import assembled
+from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
+from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.runtime.actor import Run
-from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_log import EventLog
-from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.lab.fork.switching import switch
 from fedbo.settings.records import changed

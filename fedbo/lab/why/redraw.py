@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.streams import COORDINATOR, WORLD, Streams
+from fedbo.coordinator.kernel.state import AgentRecord, CoreState
 from fedbo.coordinator.runtime.actor import Run
-from fedbo.coordinator.state import AgentRecord, CoreState
 
 INITIAL, NOISE, DURATIONS, LATENCY, ABSENCES = "initial points", "observation noise", "durations", "latency", "absences"
 DECISIONS, SELECTION, COORDINATION, PRIVATE_NOISE, FAULT = "decisions", "selection", "coordinator", "private noise", "fault"

@@ -14,7 +14,7 @@ from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS, LIES, MESSAGE_FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS
 from fedbo.coordinator.environment.worker_models import RULES
-from fedbo.coordinator.exchange import MODES
+from fedbo.coordinator.kernel.exchange import MODES
 
 T = TypeVar("T")
 Table = dict[str, Any]

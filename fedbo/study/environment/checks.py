@@ -10,7 +10,7 @@ from fedbo.algorithms.base import Starting
 from fedbo.coordinator.environment.availability import Daily
 from fedbo.coordinator.environment.faults import MESSAGE_FAULTS, Crash, Hang, Slow
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, LogLinear, SpeedClasses
-from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.objectives.base import reports_costs
 from fedbo.objectives.catalog import federations
 from fedbo.settings.errors import SettingError, unknown

@@ -17,7 +17,7 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.task import StepReport
-from fedbo.coordinator.runtime.engine import RecordedEvent
+from fedbo.coordinator.kernel.engine import RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
 from fedbo.objectives.outcome import Outcome
 from fedbo.tuning.ask_log import AskLog

@@ -18,7 +18,7 @@ from fedbo.algorithms.admm.penalty_schedule import PenaltySchedule, PenaltyState
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.exchange import MODES
+from fedbo.coordinator.kernel.exchange import MODES
 from fedbo.objectives.coupled.admm_toys import ADMMToy, Plants, joint_score, plants_allocation, plants_consensus
 from fedbo.objectives.coupled.network_flow import NetworkFlow, best_flows
 from fedbo.study.settings import names_of

@@ -19,7 +19,7 @@ from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.environment.timing import Constant
-from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.kernel.exchange import Exchange
 from tests.random_studies.invariants import violations_of
 
 

@@ -9,7 +9,7 @@ from small_runs import BOTH_MODES, Setting, fts
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.task import EarlyEnd, Task
-from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.kernel.exchange import Exchange
 
 
 @dataclass(frozen=True)

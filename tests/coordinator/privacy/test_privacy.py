@@ -28,7 +28,6 @@ from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Array, Mechanism
 from fedbo.algorithms.streams import COORDINATOR, Streams, hiding
 from fedbo.coordinator.assembly import aggregator_of
-from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always, Bernoulli, Daily, Markov
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import (
@@ -45,8 +44,11 @@ from fedbo.coordinator.environment.faults import (
     Slow,
 )
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, Pareto, Timing
-from fedbo.coordinator.events import Message, MessageReceived
-from fedbo.coordinator.exchange import (
+from fedbo.coordinator.kernel.core import Core
+from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
+from fedbo.coordinator.kernel.event_queue import EventQueue
+from fedbo.coordinator.kernel.events import Message, MessageReceived
+from fedbo.coordinator.kernel.exchange import (
     Barrier,
     Buffered,
     Deadline,
@@ -56,15 +58,13 @@ from fedbo.coordinator.exchange import (
     Rounds,
     Staleness,
 )
+from fedbo.coordinator.kernel.selection import Selection
 from fedbo.coordinator.privacy import aggregator
 from fedbo.coordinator.privacy.aggregator import revealed, why_not_amplified
 from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure, Seeded, secret_key
 from fedbo.coordinator.privacy.sensitivity import noise_stds, sensitivities
-from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
-from fedbo.coordinator.runtime.event_queue import EventQueue
-from fedbo.coordinator.selection import Selection
 from fedbo.settings.records import changed
 
 SEVEN: list[Exchange] = [

@@ -21,7 +21,7 @@ from fedbo.analysis.estimates.privacy import privacy_estimates
 from fedbo.coordinator.environment.availability import Bernoulli
 from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition
 from fedbo.coordinator.environment.timing import Constant, Exponential
-from fedbo.coordinator.exchange import Barrier, Immediate
+from fedbo.coordinator.kernel.exchange import Barrier, Immediate
 from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.mask_sizes import HEADER, KEY, PAIR, SIGNATURE, Unmasking
 from fedbo.coordinator.privacy.noise import Secure, Seeded

@@ -14,7 +14,7 @@ from fedbo.actors.task import StepReport
 from fedbo.algorithms.catalog import entry
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.timing import Constant, Lognormal
-from fedbo.coordinator.exchange import Barrier, Immediate
+from fedbo.coordinator.kernel.exchange import Barrier, Immediate
 
 mode = pytest.mark.parametrize("exchange", BOTH_MODES, ids=lambda m: m.mode)
 

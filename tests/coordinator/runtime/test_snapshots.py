@@ -26,14 +26,14 @@ from fedbo.actors.storage.sealed import DamagedError, sha256_of
 from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.faults import Crash, Duplication, Loss
-from fedbo.coordinator.exchange import Barrier
+from fedbo.coordinator.kernel.engine import RecordedEvent
+from fedbo.coordinator.kernel.event_queue import EventQueue
+from fedbo.coordinator.kernel.exchange import Barrier
+from fedbo.coordinator.kernel.selection import Selection
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.coordinator.runtime.actor import Coordinator, Run
-from fedbo.coordinator.runtime.engine import RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
-from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.snapshots import PARTS, Snapshotter
-from fedbo.coordinator.selection import Selection
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.python_function import PythonFunction
 from fedbo.settings.trust import admit
@@ -97,7 +97,7 @@ def cut_off(run: Run, folder: Path, steps: int = 1) -> None:
             if SnapshotStore(home).latest().number and next(snapshots) >= steps:
                 raise Killed
 
-    from fedbo.coordinator.runtime import engine
+    from fedbo.coordinator.kernel import engine
 
     before = engine.PROGRESS_INTERVAL, engine.PROGRESS_REST
     engine.PROGRESS_INTERVAL, engine.PROGRESS_REST = -1.0, 0.0

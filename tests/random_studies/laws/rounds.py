@@ -6,7 +6,7 @@ from typing import Any
 
 from fedbo.algorithms.base import Private
 from fedbo.algorithms.messages import declared_size, varies
-from fedbo.coordinator.exchange import InRounds
+from fedbo.coordinator.kernel.exchange import InRounds
 from fedbo.testing.contract import need
 from tests.random_studies.laws.troubles import Troubles
 from tests.random_studies.run_tables import NEAR, RunTables

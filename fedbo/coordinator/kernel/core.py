@@ -1,0 +1,235 @@
+"""The core: a state machine without input or output for all events between agents, `(state, event, now) -> effects`.
+
+The core knows neither clocks nor processes. A shell feeds it events in order of time and applies its effects: in virtual time
+an event queue, in wall-clock time real processes. The parts of the core hold the constants of a run (`Rules`). All
+mutable state is in one `CoreState`, which each part gets as an argument and changes in place (decision 001). No part knows
+the parts listed after it:
+
+    Network         latency, bandwidth, faults of messages
+    Server          which agents have reported, when a round closes, the answers
+    StepScheduler   steps that begin, and how long they take, with their evaluations where these may overlap
+    AgentProcesses  steps that end, and then a message, the next step, or waiting
+    Uplink          messages that arrive at the coordinator
+    Downlink        answers that arrive at agents
+    Interruptions   agents that pause, resume, or are lost
+    Presence        absences in continuous time
+    FaultInjector   faults of agents and of the coordinator
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Protocol
+
+from fedbo.actors.task import StepRequest, Task
+from fedbo.coordinator.environment.durations import StepDurations
+from fedbo.coordinator.environment.environment import Environment
+from fedbo.coordinator.kernel.agent_processes import AgentProcesses
+from fedbo.coordinator.kernel.downlink import Downlink
+from fedbo.coordinator.kernel.errors import EndlessError, ProtocolError
+from fedbo.coordinator.kernel.events import (
+    AckTimeout,
+    AgentAvailable,
+    AnswerReceived,
+    AvailabilityChanged,
+    ConnectionChanged,
+    DecisionMade,
+    Effect,
+    Event,
+    FaultEnded,
+    FaultStarted,
+    Finished,
+    Message,
+    MessageAtLink,
+    MessageReceived,
+    ProcessDied,
+    RoundDeadline,
+    StudyStarted,
+)
+from fedbo.coordinator.kernel.exchange import Exchange
+from fedbo.coordinator.kernel.fault_injection import FaultInjector
+from fedbo.coordinator.kernel.interruptions import Interruptions
+from fedbo.coordinator.kernel.network import Network
+from fedbo.coordinator.kernel.presence import Presence
+from fedbo.coordinator.kernel.rules import Part, Receipt, Rules
+from fedbo.coordinator.kernel.server import Server
+from fedbo.coordinator.kernel.state import AgentRecords, CoreState
+from fedbo.coordinator.kernel.step_evaluations import Handler, StepEvaluations
+from fedbo.coordinator.kernel.step_scheduler import StepScheduler
+from fedbo.coordinator.kernel.uplink import Uplink
+from fedbo.coordinator.logged.columns import EventColumns, single_lines
+from fedbo.coordinator.logged.kinds import EventLine
+
+
+class Log(Protocol):
+    """A receiver of the lines of the event log and the entries of the privacy ledger."""
+
+    def extend(self, records: Iterable[EventLine | EventColumns]) -> None:
+        """Append lines in their order."""
+
+    def enter(self, entries: Iterable[Any]) -> None:
+        """Append entries of the ledger."""
+
+
+class Core:
+    """The core of one run: its rules, its parts, and its state.
+
+    Two ports may be other than plain: the `receipt` of messages, and the `evaluations` of a step. `assembly` has those that a
+    study asks for.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        exchange: Exchange,
+        environment: Environment,
+        receipt: Callable[[Rules], Receipt] = Receipt,
+        evaluations: Callable[[Rules, StepDurations | None], StepEvaluations] = StepEvaluations,
+    ) -> None:
+        self.exchange, self.environment = exchange, environment
+        self.rules = rules = Rules(task, exchange, environment, receipt)
+        self.state = CoreState(AgentRecords(), rules.algorithm.server_init(rules.problem))
+        rules.receipt.start(self.state)
+        self.network = network = Network(rules)
+        self.server = Server(rules, network)
+        self.scheduler = scheduler = StepScheduler(rules, self.server, evaluations)
+        self.evaluations = scheduler.evaluations
+        self.evaluations.start(self.state)
+        self.processes = processes = AgentProcesses(rules, network, self.server, scheduler)
+        self._uplink = Uplink(rules, network, self.server, processes)
+        self._downlink = Downlink(rules, network, processes)
+        interruptions = Interruptions(rules, self.server, scheduler)
+        self.presence = Presence(rules, interruptions)
+        self.faults = FaultInjector(rules, self.server, interruptions)
+        receivers, unrest = (self._uplink, self._downlink), (interruptions, self.presence, self.faults)
+        ports = (rules.receipt, self.evaluations)
+        self.parts: tuple[Part, ...] = (*ports, network, self.server, scheduler, processes, *receivers, *unrest)
+        self._at_events = bool(self.faults.at_events)
+        self._handlers: dict[type, Handler] = {
+            StudyStarted: self._start,
+            DecisionMade: scheduler.decided,
+            Finished: self.processes.finished,
+            **self.evaluations.handlers,
+            AgentAvailable: self.processes.available,
+            MessageAtLink: self._uplink.at_link,
+            MessageReceived: self._uplink.received,
+            AnswerReceived: self._downlink.received,
+            AckTimeout: self._ack_timeout,
+            RoundDeadline: self.server.deadline,
+            AvailabilityChanged: self.presence.changed,
+            FaultStarted: self.faults.started,
+            FaultEnded: self.faults.ended,
+            ProcessDied: interruptions.process_died,
+            ConnectionChanged: interruptions.connection_changed,
+        }
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Process one event; return its effects in the order of their application."""
+        state = self.state
+        state.progress.events += 1
+        effects = self._handlers[type(event)](state, event, now)
+        if self._at_events:
+            effects += self.faults.at_event(state.progress.events)
+        return effects
+
+    def drawn_time(self, event: Event) -> float | None:
+        """Return when an event that is drawn is due, as an absence or a fault; None for all other events."""
+        if isinstance(event, AvailabilityChanged):
+            return self.presence.time_of(event)
+        if isinstance(event, FaultStarted):
+            return self.faults.time_of(event)
+        return self.evaluations.time_of(event)
+
+    def _start(self, state: CoreState, event: StudyStarted, now: float) -> list[Effect]:
+        """Begin the study with all participating agents."""
+        rules, present = self.rules, sorted(self.rules.participants)
+        if not rules.idles:
+            state.rounds.active.update(present)
+        effects = self.presence.start(state, present, now)
+        effects += self.faults.start(now)
+        effects += self.evaluations.first_effects()
+        if rules.idles:
+            present = self.server.enlist(state)
+        effects += self.server.open(state, present, now)
+        agents = [state.agents[number] for number in present]
+        return effects + [effect for agent in agents for effect in self.processes.request_step(state, agent, 0, now)]
+
+    def _ack_timeout(self, state: CoreState, event: AckTimeout, now: float) -> list[Effect]:
+        sent = event.transmission
+        if isinstance(sent, Message):
+            return self._uplink.timed_out(state, sent, now)
+        return self._downlink.timed_out(state, sent, now)
+
+    def is_current(self, number: int, lease: int) -> bool:
+        """Check whether a finished step with this lease is the current step of its agent; otherwise the lease has expired."""
+        agent = self.state.agents[number]
+        return agent.lease == lease and agent.current is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Check whether no agent takes part any more."""
+        return bool(self.state.progress.events) and not self.state.rounds.active
+
+    def share_done(self) -> float:
+        """Return the used share of the budget: of the rounds where these are counted, otherwise of the targets' own budgets."""
+        rules, problem = self.rules, self.rules.problem
+        if rules.idles:
+            return min(1.0, self.state.rounds.number / (problem.iterations + 1))
+        agents = [agent for agent in self.state.agents.every() if agent.number in rules.targets]
+        count = sum(agent.pulled if problem.pulls else agent.step for agent in agents)
+        return count / rules.task.whole_budget
+
+    def will_recover(self) -> bool:
+        """Check whether a temporary interruption, queue or deadline keeps agents from continuing."""
+        state, rounds = self.state, self.state.rounds
+        agents = (state.agents[number] for number in rounds.active)
+        held = bool(state.outages) or any(agent.interruptions and not agent.ended for agent in agents)
+        held = held or bool(self.evaluations.waiting(state))
+        return held or (
+            self.exchange.deadline is not None and not rounds.deadline_passed and rounds.is_heard and bool(rounds.reported)
+        )
+
+    def orders(self) -> list[StepRequest]:
+        """List the steps that agents work on, for a shell that has lost its hosts and starts again with others."""
+        agents = sorted(self.state.agents.every(), key=lambda agent: agent.number)
+        steps = (agent.current for agent in agents)
+        given = [step.order for step in steps if step is not None and (self.environment.is_real_time or step.segments)]
+        return [order for order in given if order is not None]
+
+    def flush_events(self, sink: Callable[[list[Any]], None], in_columns: bool = False) -> None:
+        """Pass the lines of the event log since the last call to `sink`, some as columns if it can take these; clear them."""
+        sink(self.rules.log if in_columns else single_lines(self.rules.log))
+        self.rules.log.clear()
+
+    def flush(self, log: Log) -> None:
+        """Pass the events and the entries of the privacy ledger since the last call to `log`, and clear them."""
+        self.flush_events(log.extend, in_columns=True)
+        log.enter(self.rules.receipt.take_entries())
+
+    def close(self) -> None:
+        """Check that the run may end here.
+
+        Raises:
+            EndlessError: evaluations wait for a worker, or agents for the answer of lost agents or undelivered messages.
+            ProtocolError: an agent still waits for an answer for another reason.
+        """
+        waiting = self.state.rounds.waiting
+        if queued := self.evaluations.waiting(self.state):
+            words = f"evaluations of {_named(queued)} wait for a worker that will never be available"
+            raise EndlessError(f"{words}; make workers stay or return ([[cluster.worker]] leaves, [[fault]] duration)")
+        if not waiting:
+            return
+        words = f"{_named(waiting)} wait for an answer that will never arrive"
+        rounds = "use an exchange mode with rounds"
+        if lost := [agent.number for agent in self.state.agents.every() if agent.lost]:
+            remedy = f"make them return (restart, windows), or {rounds}"
+            raise EndlessError(f"{words}, because {_named(lost)} will never return; {remedy}")
+        if unheard := [agent.number for agent in self.state.agents.every() if agent.unheard]:
+            why = f"because the last message of {_named(unheard)} was rejected or never delivered"
+            raise EndlessError(f"{words}, {why}; increase [network] attempts or the bound of [exchange] staleness, or {rounds}")
+        raise ProtocolError(words)
+
+
+def _named(agents: Collection[int]) -> str:
+    """Format the numbers of the first few agents."""
+    return f"agents {', '.join(map(str, sorted(agents)[:5]))}" + (" and others" if len(agents) > 5 else "")

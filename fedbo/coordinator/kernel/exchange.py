@@ -1,0 +1,227 @@
+"""Exchange modes: when the coordinator answers, the weight of late messages, and the choice of agents that send.
+
+Under a synchronous mode an agent that has reported waits until the open round closes, and the coordinator answers all agents
+that have reported by then. A round expects the chosen agents, except those that the coordinator knows to be away.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Protocol
+
+from annotated_types import Ge, Gt
+
+from fedbo.coordinator.kernel.rounds import Rounds
+from fedbo.coordinator.kernel.selection import Selection
+from fedbo.settings.ranges import OneOf, check
+
+
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """The weight of a message that is `s` rounds old: `s` rounds closed since its sender began that step.
+
+    `weight` is "constant" 1, "polynomial" (1 + s)^-a, "exponential" e^(-a s), or "hinge": 1 up to `after` rounds and
+    1 / (1 + a (s - after)) beyond, where a is `decay` (Xie et al. 2019, section 5). Beyond `bound` rounds the weight is 0,
+    and the message is refused when it arrives. Without rounds, one answer to each target counts as one.
+    """
+
+    weight: Annotated[str, OneOf(("constant", "polynomial", "exponential", "hinge"))] = "constant"
+    """Weight of a message that is s rounds old."""
+    decay: Annotated[float, Gt(0)] = 0.5
+    """Decay rate a of the weight."""
+    after: Annotated[int, Ge(0)] = 0
+    """Staleness up to which hinge weighs 1."""
+    bound: Annotated[int, Ge(0)] | None = None
+    """Staleness beyond which a message is refused. Default: none."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def is_constant(self) -> bool:
+        """Check whether all messages have the same weight."""
+        return self.weight == "constant" and self.bound is None
+
+    def of(self, s: int) -> float:
+        """Return the weight of a message that is `s` rounds old."""
+        if self.bound is not None and s > self.bound:
+            return 0.0
+        if self.weight == "polynomial":
+            return float((1.0 + s) ** -self.decay)
+        if self.weight == "exponential":
+            return math.exp(-self.decay * s)
+        if self.weight == "hinge" and s > self.after:
+            return 1.0 / (1.0 + self.decay * (s - self.after))
+        return 1.0
+
+
+class Exchange(Protocol):
+    """An exchange mode: whether agents wait for rounds, when a round closes, and the treatment of late messages."""
+
+    @property
+    def mode(self) -> str: ...
+
+    @property
+    def is_synchronous(self) -> bool: ...
+
+    @property
+    def accepts_late(self) -> bool:
+        """Check whether a message that arrives after its round has closed takes effect in the open round."""
+
+    @property
+    def deadline(self) -> float | None:
+        """Return the maximum length of a round, after which it closes with the reports so far; None without a limit."""
+
+    @property
+    def oldest(self) -> int | None:
+        """Return the maximum age of a message on its way, in rounds: a round stays open that would make one older."""
+
+    @property
+    def staleness(self) -> Staleness: ...
+
+    @property
+    def selection(self) -> Selection: ...
+
+    def should_close(self, rounds: Rounds) -> bool:
+        """Check whether the open round closes now, or the buffer is answered."""
+
+
+LATE = ("drop", "carry")  # what is done with messages after their round
+
+
+class Answers:
+    """Modes without rounds, where no agent waits: every message is answered at once, or all senders once there are `k`."""
+
+    __slots__ = ()
+    is_synchronous: ClassVar[bool] = False
+    accepts_late: ClassVar[bool] = True
+    deadline: ClassVar[float | None] = None
+    oldest: ClassVar[int | None] = None
+    k: int | None = None
+    """Messages after which the coordinator answers."""
+
+    def should_close(self, rounds: Rounds) -> bool:
+        """Answer when there are `k` messages; senders whose message took no effect are answered with the others."""
+        return bool(rounds.buffer) if self.k is None else rounds.messages >= self.k
+
+
+class InRounds:
+    """Modes with rounds: one closes with its first `k` messages, after `length`, or when no expected agent is missing.
+
+    A message that comes later is dropped, or takes effect in the open round, as `late` says; its sender waits for that one.
+    With `oldest` a round also waits for agents whose message would otherwise be older than so many rounds.
+    """
+
+    __slots__ = ()
+    is_synchronous: ClassVar[bool] = True
+    k: int | None = None
+    """Messages after which a round closes."""
+    length: float | None = None
+    """Units of time after which a round closes."""
+    late: str = "carry"
+    """Whether late messages are dropped or take effect in the open round."""
+    oldest: int | None = None
+    """Rounds for which a round waits for agents at work. Default: none."""
+
+    @property
+    def deadline(self) -> float | None:
+        """Return the length of a round, None without a limit."""
+        return self.length
+
+    @property
+    def accepts_late(self) -> bool:
+        """Check whether a late message takes effect in the open round."""
+        return self.late == "carry"
+
+    def should_close(self, rounds: Rounds) -> bool:
+        """Close with `k` messages, or when no agent is missing that could still send one."""
+        return bool(rounds.reported) and ((self.k is not None and rounds.messages >= self.k) or not rounds.missing)
+
+    def reveals(self, sampling: str) -> str:
+        """Return what reveals the sampled agents.
+
+        Nothing does if all agents that begin a round also end it, since agents that are not sampled send empty messages.
+        Nothing does under a deadline either, if late messages are dropped and each agent has a coin of its own. A limit of `k`
+        messages does.
+        """
+        if self.k is not None:
+            return "the first k messages keep others out"
+        if self.length is None:
+            return "" if sampling in ("poisson", "fixed") else f"nothing is known of sampling '{sampling}'"
+        if sampling != "poisson":
+            return "an agent whose answer came late was drawn for another round, and among others"
+        return "a late message is carried over into a round that was sampled anew" if self.accepts_late else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate(Answers):
+    """Fully asynchronous: every message is answered as soon as it arrives, and its sender does not wait for the answer."""
+
+    mode: ClassVar[str] = "immediate"
+    staleness: Staleness = Staleness()
+    selection: Selection = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class Buffered(Answers):
+    """Semi-asynchronous: the coordinator answers once it has `k` messages, all their senders at once; no agent waits."""
+
+    mode: ClassVar[str] = "buffered"
+    k: Annotated[int, Ge(1)] = 5
+    staleness: Staleness = Staleness()
+    selection: Selection = Selection()
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier(InRounds):
+    """Lock-step: a round closes when every agent that is asked and there has reported; all of them wait for it."""
+
+    mode: ClassVar[str] = "barrier"
+    staleness: Staleness = Staleness()
+    """Weight of late messages."""
+    selection: Selection = Selection()
+    """Which agents are asked to send."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline(InRounds):
+    """Rounds of bounded length: one closes when no agent is missing, or after `length` with those that have reported.
+
+    A message that comes later is dropped, or takes effect in the open round, as `late` says; its sender waits for that one.
+    """
+
+    mode: ClassVar[str] = "deadline"
+    length: Annotated[float, Gt(0)] = 2.0
+    late: Annotated[str, OneOf(LATE)] = "drop"
+    staleness: Staleness = Staleness()
+    selection: Selection = Selection()
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstK(InRounds):
+    """Over-selection: a round closes with its first `k` messages; the others are late, as under a deadline.
+
+    With `oldest` it also waits for agents whose message would otherwise be older than so many rounds (Chang et al. 2016's
+    partial barrier with bounded delay): 0 waits for all that have begun.
+    """
+
+    mode: ClassVar[str] = "first_k"
+    k: Annotated[int, Ge(1)] = 5
+    late: Annotated[str, OneOf(LATE)] = "drop"
+    staleness: Staleness = Staleness()
+    selection: Selection = Selection()
+    oldest: Annotated[int, Ge(0)] | None = None
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+Mode = type[Barrier] | type[Deadline] | type[FirstK] | type[Buffered] | type[Immediate]
+MODES: dict[str, Mode] = {declared.mode: declared for declared in (Barrier, Deadline, FirstK, Buffered, Immediate)}

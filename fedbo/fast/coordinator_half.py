@@ -1,0 +1,160 @@
+"""The coordinator half of a method on the messages of a window: together where the method has that, else one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.base import Inbound, JointHalf, Payload
+from fedbo.algorithms.messages import are_sound, checker, plain_fields, varies
+from fedbo.algorithms.returned import pair, updated
+from fedbo.coordinator.assembly import aggregator_of
+from fedbo.coordinator.kernel.rules import Rules
+from fedbo.coordinator.kernel.state import CoreState
+from fedbo.fast.payload_slots import OBJECTS, Columns, Ints
+
+Floats = npt.NDArray[np.float64]
+
+
+class Arrivals(NamedTuple):
+    """Messages `(k,)` in order of arrival: senders, steps, times of sending and of arrival, and payloads in columns."""
+
+    senders: Ints
+    steps: Ints
+    sent: Floats
+    times: Floats
+    payload: Columns
+
+
+class Heard(NamedTuple):
+    """What the coordinator half made of messages: its state, the number it took, and the answers to the first.
+
+    `dummies` is the number of dummy messages among those that it took.
+    `unusual` is what it returned for the last message it took, or raised, where that is not one answer to its sender. If it
+    took fewer messages than there are, and nothing is `unusual`, the next one is for the core.
+    """
+
+    server: Any
+    taken: int
+    answers: Columns | Sequence[Payload] = ()
+    unusual: dict[int, Payload] | Exception | None = None
+    dummies: int = 0
+
+
+def is_joint(rules: Rules) -> bool:
+    """Check whether a method processes messages together: they are of fixed length, and no function that it would use is older.
+
+    A subclass that changes `receive` or `broadcast` alone is called one by one.
+    """
+    method = rules.algorithm
+    if aggregator_of(rules) is not None or not isinstance(method, JointHalf) or not method.is_joint:
+        return False
+    if varies(rules.upload) or varies(rules.download):
+        return False
+    pairs = (("receive_each", "receive"), ("broadcast_each", "broadcast"), ("answer_each", "broadcast"))
+    return all(_defined(type(method), joint) <= _defined(type(method), single) for joint, single in pairs)
+
+
+def _defined(kind: type, name: str) -> int:
+    """Return the place of the first class in the order of resolution that defines a function."""
+    return next(place for place, each in enumerate(kind.__mro__) if name in vars(each))
+
+
+class CoordinatorHalf:
+    """The coordinator half of a run's method."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._method, self._streams, self._ones = rules.algorithm, rules.streams, np.ones(rules.problem.n_agents)
+        self._aggregator = aggregator_of(rules)
+        self.is_joint = is_joint(rules)
+        self._wrong, self._plain_download = checker(rules.download or {}), plain_fields(rules.download or {})
+
+    def receive(self, server: Any, arrivals: Arrivals) -> Heard:
+        """Receive messages that nothing answers yet."""
+        if self.is_joint:
+            server = updated(self._method, "receive_each", server, arrivals.senders, arrivals.payload)
+            return Heard(server, len(arrivals.senders))
+        taken = 0
+        for sender, step, sent, now, payload in _each(arrivals):
+            try:
+                server = updated(self._method, "receive", server, Inbound(sender, step, sent, payload), now)
+            except Exception:  # noqa: BLE001 -- the core logs it
+                break
+            taken += 1
+        return Heard(server, taken)
+
+    def hold(self, state: CoreState, arrivals: Arrivals, asked: npt.NDArray[np.bool_]) -> Heard:
+        """Pass private messages to the aggregator, which refuses those of agents that are not `asked`; dummies have no payload.
+
+        All are of the open round, since windows leave late messages to the core.
+        """
+        taken, dummies, aggregator = 0, 0, self._aggregator
+        assert aggregator is not None
+        for (sender, _, _, _, payload), was_asked in zip(_each(arrivals), asked.tolist(), strict=True):
+            if payload is not None and aggregator.accept(state.privacy, sender, state.rounds.age, payload, was_asked):
+                break
+            taken, dummies = taken + 1, dummies + (payload is None)
+        return Heard(state.server, taken, dummies=dummies)
+
+    def answer(self, server: Any, arrivals: Arrivals, first: int) -> Heard:
+        """Receive messages, each of which is answered at once, by answer number `first` and those that follow."""
+        if self.is_joint:
+            return self._answer_together(server, arrivals, first)
+        answers, method = list[Payload](), self._method
+        for place, (sender, step, sent, now, payload) in enumerate(_each(arrivals)):
+            try:
+                server = updated(method, "receive", server, Inbound(sender, step, sent, payload), now)
+            except Exception:  # noqa: BLE001 -- the core logs it
+                return Heard(server, place, answers)
+            try:
+                payloads, server = pair(method, "broadcast", server, [sender], self._ones, self._streams.at(first + place))
+            except Exception as error:  # noqa: BLE001 -- it ends the run, once what came before is noted
+                return Heard(server, place + 1, answers, error)
+            answer = payloads.get(sender)
+            if len(payloads) != 1 or answer is None or self._wrong(answer):
+                return Heard(server, place + 1, answers, payloads)
+            answers.append(answer)
+        return Heard(server, len(answers), answers)
+
+    def _answer_together(self, server: Any, arrivals: Arrivals, first: int) -> Heard:
+        senders, method = arrivals.senders, self._method
+        numbers = np.arange(first, first + len(senders))
+        known = (arrivals.payload, self._ones, numbers, self._streams)
+        answers, server = pair(method, "answer_each", server, senders, *known)
+        count = self.sound(answers)
+        if count == len(senders):
+            return Heard(server, count, answers)
+        unusual = {} if count == _length(answers) else {int(senders[count]): _row(answers, count)}
+        return Heard(server, count + 1, {name: array[:count] for name, array in answers.items()}, unusual)
+
+    def broadcast(self, server: Any, recipients: Ints, number: int) -> tuple[Ints, Columns, Any]:
+        """Return the places of the recipients that are answered, the answers, and the next state."""
+        known = (recipients, self._ones, self._streams.at(number))
+        (places, answers), server = pair(self._method, "broadcast_each", server, *known)
+        return places, answers, server
+
+    def sound(self, answers: Columns | Sequence[Payload]) -> int:
+        """Return the number of answers before the first that is not as declared."""
+        if not isinstance(answers, dict):
+            wrong = {id(one): self._wrong(one) for one in {id(one): one for one in answers}.values()}
+            return next((place for place, one in enumerate(answers) if wrong[id(one)]), len(answers))
+        count = _length(answers)
+        if are_sound(answers, self._plain_download):
+            return count
+        return next((place for place in range(count) if self._wrong(_row(answers, place))), count)
+
+
+def _each(arrivals: Arrivals) -> Any:
+    numbers = (one.tolist() for one in arrivals[:4])
+    return zip(*numbers, arrivals.payload[OBJECTS].tolist(), strict=True)
+
+
+def _length(answers: Columns) -> int:
+    return len(next(iter(answers.values()))) if answers else 0
+
+
+def _row(answers: Mapping[str, npt.NDArray[Any]], place: int) -> Payload:
+    return {name: array[place].copy() for name, array in answers.items()}

@@ -18,7 +18,7 @@ _NAMES = {
     "fedbo.actors.storage.sealed": "DamagedError FormatError",
     "fedbo.analysis.finished_run": "ResultError",
     "fedbo.analysis.result": "Result",
-    "fedbo.coordinator.kernel.errors": "EndlessError ForkError ProtocolError ReplayError",
+    "fedbo.coordinator.errors": "EndlessError ForkError ProtocolError ReplayError",
     "fedbo.execution.cluster": "ClusterError",
     "fedbo.execution.failures": "RunError",
     "fedbo.figures.layout": "PlotError",

@@ -144,7 +144,7 @@ def _kept(error: Exception) -> str:
     directory = str(getattr(error, "directory", ""))
     if not directory or directory in str(error):
         return ""
-    from fedbo.coordinator.kernel.errors import EndlessError
+    from fedbo.coordinator.errors import EndlessError
 
     again = "" if isinstance(error.__cause__, EndlessError) else f"; continue with: fedbo resume {quoted(directory)}"
     return f"; partial results are in {directory}{again}"

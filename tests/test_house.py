@@ -77,7 +77,7 @@ WITHIN: dict[str, dict[str, str]] = {
     "coordinator": {
         "environment": "",
         "logged": "",
-        "kernel": "environment logged",
+        "kernel": "endless environment errors logged selection",
         "privacy": "environment kernel logged",
         "cluster": "environment",
         "evaluations": "cluster environment kernel logged",
@@ -244,6 +244,18 @@ def bare(root: Path) -> list[str]:
 
 def test_no_room_imports_what_stands_above_it() -> None:
     assert wrong_arrows(ROOT) == []
+
+
+KERNEL_FILES = 20
+# What the kernel leaves to others, which implement its ports.
+NOT_IN_KERNEL = ("coordinator.privacy", "coordinator.cluster", "coordinator.evaluations", "actors.stopping", "fast")
+
+
+def test_the_kernel_is_small_and_knows_nothing_of_what_implements_its_ports() -> None:
+    files = sorted((ROOT / "fedbo" / "coordinator" / "kernel").glob("*.py"))
+    assert 0 < len(files) <= KERNEL_FILES
+    imported = {name for path in files for name in _imported_by(path)}
+    assert [name for name in sorted(imported) if name.startswith(tuple(f"fedbo.{room}" for room in NOT_IN_KERNEL))] == []
 
 
 def test_no_files_import_each_other() -> None:

@@ -18,10 +18,10 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
     ".": 629,
-    "actors": 2850,
+    "actors": 2878,
     "actors/evaluation": 1782,
     "actors/stopping": 390,
-    "actors/storage": 1989,
+    "actors/storage": 1975,
     "algorithms": 3476,
     "algorithms/admm": 957,
     "algorithms/bandits": 2028,
@@ -31,16 +31,16 @@ LINES = {
     "algorithms/transfer": 660,
     "analysis": 5447,
     "commands": 1660,
-    "coordinator": 34,
+    "coordinator": 243,
     "coordinator/cluster": 212,
-    "coordinator/environment": 1539,
+    "coordinator/environment": 1562,
     "coordinator/evaluations": 706,
-    "coordinator/kernel": 3339,
+    "coordinator/kernel": 2997,
     "coordinator/logged": 745,
     "coordinator/privacy": 2092,
     "coordinator/runtime": 986,
     "execution": 2986,
-    "fast": 2345,
+    "fast": 2367,
     "figures": 2741,
     "figures/page": 1213,
     "figures/reports": 1107,
@@ -107,6 +107,10 @@ def test_a_room_has_as_many_lines_as_it_may(place: str) -> None:
         f"{place} has {lines} lines, {lines - allowed} more than it may: take them from it, or say for what"
     )
     assert lines >= (1 - SLACK) * allowed, f"{place} has {lines} lines only: write this number in place of {allowed}"
+
+
+def test_the_kernel_is_read_in_an_afternoon() -> None:
+    assert LINES["coordinator/kernel"] <= 3000, "move what is not everybody's to a room, and leave a port"
 
 
 def test_each_folder_is_in_the_table() -> None:

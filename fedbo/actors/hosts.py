@@ -108,6 +108,34 @@ class Hosts(Protocol):
         """Write the remaining rows of all agents as tables of this kind; return the file names with their SHA-256."""
 
 
+class LiveHosts(Hosts, Protocol):
+    """Hosts whose processes live in real time."""
+
+    def begin(self, epoch: float) -> None:
+        """Start all clocks of the study, which were at 0 at `epoch`, in seconds of `time.time`."""
+
+    def reached(self) -> float:
+        """Return the time at which the last recorded evaluation had ended."""
+
+    def ready(self, timeout: float) -> News:
+        """Return the reports that arrive within `timeout` seconds, and what has happened to processes and sites."""
+
+    def heard(self, report: StepReport) -> None:
+        """Note that the coordinator has processed the report of this step."""
+
+    def busy(self) -> bool:
+        """Check whether any agent works."""
+
+    def kill(self, agent: int) -> None:
+        """End an agent's process at once."""
+
+    def hold(self, agent: int, until: float) -> None:
+        """Hold an agent's reports back until this time."""
+
+    def slow(self, agent: int, factor: float) -> None:
+        """Multiply the duration of an agent's evaluations by `factor`."""
+
+
 _MOST = 128  # steps that are carried out together, at most
 _ENOUGH = 0.02  # seconds that these may take
 

@@ -17,7 +17,7 @@ WRONG_INPUT = frozenset(
         "fedbo.actors.storage.sealed.DamagedError",
         "fedbo.actors.storage.sealed.FormatError",
         "fedbo.analysis.finished_run.ResultError",
-        "fedbo.coordinator.kernel.errors.ForkError",
+        "fedbo.coordinator.errors.ForkError",
         "fedbo.figures.layout.PlotError",
         "fedbo.objectives.tables.table.TableError",
         "fedbo.settings.errors.ArgumentError",
@@ -31,8 +31,8 @@ WRONG_INPUT = frozenset(
 FAILURES = frozenset(
     (
         "fedbo.actors.storage.record_types.CheckpointError",
-        "fedbo.coordinator.kernel.errors.ProtocolError",
-        "fedbo.coordinator.kernel.errors.ReplayError",
+        "fedbo.coordinator.errors.ProtocolError",
+        "fedbo.coordinator.errors.ReplayError",
         "fedbo.execution.cluster.ClusterError",
         "fedbo.execution.head.HeadLostError",
         "fedbo.execution.failures.RunError",

@@ -20,8 +20,8 @@ from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.actors.task import StepReport, Task
+from fedbo.coordinator.errors import ReplayError
 from fedbo.coordinator.kernel.engine import EXTENDED, RecordedEvent
-from fedbo.coordinator.kernel.errors import ReplayError
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.event_log import MOMENTS
 from fedbo.coordinator.runtime.reports import REPORTS, read_reports

@@ -12,8 +12,9 @@ from fedbo.algorithms.base import Inbound, JointHalf, Payload
 from fedbo.algorithms.messages import are_sound, checker, plain_fields, varies
 from fedbo.algorithms.returned import pair, updated
 from fedbo.coordinator.assembly import aggregator_of
+from fedbo.coordinator.kernel.exchange import Rounds
 from fedbo.coordinator.kernel.rules import Rules
-from fedbo.coordinator.kernel.state import CoreState
+from fedbo.coordinator.kernel.state import CoreState, ProgressCounter
 from fedbo.fast.payload_slots import OBJECTS, Columns, Ints
 
 Floats = npt.NDArray[np.float64]
@@ -61,6 +62,30 @@ def is_joint(rules: Rules) -> bool:
 def _defined(kind: type, name: str) -> int:
     """Return the place of the first class in the order of resolution that defines a function."""
     return next(place for place, each in enumerate(kind.__mro__) if name in vars(each))
+
+
+def note_each(progress: ProgressCounter, count: int, last: int, now: float) -> None:
+    """Count events, of which number `last` was the last progress, at the time `now`; 0 for none."""
+    if last:
+        progress.last_event, progress.last_time, progress.restarts = progress.events + last, now, {}
+    progress.events += count
+
+
+def close_each(rounds: Rounds, now: float, count: int) -> None:
+    """Close rounds of one message each, one after the other, the last one now."""
+    rounds.buffer, rounds.messages, rounds.left = [], 0, False
+    rounds.number, rounds.opened, rounds.age = rounds.number + count, now, rounds.age + count
+
+
+def hear(rounds: Rounds, senders: Sequence[int], counted: int, synchronous: bool) -> None:
+    """Record messages that close no round, of which so many took effect, and the others are dummies in time."""
+    rounds.messages += counted
+    rounds.is_heard |= bool(senders)
+    if synchronous:
+        rounds.reported.update(senders)
+        rounds.missing.difference_update(senders)
+    else:
+        rounds.buffer.extend(senders)
 
 
 class CoordinatorHalf:

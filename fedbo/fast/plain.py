@@ -9,16 +9,13 @@ from fedbo.actors.task import Task
 from fedbo.coordinator.kernel.agent_processes import AgentProcesses
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.downlink import Downlink
-from fedbo.coordinator.kernel.exchange import MODES
+from fedbo.coordinator.kernel.exchange import MODES, Rounds
 from fedbo.coordinator.kernel.fault_injection import FaultInjector
-from fedbo.coordinator.kernel.interruptions import Interruptions
+from fedbo.coordinator.kernel.interruptions import Interruptions, Presence
 from fedbo.coordinator.kernel.network import Network
-from fedbo.coordinator.kernel.presence import Presence
-from fedbo.coordinator.kernel.rounds import Rounds
 from fedbo.coordinator.kernel.rules import Receipt, Rules
 from fedbo.coordinator.kernel.server import Server
-from fedbo.coordinator.kernel.step_evaluations import StepEvaluations
-from fedbo.coordinator.kernel.step_scheduler import StepScheduler
+from fedbo.coordinator.kernel.step_scheduler import StepEvaluations, StepScheduler
 from fedbo.coordinator.kernel.uplink import Uplink
 from fedbo.coordinator.privacy.receipt import PrivateReceipt
 

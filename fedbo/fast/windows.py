@@ -28,7 +28,7 @@ from fedbo.coordinator.kernel.server import recipients_of
 from fedbo.coordinator.kernel.state import AgentStep
 from fedbo.coordinator.logged.columns import EventColumns
 from fedbo.fast import window_kernel as kernel
-from fedbo.fast.coordinator_half import Arrivals, CoordinatorHalf, Heard
+from fedbo.fast.coordinator_half import Arrivals, CoordinatorHalf, Heard, close_each, hear, note_each
 from fedbo.fast.payload_slots import OBJECTS, Columns, Ints, Payloads
 from fedbo.fast.plain_agents import PlainAgents
 
@@ -240,12 +240,12 @@ class Windows:
         if kept:
             queue.time = times.item(kept - 1)
         noted, arrived = mark[kernel.NOTED], mark[kernel.N_HEARD]
-        state.progress.note_each(kept, noted, times.item(noted - 1) if noted else 0.0)
+        note_each(state.progress, kept, noted, times.item(noted - 1) if noted else 0.0)
         if answered:
-            state.rounds.close_each(self._times.item(kernel.HEARD_AT, answered - 1), answered)
+            close_each(state.rounds, self._times.item(kernel.HEARD_AT, answered - 1), answered)
         elif arrived and not self._at_once:
             senders = self._found[kernel.HEARD_WHO, :arrived]
-            state.rounds.hear(senders.tolist(), arrived - heard.dummies, self._synchronous)
+            hear(state.rounds, senders.tolist(), arrived - heard.dummies, self._synchronous)
             state.rounds.remove(senders[columns.agents["ended"][senders] > 0].tolist())
         lines = self._lines[: mark[kernel.N_LINES]].copy()
         if self._varies:
@@ -330,7 +330,7 @@ class Windows:
         state, queue, server = self._core.state, self._queue, self._core.server
         queue.events -= 1  # until it is over
         if unusual is not None:
-            state.rounds.hear([sender], 1, self._synchronous)
+            hear(state.rounds, [sender], 1, self._synchronous)
         if isinstance(unusual, Exception):
             raise unusual
         if unusual is not None:

@@ -15,8 +15,8 @@ from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.kernel.exchange import Staleness
-from fedbo.coordinator.kernel.selection import Selection
 from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
+from fedbo.coordinator.selection import Selection
 from fedbo.objectives import catalog as objectives
 from fedbo.objectives.derived.differences import Differences
 from fedbo.objectives.suites.catalog import SUITES

@@ -32,7 +32,7 @@ from fedbo.coordinator.environment.faults import (
 )
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Lognormal, Pareto, SpeedClasses
 from fedbo.coordinator.kernel.exchange import Staleness
-from fedbo.coordinator.kernel.selection import Selection
+from fedbo.coordinator.selection import Selection
 
 AGENTS, DIM = 4, 2
 UNTIL = 200.0  # who begins again whenever it leaves may never end

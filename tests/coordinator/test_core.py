@@ -13,7 +13,7 @@ from small_runs import Setting, fts, logged
 from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.actors.task import StepReport
 from fedbo.algorithms.base import Decision
-from fedbo.coordinator.kernel.errors import ProtocolError
+from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.kernel.events import ConnectionChanged, Finished, Message, MessageReceived, ProcessDied, StudyStarted
 from fedbo.coordinator.kernel.exchange import Barrier
 from fedbo.coordinator.kernel.state import ProgressCounter

@@ -15,12 +15,12 @@ from small_runs import Setting, fts
 
 import fedbo
 from fedbo.actors.hosts import InlineHosts
+from fedbo.coordinator import endless
 from fedbo.coordinator.environment.availability import Always, Daily
 from fedbo.coordinator.environment.faults import Crash, Hang, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant
-from fedbo.coordinator.kernel import endless
+from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
-from fedbo.coordinator.kernel.errors import EndlessError
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Barrier
 from fedbo.execution.failures import RunError

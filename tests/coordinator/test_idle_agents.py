@@ -29,7 +29,7 @@ from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.environment.timing import Constant, Lognormal
 from fedbo.coordinator.kernel.events import StudyStarted
 from fedbo.coordinator.kernel.exchange import Barrier, Deadline, Exchange
-from fedbo.coordinator.kernel.selection import Selection
+from fedbo.coordinator.selection import Selection
 from fedbo.settings.errors import SettingError
 
 ROUNDS = [exchange for exchange in ALL_MODES if exchange.is_synchronous]

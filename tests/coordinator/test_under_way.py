@@ -16,7 +16,7 @@ from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.faults import Crash, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant, Lognormal
 from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate
-from fedbo.coordinator.kernel.selection import Selection
+from fedbo.coordinator.selection import Selection
 
 STEADY: dict[str, Any] = {"evaluation": Constant(1.0), "availability": Always(), "initial": 1}
 

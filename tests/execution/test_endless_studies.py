@@ -8,7 +8,7 @@ import pytest
 
 from fedbo.analysis.manifest import read_manifest
 from fedbo.cli import main
-from fedbo.coordinator.kernel import endless
+from fedbo.coordinator import endless
 
 ENDLESS = """
 [study]

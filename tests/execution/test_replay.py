@@ -16,7 +16,7 @@ import fedbo
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.cli import main
-from fedbo.coordinator.kernel.errors import ReplayError
+from fedbo.coordinator.errors import ReplayError
 from fedbo.execution.replay import replay
 from fedbo.study.paths import DirectoryError
 

@@ -12,8 +12,7 @@ from small_runs import Setting, fts
 
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.kernel.core import Core
-from fedbo.coordinator.kernel.exchange import MODES, Barrier, Immediate
-from fedbo.coordinator.kernel.rounds import Rounds
+from fedbo.coordinator.kernel.exchange import MODES, Barrier, Immediate, Rounds
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.uplink import Uplink
 from fedbo.coordinator.logged.messages import TransmissionRejected

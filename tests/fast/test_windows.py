@@ -22,14 +22,14 @@ from fedbo.coordinator.environment.availability import Always, Bernoulli, Markov
 from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.environment.faults import Loss
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Lognormal, SpeedClasses
+from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
-from fedbo.coordinator.kernel.errors import ProtocolError
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
-from fedbo.coordinator.kernel.selection import Selection
 from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.coordinator.runtime import plain_agents, windows
+from fedbo.coordinator.selection import Selection
 from fedbo.fast.plain import has_windows
 from fedbo.settings.own_code import ReturnError
 from fedbo.settings.records import changed

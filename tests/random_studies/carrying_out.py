@@ -20,7 +20,7 @@ import ray
 
 import fedbo
 from fedbo.actors.evaluation.evaluator import EvaluationError
-from fedbo.coordinator.kernel.errors import EndlessError
+from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.runtime.actor import Coordinator
 from fedbo.execution.directory import gather
 from fedbo.execution.jobs import learnings, runs

@@ -15,7 +15,7 @@ from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import FAULTS, Crash, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Pareto, SpeedClasses
 from fedbo.coordinator.kernel.exchange import FirstK, Immediate, Staleness
-from fedbo.coordinator.kernel.selection import Selection
+from fedbo.coordinator.selection import Selection
 from fedbo.execution.jobs import learnings, runs
 from fedbo.study.document import to_toml
 from fedbo.study.environment.groups import members

@@ -19,8 +19,8 @@ from fedbo.actors.hosts import InlineHosts
 from fedbo.algorithms.base import Private
 from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.environment.lies import Lies
+from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
-from fedbo.coordinator.kernel.errors import EndlessError
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator

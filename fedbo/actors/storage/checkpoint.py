@@ -23,13 +23,7 @@ import numpy as np
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.encoding import ARRAY, FLOAT, INT, LETTERS, SIZE, AnyArray, EncodedRecords, Encoder, write
-from fedbo.actors.storage.record_types import (
-    CheckpointError,
-    RecordType,
-    find_class,
-    is_record,
-    record_of,
-)
+from fedbo.actors.storage.record_types import CheckpointError, RecordType, find_class, is_record, record_of
 
 __all__ = ["MAGIC", "CheckpointError", "EncodedRecords", "ReadBounds", "pack", "read_checkpoint", "unpack", "write_checkpoint"]
 

@@ -16,15 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.evaluations import (
-    EVALUATION_COLUMNS,
-    VECTOR,
-    EvaluationRecord,
-    Query,
-    column,
-    reader,
-    with_outcome,
-)
+from fedbo.actors.storage.evaluations import EVALUATION_COLUMNS, VECTOR, EvaluationRecord, Query, column, reader, with_outcome
 from fedbo.actors.storage.sealed import FORMAT, DamagedError, FormatError, check_format
 from fedbo.objectives.outcome import Outcome
 from fedbo.settings.errors import FedboError

@@ -10,10 +10,10 @@ from math import log
 from fedbo.actors.task import AgentBudget
 from fedbo.algorithms.base import Algorithm, Phased, Private, Problem
 from fedbo.algorithms.messages import declared_size
+from fedbo.coordinator.endless import STARTS
 from fedbo.coordinator.environment.availability import Trace
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.environment.measured import Empirical
-from fedbo.coordinator.kernel.endless import STARTS
 from fedbo.objectives.base import described
 from fedbo.study.agents.histories import history_sources
 from fedbo.study.environment.groups import budgets_of, common_budget

@@ -1,8 +1,8 @@
-"""Lies: false messages of agents, within the declaration of the message.
+"""False messages: lies of agents, within the declaration of the message, and damage on the way.
 
-Only the message is falsified: an agent that lies evaluates, learns and decides as any other, and pays for its messages as any
-other. A lie changes the fields that are declared as `observed`, have floating-point numbers, and are not positive matrices. The
-numbers stay between the bounds of the declaration; NaN, which marks a missing value, stays.
+An agent that lies evaluates, learns and decides as any other, and pays for its messages as any other. A lie changes the fields
+that are declared as `observed`, have floating-point numbers, and are not positive matrices. The numbers stay between the bounds
+of the declaration; NaN, which marks a missing value, stays.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import LARGEST, Declaration, Field, Payload
+from fedbo.algorithms.messages import decode, encode
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.faults import Lie, Plan
 
@@ -93,3 +94,25 @@ class Lies:
 def is_falsifiable(field: Field) -> bool:
     """Check whether a lying agent may change a field of its message."""
     return field.observed and not field.positive and np.dtype(field.dtype).kind == "f"
+
+
+def corrupted(payload: Payload, declared: Declaration, how: str, rng: np.random.Generator) -> Any:
+    """Damage a message on its way; a message that can no longer be decoded arrives as bytes."""
+    try:
+        data = bytearray(encode(payload, declared))
+    except (KeyError, TypeError, ValueError):
+        return payload  # it was no message before
+    if not data:
+        return payload  # there is nothing to damage
+    if how == "shape":
+        return bytes(data[: int(rng.integers(len(data)))])
+    if how == "bits":
+        place = int(rng.integers(8 * len(data)))
+        data[place // 8] ^= 1 << (place % 8)
+        return decode(bytes(data), declared)
+    arrays = {name: array.copy() for name, array in decode(bytes(data), declared).items()}
+    floats = [array for array in arrays.values() if array.dtype.kind == "f" and array.size]
+    if floats:
+        chosen = floats[int(rng.integers(len(floats)))]
+        chosen.flat[int(rng.integers(chosen.size))] = np.nan
+    return arrays

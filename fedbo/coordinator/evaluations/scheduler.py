@@ -33,7 +33,7 @@ from fedbo.coordinator.kernel.events import (
 )
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.state import AgentRecord, CoreState
-from fedbo.coordinator.kernel.step_evaluations import Handler, StepEvaluations
+from fedbo.coordinator.kernel.step_scheduler import Handler, StepEvaluations
 from fedbo.coordinator.logged.agents import EvaluationPromoted, RungReached, Verdict
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.settings.records import changed

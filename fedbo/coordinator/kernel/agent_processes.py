@@ -9,7 +9,7 @@ from fedbo.algorithms.base import Payload
 from fedbo.algorithms.messages import DUMMY
 from fedbo.coordinator.environment.availability import absences, never_before_steps
 from fedbo.coordinator.environment.lies import Lies, SentMessage
-from fedbo.coordinator.kernel.errors import ProtocolError
+from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.kernel.events import After, AgentAvailable, Commit, Effect, Finished, Message
 from fedbo.coordinator.kernel.network import Network
 from fedbo.coordinator.kernel.rules import Rules
@@ -129,7 +129,8 @@ class AgentProcesses:
             state.rounds.waiting[agent.number] = None
         else:
             effects += self.advance(state, agent, now)
-        if sends and payload is None and (asked or waits) and not self._reports_later(agent):
+        reports_later = not self._synchronous and bool(agent.unacknowledged)  # as that message arrives
+        if sends and payload is None and (asked or waits) and not reports_later:
             effects += self._server.report(state, agent, False, now)
         return effects
 
@@ -146,10 +147,6 @@ class AgentProcesses:
         if self._lies.may_be_copied(number):
             state.copied = SentMessage(number, step, told)
         return told
-
-    def _reports_later(self, agent: AgentRecord) -> bool:
-        """Check whether an agent without rounds has an unacknowledged message, whose arrival will report for the agent."""
-        return not self._synchronous and bool(agent.unacknowledged)
 
     def is_last(self, state: CoreState, agent: AgentRecord, step: int) -> bool:
         """Check whether an agent's budget ends with this step.

@@ -18,44 +18,24 @@ the parts listed after it:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from fedbo.actors.task import StepRequest, Task
 from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.environment.environment import Environment
+from fedbo.coordinator.kernel import events
 from fedbo.coordinator.kernel.agent_processes import AgentProcesses
 from fedbo.coordinator.kernel.downlink import Downlink
-from fedbo.coordinator.kernel.errors import EndlessError, ProtocolError
-from fedbo.coordinator.kernel.events import (
-    AckTimeout,
-    AgentAvailable,
-    AnswerReceived,
-    AvailabilityChanged,
-    ConnectionChanged,
-    DecisionMade,
-    Effect,
-    Event,
-    FaultEnded,
-    FaultStarted,
-    Finished,
-    Message,
-    MessageAtLink,
-    MessageReceived,
-    ProcessDied,
-    RoundDeadline,
-    StudyStarted,
-)
+from fedbo.coordinator.kernel.events import AvailabilityChanged, Effect, Event, FaultStarted, Message
 from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.coordinator.kernel.fault_injection import FaultInjector
-from fedbo.coordinator.kernel.interruptions import Interruptions
+from fedbo.coordinator.kernel.interruptions import Interruptions, Presence
 from fedbo.coordinator.kernel.network import Network
-from fedbo.coordinator.kernel.presence import Presence
 from fedbo.coordinator.kernel.rules import Part, Receipt, Rules
 from fedbo.coordinator.kernel.server import Server
 from fedbo.coordinator.kernel.state import AgentRecords, CoreState
-from fedbo.coordinator.kernel.step_evaluations import Handler, StepEvaluations
-from fedbo.coordinator.kernel.step_scheduler import StepScheduler
+from fedbo.coordinator.kernel.step_scheduler import Handler, StepEvaluations, StepScheduler
 from fedbo.coordinator.kernel.uplink import Uplink
 from fedbo.coordinator.logged.columns import EventColumns, single_lines
 from fedbo.coordinator.logged.kinds import EventLine
@@ -106,21 +86,21 @@ class Core:
         self.parts: tuple[Part, ...] = (*ports, network, self.server, scheduler, processes, *receivers, *unrest)
         self._at_events = bool(self.faults.at_events)
         self._handlers: dict[type, Handler] = {
-            StudyStarted: self._start,
-            DecisionMade: scheduler.decided,
-            Finished: self.processes.finished,
+            events.StudyStarted: self._start,
+            events.DecisionMade: scheduler.decided,
+            events.Finished: self.processes.finished,
             **self.evaluations.handlers,
-            AgentAvailable: self.processes.available,
-            MessageAtLink: self._uplink.at_link,
-            MessageReceived: self._uplink.received,
-            AnswerReceived: self._downlink.received,
-            AckTimeout: self._ack_timeout,
-            RoundDeadline: self.server.deadline,
+            events.AgentAvailable: self.processes.available,
+            events.MessageAtLink: self._uplink.at_link,
+            events.MessageReceived: self._uplink.received,
+            events.AnswerReceived: self._downlink.received,
+            events.AckTimeout: self._ack_timeout,
+            events.RoundDeadline: self.server.deadline,
             AvailabilityChanged: self.presence.changed,
             FaultStarted: self.faults.started,
-            FaultEnded: self.faults.ended,
-            ProcessDied: interruptions.process_died,
-            ConnectionChanged: interruptions.connection_changed,
+            events.FaultEnded: self.faults.ended,
+            events.ProcessDied: interruptions.process_died,
+            events.ConnectionChanged: interruptions.connection_changed,
         }
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -140,7 +120,7 @@ class Core:
             return self.faults.time_of(event)
         return self.evaluations.time_of(event)
 
-    def _start(self, state: CoreState, event: StudyStarted, now: float) -> list[Effect]:
+    def _start(self, state: CoreState, event: events.StudyStarted, now: float) -> list[Effect]:
         """Begin the study with all participating agents."""
         rules, present = self.rules, sorted(self.rules.participants)
         if not rules.idles:
@@ -154,7 +134,7 @@ class Core:
         agents = [state.agents[number] for number in present]
         return effects + [effect for agent in agents for effect in self.processes.request_step(state, agent, 0, now)]
 
-    def _ack_timeout(self, state: CoreState, event: AckTimeout, now: float) -> list[Effect]:
+    def _ack_timeout(self, state: CoreState, event: events.AckTimeout, now: float) -> list[Effect]:
         sent = event.transmission
         if isinstance(sent, Message):
             return self._uplink.timed_out(state, sent, now)
@@ -205,31 +185,3 @@ class Core:
         """Pass the events and the entries of the privacy ledger since the last call to `log`, and clear them."""
         self.flush_events(log.extend, in_columns=True)
         log.enter(self.rules.receipt.take_entries())
-
-    def close(self) -> None:
-        """Check that the run may end here.
-
-        Raises:
-            EndlessError: evaluations wait for a worker, or agents for the answer of lost agents or undelivered messages.
-            ProtocolError: an agent still waits for an answer for another reason.
-        """
-        waiting = self.state.rounds.waiting
-        if queued := self.evaluations.waiting(self.state):
-            words = f"evaluations of {_named(queued)} wait for a worker that will never be available"
-            raise EndlessError(f"{words}; make workers stay or return ([[cluster.worker]] leaves, [[fault]] duration)")
-        if not waiting:
-            return
-        words = f"{_named(waiting)} wait for an answer that will never arrive"
-        rounds = "use an exchange mode with rounds"
-        if lost := [agent.number for agent in self.state.agents.every() if agent.lost]:
-            remedy = f"make them return (restart, windows), or {rounds}"
-            raise EndlessError(f"{words}, because {_named(lost)} will never return; {remedy}")
-        if unheard := [agent.number for agent in self.state.agents.every() if agent.unheard]:
-            why = f"because the last message of {_named(unheard)} was rejected or never delivered"
-            raise EndlessError(f"{words}, {why}; increase [network] attempts or the bound of [exchange] staleness, or {rounds}")
-        raise ProtocolError(words)
-
-
-def _named(agents: Collection[int]) -> str:
-    """Format the numbers of the first few agents."""
-    return f"agents {', '.join(map(str, sorted(agents)[:5]))}" + (" and others" if len(agents) > 5 else "")

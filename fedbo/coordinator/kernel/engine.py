@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 from fedbo.actors.hosts import Hosts, InlineHosts
 from fedbo.actors.task import StepReport, StepRequest
+from fedbo.coordinator.endless import require_end, require_progress
 from fedbo.coordinator.kernel.core import Core
-from fedbo.coordinator.kernel.endless import require_progress
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.events import After, Ask, Commit, DecisionMade, Effect, Event, Finished
 from fedbo.settings.rooms import accelerator
@@ -104,7 +104,7 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
     report_progress(core, hooks)
     due = queue.next_time()
     if not queue.stopped and not core.state.progress.is_enough and (due is None or due <= until):
-        core.close()
+        require_end(core)
 
 
 def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:

@@ -7,14 +7,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
-from fedbo.coordinator.kernel.events import (
-    BACKGROUND,
-    MESSAGES,
-    Event,
-    Finished,
-    PlacementDue,
-    StudyStarted,
-)
+from fedbo.coordinator.kernel.events import BACKGROUND, MESSAGES, Event, Finished, PlacementDue, StudyStarted
 
 Entry = tuple[float, int, Any]  # time, number of its scheduling, event
 _LAST = 2**60  # above the number of any scheduling: of events that come last at their time

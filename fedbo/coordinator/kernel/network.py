@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fedbo.algorithms.base import Declaration, Payload
-from fedbo.algorithms.messages import declared_size, decode, encode, size, varies
+from fedbo.algorithms.messages import declared_size, size, varies
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.faults import (
     TRANSMISSION_FAULTS,
@@ -21,6 +20,7 @@ from fedbo.coordinator.environment.faults import (
     Restart,
     TransmissionFault,
 )
+from fedbo.coordinator.environment.lies import corrupted
 from fedbo.coordinator.environment.timing import Timing, same_for_all
 from fedbo.coordinator.kernel.events import (
     AckTimeout,
@@ -194,25 +194,3 @@ class Network:
     def _rng(self, place: int, key: Transmission, purpose: str) -> np.random.Generator:
         purpose = f"fault {place} {purpose} {key.way} {key.attempt}"
         return self._streams.of(key.agent).at(key.number).rng(purpose)
-
-
-def corrupted(payload: Payload, declared: Declaration, how: str, rng: np.random.Generator) -> Any:
-    """Damage a message on its way; a message that can no longer be decoded arrives as bytes."""
-    try:
-        data = bytearray(encode(payload, declared))
-    except (KeyError, TypeError, ValueError):
-        return payload  # it was no message before
-    if not data:
-        return payload  # there is nothing to damage
-    if how == "shape":
-        return bytes(data[: int(rng.integers(len(data)))])
-    if how == "bits":
-        place = int(rng.integers(8 * len(data)))
-        data[place // 8] ^= 1 << (place % 8)
-        return decode(bytes(data), declared)
-    arrays = {name: array.copy() for name, array in decode(bytes(data), declared).items()}
-    floats = [array for array in arrays.values() if array.dtype.kind == "f" and array.size]
-    if floats:
-        chosen = floats[int(rng.integers(len(floats)))]
-        chosen.flat[int(rng.integers(chosen.size))] = np.nan
-    return arrays

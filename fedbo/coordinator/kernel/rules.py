@@ -12,8 +12,7 @@ from fedbo.algorithms.returned import pair, updated
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.kernel.events import Message
-from fedbo.coordinator.kernel.exchange import Exchange
-from fedbo.coordinator.kernel.rounds import Rounds
+from fedbo.coordinator.kernel.exchange import Exchange, Rounds
 from fedbo.coordinator.kernel.state import CoreState
 from fedbo.coordinator.logged.messages import TransmissionRejected
 from fedbo.settings.own_code import ReturnError, note_step

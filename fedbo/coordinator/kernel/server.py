@@ -12,9 +12,8 @@ from fedbo.algorithms.messages import checker, sizer
 from fedbo.algorithms.returned import updated, wrong_message
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.kernel.events import After, Answer, Effect, RoundDeadline
-from fedbo.coordinator.kernel.exchange import MODES
+from fedbo.coordinator.kernel.exchange import MODES, Rounds
 from fedbo.coordinator.kernel.network import Network
-from fedbo.coordinator.kernel.rounds import Rounds
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.state import AgentRecord, CoreState
 from fedbo.coordinator.logged.messages import RoundClosed
@@ -133,9 +132,8 @@ class Server:
     def reply(self, state: CoreState, recipients: Sequence[int], payloads: dict[int, Any], now: float) -> list[Effect]:
         """Close the open round, or the answering occasion, and send the payloads."""
         rounds, synchronous, number = state.rounds, self._synchronous, state.rounds.number
-        if not synchronous:  # others may have waited for what these have sent
-            if list(payloads) != recipients:
-                recipients = sorted({*recipients, *(payloads.keys() & rounds.active)})
+        if not synchronous and list(payloads) != recipients:  # others may have waited for what these have sent
+            recipients = sorted({*recipients, *(payloads.keys() & rounds.active)})
         self.close(state, len(recipients), self.weigh(payloads.values()), now)
         effects: list[Effect] = []
         for agent in recipients:

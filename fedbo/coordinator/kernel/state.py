@@ -13,7 +13,7 @@ from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.environment.lies import SentMessage
 from fedbo.coordinator.kernel.events import Message
-from fedbo.coordinator.kernel.rounds import Rounds
+from fedbo.coordinator.kernel.exchange import Rounds
 from fedbo.settings.sums import plain_sum
 
 
@@ -266,12 +266,6 @@ class ProgressCounter:
     def idle(self) -> int:
         """Return the number of events since the last progress."""
         return self.events - self.last_event
-
-    def note_each(self, count: int, last: int, now: float) -> None:
-        """Count events, of which number `last` was the last progress, at the time `now`; 0 for none."""
-        if last:
-            self.last_event, self.last_time, self.restarts = self.events + last, now, {}
-        self.events += count
 
     def note(self, now: float) -> None:
         """Record progress: a step begins or ends, a message has been processed, or an agent continues."""

@@ -121,5 +121,4 @@ class Uplink:
         return not any(later > step for later in sender.unacknowledged) and not (accepted and accepted[-1] > step)
 
     def _weigh(self, message: Message) -> int:
-        """Count a message's bytes for the log, which omits dummy messages."""
         return self._bytes(message.payload) if message.payload else 0

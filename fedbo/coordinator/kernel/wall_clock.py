@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Protocol
 
-from fedbo.actors.hosts import Hosts, News
-from fedbo.actors.task import StepReport
+from fedbo.actors.hosts import LiveHosts
+from fedbo.coordinator.endless import require_end
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.engine import (
     DIED,
@@ -22,34 +21,6 @@ from fedbo.coordinator.kernel.engine import (
 )
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.events import ConnectionChanged, Event, Finished, ProcessControl, ProcessDied
-
-
-class LiveHosts(Hosts, Protocol):
-    """Hosts whose processes live in real time."""
-
-    def begin(self, epoch: float) -> None:
-        """Start all clocks of the study, which were at 0 at `epoch`, in seconds of `time.time`."""
-
-    def reached(self) -> float:
-        """Return the time at which the last recorded evaluation had ended."""
-
-    def ready(self, timeout: float) -> News:
-        """Return the reports that arrive within `timeout` seconds, and what has happened to processes and sites."""
-
-    def heard(self, report: StepReport) -> None:
-        """Note that the coordinator has processed the report of this step."""
-
-    def busy(self) -> bool:
-        """Check whether any agent works."""
-
-    def kill(self, agent: int) -> None:
-        """End an agent's process at once."""
-
-    def hold(self, agent: int, until: float) -> None:
-        """Hold an agent's reports back until this time."""
-
-    def slow(self, agent: int, factor: float) -> None:
-        """Multiply the duration of an agent's evaluations by `factor`."""
 
 
 def run_wall(core: Core, hosts: LiveHosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:
@@ -78,7 +49,7 @@ def run_wall(core: Core, hosts: LiveHosts, hooks: RunHooks, queue: EventQueue, u
                 break
     report_progress(core, hooks)
     if loop.clock() <= until and not queue.stopped and not hooks.enough():
-        core.close()
+        require_end(core)
 
 
 @dataclass(slots=True)

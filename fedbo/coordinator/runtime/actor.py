@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from fedbo.actors.history import learn
 from fedbo.actors.host_storage import HostConfig
-from fedbo.actors.hosts import Hosts, InlineHosts, WallClockState
+from fedbo.actors.hosts import Hosts, InlineHosts, LiveHosts, WallClockState
 from fedbo.actors.late_ray import ray
 from fedbo.actors.pool_worker import PoolWorker, as_job
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
@@ -32,7 +32,7 @@ from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Exchange
-from fedbo.coordinator.kernel.wall_clock import LiveHosts, run_wall
+from fedbo.coordinator.kernel.wall_clock import run_wall
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.coordinator.runtime.event_log import EventLog

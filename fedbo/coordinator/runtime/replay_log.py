@@ -5,11 +5,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable
 
-from fedbo.actors.hosts import Hosts
+from fedbo.actors.hosts import Hosts, LiveHosts
 from fedbo.actors.task import StepReport, StepRequest
+from fedbo.coordinator.errors import ReplayError
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.engine import DIED, FINISHED, LEFT, RETURNED, RecordedEvent, RunHooks, report_progress
-from fedbo.coordinator.kernel.errors import ReplayError
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.events import (
     BACKGROUND,
@@ -21,7 +21,7 @@ from fedbo.coordinator.kernel.events import (
     ProcessControl,
     ProcessDied,
 )
-from fedbo.coordinator.kernel.wall_clock import LiveHosts, control_process
+from fedbo.coordinator.kernel.wall_clock import control_process
 
 Happened = tuple[RecordedEvent, StepReport | None]
 

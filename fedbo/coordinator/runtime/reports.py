@@ -17,8 +17,8 @@ from fedbo.actors.unsent import Ends
 from fedbo.algorithms.base import Declaration
 from fedbo.algorithms.messages import DUMMY, decode, encode
 from fedbo.coordinator.assembly import assembled
+from fedbo.coordinator.errors import ReplayError
 from fedbo.coordinator.kernel.engine import RecordedEvent, RunHooks
-from fedbo.coordinator.kernel.errors import ReplayError
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.coordinator.runtime.event_log import EventLog

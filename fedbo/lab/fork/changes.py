@@ -11,7 +11,7 @@ from typing import Any
 from fedbo.actors.storage.checkpoint import pack
 from fedbo.algorithms.base import Private, Problem
 from fedbo.coordinator.environment.faults import PROCESS_FAULTS, Preemption
-from fedbo.coordinator.kernel.errors import ForkError
+from fedbo.coordinator.errors import ForkError
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.execution.extension import why_not_extended
 from fedbo.lab.fork.trunk import ForkPoint

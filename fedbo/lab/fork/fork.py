@@ -15,7 +15,7 @@ from fedbo.actors.storage.sealed import seal, unseal
 from fedbo.analysis.grouping import by_run
 from fedbo.analysis.manifest import MANIFEST, STUDY, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.call_arguments import Overrides, display_of, folder_of, named_in_python, new_folder_of, overrides_of
-from fedbo.coordinator.kernel.errors import ForkError
+from fedbo.coordinator.errors import ForkError
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.execution.directory import (
     check_versions,

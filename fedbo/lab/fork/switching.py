@@ -12,9 +12,9 @@ from typing import Any
 from fedbo.actors.hosts import Hosts
 from fedbo.coordinator.assembly import aggregator_of
 from fedbo.coordinator.environment.environment import Environment
+from fedbo.coordinator.errors import ForkError
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.engine import apply_effects
-from fedbo.coordinator.kernel.errors import ForkError
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.events import (
     BACKGROUND,

@@ -16,7 +16,7 @@ from typing import Any
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.storage import atomic
 from fedbo.analysis.indicators import indicator_of
-from fedbo.coordinator.kernel.errors import EndlessError
+from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunSummary, WarmupRun
 from fedbo.execution.directory import best_values, joined
 from fedbo.execution.jobs import learnings, runs

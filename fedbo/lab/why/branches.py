@@ -21,8 +21,8 @@ from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.analysis.grouping import column_of
 from fedbo.analysis.indicators import indicators_in
 from fedbo.analysis.schemas import PRIVACY
+from fedbo.coordinator.errors import EndlessError, ForkError
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
-from fedbo.coordinator.kernel.errors import EndlessError, ForkError
 from fedbo.coordinator.kernel.events import BACKGROUND
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter

@@ -28,8 +28,8 @@ from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import Crash, Hang, Preemption
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, Timing
 from fedbo.coordinator.environment.worker_models import ClusterModel, Resources, WorkerClass
+from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
-from fedbo.coordinator.kernel.errors import EndlessError
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Immediate
 from fedbo.objectives.functions import Quadratic

@@ -19,7 +19,7 @@ from fedbo.algorithms.ts import TS
 from fedbo.coordinator.assembly import aggregator_of
 from fedbo.coordinator.environment.availability import Bernoulli
 from fedbo.coordinator.kernel.exchange import MODES, Barrier, Deadline
-from fedbo.coordinator.kernel.selection import Selection
+from fedbo.coordinator.selection import Selection
 
 OWN = TS(surrogate="features", features=10)
 QUICK = profile(suppress_health_check=list(HealthCheck), derandomize=True, database=None)

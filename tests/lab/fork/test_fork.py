@@ -13,7 +13,7 @@ import fedbo
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import by_run
 from fedbo.cli import main
-from fedbo.coordinator.kernel.errors import ForkError
+from fedbo.coordinator.errors import ForkError
 from fedbo.lab.fork.fork import fork_run, points_of
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError

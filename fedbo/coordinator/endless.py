@@ -9,10 +9,11 @@ and after every resume; the real clock has no part in it.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from fedbo.coordinator.environment.faults import Preemption, Restart
-from fedbo.coordinator.kernel.errors import EndlessError
+from fedbo.coordinator.errors import EndlessError, ProtocolError
 
 if TYPE_CHECKING:
     from fedbo.coordinator.kernel.core import Core
@@ -35,6 +36,30 @@ def require_progress(core: Core, now: float, until: float) -> None:
     if math.isfinite(until) and now > last and (until - now) / (now - last) * progress.idle <= LEFT:
         return  # it ends in time
     raise EndlessError(_words(core, again))
+
+
+def require_end(core: Core) -> None:
+    """Check that a run may end here.
+
+    Raises:
+        EndlessError: evaluations wait for a worker, or agents for the answer of lost agents or undelivered messages.
+        ProtocolError: an agent still waits for an answer for another reason.
+    """
+    waiting = core.state.rounds.waiting
+    if queued := core.evaluations.waiting(core.state):
+        words = f"evaluations of {_named(queued)} wait for a worker that will never be available"
+        raise EndlessError(f"{words}; make workers stay or return ([[cluster.worker]] leaves, [[fault]] duration)")
+    if not waiting:
+        return
+    words = f"{_named(waiting)} wait for an answer that will never arrive"
+    rounds = "use an exchange mode with rounds"
+    if lost := [agent.number for agent in core.state.agents.every() if agent.lost]:
+        remedy = f"make them return (restart, windows), or {rounds}"
+        raise EndlessError(f"{words}, because {_named(lost)} will never return; {remedy}")
+    if unheard := [agent.number for agent in core.state.agents.every() if agent.unheard]:
+        why = f"because the last message of {_named(unheard)} was rejected or never delivered"
+        raise EndlessError(f"{words}, {why}; increase [network] attempts or the bound of [exchange] staleness, or {rounds}")
+    raise ProtocolError(words)
 
 
 def _words(core: Core, again: bool) -> str:
@@ -70,3 +95,8 @@ def _causes(core: Core, agent: int) -> str:
         if isinstance(fault, Restart | Preemption) or agent in fault.agents
     ]
     return ", ".join(found) or "none that the study defines"
+
+
+def _named(agents: Collection[int]) -> str:
+    """Format the numbers of the first few agents."""
+    return f"agents {', '.join(map(str, sorted(agents)[:5]))}" + (" and others" if len(agents) > 5 else "")

@@ -79,6 +79,14 @@ def test_the_words_of_what_messages_reveal_have_examples() -> None:
             assert revealed_by(algorithms()[name].make()) == row[0].strip("`"), name
 
 
+def test_the_page_on_architecture_lists_the_files_of_the_kernel() -> None:
+    texts = [text for _, text in pages.sections("docs/architecture.md")]
+    section = next(text for text in texts if text.startswith("## The kernel in one afternoon"))
+    listed = re.findall(r"^\| `(\w+\.py)` \|", section, re.MULTILINE)
+    files = {path.name for path in (pages.ROOT / "fedbo/coordinator/kernel").glob("*.py")} - {"__init__.py"}
+    assert len(listed) == len(files) and set(listed) == files
+
+
 def test_the_page_on_architecture_names_the_files_that_import_ray() -> None:
     sentence = next(text for _, text in pages.sections("docs/architecture.md") if text.startswith("### Who imports Ray"))
     assert set(re.findall(r"`([\w/]+\.py)`", sentence)) == test_house.RAY_SHELLS

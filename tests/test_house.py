@@ -445,8 +445,11 @@ PLANTED = {
         "def f():\n    import fedbo.coordinator.kernel.core\n",
         "is not for coordinator/environment/",
     ),
-    "fedbo/coordinator/privacy/planted.py": ("from fedbo.coordinator.kernel import core\n", "is not for coordinator/privacy/"),
-    "fedbo/coordinator/planted.py": ("import fedbo.coordinator.kernel.engine\n", "is not for coordinator/."),
+    "fedbo/coordinator/privacy/planted.py": (
+        "from fedbo.coordinator.runtime import actor\n",
+        "is not for coordinator/privacy/",
+    ),
+    "fedbo/coordinator/planted.py": ("import fedbo.coordinator.runtime.actor\n", "is not for coordinator/."),
     "fedbo/actors/storage/planted.py": ("from fedbo.coordinator.kernel.core import Core\n", "is not for actors/"),
     "fedbo/algorithms/components/planted.py": ("from fedbo.algorithms.fts import FTS\n", "is not for algorithms/components/"),
     "fedbo/objectives/datasets/planted.py": ("from ..base import require\n", "is relative"),

@@ -14,7 +14,8 @@ from ray.exceptions import ActorUnavailableError
 
 from fedbo.actors import remote
 from fedbo.actors.host import Host
-from fedbo.coordinator.runtime import actor, engine, snapshots
+from fedbo.coordinator.kernel import engine
+from fedbo.coordinator.runtime import actor, snapshots
 
 PREPARATION = ("load", "connect", "collect_rarely")  # a host that never starts tests nothing
 

@@ -28,8 +28,8 @@ from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
 from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
-from fedbo.coordinator.runtime import plain_agents, windows
 from fedbo.coordinator.selection import Selection
+from fedbo.fast import plain_agents, windows
 from fedbo.fast.plain import has_windows
 from fedbo.settings.own_code import ReturnError
 from fedbo.settings.records import changed

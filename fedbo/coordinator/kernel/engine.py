@@ -70,7 +70,7 @@ class RunHooks:
     die: Callable[[], None] = lambda: None
 
 
-class Windows(Protocol):
+class EventWindows(Protocol):
     """What processes many independent events together, if a room has it, of at most `most` events each."""
 
     most: int
@@ -112,7 +112,7 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
     heap, pop, ends, keep = queue.heap, queue.pop, queue.ends, hooks.keep
     progress, active = core.state.progress, core.state.rounds.active
     faster = accelerator()
-    windows: Windows | None = None if faster is None else faster.windows(core, hosts, queue)
+    windows: EventWindows | None = None if faster is None else faster.windows(core, hosts, queue)
     result = hosts.result if windows is None else windows.result
     watch, flushed = _Watch(core, hooks, until), True
     while queue.waits or (heap and core.will_recover()):

@@ -64,7 +64,7 @@ LINES = {
     "objectives/tables": 259,
     "objectives/tasks": 1986,
     "objectives/typed_spaces": 907,
-    "settings": 1777,
+    "settings": 1776,
     "sites": 6452,
     "study": 4984,
     "surrogates": 3512,

@@ -9,13 +9,12 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib
-import marshal
 import sys
 import sysconfig
 import time
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
 from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -120,9 +119,9 @@ def _as_compiled(module: ModuleType, file: Path, source: bytes | None) -> bool:
     try:
         if file.stat().st_mtime < _STARTED:
             return True
-        cached = marshal.loads(Path(str(vars(module).get("__cached__"))).read_bytes()[16:])
+        cached = SourcelessFileLoader(module.__name__, str(vars(module).get("__cached__"))).get_code(module.__name__)
         return bool(cached == compile(source or b"", str(file), "exec", dont_inherit=True))
-    except (OSError, ValueError, EOFError, TypeError, SyntaxError):
+    except (OSError, ValueError, EOFError, ImportError, SyntaxError):
         return False
 
 

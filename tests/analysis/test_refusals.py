@@ -22,7 +22,7 @@ agents = 3
 [budget]
 iterations = 2
 [[algorithm]]
-name = "my_search.py:MySearch"
+name = "my_refused.py:MyRefused"
 """
 
 
@@ -49,12 +49,12 @@ def test_a_coordinator_half_that_raises_is_said_on_standard_error_and_warned_of_
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["new", "algorithm", "my_search"]) == 0
-    file = tmp_path / "my_search.py"
+    assert main(["new", "algorithm", "my_refused"]) == 0
+    file = tmp_path / "my_refused.py"
     file.write_text(file.read_text().replace('message.payload["length"]', 'message.payload["lenght"]'))
     (tmp_path / "study.toml").write_text(STUDY)
     assert main(["run", "study.toml", "--out", "run", "--quiet"]) == 0
-    words = "all 6 messages of 'MySearch' were refused: KeyError: 'lenght'; fedbo show --trouble counts them"
+    words = "all 6 messages of 'MyRefused' were refused: KeyError: 'lenght'; fedbo show --trouble counts them"
     assert words in capsys.readouterr().err.splitlines()
-    with pytest.warns(RuntimeWarning, match="all 6 messages of 'MySearch' were refused"):
+    with pytest.warns(RuntimeWarning, match="all 6 messages of 'MyRefused' were refused"):
         fedbo.run("study.toml", out="again")

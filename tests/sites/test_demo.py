@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedbo.cli import main
-from fedbo.commands import demo
+from fedbo.sites import demo
 from fedbo.sites.audit import read_audit
 from fedbo.sites.errors import SitesError
 from fedbo.sites.folders import ServiceFolder

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.random_studies.chaos.knobs import KNOBS, draw_knobs, in_words, turned
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("actors", "coordinator", "execution", "algorithms/messages.py")
+PLACES = ("actors", "coordinator", "fast", "execution", "algorithms/messages.py")
 # Results, messages or what a user is told depend on these, or only speed does and nothing that can go wrong. This list shrinks.
 FIXED = {
     "decides which numbers are drawn": {"duration_blocks._BLOCK"},

@@ -25,7 +25,7 @@ from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepReque
 from fedbo.algorithms.base import Array, Decision, Overlapping, Payload, Starting
 from fedbo.algorithms.returned import asked, initial, outgoing, updated
 from fedbo.objectives.base import cost_of
-from fedbo.objectives.derived.all_metrics import with_all_metrics
+from fedbo.objectives.derived.federation import with_all_metrics
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.records import changed, copied

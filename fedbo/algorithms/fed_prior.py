@@ -20,10 +20,10 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import several, several_prior
 from fedbo.algorithms.components.centres import Aggregation, bounded_products
 from fedbo.algorithms.components.draw_search import SCALARISATIONS, unsuitable
+from fedbo.algorithms.components.failures import Outcomes, Prior, outcomes_of, success
 from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, Surface
 from fedbo.algorithms.components.prior_space import PriorSpace, common_points
 from fedbo.algorithms.components.several import Several, metrics
-from fedbo.algorithms.components.shared_feasibility import Outcomes, Prior, outcomes_of, success
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams

@@ -17,7 +17,7 @@ from fedbo.algorithms.components.surrogate import LocalState, Surrogate, first_p
 from fedbo.algorithms.gp import incumbent
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import Marked, OneOf
 from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import Criterion
 from fedbo.surrogates.gp import ROBUST, fit_shared_gp
@@ -57,7 +57,7 @@ class PooledServer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pooled:
+class Pooled(Marked):
     """One Gaussian process of all agents' observations, which every agent sends to everybody.
 
     **This is what federated optimisation forbids**: the messages are raw observations. It is here as a bound for comparisons.
@@ -71,6 +71,7 @@ class Pooled:
     posterior mean at an own point.
     """
 
+    queries: ClassVar[int | None] = 1
     horizon_use: ClassVar[str] = "computes the size of its messages from the budget"
     reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
@@ -85,17 +86,9 @@ class Pooled:
     improvement: bool = False
     """Whether decisions maximise the expected improvement instead of a draw."""
 
-    def __post_init__(self) -> None:
-        check(self)
-
     @property
     def _model(self) -> Surrogate:
         return Surrogate(coordinates=self.coordinates, clip=self.clip, refit=self.refit)
-
-    @property
-    def queries(self) -> int:
-        """One point for each decision."""
-        return 1
 
     def sends(self, step: int) -> bool:
         """Return True after every step."""

@@ -15,7 +15,6 @@ from fedbo.algorithms.base import ORIGINS_IN_ORDER, AnswerColumns, Array, Decisi
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.streams import Numbers, StreamBlock, Streams
-from fedbo.settings.ranges import check
 from fedbo.surrogates.projected import COMBINATIONS, SAME_POINT, Lattice, ProjectedSpace
 
 
@@ -57,9 +56,6 @@ class Random(LocalOnly):
 
     queries: Annotated[int, Ge(1)] = 1
     """Points of a decision."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def agent_init(self, problem: Problem, streams: Streams) -> RandomState:
         """Store the dimension, and the space if it may run out of points."""

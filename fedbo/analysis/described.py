@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from fedbo.actors.storage.evaluations import reason_of
 from fedbo.analysis.best_points import best_points
 from fedbo.analysis.finished_run import FinishedRun, configurations, own_metric
-from fedbo.objectives.typed_spaces.nesting import in_words
+from fedbo.objectives.typed_spaces.declared_space import in_words
 from fedbo.settings.errors import FedboError
 from fedbo.settings.shown import shown
 

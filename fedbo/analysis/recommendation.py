@@ -18,7 +18,7 @@ from fedbo.analysis.grouping import by_run, grouped
 from fedbo.analysis.indicators import is_plain
 from fedbo.analysis.records.records import ResultTable, column_array
 from fedbo.analysis.trials import COMPLETE, trials
-from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.objectives.typed_spaces.declared_space import flattened
 from fedbo.surrogates.gp import ROBUST, NotPositiveDefinite, condition, fit_gp, predict
 
 Array = npt.NDArray[np.float64]

@@ -150,7 +150,7 @@ def _print_view(view: ReportView, result: Result, printed: TableFormat) -> None:
 def _show_prints(result: Result) -> None:
     """Print the output of each evaluation, below a line that names the evaluation."""
     from fedbo.analysis.finished_run import configurations
-    from fedbo.objectives.typed_spaces.nesting import in_words
+    from fedbo.objectives.typed_spaces.declared_space import in_words
 
     rows = result.printed.to_pylist()
     for row in rows:

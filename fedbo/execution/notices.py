@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fedbo.actors.storage.evaluations import reason_of
 from fedbo.actors.storage.rows import RunKey
 from fedbo.coordinator.logged.table import LoggedEvent as LoggedEvent
-from fedbo.objectives.typed_spaces.nesting import in_words
+from fedbo.objectives.typed_spaces.declared_space import in_words
 from fedbo.settings.errors import EvaluationWarning, warn_caller
 from fedbo.settings.own_code import ends_process
 from fedbo.settings.shown import shown

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fedbo.objectives.outcome import Outcome, value_of
 from fedbo.settings.errors import FedboError, invalid
+from fedbo.settings.ranges import check
 
 Array = npt.NDArray[np.float64]
 Part = Literal["all", "development", "held_out"]  # of a federation: agents on which methods are developed, and the others
@@ -250,6 +251,21 @@ class Federation(Protocol):
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Objective:
         """Build one agent's objective; IndexError when there is no such agent."""
+
+
+class CountedFederation:
+    """The base of federations with a setting `agents`, of which all that is required stands in the marks of their fields."""
+
+    __slots__ = ()
+    agents: int
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return self.agents
 
 
 def reports_costs(federation: Federation) -> bool:

@@ -13,11 +13,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Ge, Le, Lt
 
-from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, require, require_agent
-from fedbo.objectives.models.families import Family, FormulaAgent, Heterogeneity
+from fedbo.objectives.base import Array, CountedFederation, Fidelity, Metric, Parameter, require, require_agent
+from fedbo.objectives.models.families import Family, FormulaAgent, Heterogeneity, Noise
 from fedbo.objectives.models.formulas import branin, branin_values
-from fedbo.objectives.models.learning_curve import TRAINING, LearningCurve
-from fedbo.objectives.models.noise import Noise
 from fedbo.objectives.space import inside
 from fedbo.settings.ranges import check
 
@@ -76,7 +74,7 @@ def _unit_axes(dimensions: int) -> tuple[Parameter, ...]:
 
 
 @dataclass(frozen=True)
-class Quadratic:
+class Quadratic(CountedFederation):
     """Bowls in the unit cube: each agent searches for its own centre.
 
     The centres lie within `spread` of a common one, per coordinate, and all in [0, 1]^d; `spread` 0 makes the agents equal,
@@ -98,14 +96,6 @@ class Quadratic:
     """Variance of an observation."""
     cost_spread: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
     """An evaluation costs 1 plus this times the mean of x."""
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @property
-    def n_agents(self) -> int:
-        """Count the agents."""
-        return self.agents
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -158,7 +148,7 @@ class ShiftedBranin:
 
 
 @dataclass(frozen=True)
-class Branin:
+class Branin(CountedFederation):
     """The Branin function (Dixon and Szegö 1978), moved by up to `spread` for each agent.
 
     The box is the usual one for every agent, so the shift also decides which of the three minimisers are inside. The middle one
@@ -196,11 +186,6 @@ class Branin:
         return self.family != "same"
 
     @property
-    def n_agents(self) -> int:
-        """Count the agents."""
-        return self.agents
-
-    @property
     def metric(self) -> Metric:
         """Return the metric: the minimised function, or the maximised reward if scaled."""
         return Metric("reward") if self.scaled else Metric("value", sign=-1)
@@ -229,8 +214,48 @@ class Branin:
         return Noise(self.noise, self.half_width)
 
 
+TRAINING = (Parameter("capacity", 0.0, 1.0), Parameter("rate", 0.0, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class LearningCurve:
+    """Minus the squared distance to a centre `(2,)`, and minus the unlearned part: epochs^-r less its value at the end.
+
+    The exponent r is 0.3 + rate, so that curves cross. One normal number is drawn for all epochs of an evaluation.
+    """
+
+    centre: Array
+    epochs: int
+    noise: float
+    cost_spread: float = 0.0
+    parameters: tuple[Parameter, ...] = field(default=TRAINING, repr=False)
+    best_value: float = 0.0
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Return one noisy value at x after all epochs."""
+        return self.evaluate_at(x, self.epochs, rng)
+
+    def score(self, x: Array) -> float:
+        """Return the value at x after all epochs without noise."""
+        return self.score_at(x, self.epochs)
+
+    def evaluate_at(self, x: Array, fidelity: int, rng: np.random.Generator) -> float:
+        """Return one noisy value at x `(2,)` after `fidelity` epochs."""
+        return self.score_at(x, fidelity) + float(np.sqrt(self.noise) * rng.standard_normal())
+
+    def score_at(self, x: Array, fidelity: int) -> float:
+        """Return the value without noise after `fidelity` epochs."""
+        point = inside(self.parameters, x)
+        gap, exponent = point - self.centre, -0.3 - float(point[1])
+        return -float(gap @ gap + np.power(float(fidelity), exponent) - np.power(float(self.epochs), exponent))
+
+    def cost(self, x: Array) -> float:
+        """Return the cost of all epochs: 1 plus `cost_spread` times the capacity."""
+        return 1.0 + self.cost_spread * float(inside(self.parameters, x)[0])
+
+
 @dataclass(frozen=True)
-class LearningCurves:
+class LearningCurves(CountedFederation):
     """Synthetic learning curves of trainings with two hyperparameters.
 
     The agents' best values lie within `spread` of common ones.
@@ -249,14 +274,6 @@ class LearningCurves:
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
     cost_spread: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
     """An evaluation costs 1 plus this times the capacity."""
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @property
-    def n_agents(self) -> int:
-        """Count the agents."""
-        return self.agents
 
     @property
     def fidelity(self) -> Fidelity:

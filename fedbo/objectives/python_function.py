@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, SupportsFloat
 import numpy as np
 from annotated_types import Ge
 
-from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, CountedFederation, Metric, Parameter, require, require_agent
 from fedbo.objectives.outcome import Outcome, outcome_by_name
 from fedbo.objectives.space import inside
 from fedbo.settings.errors import SettingError, invalid
@@ -68,7 +68,7 @@ class CalledFunction:
 
 
 @dataclass(frozen=True)
-class PythonFunction:
+class PythonFunction(CountedFederation):
     """A Python function tuned by several agents.
 
     function: a callable, or its place as "package.module:name" or "file.py:name". It takes x `(d,)` in native units, and
@@ -121,11 +121,6 @@ class PythonFunction:
     def costly(self) -> bool:
         """Return whether a cost function is set."""
         return self.cost is not None
-
-    @property
-    def n_agents(self) -> int:
-        """Count the agents."""
-        return self.agents
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge
 
-from fedbo.objectives.base import Array, Metric, Objective, Parameter, require, require_agent
+from fedbo.objectives.base import Array, CountedFederation, Metric, Objective, Parameter, require, require_agent
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.python_function import CalledFunction
 from fedbo.objectives.space import inside
@@ -36,7 +36,7 @@ class AtItsSite:
 
 
 @dataclass(frozen=True)
-class Sites:
+class Sites(CountedFederation):
     """The objectives of sites, which evaluate them themselves.
 
     A site's function takes a point `x (d,)` in native units, or with a `space` a configuration, as those of `python_function`
@@ -77,11 +77,6 @@ class Sites:
         require(len(set(self.names)) == len(self.names), "names", self.names, "use a different name for each parameter")
         require(len(self.log) in (0, d), "log", self.log, f"set no number or {d}")
         inside(self.parameters, np.array(self.low))  # refuses an empty range, or a log range that reaches 0
-
-    @property
-    def n_agents(self) -> int:
-        """Count the agents."""
-        return self.agents
 
     @property
     def lattice(self) -> Space | None:

@@ -13,12 +13,11 @@ import cloudpickle
 import numpy as np
 from annotated_types import Ge
 
-from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, CountedFederation, Fidelity, Metric, Parameter, require, require_agent
 from fedbo.objectives.outcome import Outcome, native_number, outcome_by_name
 from fedbo.objectives.python_function import load
 from fedbo.objectives.space import inside
-from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.objectives.typed_spaces.nesting import as_declared
+from fedbo.objectives.typed_spaces.declared_space import as_declared, read_space
 from fedbo.objectives.typed_spaces.reports import Reports, StoppedEarly, note_reports
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.errors import SettingError
@@ -73,7 +72,7 @@ class TypedCall:
 
 
 @dataclass(frozen=True)
-class TypedFunction:
+class TypedFunction(CountedFederation):
     """A Python function of a configuration in a typed space.
 
     function: a callable, or its place as "package.module:name". It takes the configuration, and optionally `agent`, `rng` and
@@ -119,11 +118,6 @@ class TypedFunction:
         remedy = "it was passed to fedbo.tune in Python; call fedbo.tune again with resume=True"
         require(not given, "function", self.function, remedy)
         return load(self.function)
-
-    @property
-    def n_agents(self) -> int:
-        """Count the agents."""
-        return self.agents
 
     @property
     def lattice(self) -> Space:

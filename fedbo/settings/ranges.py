@@ -61,6 +61,15 @@ def check(settings: Any) -> None:
                 raise SettingError(name, f"must be {range_of(marks)}", value, hint_of(marks))
 
 
+class Marked:
+    """The base of settings of which all that is required stands in the marks of their fields."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
 def marks_of(declared: Any) -> Mapping[str, Marks]:
     """Return the marks of a dataclass's fields by name; those of `Annotated[int, Ge(1)] | None` apply to any number."""
     return _marks_of(declared)

@@ -21,8 +21,7 @@ from fedbo.actors.threads import blas_threads
 from fedbo.algorithms.base import Array, Inbound, Problem, Starting
 from fedbo.algorithms.returned import asked, initial, outgoing, updated
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.objectives.typed_spaces.nesting import as_declared, flattened
+from fedbo.objectives.typed_spaces.declared_space import as_declared, flattened, read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError, warn_caller

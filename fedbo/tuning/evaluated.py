@@ -19,8 +19,7 @@ from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.records.text_table import spreadsheet_cell
 from fedbo.objectives.goals import Goals
 from fedbo.objectives.outcome import read_metrics
-from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.objectives.typed_spaces.declared_space import flattened, read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.arguments import short

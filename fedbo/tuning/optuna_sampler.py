@@ -16,7 +16,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.objectives.typed_spaces.declared_space import flattened
 from fedbo.settings.arguments import instance
 from fedbo.settings.errors import ArgumentError, warn_caller
 from fedbo.settings.signatures import Mode

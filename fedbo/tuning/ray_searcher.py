@@ -14,8 +14,7 @@ from typing import Any, cast
 from ray.tune.search import Searcher
 from ray.tune.search.variant_generator import parse_spec_vars
 
-from fedbo.objectives.typed_spaces.declared_space import is_nested
-from fedbo.objectives.typed_spaces.nesting import flattened, nested
+from fedbo.objectives.typed_spaces.declared_space import flattened, is_nested, nested
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.errors import ArgumentError
 from fedbo.settings.signatures import Mode

@@ -15,8 +15,7 @@ from fedbo.actors.storage import atomic
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.goals import Goals
 from fedbo.objectives.space import from_unit
-from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.objectives.typed_spaces.declared_space import flattened, read_space
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.arguments import wrong
 from fedbo.settings.columns import RESERVED, heading_of

@@ -10,7 +10,7 @@ import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.components.shared_feasibility import REACH, Prior, outcomes_of, success
+from fedbo.algorithms.components.failures import REACH, Prior, outcomes_of, success
 from fedbo.algorithms.fed_prior import FedPrior
 from fedbo.algorithms.streams import COORDINATOR, Streams
 

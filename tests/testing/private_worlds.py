@@ -27,7 +27,7 @@ from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.execution.jobs import learnings, runs
-from fedbo.objectives.derived.all_metrics import with_all_metrics
+from fedbo.objectives.derived.federation import with_all_metrics
 from fedbo.objectives.outcome import Outcome, outcome_of
 from fedbo.study.study import Study
 

@@ -14,8 +14,7 @@ from ray import tune as ray_tune
 import fedbo
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_function import TypedFunction
-from fedbo.objectives.typed_spaces.declared_space import is_nested, read_space
-from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.objectives.typed_spaces.declared_space import flattened, is_nested, read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.objectives.typed_spaces.typed import Space
 

@@ -24,7 +24,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import OneOf
 
 Whole = npt.NDArray[np.int64]
 FINEST = 50  # halvings of the cube's side that doubles tell apart
@@ -83,9 +83,6 @@ class BLiN(LocalOnly):
     """Factor of the pulls of a cube; 16 in the theory."""
     point: Annotated[str, OneOf(POINTS)] = "centre"
     """Evaluated point of a box: its centre, or a uniform draw."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def queries(self) -> None:

@@ -20,7 +20,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import Marked, OneOf
 from fedbo.surrogates.arms import grid, nearest
 
 Counts = npt.NDArray[np.int64]
@@ -67,7 +67,7 @@ class Fed1Server(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fed1UCB:
+class Fed1UCB(Marked):
     """Fed1-UCB on a grid of about `arms` midpoints (see `surrogates.arms.grid`).
 
     Arm k is dropped when its mean over the agents plus B is below the largest less B. Here B = sqrt(`constant` `sigma`^2 log T
@@ -97,9 +97,6 @@ class Fed1UCB:
     """Wait until every agent has reported once, or use those that have."""
     aggregation: Aggregation = Aggregation()
     """Mean of the agents' means, or a robust centre."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def queries(self) -> None:

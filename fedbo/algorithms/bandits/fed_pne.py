@@ -24,13 +24,13 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams, hiding
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import Marked, OneOf
 
 ROUNDING = 2.0**-20  # means with noise are rounded to a multiple of this part of its scale
 
 
 @dataclass(frozen=True, slots=True)
-class FedPNE:
+class FedPNE(Marked):
     """Fed-PNE, and with a finite `epsilon` DP-Fed-PNE; see also `Elimination`, `Partition` and `MissingPolicy`.
 
     delta: 1 / M by default.
@@ -74,9 +74,6 @@ class FedPNE:
     """Mean of the clients' means, or a robust centre."""
     epsilon: Annotated[float, Gt(0)] = 1.0
     """Privacy parameter of each client's Laplace noise."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def reveals(self) -> Reveals:

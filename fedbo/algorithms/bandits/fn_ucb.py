@@ -20,7 +20,7 @@ from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, 
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import Marked, OneOf
 from fedbo.surrogates.arms import grid
 from fedbo.surrogates.neural import Diverged, Sample, added, descend, empty, jacobian, parameters, value
 from fedbo.surrogates.ridge import Ridge, norms, ridge, updated
@@ -81,7 +81,7 @@ class FNServer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FNUCB:
+class FNUCB(Marked):
     """FN-UCB on a grid of about `arms` midpoints (see `surrogates.arms.grid`), moved to [-1, 1]^d and divided by sqrt(d).
 
     An agent plays the arm with the largest alpha UCB^a + (1 - alpha) UCB^b. It sends when (t - t_last) log(det V / det V_last)
@@ -99,6 +99,7 @@ class FNUCB:
       the paper.
     """
 
+    queries: ClassVar[int | None] = 1
     horizon_use: ClassVar[str] = ""
     reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
@@ -128,14 +129,6 @@ class FNUCB:
     """Last round with training."""
     start: Annotated[str, OneOf(STARTS)] = "mean"
     """Start of training: mean of all networks, own last, or initial weights."""
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @property
-    def queries(self) -> int:
-        """One point for each decision."""
-        return 1
 
     def sends(self, step: int) -> bool:
         """Return True after every round; the criterion decides in `outbox`."""

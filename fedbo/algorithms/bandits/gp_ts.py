@@ -18,7 +18,7 @@ from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.arms import KERNELS, ArmPosterior, draw, draw_independent, grid, nearest, observe, prior
 
 DRAWS = ("joint", "diagonal")
@@ -65,9 +65,6 @@ class GPTS(LocalOnly):
     """Factor on the posterior's standard deviation. Default: v_t of the theory."""
     draws: Annotated[str, OneOf(DRAWS)] = "joint"
     """Joint posterior of all arms, or each arm by itself."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def horizon_use(self) -> str:

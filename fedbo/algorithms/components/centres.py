@@ -10,13 +10,13 @@ import numpy as np
 from annotated_types import Ge, Lt
 
 from fedbo.algorithms.base import Array
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import Marked, OneOf
 
 RULES = ("mean", "median", "trimmed_mean", "median_of_means")
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregation:
+class Aggregation(Marked):
     """The aggregation of vectors, number by number; weights count as so many agents.
 
     A single agent moves the "mean" as far as it likes. The "median" stays among the honest numbers as long as liars have less
@@ -31,9 +31,6 @@ class Aggregation:
     """Share of the weight that `trimmed_mean` leaves out at either end."""
     groups: Annotated[int, Ge(1)] = 5
     """Groups of `median_of_means`; agent n is in group n mod groups."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def is_mean(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from annotated_types import Ge
@@ -16,7 +16,7 @@ from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, first_point
 from fedbo.algorithms.gp import SEARCH, incumbent
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import check
+from fedbo.settings.ranges import Marked
 from fedbo.surrogates.acquisition import log_expected_improvement, prediction
 from fedbo.surrogates.gp import Posterior
 from fedbo.surrogates.projected import SAME_POINT
@@ -41,29 +41,23 @@ class CollaborativeState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Collaborative(ABC):
+class Collaborative(Marked, ABC):
     """The settings and the agent half that such methods share; a method declares its messages and its decisions.
 
     own: the agent's Gaussian process.
     every: send a new message before the first and after every k-th iteration; 0 sends one before the first only.
     """
 
+    queries: ClassVar[int | None] = 1
+
     own: Surrogate = field(default_factory=Surrogate)
     """The agent's own surrogate: a table of its settings."""
     every: Annotated[int, Ge(0), "0 means once, before the start"] = 5
     """Iterations between two messages; 0: one message before the first."""
 
-    def __post_init__(self) -> None:
-        check(self)
-
     @abstractmethod
     def _decide(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
         """Choose the next point; there may be neither an observation nor an answer."""
-
-    @property
-    def queries(self) -> int:
-        """One point for each decision."""
-        return 1
 
     def sends(self, step: int) -> bool:
         """Return True before the start, and after every `every`-th iteration."""

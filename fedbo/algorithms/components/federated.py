@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import sqrt
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Gt
@@ -73,6 +73,8 @@ class Federated(ABC):
     control: "noise" takes the information out of every message; "uniform" replaces every federated query by a uniform point.
     """
 
+    queries: ClassVar[int | None] = 1
+
     own: TS = field(default_factory=TS)
     """The agent's own Thompson sampling: a table of settings of ts."""
     p: Schedule = "1-1/sqrt(t)"
@@ -124,11 +126,6 @@ class Federated(ABC):
     @abstractmethod
     def messages(self, omega: Array, spread: Array, used: Numbers, streams: Iterable[Streams]) -> Array:
         """Turn draws `(k, M)`, made of `used (k,)` normal numbers each, into messages about values with a `spread (k,)`."""
-
-    @property
-    def queries(self) -> int:
-        """One point for each decision."""
-        return 1
 
     def sends(self, step: int) -> bool:
         """Return True before the start, and after every `every`-th iteration."""

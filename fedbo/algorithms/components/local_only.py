@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from fedbo.algorithms.base import Array, Declaration, Inbound, Payload, Problem
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import check
 
 
 class LocalOnly:
@@ -15,6 +16,9 @@ class LocalOnly:
 
     __slots__ = ()
     reveals: ClassVar[Reveals] = Reveals.NOTHING
+
+    def __post_init__(self) -> None:
+        check(self)
 
     @property
     def queries(self) -> int | None:

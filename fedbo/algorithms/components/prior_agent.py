@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from annotated_types import Ge
@@ -17,7 +17,7 @@ from fedbo.algorithms.components.coordinates import COORDINATES
 from fedbo.algorithms.components.prior_space import PriorSpace, choices, common_points
 from fedbo.algorithms.components.surrogate import LocalState, evaluable, first_point, scaled
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import Marked, OneOf
 from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import log_expected_improvement
 from fedbo.surrogates.gp import condition, log_marginal_likelihood, predict
@@ -74,7 +74,7 @@ class Known(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PriorAgent:
+class PriorAgent(Marked):
     """Settings and agent half that methods of a federated prior have in common.
 
     The agent maximises the logarithm of expected improvement under the others' prior, a residual process, and its observations.
@@ -88,6 +88,8 @@ class PriorAgent:
       "uniform" replaces all points chosen under the prior by uniform ones, and "alone" sends nothing.
     """
 
+    queries: ClassVar[int | None] = 1
+
     points: Annotated[int, Ge(2)] = 100
     """Design points M; in two inputs the largest square number below."""
     coordinates: Annotated[str, OneOf(("learned", *COORDINATES))] = "learned"
@@ -98,14 +100,6 @@ class PriorAgent:
     """Iterations between two messages; 0: one message before the first."""
     control: Annotated[str, OneOf(("none", "noise", "shuffled", "uniform", "alone"))] = "none"
     """Control of an experiment, fixed by the algorithm's name."""
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @property
-    def queries(self) -> int:
-        """One point for each decision."""
-        return 1
 
     def sends(self, step: int) -> bool:
         """Return True before the start, and after every `every`-th iteration."""

@@ -16,7 +16,7 @@ from fedbo.algorithms.components.coordinates import COORDINATES, FEW, beginning,
 from fedbo.algorithms.components.failures import supposed_values
 from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import Marked, OneOf
 from fedbo.settings.records import changed, copied
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.gp import (
@@ -126,7 +126,7 @@ class LocalState:
 
 
 @dataclass(frozen=True, slots=True)
-class Surrogate:
+class Surrogate(Marked):
     """An agent's model of its objective.
 
     surrogate:
@@ -164,9 +164,6 @@ class Surrogate:
     """Whether fixed and features standardise values."""
     pending_values: Annotated[str, OneOf(PENDING_VALUES)] = "hallucinated"
     """Values assumed at pending points."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def begin(self, problem: Problem) -> LocalState:
         """Start without observations."""

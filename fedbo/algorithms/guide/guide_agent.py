@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from annotated_types import Ge
@@ -84,6 +84,8 @@ class GuideAgent(Surrogate):
       sends nothing.
     """
 
+    queries: ClassVar[int | None] = 1
+
     surrogate: Annotated[str, OneOf(SUITED)] = "warped"
     coordinates: Annotated[str, OneOf(LEARNED)] = "learned"
     acquisition: Annotated[str, OneOf(ACQUISITIONS)] = "ei"
@@ -102,11 +104,6 @@ class GuideAgent(Surrogate):
     """Iterations between two messages; 0: one message before the first."""
     control: Annotated[str, OneOf(CONTROLS)] = "none"
     """Control of an experiment, fixed by the algorithm's name."""
-
-    @property
-    def queries(self) -> int:
-        """One point for each decision."""
-        return 1
 
     def sends(self, step: int) -> bool:
         """Return True before the start, and after every `every`-th iteration."""

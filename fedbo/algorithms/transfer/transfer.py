@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Gt
@@ -21,7 +21,7 @@ from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, first_point, scaled
 from fedbo.algorithms.gp import SEARCH, incumbent
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import Marked, OneOf
 from fedbo.surrogates.acquisition import expected_improvement, prediction
 from fedbo.surrogates.ensemble import Ensemble, ensemble
 from fedbo.surrogates.features import KERNELS, Features, phi
@@ -65,7 +65,7 @@ class TransferServer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer(ABC):
+class Transfer(Marked, ABC):
     """The settings and both halves that such methods share; a method weights the surrogates of others.
 
     own: the agent's Gaussian process.
@@ -74,6 +74,8 @@ class Transfer(ABC):
     centre: model the values clipped as `own` does, less their mean and over their standard deviation.
     every: send a fresh message before the first and after every k-th iteration; 0 sends one before the first only.
     """
+
+    queries: ClassVar[int | None] = 1
 
     own: Surrogate = field(default_factory=Surrogate)
     """The agent's own Gaussian process: a table of surrogate settings."""
@@ -90,9 +92,6 @@ class Transfer(ABC):
     every: Annotated[int, Ge(0), "0 means once, before the start"] = 0
     """Iterations between two messages; 0: one message before the first."""
 
-    def __post_init__(self) -> None:
-        check(self)
-
     @abstractmethod
     def _acquisition(
         self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams
@@ -103,11 +102,6 @@ class Transfer(ABC):
         search away from them. Surrogates are ranked by the n observations alone, since expected values come from the agent's
         surrogate.
         """
-
-    @property
-    def queries(self) -> int:
-        """One point for each decision."""
-        return 1
 
     @property
     def _incumbents(self) -> bool:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.objectives.typed_spaces.nesting import as_declared
+from fedbo.objectives.typed_spaces.declared_space import as_declared, read_space
 from fedbo.objectives.typed_spaces.typed import Space
 
 Array = npt.NDArray[np.float64]

@@ -14,7 +14,7 @@ from fedbo.analysis.regret import RegretRow, plays_bandits, regret_summary
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.answers import AnswerRow, answers
 from fedbo.figures.reports.tables import table_of
-from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.objectives.typed_spaces.declared_space import flattened
 
 HEADINGS = ("algorithm", "agents", "rounds", "R(T)/M ± sd", "R(T)", "last", "messages/agent", "numbers up", "numbers down")
 

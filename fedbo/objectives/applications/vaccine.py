@@ -16,11 +16,10 @@ import numpy as np
 from annotated_types import Ge, Le, Lt
 
 from fedbo.objectives.applications.epidemic import AGES, EPIDEMICS, outcomes
-from fedbo.objectives.base import Array, Metric, Parameter, require_agent
+from fedbo.objectives.base import Array, CountedFederation, Metric, Parameter, require_agent
 from fedbo.objectives.datasets.data import locate
-from fedbo.objectives.models.noise import Noise
+from fedbo.objectives.models.families import Noise
 from fedbo.objectives.space import inside
-from fedbo.settings.ranges import check
 
 COUNTRIES = 201  # and areas; codes from 900 on are regions and groups of countries
 EXPONENT = (
@@ -74,7 +73,7 @@ class Country:
 
 
 @dataclass(frozen=True)
-class Vaccine:
+class Vaccine(CountedFederation):
     """Fractional vaccine doses: each country lowers its share of infected people within a year.
 
     agents: the number of countries, the most populous first.
@@ -110,18 +109,10 @@ class Vaccine:
     half_width: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
     """Half the width of uniform noise."""
 
-    def __post_init__(self) -> None:
-        check(self)
-
     @property
     def dense(self) -> int:
         """Return the number of points of a search for the best dose: few, since the functions are smooth."""
         return 64
-
-    @property
-    def n_agents(self) -> int:
-        """Count the countries."""
-        return self.agents
 
     @property
     def agent_names(self) -> tuple[str, ...]:

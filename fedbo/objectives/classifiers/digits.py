@@ -13,15 +13,14 @@ benchmark rather than a plateau, measured over 30 agents:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le, Lt
 
-from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
-from fedbo.objectives.classifiers.digit_images import digit_images
+from fedbo.objectives.base import Array, CountedFederation, Metric, Parameter, require, require_agent
 from fedbo.objectives.classifiers.partitions import PARTITIONS, label_skew, partition
 from fedbo.objectives.space import inside
 from fedbo.settings.ranges import OneOf, check
@@ -31,6 +30,15 @@ Indices = npt.NDArray[np.int64]
 CLASSES = 10
 MAX_AGENTS = 100
 PARAMETERS = (Parameter("C", 1e-1, 1e4, log=True), Parameter("gamma", 1e-4, 1e1, log=True))
+
+
+@cache
+def digit_images() -> tuple[Array, Indices]:
+    """Return the images `(1797, 64)`, with pixels from 0 to 16, and their labels `(1797,)`."""
+    from sklearn.datasets import load_digits
+
+    images, label = load_digits(return_X_y=True)
+    return images, label.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +86,7 @@ class DigitsAgent:
 
 
 @dataclass(frozen=True)
-class Digits:
+class Digits(CountedFederation):
     """Scikit-learn's digits, split among agents: tune the C and gamma of a support vector machine.
 
     `agents` share the 1,797 images, each used exactly once. The `partition` is "dirichlet", with the concentration `alpha` of
@@ -112,11 +120,6 @@ class Digits:
         check(self)
         enough = self.partition != "classes" or self.agents * self.classes >= CLASSES
         require(enough, "classes", self.classes, f"{self.agents} agents do not cover all {CLASSES} classes; increase it")
-
-    @property
-    def n_agents(self) -> int:
-        """Count the agents."""
-        return self.agents
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> DigitsAgent:
         """Build one agent's objective.

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, Part, require, require_agent
-from fedbo.objectives.classifiers.digit_images import digit_images
+from fedbo.objectives.classifiers.digits import digit_images
 from fedbo.objectives.classifiers.fedavg import (
     ClientData,
     FedAvgSettings,

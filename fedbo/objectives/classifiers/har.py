@@ -17,21 +17,20 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le
 
-from fedbo.objectives.base import Array, Metric, Parameter, require_agent
+from fedbo.objectives.base import Array, CountedFederation, Metric, Parameter, require_agent
 from fedbo.objectives.classifiers import hapt
 from fedbo.objectives.classifiers.feature_table import FeatureTable, kept
 from fedbo.objectives.classifiers.har_features import VERSION, WIDTH, features, signals
 from fedbo.objectives.classifiers.logistic import LogisticAgent, trainee, tuned
 from fedbo.objectives.classifiers.uci_har import original
 from fedbo.objectives.datasets.data import DATA_SETS, locate
-from fedbo.settings.ranges import check
 
 SUBJECTS = 30
 ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")  # labels 1 to 6
 
 
 @dataclass(frozen=True)
-class Har:
+class Har(CountedFederation):
     """Activities of thirty phone users: tune batch size, L2 weight and learning rate.
 
     agents: the number of subjects, in their order.
@@ -54,14 +53,6 @@ class Har:
     """Passes over the training rows."""
     log: bool = False
     """Whether `l2` and `learning_rate` have geometric axes."""
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @property
-    def n_agents(self) -> int:
-        """Count the subjects."""
-        return self.agents
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -16,10 +16,9 @@ import numpy.typing as npt
 import scipy
 from annotated_types import Ge, Le
 
-from fedbo.objectives.base import Array, Metric, Parameter, require_agent
+from fedbo.objectives.base import Array, CountedFederation, Metric, Parameter, require_agent
 from fedbo.objectives.datasets.data import locate
 from fedbo.objectives.space import inside
-from fedbo.settings.ranges import check
 
 FIELDS = 29
 PARAMETERS = (Parameter("C", 1e-4, 10.0), Parameter("gamma", 0.01, 10.0))  # Dai et al. 2020, appendix D.2.2
@@ -86,7 +85,7 @@ class LandmineField:
 
 
 @dataclass(frozen=True)
-class Landmine:
+class Landmine(CountedFederation):
     """29 landmine fields: tune the C and gamma of a support vector machine.
 
     `agents` takes the first so many fields. `platt` observes the AUC of Platt-scaled probabilities. The axes are linear
@@ -104,14 +103,6 @@ class Landmine:
     """Whether observations are AUCs of random Platt-scaled probabilities, as published."""
     log: bool = False
     """Whether axes are geometric, which makes the task far easier."""
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @property
-    def n_agents(self) -> int:
-        """Count the fields."""
-        return self.agents
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -15,9 +15,9 @@ from annotated_types import Ge, Lt
 
 from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.classifiers.landmine import FIELDS, PARAMETERS, Landmine, LandmineField
-from fedbo.objectives.models.noise import Noise
+from fedbo.objectives.models.families import Noise
 from fedbo.objectives.space import inside
-from fedbo.settings.ranges import check
+from fedbo.settings.ranges import Marked
 
 KEPT = 2**18  # AUCs that a process remembers
 
@@ -50,7 +50,7 @@ class FieldReward:
 
 
 @dataclass(frozen=True)
-class LandmineAUC:
+class LandmineAUC(Marked):
     """29 landmine fields as a bandit: find the best mean AUC.
 
     log: make both axes geometric.
@@ -68,9 +68,6 @@ class LandmineAUC:
     """Variance of normal noise."""
     half_width: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
     """Half the width of uniform noise."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def n_agents(self) -> int:

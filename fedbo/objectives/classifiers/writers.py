@@ -15,12 +15,11 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedbo.objectives.base import Array, Metric, Parameter, require_agent
+from fedbo.objectives.base import Array, CountedFederation, Metric, Parameter, require_agent
 from fedbo.objectives.classifiers.convnet import Recipe, Seen, require_torch, share_wrong, trained
 from fedbo.objectives.classifiers.qmnist import Handwriting, Labels, read
 from fedbo.objectives.datasets.data import locate
 from fedbo.objectives.space import inside
-from fedbo.settings.ranges import check
 
 MIN_IMAGES = 100  # images that a writer has at least
 MAX_AGENTS = 440  # writers of MNIST's training part who have so many
@@ -59,7 +58,7 @@ class Writer:
 
 
 @dataclass(frozen=True)
-class Writers:
+class Writers(CountedFederation):
     """Handwritten digits by writer (QMNIST): tune learning rate, L2 and dropout of a network.
 
     It needs PyTorch: `pip install torch`.
@@ -78,14 +77,6 @@ class Writers:
     """First writers that take part, of 440."""
     epochs: Annotated[int, Ge(1), Le(1000)] = 10
     """Passes over the training half."""
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @property
-    def n_agents(self) -> int:
-        """Count the writers."""
-        return self.agents
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Writer:
         """Build one writer's objective, which does not depend on the streams; LibraryMissingError without PyTorch."""

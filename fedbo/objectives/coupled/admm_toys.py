@@ -14,9 +14,9 @@ import numpy as np
 import scipy
 from annotated_types import Ge, Gt, Lt
 
-from fedbo.objectives.base import Array, Metric, Objective, Parameter, require_agent
+from fedbo.objectives.base import Array, CountedFederation, Metric, Objective, Parameter, require_agent
 from fedbo.objectives.space import inside
-from fedbo.settings.ranges import check
+from fedbo.settings.ranges import Marked
 from fedbo.settings.sums import plain_sum
 
 # The quartic's global minimum, and where the sum of both functions is least: (1 + sqrt(33)) / 8, a root of 4 x^2 - x - 2.
@@ -57,7 +57,7 @@ class Toy:
 
 
 @dataclass(frozen=True)
-class ADMMToy:
+class ADMMToy(Marked):
     """Krishnamoorthy's two coupled agents with one parameter each, to be minimised together.
 
     problem: "consensus" on [-2, 2] as in the text's (8) and (9); "shifted" on [0, 4] with the functions moved by 2 and 0.5 as
@@ -72,9 +72,6 @@ class ADMMToy:
     """Consensus on [-2, 2], shifted on [0, 4], or allocation on [-4, 4]."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
     """Variance of an observation."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def n_agents(self) -> int:
@@ -121,7 +118,7 @@ class Plant:
 
 
 @dataclass(frozen=True)
-class Plants:
+class Plants(CountedFederation):
     """Plants that share utilities, each with a convex cost of its part.
 
     Wishes are uniform in [0.2, 0.9] of the range of every utility. Costs have curvatures of 1 to 5 over the capacity squared in
@@ -143,14 +140,6 @@ class Plants:
     capacity: Annotated[float, Gt(0.0), Lt(np.inf)] = 1.0
     """Upper end of each utility."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @property
-    def n_agents(self) -> int:
-        """Count the plants."""
-        return self.agents
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -16,7 +16,7 @@ from annotated_types import Ge, Lt
 
 from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.space import inside
-from fedbo.settings.ranges import check
+from fedbo.settings.ranges import Marked
 from fedbo.settings.sums import plain_sum
 
 FLOWS = (Parameter("inflow", -1.0, 1.0), Parameter("outflow", -1.0, 1.0))
@@ -45,7 +45,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class NetworkFlow:
+class NetworkFlow(Marked):
     """A ring of nodes with supplies, each of which decides on its two flows.
 
     Edge i leads from node i to the next. `noise` is the variance of an observation. All draws come from the shared stream, so
@@ -60,9 +60,6 @@ class NetworkFlow:
     """Nodes of the ring."""
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
     """Variance of an observation."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def n_agents(self) -> int:

@@ -13,14 +13,14 @@ from fedbo.objectives.derived.federation import DerivedFederation
 from fedbo.objectives.derived.mean import BatchFunction, even_points
 from fedbo.objectives.models.cosines import CosineSum, drawn_cosines
 from fedbo.objectives.space import from_unit, to_unit
-from fedbo.settings.ranges import check
+from fedbo.settings.ranges import Marked
 
 POINTS = 1024  # of the unit cube, from which the mean and the standard deviation of a function are taken
 _SAME = ("absent", "agent_names", "dense", "described", "lattice")  # what a federation may say of itself that still holds
 
 
 @dataclass(frozen=True, slots=True)
-class Differences:
+class Differences(Marked):
     """Additional differences between agents, beyond those of the federation.
 
     f_n becomes o_n + s_n (m + sqrt(likeness) (f_n - m) + sqrt(1 - likeness) v g_n). m and v are mean and standard deviation of
@@ -44,9 +44,6 @@ class Differences:
     """Length scale of an agent's own part in the unit cube."""
     quantity: Annotated[float, Ge(0.0), Le(10.0)] = 0.0
     """Standard deviation of log quantity of data, which divides the noise variance."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 @dataclass(frozen=True, eq=False)

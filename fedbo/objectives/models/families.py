@@ -6,20 +6,38 @@ A transform takes the unit cube to itself: what would leave it is reflected at i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Lt
 
 from fedbo.objectives.base import Array, Parameter, require
 from fedbo.objectives.models.formulas import Formula
-from fedbo.objectives.models.noise import Noise
 from fedbo.objectives.space import inside
+from fedbo.settings.ranges import Marked
 
 Family = Literal["same", "shift", "mixture", "rotation", "offset"]
 USUAL_SPREAD = {"shift": 0.05, "mixture": 0.1, "rotation": 0.25, "offset": 1.0}
 COMPONENTS = 3  # of a mixture
 SIDES = ((1.0, 0.0), (-1.0, 0.0), (-1.0, 2.0))  # a place, and its reflections at 0 and 1
+
+
+@dataclass(frozen=True, slots=True)
+class Noise(Marked):
+    """Normal noise of a `variance` plus uniform noise on [-`half_width`, `half_width`], each absent where it is 0."""
+
+    variance: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    half_width: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+
+    def draws(self, rng: np.random.Generator, n: int) -> Array:
+        """Return n draws `(n,)`."""
+        made = np.zeros(n)
+        if self.variance:
+            made += np.sqrt(self.variance) * rng.standard_normal(n)
+        if self.half_width:
+            made += self.half_width * (2.0 * rng.random(n) - 1.0)
+        return made
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -9,16 +9,15 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
-from fedbo.objectives.base import Metric, Parameter, require, require_agent
+from fedbo.objectives.base import CountedFederation, Metric, Parameter, require, require_agent
 from fedbo.objectives.models import formulas
-from fedbo.objectives.models.families import Family, FormulaAgent, Heterogeneity
+from fedbo.objectives.models.families import Family, FormulaAgent, Heterogeneity, Noise
 from fedbo.objectives.models.formulas import Formula
-from fedbo.objectives.models.noise import Noise
 from fedbo.settings.ranges import check
 
 
 @dataclass(frozen=True)
-class Bandit(ABC):
+class Bandit(CountedFederation, ABC):
     """The settings that federations of test functions share; a subclass provides the formula.
 
     family: how agents differ. "same"; "shift" (the function is moved by up to `spread` of the box along each axis); "mixture"
@@ -55,11 +54,6 @@ class Bandit(ABC):
     def random_per_replicate(self) -> bool:
         """Return whether every replicate has different objectives."""
         return self.family != "same"
-
-    @property
-    def n_agents(self) -> int:
-        """Count the agents."""
-        return self.agents
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

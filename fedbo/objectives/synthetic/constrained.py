@@ -13,12 +13,11 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from annotated_types import Ge, Le, Lt
 
-from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, CountedFederation, Metric, Parameter, require, require_agent
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import inside
 from fedbo.objectives.synthetic import constrained_formulas as formulas
 from fedbo.objectives.synthetic.constrained_formulas import ConstrainedProblem
-from fedbo.settings.ranges import check
 
 MAX_BEND = 0.2  # at a quarter the axis would stand still at one end
 
@@ -67,7 +66,7 @@ class BentProblem:
 
 
 @dataclass(frozen=True)
-class _Problems(ABC):
+class _Problems(CountedFederation, ABC):
     """Base class of federations of test problems."""
 
     random_per_replicate: ClassVar[bool] = True
@@ -80,18 +79,10 @@ class _Problems(ABC):
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
     """Variance of the normal noise of every metric."""
 
-    def __post_init__(self) -> None:
-        check(self)
-
     @property
     @abstractmethod
     def problem(self) -> ConstrainedProblem:
         """Return the problem."""
-
-    @property
-    def n_agents(self) -> int:
-        """Count the agents."""
-        return self.agents
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

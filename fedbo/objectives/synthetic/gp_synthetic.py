@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
-from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, CountedFederation, Metric, Parameter, require, require_agent
 from fedbo.objectives.models.cosines import CosineSum, drawn_cosines
 from fedbo.objectives.space import inside
 from fedbo.settings.ranges import check
@@ -47,7 +47,7 @@ class GridFunction:
 
 
 @dataclass(frozen=True)
-class GPSynthetic:
+class GPSynthetic(CountedFederation):
     """A Gaussian process draw that agents share up to `difference` (Dai et al. 2020).
 
     The construction is that of their appendix D.1.
@@ -76,11 +76,6 @@ class GPSynthetic:
         step = 1.0 / (self.points - 1)
         require(step <= self.length_scale, "length_scale", self.length_scale, f"use {step:.3g} (the grid) to 1")
 
-    @property
-    def n_agents(self) -> int:
-        """Count the agents, the target included."""
-        return self.agents
-
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> GridFunction:
         """Build one agent's function: the draw is shared, the signs are the agent's own."""
         require_agent(agent, self.agents)
@@ -91,7 +86,7 @@ class GPSynthetic:
 
 
 @dataclass(frozen=True)
-class GPSyntheticDE:
+class GPSyntheticDE(CountedFederation):
     """A Gaussian process draw with small perturbations for each agent (Dai et al. 2021).
 
     As `GPSynthetic`, but no agent is a target: each adds at every grid point a uniform draw from [-`difference`, `difference`].
@@ -110,11 +105,6 @@ class GPSyntheticDE:
 
     def __post_init__(self) -> None:
         self._alike()  # has the same settings, and refuses the same
-
-    @property
-    def n_agents(self) -> int:
-        """Count the agents."""
-        return self.agents
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> GridFunction:
         """Build one agent's function: the draw is shared, the perturbation is the agent's own."""
@@ -149,7 +139,7 @@ def common_function(points: int, length_scale: float, seed: int) -> Array:
 
 
 @dataclass(frozen=True)
-class GPFamily:
+class GPFamily(CountedFederation):
     """Gaussian process draws on [0, 1]^d; two agents' functions have the correlation `likeness`.
 
     f_n = sqrt(likeness) g_0 + sqrt(1 - likeness) g_n, where g_0 is common. All g are independent draws with variance 1 and a
@@ -170,14 +160,6 @@ class GPFamily:
     """Number of inputs d."""
     length_scale: Annotated[float, Gt(0.0), Lt(np.inf)] = 0.2
     noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @property
-    def n_agents(self) -> int:
-        """Count the agents."""
-        return self.agents
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -10,7 +10,7 @@ import pytest
 
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array, Fidelity, MultiFidelity
-from fedbo.objectives.classifiers.digit_images import digit_images
+from fedbo.objectives.classifiers.digits import digit_images
 from fedbo.objectives.classifiers.fedavg import fedavg_round
 from fedbo.objectives.classifiers.fedavg_training import (
     CLIENTS,

@@ -16,7 +16,7 @@ from annotated_types import Ge
 
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import Marked, OneOf
 
 Nodes = npt.NDArray[np.int64]
 CUTS, POINTS = ("equal", "random"), ("centre", "uniform")
@@ -24,7 +24,7 @@ SPLITS = ("turns", "longest", "all")
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Marked):
     """A tree over `[0, 1]^d`: the side of a box to cut, and where.
 
     branching: the number of parts.
@@ -40,9 +40,6 @@ class Partition:
     split: Annotated[str, OneOf(SPLITS)] = "turns"
     cuts: Annotated[str, OneOf(CUTS)] = "equal"
     point: Annotated[str, OneOf(POINTS)] = "centre"
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def children(self) -> int:

@@ -31,7 +31,7 @@ from fedbo.algorithms.bandits.trees.partitions import POINTS
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import OneOf
 
 IN_FLIGHT = 1024
 
@@ -74,9 +74,6 @@ class TreeSearch(LocalOnly):
     """Children of a node."""
     point: Annotated[str, OneOf(POINTS)] = "centre"
     """Evaluated point of a box: its centre, or a uniform draw."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Return no points: the tree chooses the first one."""

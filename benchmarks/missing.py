@@ -19,7 +19,7 @@ import numpy as np
 
 from fedbo import Result
 from fedbo.actors.agent import objective_of
-from fedbo.algorithms.bandits.trees.missing_clients import MissingPolicy
+from fedbo.algorithms.bandits.trees.elimination_phases import MissingPolicy
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.models.families import FormulaAgent
 

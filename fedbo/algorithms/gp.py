@@ -129,7 +129,7 @@ class GP(Surrogate, LocalOnly):
 
     def _maximum(self, posterior: Posterior, state: LocalState, streams: Streams) -> Array:
         """Return the point `(d,)`, in coordinates, where the acquisition is largest."""
-        # What is expected of points under way counts too: one that promises much would be chosen again else.
+        # Expectations at points under way count too: else one that promises much would be chosen again.
         coordinates = state.axes or self.coordinates
         best = incumbent(posterior, self.incumbent, len(state.u if self.search == "newton" else posterior.x))
         if self.search == "climb":

@@ -33,7 +33,7 @@ from fedbo.algorithms.streams import Numbers
 from fedbo.settings.own_code import ReturnError, note_step
 
 _FEW = 64  # coordinates that are compared in less time as a list
-# What is before the state in a pair that a function returns: its types, and its name.
+# The first part of a pair that a function returns, before the state: its types, and its name.
 _PAIRS: dict[str, tuple[Any, str]] = {
     "ask": (Decision, "Decision"),
     "outbox": ((dict, type(None)), "message or None"),

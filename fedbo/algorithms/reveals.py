@@ -9,7 +9,7 @@ from fedbo.settings.errors import unknown
 
 
 class Reveals(StrEnum):
-    """What one message, or several of one agent, reveal to a reader who knows the method and its settings; most first.
+    """The knowledge that messages of one agent give to a reader who knows the method and its settings; most first.
 
     A method declares the worst that holds for its settings, as its attribute `reveals`. `NOTHING` means that no message is
     sent. The aggregator of a method with `NOISY_SUMS` still reads each message, unless aggregation is secure.

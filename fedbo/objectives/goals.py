@@ -1,4 +1,4 @@
-"""What a study asks of the metrics of an evaluation: one to four objectives, and limits that make a point feasible."""
+"""Goals of a study, by the metrics of an evaluation: one to four objectives, and limits that make a point feasible."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class CalledFunction:
 
         TypeError unless it returns a number, a dictionary of numbers with `metric`, or an outcome with native value and score.
         """
-        point = inside(self.parameters, x).copy()  # what the function does to its argument stays with it
+        point = inside(self.parameters, x).copy()  # a copy, since the function may change its argument
         value: Any = self.function(*(point, self.agent, rng)[: _wanted(self.function)])
         if isinstance(value, Outcome):
             return Outcome(self.sign * value.value, self.sign * value.score, value.metrics, value.reports)

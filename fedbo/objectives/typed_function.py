@@ -176,7 +176,7 @@ def given_function(place: str) -> Callable[..., Any] | None:
     return _given.get().get(place)
 
 
-CARRIED = ("agent", "rng", "report")  # what a function may ask for beside the configuration
+CARRIED = ("agent", "rng", "report")  # arguments that a function may have beside the configuration
 
 
 def _takes(function: Callable[..., Any]) -> list[str]:

@@ -255,7 +255,7 @@ class Allocation(Coupled):
         aim = self._total(state) / sharers
         mean = state.second[there].sum(axis=0) / sharers
         excess = mean - aim
-        if self.sense == "at_most":  # what is left over, up to the price's worth, is nobody's excess
+        if self.sense == "at_most":  # a remainder up to the price's worth is nobody's excess
             excess = np.maximum(excess, -state.price / rho)
         price = state.price + share * rho * excess
         plain = np.sqrt(sharers) * (state.first[there].sum(axis=0) / sharers - mean + excess)

@@ -108,7 +108,7 @@ class Coupled(Surrogate, ABC):
     epsilon: Schedule = "1/t"
     """Probability of a uniform point: a number, schedule or function of t."""
     iterate: Annotated[str, OneOf(("query", "mean"))] = "mean"
-    """What is sent: the evaluated point, or the best by posterior mean."""
+    """Point that is sent: the evaluated one, or the best by posterior mean."""
     relaxation: Annotated[float, Gt(0), Lt(2)] = 1.0
     """Over-relaxation factor."""
     rho: Annotated[float, Gt(0), Lt(inf)] = 1.0

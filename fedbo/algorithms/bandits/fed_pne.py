@@ -16,8 +16,14 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms.bandits.trees.elimination import Elimination
-from fedbo.algorithms.bandits.trees.elimination_phases import FedPNEClient, FedPNEServer, enter_phase, next_phase
-from fedbo.algorithms.bandits.trees.missing_clients import POLICIES, MissingPolicy
+from fedbo.algorithms.bandits.trees.elimination_phases import (
+    POLICIES,
+    FedPNEClient,
+    FedPNEServer,
+    MissingPolicy,
+    enter_phase,
+    next_phase,
+)
 from fedbo.algorithms.bandits.trees.partitions import CUTS, POINTS, SPLITS, Partition
 from fedbo.algorithms.base import Array, Decision, Declaration, Disclosure, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry

@@ -283,7 +283,7 @@ class FNUCB(Marked):
         common = {"local": np.tensordot(weight, state.local, 1), "weights": weight @ state.weights}
         precision, moment = state.precision.sum(axis=0), state.moment.sum(axis=0)
         payloads: dict[int, Payload] = {}
-        for agent in recipients:  # what was observed does not age: the sums take no account of staleness
+        for agent in recipients:  # observations do not age, so the sums take no account of staleness
             own = {
                 "precision": _of_others(precision, state.precision, agent),
                 "moment": _of_others(moment, state.moment, agent),

@@ -82,7 +82,7 @@ def _median(values: Array, weights: Array) -> Array:
     """Return the weighted median of every column: the midpoint of all values with half of the weight on either side."""
     values, reach, weights = _ascending(values, weights)
     half = 0.5 * reach[-1]
-    near = 1e-12 * reach[-1]  # what rounding makes of one half is one half
+    near = 1e-12 * reach[-1]  # rounding may move a half by so much
     low = np.argmax(reach >= half - near, axis=0)
     high = np.argmax((reach > half + near) & (weights > 0), axis=0)
     columns = np.arange(values.shape[1])

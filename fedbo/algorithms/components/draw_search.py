@@ -38,7 +38,7 @@ Values = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What makes one point better than another: metrics `(n, k)` in units of the models, objectives first.
+    """The comparison of points by their metrics `(n, k)`, in units of the models, objectives first.
 
     scalarise: how several objectives are compared; not used for one.
     thresholds `(c,)`: least values of the margins.

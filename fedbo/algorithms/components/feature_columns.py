@@ -55,7 +55,7 @@ class SamplingSettings(Protocol):
 
 
 class FederatedRules(Protocol):
-    """What a method on `Federated` decides for itself; that class has the descriptions."""
+    """The decisions that a method on `Federated` makes for itself; that class describes them."""
 
     @property
     def own(self) -> SamplingSettings: ...

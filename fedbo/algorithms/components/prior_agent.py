@@ -34,7 +34,7 @@ from fedbo.surrogates.learned_prior import (
 from fedbo.surrogates.posterior import factorise
 
 Surface = Callable[[Array], tuple[Array, Array]]
-MOST = 10.0  # what one agent's observations may say for or against stretched coordinates, in log units
+MOST = 10.0  # the most evidence of one agent for or against stretched coordinates, in log units
 
 
 class PriorState(NamedTuple):

@@ -39,7 +39,10 @@ def improve(own: Surrogate, state: Several, streams: Streams, incumbent: str = "
         u, metrics = np.vstack([u, waiting]), np.vstack([metrics, _means(posteriors, waiting)])
     judge = Judge("pareto", thresholds, np.ones(m), references, np.zeros(m))
     order = judge.order(metrics)
-    over = _to_improve_on(metrics[order, :m][judge.violations(metrics[order]) == 0.0], references)
+    front = metrics[order, :m][judge.violations(metrics[order]) == 0.0]  # of the feasible points
+    over: float | Strips | None = None
+    if len(front):
+        over = float(front.max()) if m == 1 else strips(front, references)
     criterion = SeveralCriterion(posteriors[:m], posteriors[m:], thresholds, over)
     place = maximise_several(criterion, seen[0], u[order[:CENTRES]], own.coordinates, streams)
     return settings.chosen(place, known[0], streams), state._replace(states=with_fits(state.states, known))
@@ -58,10 +61,3 @@ def unsuitable_for_improvement(problem: Problem) -> str:
 
 def _means(posteriors: tuple[Posterior, ...], u: Array) -> Array:
     return np.column_stack([predict(each, u)[0] for each in posteriors])
-
-
-def _to_improve_on(front: Array, references: Array) -> float | Strips | None:
-    """Return what to improve on: the best feasible value, or the strips above the feasible front `(k, m)`; None without any."""
-    if not len(front):
-        return None
-    return float(front.max()) if front.shape[1] == 1 else strips(front, references)

@@ -124,7 +124,7 @@ def gaussian_of(mean: Array, noise: float) -> Payload | None:
     if not weight > SURE * noise:
         return None
     first, second = np.clip(sqrt(dim) * mean[1:].reshape(2, dim) / weight, -1.0, 1.0)
-    off = 0.5 * sqrt(dim) * noise / weight  # what the noise moves the mean by
+    off = 0.5 * sqrt(dim) * noise / weight  # the noise moves the mean by about so much
     variance = 0.25 * np.maximum(second - first**2, 0.0) + off**2
     return {"weight": np.ones(1), "mean": 0.5 + 0.5 * first[None], "variance": variance[None]}
 

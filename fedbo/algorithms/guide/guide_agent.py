@@ -53,7 +53,7 @@ class GuideState(NamedTuple):
 
 
 class LikelyOptimum(NamedTuple):
-    """What an agent knows of its optimum: the heaviest Gaussian of the places where draws of its posterior are largest.
+    """An agent's belief about its optimum: the heaviest Gaussian of the places where draws of its posterior are largest.
 
     share: its weight in the mixture.
     mean, variance `(d,)`: in the unit cube.

@@ -54,7 +54,7 @@ PARAMETERS = (
 COMPUTE = Lognormal(1.0, sigma=0.3, between=0.5)  # factors on computing times: of each round, and lasting ones of clients
 IMAGE_TIME, BATCH_TIME = 0.01, 0.02  # seconds of a client of factor 1
 _HELD = 8  # trainings of which an objective remembers how far they came
-_DATA, _DEALING, _SAMPLING, _TIMES = range(4)  # what is drawn of a server, each from a stream of its own
+_DATA, _DEALING, _SAMPLING, _TIMES = range(4)  # draws of a server, each from a stream of its own
 
 
 @dataclass(frozen=True, eq=False)

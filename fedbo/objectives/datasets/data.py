@@ -256,7 +256,7 @@ def _taken(source: str, data_set: DataSet, file: DataFile, workshop: Path) -> Pa
 def _is(path: Path, file: DataFile) -> bool:
     try:
         _check(path, file)
-    except (DataDamagedError, ValueError, OSError):  # what makes a digest of arrays reads no archive
+    except (DataDamagedError, ValueError, OSError):  # the digest of arrays fails on a file that is an archive
         return False
     return True
 

@@ -63,7 +63,7 @@ class MeanObjective:
 
 def _noise_free(objective: Objective, x: Array) -> float:
     score = objective.score(x)
-    # What has no score draws nothing that would matter: its evaluation is the score.
+    # An objective without scores draws no number that would matter: its evaluation is the score.
     return value_of(objective.evaluate(x, np.random.default_rng(0))) if score is None else float(score)
 
 

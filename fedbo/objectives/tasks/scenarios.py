@@ -102,7 +102,7 @@ def _space(scenario: Scenario) -> Space:
     declared = json.loads((_folder(scenario.name) / "config_space.json").read_text(encoding="utf-8"))
     settled = {scenario.categories[0], *scenario.fidelities}
     tuned = [each for each in declared["hyperparameters"] if each["name"] not in settled]
-    today = [each | {"default_value": each["default"]} for each in tuned]  # what ConfigSpace calls it by now
+    today = [each | {"default_value": each["default"]} for each in tuned]  # ConfigSpace has renamed the key
     return read_space(json.dumps({"hyperparameters": today, "conditions": declared["conditions"]}))
 
 

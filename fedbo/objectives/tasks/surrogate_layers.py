@@ -11,7 +11,7 @@ from fedbo.objectives.base import Array
 
 Codes = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float32]
-SMALL = 1e-12  # what is added before a logarithm
+SMALL = 1e-12  # added before a logarithm
 
 
 class Columns(NamedTuple):

@@ -13,8 +13,7 @@ import pytest
 from phased_play import Played, bernoulli, garland, play
 
 from fedbo.algorithms.bandits.fed_pne import FedPNE
-from fedbo.algorithms.bandits.trees.elimination_phases import FedPNEServer
-from fedbo.algorithms.bandits.trees.missing_clients import MissingPolicy
+from fedbo.algorithms.bandits.trees.elimination_phases import FedPNEServer, MissingPolicy
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import COORDINATOR, Streams

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedbo.algorithms.bandits.trees.missing_clients import MissingPolicy
+from fedbo.algorithms.bandits.trees.elimination_phases import MissingPolicy
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.centres import RULES, Aggregation, bounded_products

@@ -97,7 +97,7 @@ class TreeSearch(LocalOnly):
             x, point = _centre(address, self.branching, dim)
         else:
             x, point = _draw(address, self.branching, dim, streams.seed, streams.replicate, streams.scope)
-        if len(in_flight) == IN_FLIGHT:  # what fails is never told
+        if len(in_flight) == IN_FLIGHT:  # a point whose evaluation failed is never told, and would stay
             in_flight = in_flight[1:]
         return Decision(x, "tree"), state._replace(in_flight=(*in_flight, (point, address)))
 

@@ -74,7 +74,7 @@ LINES = {
     "tuning": 3038,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 92742, "no room": 92742, "modules": 677}
+MOST = {"all": 89278, "no room": 56384, "modules": 650}
 
 
 def _modules() -> Iterator[tuple[str, int]]:

@@ -79,6 +79,7 @@ CONTENTS = {
         "docs/sites",
         "docs/cluster",
         "docs/plugins",
+        "plugins/rivals/README",
         "docs/trouble",
     ),
     "Algorithms": ("docs/algorithms/*",),

@@ -38,13 +38,15 @@ _NAMES = {
 }
 
 
+_OWN = {name: f"{module}:{name}" for module, names in _NAMES.items() for name in names.split()}
+
+
 @cache
 def _places() -> dict[str, str]:
     """Map each public name to its place, "module:attribute"."""
     from fedbo.settings.rooms import rooms
 
-    found = {name: f"{module}:{name}" for module, names in _NAMES.items() for name in names.split()}
-    return found | {name: place for room in rooms().values() for name, place in room.names.items()}
+    return _OWN | {name: place for room in rooms().values() for name, place in room.names.items()}
 
 
 def __getattr__(name: str) -> Any:
@@ -54,7 +56,8 @@ def __getattr__(name: str) -> Any:
         return fedbo_version()
     if name == "__all__":
         return sorted(_places())
-    if name.startswith("_") or name not in (places := _places()):
+    places = _OWN if name in _OWN or name.startswith("_") else _places()  # to find the rooms takes milliseconds
+    if name not in places:
         raise AttributeError(f"module 'fedbo' has no attribute '{name}'")
     from fedbo.settings.rooms import loaded
 

@@ -91,20 +91,29 @@ def test_an_import_of_a_room_is_seen_also_within_a_function(tmp_path: Path) -> N
     assert [line.split(" ")[0] for line in arrows(tmp_path)] == ["lab/fork/planted.py", "planted.py"]
 
 
+def test_a_room_counts_as_deleted_without_a_room_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedbo.settings.rooms._folders", lambda: iter(["lab/hunt", "lab/why", "lab/twins"]))
+    assert [*rooms.__wrapped__()] == ["lab/twins"]  # hunts need whys, and whys need forks
+
+
 @pytest.mark.parametrize("name", rooms())
 def test_a_room_says_what_it_is_for_and_has_tests_and_a_budget(name: str) -> None:
     room = rooms()[name]
     assert room.sentence.endswith(".") and name in LINES and {*room.needs} <= {*rooms()}
     assert all((ROOT / "tests" / place).exists() for place in room.tests)
     places = [*(each.function for each in room.commands.values()), *room.names.values(), *room.functions.values()]
-    places += [*room.sections.values(), *(place for each in room.answers for place in (each.read, each.resume))]
+    places += [
+        *room.errors,
+        *filter(None, [room.accelerator]),
+        *room.sections.values(),
+        *(place for each in room.answers for place in (each.read, each.resume)),
+    ]
     assert all(place.startswith(f"fedbo.{name.replace('/', '.')}.") for place in places), "declares what is not in the room"
 
 
 def test_the_page_on_the_architecture_lists_the_rooms() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    listed = {name: room for name, room in rooms().items() if not name.startswith(("algorithms/", "objectives/"))}
-    for name, room in listed.items():
+    for name, room in rooms().items():
         assert f"| `fedbo/{name}/` | {room.sentence[0].lower()}{room.sentence[1:-1]} |" in page
 
 

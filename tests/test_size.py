@@ -17,7 +17,7 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
-    ".": 629,
+    ".": 632,
     "actors": 2878,
     "actors/evaluation": 1782,
     "actors/stopping": 390,
@@ -29,8 +29,8 @@ LINES = {
     "algorithms/guide": 616,
     "algorithms/private": 302,
     "algorithms/transfer": 654,
-    "analysis": 5446,
-    "commands": 1660,
+    "analysis": 5450,
+    "commands": 1659,
     "coordinator": 243,
     "coordinator/cluster": 212,
     "coordinator/environment": 1562,
@@ -52,7 +52,7 @@ LINES = {
     "lab/tabulation": 848,
     "lab/twins": 1738,
     "lab/why": 1988,
-    "lab/worlds": 316,
+    "lab/worlds": 243,
     "lab/worth": 569,
     "objectives": 2538,
     "objectives/applications": 671,
@@ -64,7 +64,7 @@ LINES = {
     "objectives/tables": 259,
     "objectives/tasks": 1986,
     "objectives/typed_spaces": 902,
-    "settings": 1785,
+    "settings": 1789,
     "sites": 6452,
     "study": 4984,
     "surrogates": 3512,

@@ -9,6 +9,10 @@ else:
 
     def __getattr__(name: str) -> Any:
         # Imported when first asked for: to read a manifest must not wait for SciPy.
-        if name.startswith("_"):
+        functions = {} if name.startswith("_") else vars(import_module("fedbo.analysis.functions"))
+        if name not in functions:
             raise AttributeError(f"module 'fedbo.analysis' has no attribute '{name}'")
-        return getattr(import_module("fedbo.analysis.functions"), name)
+        return functions[name]
+
+    def __dir__() -> list[str]:
+        return [*globals(), *(name for name in vars(import_module("fedbo.analysis.functions")) if name[0] != "_")]

@@ -50,9 +50,8 @@ SURROUNDINGS = frozenset(
 
 def is_wrong_input(error: Exception) -> bool:
     """Check whether an argument or a directory was wrong, before anything ran."""
-    return isinstance(error, FileExistsError | PermissionError) or _is_of(
-        error, WRONG_INPUT.union(*(room.errors for room in rooms().values()))
-    )
+    own = {place.replace(":", ".") for room in rooms().values() for place in room.errors}
+    return isinstance(error, FileExistsError | PermissionError) or _is_of(error, WRONG_INPUT | own)
 
 
 def is_failure(error: Exception) -> bool:

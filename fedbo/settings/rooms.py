@@ -55,7 +55,7 @@ class Room:
     """What a room adds to the package.
 
     - `sentence`: what it is for; `tests`: the folders and files of its tests, below `tests/`.
-    - `needs`: rooms without which it cannot work, such as "lab/fork"; a room of which nothing else is said needs none.
+    - `needs`: rooms without which it cannot work, such as "lab/fork"; where one of them is not there, it counts as deleted too.
     - `commands`, `names`: its commands and its public names in `fedbo`; `errors`: those that a command reports as wrong input.
     - `answers`: what its directories hold; `sections`: its sections of the report by their headings, each a function of a
       result and of the keys of the runs through whose time the page can move, which returns markup.
@@ -77,8 +77,12 @@ class Room:
 
 @cache
 def rooms() -> dict[str, Room]:
-    """Import the declarations of all rooms that are there, by their folders, such as "lab/why"."""
-    return {name: import_module(f"fedbo.{name.replace('/', '.')}.room").ROOM for name in sorted(_folders())}
+    """Import the declarations of all rooms that are there with what they need, by their folders, such as "lab/why"."""
+    found = {name: import_module(f"fedbo.{name.replace('/', '.')}.room").ROOM for name in sorted(_folders())}
+    while lacking := [name for name, room in found.items() if not found.keys() >= {*room.needs}]:
+        for name in lacking:
+            del found[name]
+    return found
 
 
 def _folders() -> Iterator[str]:

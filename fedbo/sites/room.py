@@ -68,5 +68,5 @@ ROOM = Room(
         "join": "fedbo.sites.functions:join",
         "serve": "fedbo.sites.functions:serve",
     },
-    errors=("fedbo.sites.errors.SitesError",),
+    errors=("fedbo.sites.errors:SitesError",),
 )

@@ -18,17 +18,9 @@ from fedbo.algorithms.components.surrogate import PENDING_VALUES
 from fedbo.lab.worlds.surroundings import (
     Draws,
     draw_availability,
-    draw_cluster,
-    draw_early_end,
-    draw_evaluation,
     draw_exchange,
     draw_fault,
     draw_group,
-    draw_network,
-    draw_overlap,
-    draw_preemption,
-    draw_privacy,
-    draw_stopping,
     draw_timing,
 )
 from fedbo.objectives.base import Parameter
@@ -47,6 +39,16 @@ from tests.random_studies.files import (
 )
 from tests.random_studies.metrics import add_metrics
 from tests.random_studies.rarities import add_rarities
+from tests.random_studies.runs import (
+    draw_cluster,
+    draw_early_end,
+    draw_evaluation,
+    draw_network,
+    draw_overlap,
+    draw_preemption,
+    draw_privacy,
+    draw_stopping,
+)
 from tests.random_studies.settings import KNOWN_FUNCTIONS, draw_algorithm, draw_differences, draw_objective
 
 Document = dict[str, Any]

@@ -152,7 +152,7 @@ def _actors(study: Study) -> int:
 
 
 def endless_warning(study: Study) -> str | None:
-    """Return a line about the first fault that begins more often than an evaluation lasts; empty if there is none.
+    """Return a line about the first fault that begins more often than an evaluation lasts; None if there is none.
 
     An evaluation of length D ends before the next crash of a Poisson process with probability exp(-rate D). A run is given up
     after `STARTS` steps that did not.
@@ -181,5 +181,5 @@ def unused_ids(study: Study) -> str | None:
         found += [] if devices is None else [(len(capacities(devices)), "[timing] devices")]
         for ids, where in found:
             if ids > count:
-                return f"{where}: the file has {ids:,} ids; {count:,} agents follow the {count:,} smallest, nobody the others"
+                return f"{where}: the file has {ids:,} ids for {count:,} agents; the {ids - count:,} largest are unused"
     return None

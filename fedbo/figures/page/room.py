@@ -15,6 +15,6 @@ ROOM = Room(
         ),
     },
     names={"ReportError": "fedbo.figures.page.page:ReportError"},
-    errors=("fedbo.figures.page.page.ReportError",),
+    errors=("fedbo.figures.page.page:ReportError",),
     functions={"report": "fedbo.figures.page.page:report", "write_report": "fedbo.figures.page.page:write_report"},
 )

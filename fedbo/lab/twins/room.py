@@ -22,6 +22,6 @@ ROOM = Room(
         ),
     },
     names={"MeasurementError": "fedbo.lab.twins.measurements:MeasurementError"},
-    errors=("fedbo.lab.twins.measurements.MeasurementError",),
+    errors=("fedbo.lab.twins.measurements:MeasurementError",),
     functions={"forecast": "fedbo.lab.twins.forecasts:forecast", "forecast_line": "fedbo.lab.twins.forecasts:forecast_line"},
 )

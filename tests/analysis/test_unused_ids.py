@@ -47,7 +47,7 @@ def test_ids_that_no_agent_follows_are_told(text: str, name: str, tables: Any, w
     (tmp_path / name).write_text(text)
     of_two, of_three = (load_study(document(agents, **with_file(tables, str(tmp_path / name)))) for agents in (2, 3))
     line = unused_ids(of_two)
-    assert line is not None and line.endswith("the file has 3 ids; 2 agents follow the 2 smallest, nobody the others")
+    assert line is not None and line.endswith("the file has 3 ids for 2 agents; only the 2 smallest are used")
     assert where in line
     assert unused_ids(of_three) is None
 
@@ -61,4 +61,4 @@ def test_validate_and_run_print_the_line(tmp_path: Path, capsys: pytest.CaptureF
     )
     for command in (["validate", str(study)], ["run", str(study), "--out", str(tmp_path / "run"), "--quiet"]):
         assert main(command) == 0
-        assert "warning: [availability]: the file has 3 ids; 2 agents" in capsys.readouterr().err
+        assert "warning: [availability]: the file has 3 ids for 2 agents" in capsys.readouterr().err

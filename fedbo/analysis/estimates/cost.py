@@ -181,5 +181,5 @@ def unused_ids(study: Study) -> str | None:
         found += [] if devices is None else [(len(capacities(devices)), "[timing] devices")]
         for ids, where in found:
             if ids > count:
-                return f"{where}: the file has {ids:,} ids for {count:,} agents; the {ids - count:,} largest are unused"
+                return f"{where}: the file has {ids:,} ids for {count:,} agents; only the {count:,} smallest are used"
     return None

@@ -32,6 +32,9 @@ class Mailboxes(Protocol):
     def taken(self, agent: int, lease: int) -> None:
         """Acknowledge a report, which need not be sent again."""
 
+    def refuse(self, agent: int, why: str) -> None:
+        """Record that a report of an agent does not count."""
+
     def heard(self, agent: int) -> float | None:
         """Return when an agent's site was heard of, by the monotonic clock; None if not since this process began."""
 
@@ -123,7 +126,11 @@ class RemoteSites(Hosts):
     def _receive(self, report: SiteReport) -> None:
         """Hold a report until it is due, or drop one that does not answer the open request of its agent."""
         agent, order = report.agent, self._open.get(report.agent)
-        if order is None or (order.lease, order.step) != (report.lease, report.step) or report.failure is not None:
+        if order is None or order.lease != report.lease:  # the request was ended by a planned fault
+            self._mailboxes.taken(agent, report.lease)
+            return
+        if order.step != report.step:
+            self._mailboxes.refuse(agent, f"a report of step {report.step} does not answer the order for step {order.step}")
             self._mailboxes.taken(agent, report.lease)
             return
         if any(held.report.agent == agent for held in self._held):  # the same one again

@@ -15,7 +15,7 @@ from fedbo.sites.wire import REPORT_BYTES, SYNC_BYTES, Reader, WireError
 
 _ORDER = struct.Struct("<IIQ?BH")  # agent, step, lease, speaks, restore, messages
 _LETTER = struct.Struct("<iidBI")  # sender, step, sent, kind of the payload, its bytes
-_REPORT = struct.Struct("<IIIQQQBIHHHI")  # `_NUMBERS`, then `ReportSizes`
+_REPORT = struct.Struct("<IIIQQQBIHHI")  # `_NUMBERS`, then `ReportSizes`
 _NUMBERS: Final = ("agent", "step", "queries", "lease", "t_n", "pulled")
 _TEXT = struct.Struct("<H")
 _RESTORE: Final = ("", "before", "checkpoint")
@@ -23,27 +23,24 @@ _NOTHING, _DUMMY, _ARRAYS, _MASKED = range(4)  # kinds of payloads; a masked one
 MOST_LETTERS = 2**12  # messages in one order
 MOST_LINES, MOST_LINE = 8, 400  # texts of failed evaluations in a report, and bytes of one
 MOST_RETRIED = 2**12
-_NO_TEXT = 0xFFFF
 
 
 class ReportSizes(NamedTuple):
     """The sizes after the numbers of a report: the kind and bytes of its payload, and the amount of everything else.
 
-    - `retried`: points that were evaluated again; `lines`: texts of failed evaluations.
-    - `failure`: bytes of the reason why the run cannot continue; `released`: bytes of what the site releases.
+    - `retried`: points that were evaluated again; `lines`: texts of failed evaluations; `released`: bytes of released rows.
     """
 
     kind: int
     payload: int
     retried: int
     lines: int
-    failure: int
     released: int
 
 
 def most_request(terms: SyncTerms) -> int:
     """Return the bytes of the longest legal body of a request: one report of the largest message, or several smaller ones."""
-    texts = (1 + MOST_LINES) * (_TEXT.size + MOST_LINE)
+    texts = MOST_LINES * (_TEXT.size + MOST_LINE)
     report = _REPORT.size + _most(terms.upload) + 4 * MOST_RETRIED + texts + largest(terms.most_rows, terms.dim, terms.share)
     return SYNC_BYTES + REPORT_BYTES + report + terms.letter
 
@@ -86,20 +83,18 @@ def decode_order(data: bytes, terms: SyncTerms) -> StepRequest:
 
 def encode_report(report: StepReport, terms: SyncTerms) -> bytes:
     """Return the bytes of a report, with what its site releases. Longer texts, and further ones, are cut off."""
-    if report.again or report.verdicts:
-        raise ValueError("a report of a site has no verdicts and no evaluations to repeat: it carries those out itself")
+    if report.again or report.verdicts or report.failure is not None:
+        raise ValueError("a report of a site has no verdicts, failures and evaluations to repeat: it carries those out itself")
     kind, payload = _packed(report.payload, terms.upload)
     if terms.letter and payload:  # a masked message travels in a letter, and never here
         kind, payload = _MASKED, b""
     released = pack(report.released, terms.dim, terms.share) if isinstance(report, SiteReport) else b""
     lines = [line.encode()[:MOST_LINE] for line in report.failed[:MOST_LINES]]
-    failure = None if report.failure is None else report.failure.encode()[:MOST_LINE]
-    reason = _NO_TEXT if failure is None else len(failure)
     lengths = {"payload": len(payload), "retried": len(report.retried), "lines": len(lines), "released": len(released)}
-    sizes = ReportSizes(kind=kind, failure=reason, **lengths)
+    sizes = ReportSizes(kind=kind, **lengths)
     head = _REPORT.pack(*(getattr(report, name) for name in _NUMBERS), *sizes)
     retried = struct.pack(f"<{len(report.retried)}I", *report.retried)
-    texts = b"".join(_TEXT.pack(len(line)) + line for line in lines) + (failure or b"")
+    texts = b"".join(_TEXT.pack(len(line)) + line for line in lines)
     return head + payload + retried + texts + released
 
 
@@ -117,7 +112,6 @@ def decode_report(agent: int, lease: int, data: bytes, terms: SyncTerms) -> Site
     retried = reader.take(struct.Struct(f"<{sizes.retried}I"))
     _check_counts(numbers, retried, terms)
     failed = tuple([reader.text(_length(reader)) for _ in range(sizes.lines)])
-    text = None if sizes.failure == _NO_TEXT else reader.text(min(sizes.failure, MOST_LINE))
     released = reader.bytes(sizes.released)
     reader.end()
     try:
@@ -128,7 +122,7 @@ def decode_report(agent: int, lease: int, data: bytes, terms: SyncTerms) -> Site
         raise WireError(f"{len(unpacked)} rows, but at most {terms.most_rows} are allowed")
     for row in unpacked:
         _check_counts({"step": row.step, "t_n": row.t_n, "pulled": row.pulls}, (row.query,), terms)
-    return SiteReport(**numbers, payload=payload, retried=retried, failed=failed, failure=text, released=unpacked)
+    return SiteReport(**numbers, payload=payload, retried=retried, failed=failed, released=unpacked)
 
 
 def _check_counts(numbers: Mapping[str, int], points: Iterable[int], terms: SyncTerms) -> None:

@@ -142,6 +142,10 @@ class SyncServer:
             self._machine.taken(agent, lease)
         self._wake(self._flush)
 
+    def refuse(self, agent: int, why: str) -> None:
+        """Record that a report of an agent does not count."""
+        self._refused(why, None, agent)
+
     def letter(self, agent: int, number: int, data: bytes) -> None:
         """Put a letter into an agent's mailbox in place of its earlier one. Its number grows with each."""
         with self._changed:

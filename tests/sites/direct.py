@@ -116,6 +116,9 @@ class Server:
         with self._wake:
             self._taken.setdefault(agent, set()).add(lease)
 
+    def refuse(self, agent: int, why: str) -> None:
+        raise AssertionError(f"a report of agent {agent} was refused: {why}")
+
     def heard(self, agent: int) -> float | None:
         return self._heard.get(agent)
 

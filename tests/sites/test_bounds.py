@@ -20,7 +20,8 @@ import pytest
 from hostile import Attacker, wait_for
 from sync_study import TERMS, SyncStudy
 
-from fedbo.actors.storage.rows import Row
+from fedbo.actors.storage.rows import Row, RunKey
+from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Field, Inbound
 from fedbo.objectives.outcome import Outcome
@@ -31,6 +32,7 @@ from fedbo.sites.certificates import client_context
 from fedbo.sites.documents import SiteRequest
 from fedbo.sites.errors import SitesError
 from fedbo.sites.folders import APPROVAL, POLICY, REQUEST, ServiceFolder, SiteFolder
+from fedbo.sites.hosts import RemoteSites
 from fedbo.sites.join import join_study
 from fedbo.sites.release import SiteReport
 from fedbo.sites.sent import sent_by
@@ -83,6 +85,19 @@ def test_answers_to_letters_that_a_study_has_not_are_refused_and_wake_nobody(tmp
         attacker.send(attacker.post(attacker.request(attacker.sync(answer=(7, b"unasked")))))
         assert study.refusals() == ["it answers a letter, but this study has none"]
         assert server.arrived(0.0) == [] and server.replies() == []
+
+
+def test_a_report_of_another_step_than_ordered_is_recorded_and_does_not_count(tmp_path: Path) -> None:
+    study = SyncStudy(tmp_path)
+    with closing(study.server()) as server:
+        attacker = Attacker(study, server.start("127.0.0.1", 0, study.server_context()), [], seed=0)
+        sites = RemoteSites(server, RunFolder(tmp_path, RunKey(0, "ts", 0)), [0, 1], 60.0, None)
+        sites.submit(StepRequest(1, 1, 1))
+        report = orders.encode_report(StepReport(1, 2, 1, None, lease=1), study.terms)
+        request = attacker.request(attacker.sync(seen=1, answered=1, reported=1, reports=((1, report),)))
+        attacker.send(attacker.post(request), hang_up=True)  # the answer waits for news
+        assert sites.ready(60.0).reports == [] and sites.busy()
+        assert study.refusals() == ["a report of step 2 does not answer the order for step 1"]
 
 
 # Numbers, by the records of the wire.

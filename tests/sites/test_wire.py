@@ -42,7 +42,6 @@ REPORT = SiteReport(
     t_n=11,
     retried=(0, 1),
     failed=("first", "sécond"),
-    failure="why",
     pulled=13,
 )
 
@@ -152,7 +151,7 @@ def test_bytes_at_random_are_refused_or_read_and_raise_nothing_else(what: str) -
 
 def test_the_longest_legal_report_is_not_longer_than_announced() -> None:
     terms = TERMS._replace(upload={"rows": Field((None, 3), longest=50)}, share="scores", most_rows=16)
-    report = SiteReport(3, 4, 2, {"rows": np.ones((50, 3))}, lease=10, failed=("x" * 1000,) * 20, failure="x" * 1000)
+    report = SiteReport(3, 4, 2, {"rows": np.ones((50, 3))}, lease=10, failed=("x" * 1000,) * 20)
     report.retried = (1,) * orders.MOST_RETRIED
     data = orders.encode_report(report, terms)
     sync = SYNC._replace(reports=((10, data),))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import DamagedError
@@ -50,9 +51,14 @@ class StoredTable:
         if not path.is_file():
             return self._schema.empty_table()
         try:
-            return read_table(path, self._schema, further=True)
+            table = read_table(path, self._schema, further=True)
         except DamagedError as error:
             raise DamagedError(path, error.why, back(path)) from None
+        strange = sorted({*pc.unique(table["algorithm"]).to_pylist()} - {*run.study.labels}, key=str)
+        if strange and self._file != "histories":  # those are by the algorithm of the earlier task
+            why = f"it names the algorithm {strange[0]!r}, which the study has not"
+            raise DamagedError(path, why, back(path))
+        return table
 
 
 class FinishedRun:

@@ -138,3 +138,13 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     (broken / "manifest.json").write_text("{", encoding="utf-8")
     with pytest.raises(DamagedError, match="manifest.json': is damaged .*; run the study again: fedbo run "):
         Result.open(broken)
+
+
+def test_a_table_with_an_algorithm_that_the_study_has_not_is_damaged(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", document(iterations=1))
+    text = (folder / "study.toml").read_text(encoding="utf-8")
+    (folder / "study.toml").write_text(text.replace('label = "Alone"', 'label = "mine"'), encoding="utf-8")
+    forged = Result.open(folder)
+    assert "mine" in forged.study.labels
+    with pytest.raises(DamagedError, match="observations.parquet': is damaged .*'Alone', which the study has not"):
+        forged.summary()

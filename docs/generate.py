@@ -56,7 +56,7 @@ def _kinds() -> Iterator[str]:
 
     yield from ("### Kinds of events", "", "All other columns are null; `time` and `agent` are always known.", "")
     rows = []
-    for kind, record in KINDS.items():
+    for kind, record in sorted(KINDS.items(), key=lambda item: item[1].__module__):  # those of agents before those of messages
         names = (f"`{name}`" for name in record._fields if name not in ("time", "agent"))
         rows.append((f"`{kind}`", clause(record.__doc__ or ""), ", ".join(names)))
     yield from table(("kind", "columns", "meaning"), [(kind, columns or "–", meaning) for kind, meaning, columns in rows])

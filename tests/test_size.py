@@ -36,7 +36,7 @@ LINES = {
     "coordinator/environment": 1562,
     "coordinator/evaluations": 706,
     "coordinator/kernel": 2997,
-    "coordinator/logged": 745,
+    "coordinator/logged": 679,
     "coordinator/privacy": 2092,
     "coordinator/runtime": 986,
     "execution": 2986,

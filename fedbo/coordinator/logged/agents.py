@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from fedbo.algorithms.streams import COORDINATOR
+from fedbo.coordinator.logged.kinds import logged_as
 
 Verdict = Literal["go", "stop", "pause", "end", "failed"]
 
 
+@logged_as("started")
 class StepStarted(NamedTuple):
     """A step of an agent starts, for the first time or `again`."""
 
@@ -18,6 +20,7 @@ class StepStarted(NamedTuple):
     again: bool = False
 
 
+@logged_as("finished")
 class StepFinished(NamedTuple):
     """A step of an agent is over."""
 
@@ -26,6 +29,7 @@ class StepFinished(NamedTuple):
     step: int
 
 
+@logged_as("failed")
 class EvaluationFailed(NamedTuple):
     """An evaluation of the step returned no value; `message` has the error."""
 
@@ -35,6 +39,7 @@ class EvaluationFailed(NamedTuple):
     message: str
 
 
+@logged_as("rung")
 class RungReached(NamedTuple):
     """An evaluation that may stop early has reached a rung, or its end."""
 
@@ -46,6 +51,7 @@ class RungReached(NamedTuple):
     verdict: Verdict
 
 
+@logged_as("promoted")
 class EvaluationPromoted(NamedTuple):
     """A paused evaluation waits for a place to continue to its next rung, at `fidelity`."""
 
@@ -56,6 +62,7 @@ class EvaluationPromoted(NamedTuple):
     fidelity: int
 
 
+@logged_as("done")
 class AgentDone(NamedTuple):
     """An agent has used its budget."""
 
@@ -64,6 +71,7 @@ class AgentDone(NamedTuple):
     step: int
 
 
+@logged_as("absent")
 class AgentAbsent(NamedTuple):
     """An agent leaves for a while."""
 
@@ -72,6 +80,7 @@ class AgentAbsent(NamedTuple):
     step: int
 
 
+@logged_as("returned")
 class AgentReturned(NamedTuple):
     """An absent agent is back."""
 
@@ -80,6 +89,7 @@ class AgentReturned(NamedTuple):
     step: int
 
 
+@logged_as("crashed")
 class AgentCrashed(NamedTuple):
     """An agent's process dies; `state` is null if that is permanent or unplanned."""
 
@@ -90,6 +100,7 @@ class AgentCrashed(NamedTuple):
     state: str | None = None
 
 
+@logged_as("restarted")
 class AgentRestarted(NamedTuple):
     """A crashed process is back."""
 
@@ -98,6 +109,44 @@ class AgentRestarted(NamedTuple):
     step: int
 
 
+@logged_as("hung")
+class AgentHung(NamedTuple):
+    """An agent stops, unknown to the coordinator."""
+
+    time: float
+    agent: int
+    step: int
+
+
+@logged_as("woke")
+class AgentWoke(NamedTuple):
+    """An agent that hung continues."""
+
+    time: float
+    agent: int
+    step: int
+
+
+@logged_as("slowed")
+class AgentSlowed(NamedTuple):
+    """An agent works `factor` times slower."""
+
+    time: float
+    agent: int
+    step: int
+    factor: float
+
+
+@logged_as("recovered")
+class AgentRecovered(NamedTuple):
+    """A slowed agent works at its earlier pace."""
+
+    time: float
+    agent: int
+    step: int
+
+
+@logged_as("placed")
 class EvaluationPlaced(NamedTuple):
     """An evaluation that waited in the queue since `queued_at` starts on a worker."""
 
@@ -109,6 +158,7 @@ class EvaluationPlaced(NamedTuple):
     queued_at: float
 
 
+@logged_as("released")
 class EvaluationReleased(NamedTuple):
     """An evaluation leaves its worker at its end."""
 
@@ -119,6 +169,7 @@ class EvaluationReleased(NamedTuple):
     worker: int
 
 
+@logged_as("preempted")
 class EvaluationPreempted(NamedTuple):
     """An evaluation leaves its worker before its end."""
 
@@ -129,6 +180,7 @@ class EvaluationPreempted(NamedTuple):
     worker: int
 
 
+@logged_as("workers_joined")
 class ClassJoined(NamedTuple):
     """All workers of a class join the cluster."""
 
@@ -137,6 +189,7 @@ class ClassJoined(NamedTuple):
     agent: int = COORDINATOR
 
 
+@logged_as("workers_left")
 class ClassLeft(NamedTuple):
     """All workers of a class leave the cluster for good."""
 
@@ -145,6 +198,7 @@ class ClassLeft(NamedTuple):
     agent: int = COORDINATOR
 
 
+@logged_as("worker_preempted")
 class WorkerTaken(NamedTuple):
     """A preemption takes a worker away."""
 
@@ -154,6 +208,7 @@ class WorkerTaken(NamedTuple):
     agent: int = COORDINATOR
 
 
+@logged_as("worker_returned")
 class WorkerRestored(NamedTuple):
     """A worker that was taken away is back."""
 
@@ -161,36 +216,3 @@ class WorkerRestored(NamedTuple):
     worker: int
     worker_class: str
     agent: int = COORDINATOR
-
-
-class AgentHung(NamedTuple):
-    """An agent stops, unknown to the coordinator."""
-
-    time: float
-    agent: int
-    step: int
-
-
-class AgentWoke(NamedTuple):
-    """An agent that hung continues."""
-
-    time: float
-    agent: int
-    step: int
-
-
-class AgentSlowed(NamedTuple):
-    """An agent works `factor` times slower."""
-
-    time: float
-    agent: int
-    step: int
-    factor: float
-
-
-class AgentRecovered(NamedTuple):
-    """A slowed agent works at its earlier pace."""
-
-    time: float
-    agent: int
-    step: int

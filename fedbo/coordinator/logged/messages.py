@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from fedbo.algorithms.streams import COORDINATOR
+from fedbo.coordinator.logged.kinds import logged_as
 
 Direction = Literal["up", "down"]
 LossReason = Literal["fault", "partition", "coordinator_down"]
@@ -42,6 +43,7 @@ REASONS: Final[Mapping[LossReason | MissReason | RefusalReason, str]] = {
 }
 
 
+@logged_as("cut")
 class LinkCut(NamedTuple):
     """A partition separates an agent from the coordinator."""
 
@@ -50,6 +52,7 @@ class LinkCut(NamedTuple):
     step: int
 
 
+@logged_as("joined")
 class LinkJoined(NamedTuple):
     """A partition of an agent ends."""
 
@@ -58,6 +61,7 @@ class LinkJoined(NamedTuple):
     step: int
 
 
+@logged_as("down")
 class CoordinatorDown(NamedTuple):
     """The coordinator goes down."""
 
@@ -66,6 +70,7 @@ class CoordinatorDown(NamedTuple):
     agent: int = COORDINATOR
 
 
+@logged_as("up")
 class CoordinatorUp(NamedTuple):
     """The coordinator is back."""
 
@@ -74,6 +79,7 @@ class CoordinatorUp(NamedTuple):
     agent: int = COORDINATOR
 
 
+@logged_as("falsified")
 class MessageFalsified(NamedTuple):
     """The next message of an agent is falsified by one or more lies."""
 
@@ -85,6 +91,7 @@ class MessageFalsified(NamedTuple):
     copied_step: int | None = None
 
 
+@logged_as("sent")
 class MessageSent(NamedTuple):
     """An agent transmits the message of a step, for the first time or `again`."""
 
@@ -95,6 +102,7 @@ class MessageSent(NamedTuple):
     again: bool = False
 
 
+@logged_as("lost")
 class TransmissionLost(NamedTuple):
     """A message on its way `up`, or an answer on its way `down`, is lost."""
 
@@ -108,6 +116,7 @@ class TransmissionLost(NamedTuple):
     fault: int | None = None
 
 
+@logged_as("arrived")
 class MessageArrived(NamedTuple):
     """A message reaches the coordinator and takes effect, `staleness` rounds after its step started."""
 
@@ -118,6 +127,7 @@ class MessageArrived(NamedTuple):
     staleness: int | None
 
 
+@logged_as("late")
 class MessageLate(NamedTuple):
     """A message reaches the coordinator after its `round` has closed, and is dropped."""
 
@@ -128,6 +138,7 @@ class MessageLate(NamedTuple):
     round: int
 
 
+@logged_as("rejected")
 class TransmissionRejected(NamedTuple):
     """A message is refused or given up, or an agent refuses a copied answer."""
 
@@ -143,6 +154,7 @@ class TransmissionRejected(NamedTuple):
     message: str | None = None
 
 
+@logged_as("discarded")
 class ReportDiscarded(NamedTuple):
     """The report of a step arrives after its lease has expired."""
 
@@ -151,6 +163,7 @@ class ReportDiscarded(NamedTuple):
     step: int
 
 
+@logged_as("unmasked")
 class SumUnmasked(NamedTuple):
     """With secure aggregation, the sum of the closing round is unmasked."""
 
@@ -163,6 +176,7 @@ class SumUnmasked(NamedTuple):
     agent: int = COORDINATOR
 
 
+@logged_as("aborted")
 class SumAborted(NamedTuple):
     """With secure aggregation, too few agents answer to unmask the sum of the closing round."""
 
@@ -175,6 +189,7 @@ class SumAborted(NamedTuple):
     agent: int = COORDINATOR
 
 
+@logged_as("round")
 class RoundClosed(NamedTuple):
     """A round closes, with answers of so many `bytes`."""
 
@@ -184,6 +199,7 @@ class RoundClosed(NamedTuple):
     agent: int = COORDINATOR
 
 
+@logged_as("delivered")
 class AnswerDelivered(NamedTuple):
     """An answer reaches its agent."""
 
@@ -193,6 +209,7 @@ class AnswerDelivered(NamedTuple):
     bytes: int
 
 
+@logged_as("missed")
 class AnswerMissed(NamedTuple):
     """An answer never reaches its agent: it is given up, or the agent has ended."""
 

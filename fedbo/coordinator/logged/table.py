@@ -14,7 +14,7 @@ import pyarrow as pa
 from fedbo.actors.storage.rows import RunKey, schema_of
 from fedbo.coordinator.logged.agents import Verdict
 from fedbo.coordinator.logged.columns import RECORDS, EventColumns, values_of
-from fedbo.coordinator.logged.kinds import KINDS, EventLine, Kind
+from fedbo.coordinator.logged.kinds import KINDS, EventLine
 from fedbo.coordinator.logged.messages import Direction, LossReason, MissReason, RefusalReason
 
 
@@ -28,7 +28,7 @@ class LoggedEvent(NamedTuple):
     """Number of the event in its run, from 0."""
     time: Annotated[float, pa.float64()]
     """Time of the event."""
-    kind: Annotated[Kind, pa.string()]
+    kind: Annotated[str, pa.string()]
     """Kind of the event, see the next table."""
     agent: Annotated[int, pa.int32()]
     """Agent that it concerns; -2 is the coordinator."""

@@ -111,7 +111,7 @@ class RealTimeRecord:
 def _same(run: Run, study: Study) -> Run:
     """Return the run of a study with the key of another run, in that run's folder and in this process."""
     (found,) = (one for one in runs(study, run.folder) if one.key == run.key)
-    return replace(found, hosting="inline")
+    return replace(found, hosts=0)
 
 
 def fall_back(study: Study, directory: Path) -> list[str]:

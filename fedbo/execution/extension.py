@@ -141,7 +141,7 @@ def continue_runs(directory: Path, manifest: Mapping[str, Any], before: Study, a
     longer = {run.key: run for run in runs(after, parts)}
     for run in runs(before, parts):
         segments, events, evaluations = record.of(run)
-        extend_run([*segments, replace(longer[run.key], hosting="inline")], events, evaluations)
+        extend_run([*segments, replace(longer[run.key], hosts=0)], events, evaluations)
 
 
 def _users_of_horizon(study: Study) -> list[str]:

@@ -38,14 +38,13 @@ def runs(study: Study, parts: Path) -> list[Run]:
     return [
         Run(
             key=RunKey(cell.number, table.title, replicate),
-            task=replace(_task(cell.study, table, replicate, parts), noise_scope=f"{cell.number}/{table.title}/"),
+            task=replace(task, noise_scope=f"{cell.number}/{table.title}/"),
             exchange=cell.study.exchange.make(),
             environment=centralised(environment) if table.centralised else environment,
             folder=parts,
-            hosting=study.hosting.kind,
+            hosts=study.hosting.hosts(task.problem.n_agents),
             isolate=study.hosting.isolate or study.hosting.patience is not None,
             patience=study.hosting.patience,
-            workers=study.hosting.workers or 1,
             until=math.inf if cell.study.budget.time is None else cell.study.budget.time,
             seconds=study.recovery.seconds,
             events=study.recovery.events,
@@ -55,6 +54,7 @@ def runs(study: Study, parts: Path) -> list[Run]:
         for replicate in range(cell.study.study.replicates)
         for environment in (environment_of(cell.study, replicate),)
         for table in cell.study.algorithm
+        for task in (_task(cell.study, table, replicate, parts),)
     ]
 
 

@@ -107,7 +107,7 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
     real = RealTimeRecord(directory, study, recorded) if study.timing.clock == "wall" else None
     for run in work:
         if real is None:
-            coordinator.run(replace(run, hosting="inline"))
+            coordinator.run(replace(run, hosts=0))
         elif study.hosting.kind == "sites":
             replay_reports(run, real.of(run)[1], real.reports_of(run))
         else:

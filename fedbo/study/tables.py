@@ -243,6 +243,12 @@ class HostingTable(Table):
     patience: Annotated[float, Field(gt=0)] | None = None
     """Real seconds after which a hanging evaluation fails; implies `isolate`."""
 
+    def hosts(self, agents: int) -> int:
+        """Return the number of Ray actors in which these many agents live; `dedicated` is packed with one for each of them."""
+        if self.kind in ("inline", "sites"):
+            return 0
+        return agents if self.kind == "dedicated" else min(self.workers or 1, agents)
+
 
 class SitesTable(Table):
     """[sites]: what the sites of a study release, whose draws they use, and when a silent one counts as away."""

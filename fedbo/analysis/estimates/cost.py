@@ -146,9 +146,8 @@ def _history(study: Study) -> int:
 def _actors(study: Study) -> int:
     """Count the simultaneous Ray actors: coordinators for inline hosting, otherwise one coordinator and the hosts of agents."""
     hosting = study.hosting
-    if hosting.kind in ("inline", "sites"):
-        return hosting.workers or 0
-    return 1 + (study.federation().n_agents if hosting.kind == "dedicated" else hosting.workers or 1)
+    hosts = hosting.hosts(study.federation().n_agents)
+    return 1 + hosts if hosts else hosting.workers or 0
 
 
 def endless_warning(study: Study) -> str | None:

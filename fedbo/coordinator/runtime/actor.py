@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from fedbo.actors.history import learn
 from fedbo.actors.host_storage import HostConfig
@@ -46,8 +46,9 @@ from fedbo.settings.trust import admit_same
 class Run:
     """One run of a study: one cell of its sweep, one algorithm, one replicate. Its own folder is made in `folder`.
 
-    It ends at the time `until`; a snapshot is made after so many `seconds`, and after so many `events` if set. With `isolate`
-    evaluations have a process of their own, which is ended after `patience` real seconds.
+    It ends at the time `until`; a snapshot is made after so many `seconds`, and after so many `events` if set. Its agents live
+    in `hosts` Ray actors, or with their coordinator if that is 0. With `isolate` evaluations have a process of their own, which
+    is ended after `patience` real seconds.
     """
 
     key: RunKey
@@ -55,8 +56,7 @@ class Run:
     exchange: Exchange
     environment: Environment
     folder: Path
-    hosting: Literal["inline", "dedicated", "packed", "sites"] = "inline"
-    workers: int = 1
+    hosts: int = 0
     isolate: bool = False
     patience: float | None = None
     until: float = float("inf")
@@ -248,11 +248,10 @@ class Coordinator(PoolWorker):
         lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.environment.plan)
         config = HostConfig(snapshots.home, run.environment.is_real_time, lossy, snapshots.latest)
         config = config._replace(isolate=run.isolate, patience=run.patience)
-        if run.hosting == "inline":
+        if not run.hosts:
             return InlineHosts(run.task, agents, config)
-        count = len(agents) if run.hosting == "dedicated" else min(run.workers, len(agents))
-        if len(self.hosts) != count:
-            self.hosts = start_hosts(count)
+        if len(self.hosts) != run.hosts:
+            self.hosts = start_hosts(run.hosts)
         if run.environment.is_real_time:
             return SupervisedHosts(self.hosts, run.task, agents, config, live)
         return RayHosts(self.hosts, run.task, agents, config)

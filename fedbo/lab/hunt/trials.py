@@ -110,7 +110,7 @@ class WorldTrials:
 
     def _carried_out(self, study: Study, run: Run) -> EndedRun:
         """Carry one run out in this process and return its tables."""
-        run, summary = replace(run, hosting="inline", isolate=False, patience=None, seconds=math.inf, events=None), None
+        run, summary = replace(run, hosts=0, isolate=False, patience=None, seconds=math.inf, events=None), None
         with suppress(EndlessError):
             summary = self._coordinator.run(run)
         whole = joined(study, run.folder, [run.key])

@@ -74,7 +74,7 @@ def forecast(study: Study, start: float = 0.0) -> Forecast | None:
         work = [run for run in runs(bare, Path(folder)) if run.key.replicate == 0]
         allowed = max(LEAST, SECONDS / len(work))
         again = study.study.replicates > 1
-        found = tuple(_forecast(replace(run, hosting="inline"), allowed, Path(folder), again) for run in work)
+        found = tuple(_forecast(replace(run, hosts=0), allowed, Path(folder), again) for run in work)
     at_once = max(1, min(study.hosting.workers or 1, os.cpu_count() or 1, len(work) * study.study.replicates))
     begun = _ENDS * start + sum(run.once for run in found)
     return Forecast(found, begun + study.study.replicates * sum(run.seconds for run in found) / at_once)

@@ -117,7 +117,7 @@ def stood_in(run: Run, pool: Array) -> Run:
     """Return a run with a stand-in for its algorithm."""
     task = run.task
     made = OverlappingStandIn if isinstance(task.algorithm, Overlapping) else StandIn
-    return replace(run, hosting="inline", task=replace(task, algorithm=made(task.algorithm, task.problem, pool), noise=0.0))
+    return replace(run, hosts=0, task=replace(task, algorithm=made(task.algorithm, task.problem, pool), noise=0.0))
 
 
 def _zeros(declared: Declaration | None) -> Payload | None:

@@ -97,7 +97,7 @@ class Branches:
         if replicate not in self._originals:
             key = RunKey(self.cell, self.label, replicate)
             (run,) = (one for one in runs(self.study, self._parts) if one.key == key)
-            run = replace(run, hosting="inline", isolate=False, patience=None, seconds=math.inf, events=None)
+            run = replace(run, hosts=0, isolate=False, patience=None, seconds=math.inf, events=None)
             history = run.task.history
             for job in learnings(self.study, self._parts):
                 if history is not None and job.folder == history.folder and not history.folder.is_dir():

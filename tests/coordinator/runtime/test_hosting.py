@@ -16,7 +16,9 @@ from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
+from fedbo.execution.jobs import runs
 from fedbo.settings.trust import admit
+from fedbo.study.study import load_study
 
 admit(["sleeping:meet", "sleeping:moody", "sleeping:nowhere"])
 
@@ -72,6 +74,12 @@ def test_every_hosting_gives_the_same_bytes(
     alone = _bytes(study, tmp_path, mode, algorithms, kind="inline", workers=0)
     for hosting in hostings:
         assert _bytes(study, tmp_path, mode, algorithms, **hosting) == alone, hosting
+
+
+def test_dedicated_places_agents_as_packed_with_as_many_hosts_as_agents() -> None:
+    made = [load_study({**STUDY, "hosting": hosting}) for hosting in (DEDICATED, PACKED[2])]
+    dedicated, packed = (runs(study, Path()) for study in made)
+    assert [run.hosts for run in dedicated] == [run.hosts for run in packed] == 6 * [4]
 
 
 @pytest.mark.long

@@ -33,7 +33,7 @@ LINES = {
     "commands": 1659,
     "coordinator": 243,
     "coordinator/cluster": 212,
-    "coordinator/environment": 1562,
+    "coordinator/environment": 1517,
     "coordinator/evaluations": 706,
     "coordinator/kernel": 2997,
     "coordinator/logged": 679,

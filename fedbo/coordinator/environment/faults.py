@@ -22,96 +22,98 @@ Who = str | tuple[int, ...]
 DIRECTIONS = ("both", "up", "down")
 
 
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """Agents' processes die: the step at hand is begun again when they are back after `restart` units of time.
-
-    Without `restart` they never come back. With `state` "lost" an agent forgets what it learned since its last checkpoint.
-    """
-
-    kind: ClassVar[str] = "crash"
+@dataclass(frozen=True)
+class _OnAgents:
     agents: Who = "all"
     """Affected agents: "all", the name of a group, or a list."""
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A fault of processes: it begins at a time, at an event, or at random."""
+
     at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
     """Strikes once, at this time; set exactly one of at, event, rate."""
     event: Annotated[int, Ge(1), "1 is the first event"] | None = None
     """Strikes once, after so many events."""
     rate: Annotated[float, Ge(0)] | None = None
     """Mean number of strikes per unit of time and agent."""
+
+    def __post_init__(self) -> None:
+        _check_begin(self)
+
+
+@dataclass(frozen=True)
+class _Spanned:
+    """A fault of messages: it affects each with a probability, within a span of time."""
+
+    probability: Annotated[float, Ge(0), Le(1)] = 0.1
+    """Probability for each transmission."""
+    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
+    """Start of the fault."""
+    end: float | None = None
+    """End of the fault. Default: end of the study."""
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.end is not None and not self.end > self.start:
+            raise SettingError("end", f"must be above start = {self.start}", self.end)
+
+
+@dataclass(frozen=True)
+class Crash(_Begun, _OnAgents):
+    """Agents' processes die: the step at hand is begun again when they are back after `restart` units of time.
+
+    Without `restart` they never come back. With `state` "lost" an agent forgets what it learned since its last checkpoint.
+    """
+
+    kind: ClassVar[str] = "crash"
     state: Annotated[str, OneOf(("kept", "lost"))] = "kept"
     """Whether a crashed agent forgets all since its last checkpoint."""
     restart: Annotated[float, Gt(0), "remove it for a permanent loss"] | None = None
     """Units of time until the agents return. Default: never."""
 
-    def __post_init__(self) -> None:
-        _check_begin(self)
 
-
-@dataclass(frozen=True, slots=True)
-class Hang:
+@dataclass(frozen=True)
+class Hang(_Begun, _OnAgents):
     """Agents stop for `duration`, unknown to the coordinator."""
 
     kind: ClassVar[str] = "hang"
-    agents: Who = "all"
-    at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
-    event: Annotated[int, Ge(1), "1 is the first event"] | None = None
-    rate: Annotated[float, Ge(0)] | None = None
     duration: Annotated[float, Gt(0)] = 1.0
     """Units of time."""
 
-    def __post_init__(self) -> None:
-        _check_begin(self)
 
-
-@dataclass(frozen=True, slots=True)
-class Slow:
+@dataclass(frozen=True)
+class Slow(_Begun, _OnAgents):
     """Agents work `factor` times slower for `duration`."""
 
     kind: ClassVar[str] = "slow"
-    agents: Who = "all"
-    at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
-    event: Annotated[int, Ge(1), "1 is the first event"] | None = None
-    rate: Annotated[float, Ge(0)] | None = None
     duration: Annotated[float, Gt(0)] = 1.0
     factor: Annotated[float, Ge(1)] = 2.0
     """Factor on the agents' times."""
 
-    def __post_init__(self) -> None:
-        _check_begin(self)
 
-
-@dataclass(frozen=True, slots=True)
-class NetworkPartition:
+@dataclass(frozen=True)
+class NetworkPartition(_Begun, _OnAgents):
     """Agents are cut off from the coordinator for `duration`: messages sent or arriving meanwhile are lost."""
 
     kind: ClassVar[str] = "partition"
-    agents: Who = "all"
-    at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
-    event: Annotated[int, Ge(1), "1 is the first event"] | None = None
     rate: Annotated[float, Ge(0)] | None = None
     """Mean number of strikes per unit of time, on all at once."""
     duration: Annotated[float, Gt(0)] = 1.0
 
-    def __post_init__(self) -> None:
-        _check_begin(self)
 
-
-@dataclass(frozen=True, slots=True)
-class Restart:
+@dataclass(frozen=True)
+class Restart(_Begun):
     """The coordinator is down for `duration`; it comes back with its state, but messages that reach it meanwhile are lost."""
 
     kind: ClassVar[str] = "coordinator"
-    at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
-    event: Annotated[int, Ge(1), "1 is the first event"] | None = None
     rate: Annotated[float, Ge(0)] | None = None
     """Mean number of strikes per unit of time."""
     duration: Annotated[float, Gt(0)] = 1.0
 
-    def __post_init__(self) -> None:
-        _check_begin(self)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Preemption:
     """Workers of a cluster are taken away for `duration`, or for good without one, each at its own times.
 
@@ -135,78 +137,47 @@ class Preemption:
         _check_begin(self, ("at", "rate"))
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+@dataclass(frozen=True)
+class Loss(_Spanned, _OnAgents):
     """Transmissions are lost."""
 
     kind: ClassVar[str] = "loss"
-    agents: Who = "all"
-    probability: Annotated[float, Ge(0), Le(1)] = 0.1
-    """Probability for each transmission."""
-    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
-    """Start of the fault."""
-    end: float | None = None
-    """End of the fault. Default: end of the study."""
     direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
     """Affected transmissions; up is to the coordinator."""
 
-    def __post_init__(self) -> None:
-        _check_span(self)
 
-
-@dataclass(frozen=True, slots=True)
-class Duplication:
+@dataclass(frozen=True)
+class Duplication(_Spanned, _OnAgents):
     """Messages arrive twice, the second copy `by` units of time after the first."""
 
     kind: ClassVar[str] = "duplication"
-    agents: Who = "all"
-    probability: Annotated[float, Ge(0), Le(1)] = 0.1
-    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
-    end: float | None = None
     direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
     by: Annotated[float, Ge(0)] = 0.0
     """Units of time between the copies."""
 
-    def __post_init__(self) -> None:
-        _check_span(self)
 
-
-@dataclass(frozen=True, slots=True)
-class Reordering:
+@dataclass(frozen=True)
+class Reordering(_Spanned, _OnAgents):
     """Messages take up to `by` units of time longer, uniformly drawn, so that later ones may overtake them."""
 
     kind: ClassVar[str] = "reordering"
-    agents: Who = "all"
-    probability: Annotated[float, Ge(0), Le(1)] = 0.1
-    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
-    end: float | None = None
     direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
     by: Annotated[float, Gt(0)] = 1.0
     """Largest additional latency, uniformly drawn [units of time]."""
 
-    def __post_init__(self) -> None:
-        _check_span(self)
 
-
-@dataclass(frozen=True, slots=True)
-class Delay:
+@dataclass(frozen=True)
+class Delay(_Spanned, _OnAgents):
     """Messages take `by` units of time longer."""
 
     kind: ClassVar[str] = "delay"
-    agents: Who = "all"
-    probability: Annotated[float, Ge(0), Le(1)] = 0.1
-    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
-    end: float | None = None
     direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
     by: Annotated[float, Gt(0)] = 1.0
     """Additional latency [units of time]."""
 
-    def __post_init__(self) -> None:
-        _check_span(self)
 
-
-@dataclass(frozen=True, slots=True)
-class Corruption:
+@dataclass(frozen=True)
+class Corruption(_Spanned, _OnAgents):
     """Messages to the coordinator arrive damaged.
 
     `how` is "bits" (one bit flipped), "nan" (one number replaced), "shape" (the end cut off) or "replay" (the agent's
@@ -214,24 +185,17 @@ class Corruption:
     """
 
     kind: ClassVar[str] = "corruption"
-    agents: Who = "all"
-    probability: Annotated[float, Ge(0), Le(1)] = 0.1
-    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
-    end: float | None = None
     direction: ClassVar[str] = "up"
     how: Annotated[str, OneOf(("bits", "nan", "shape", "replay"))] = "bits"
     """Flipped bit, NaN, cut-off end, or the agent's previous message."""
-
-    def __post_init__(self) -> None:
-        _check_span(self)
 
 
 _OWN_LIES = ("inverted", "flattery", "drift", "collusion")  # made of the liar's own message and of chance
 LIES = (*_OWN_LIES, "copy")
 
 
-@dataclass(frozen=True, slots=True)
-class Lie:
+@dataclass(frozen=True)
+class Lie(_Spanned, _OnAgents):
     """Agents send false values in place of their results, within the declaration of the message.
 
     `how` is "inverted" (numbers with their sign turned), "flattery" (all numbers as large as the largest), "drift" (the honest
@@ -241,18 +205,15 @@ class Lie:
     """
 
     kind: ClassVar[str] = "lie"
-    agents: Who = "all"
     probability: Annotated[float, Ge(0), Le(1)] = 1.0
     """Probability for each message."""
-    start: Annotated[float, Ge(0), "0 is the start of the study"] = 0.0
-    end: float | None = None
     how: Annotated[str, OneOf(LIES)] = "inverted"
     """Kind of lie, see agents that lie."""
     strength: Annotated[float, Gt(0), Le(1e6)] = 1.0
     """Factor of the lie; not with copy."""
 
     def __post_init__(self) -> None:
-        _check_span(self)
+        super().__post_init__()
         if self.how == "copy" and self.strength != 1.0:
             raise SettingError(
                 "strength", 'cannot be combined with how = "copy", which sends a copy of another message', self.strength
@@ -286,16 +247,10 @@ def fault_times(fault: ProcessFault | Preemption, rng: np.random.Generator) -> I
     return itertools.accumulate(float(rng.exponential(1 / rate)) for _ in itertools.repeat(None))
 
 
-def _check_begin(fault: ProcessFault | Preemption, names: tuple[str, ...] = ("at", "event", "rate")) -> None:
+def _check_begin(fault: _Begun | Preemption, names: tuple[str, ...] = ("at", "event", "rate")) -> None:
     given, all_names = [name for name in names if getattr(fault, name) is not None], f"{', '.join(names[:-1])} and {names[-1]}"
     if not given:
         raise ValueError(f"set exactly one of {all_names}")
     if len(given) > 1:
         raise SettingError(given[0], f"cannot be combined with {given[1]}; set exactly one of {all_names}")
     check(fault)
-
-
-def _check_span(fault: MessageFault) -> None:
-    check(fault)
-    if fault.end is not None and not fault.end > fault.start:
-        raise SettingError("end", f"must be above start = {fault.start}", fault.end)

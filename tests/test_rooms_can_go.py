@@ -104,7 +104,6 @@ def test_a_room_says_what_it_is_for_and_has_tests_and_a_budget(name: str) -> Non
     places = [*(each.function for each in room.commands.values()), *room.names.values(), *room.functions.values()]
     places += [
         *room.errors,
-        *filter(None, [room.accelerator]),
         *room.sections.values(),
         *(place for each in room.answers for place in (each.read, each.resume)),
     ]

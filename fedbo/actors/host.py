@@ -21,7 +21,7 @@ from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.actors.threads import blas_threads
 from fedbo.settings.own_code import exits_as_errors, note_step
-from fedbo.settings.rooms import accelerator
+from fedbo.settings.rooms import optional
 from fedbo.settings.trust import admit_same
 
 _COLLECT, _WHOLE = 10_000, 100  # objects made between two times, and how rarely these are all
@@ -67,8 +67,8 @@ class Host:
                 evaluator.printed = partial(keep_printed, config.folder.path)
         self._end_process()
         self._evaluator = evaluator
-        make, faster = partial(HostedAgent, task, clock=self.clock, evaluator=evaluator), accelerator()
-        some = None if faster is None else faster.agents(task, make, evaluator, self.clock, self.in_virtual_time)
+        make, in_columns = partial(HostedAgent, task, clock=self.clock, evaluator=evaluator), optional("agents_in_columns")
+        some = None if in_columns is None else in_columns(task, make, evaluator, self.clock, self.in_virtual_time)
         self.agents = HostedAgents(task, make) if some is None else some
         for number in numbers if config is not None and (config.real or config.recorded) else ():
             self.agents[number]  # in real time nothing that is done once shall take the time of a step

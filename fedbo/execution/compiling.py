@@ -8,7 +8,7 @@ import fedbo.surrogates.compiled.maximise
 import fedbo.surrogates.compiled.philox
 import fedbo.surrogates.compiled.search
 import fedbo.surrogates.compiled.values  # noqa: F401
-from fedbo.settings.rooms import accelerator
+from fedbo.settings.rooms import optional
 
-if (faster := accelerator()) is not None:
-    faster.compile_routines()
+if (compile_more := optional("compile_routines")) is not None:
+    compile_more()

@@ -7,5 +7,9 @@ from fedbo.settings.rooms import Room
 ROOM = Room(
     sentence="Run plain steps, messages and answers of many agents together in virtual time, with equal results.",
     tests=("fast",),
-    accelerator="fedbo.fast.accelerate:Accelerator",
+    functions={
+        "windows": "fedbo.fast.accelerate:windows_of",
+        "agents_in_columns": "fedbo.fast.accelerate:agents_in_columns",
+        "compile_routines": "fedbo.fast.accelerate:compile_routines",
+    },
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fedbo.settings.plugins import PluginError
+from fedbo.settings.rooms import package_folders
 
 T = TypeVar("T")
 
@@ -17,9 +18,11 @@ T = TypeVar("T")
 def declaring(package: str, variable: str) -> list[str]:
     """List a package, and all those below it, where a module has this variable. Nothing names them: each may be deleted."""
     root = Path(str(importlib.import_module(package).__file__)).parent
-    folders = sorted(path.parent for path in root.glob("**/__init__.py"))
-    declare = [any(f"\n{variable}" in path.read_text(encoding="utf-8") for path in folder.glob("*.py")) for folder in folders]
-    return [".".join((package, *folder.relative_to(root).parts)) for folder, has in zip(folders, declare, strict=True) if has]
+    return [
+        ".".join((package, *folder.relative_to(root).parts))
+        for folder, files in package_folders(root)
+        if any(f"\n{variable}" in (folder / name).read_text(encoding="utf-8") for name in files if name.endswith(".py"))
+    ]
 
 
 class DeclaredNames(Mapping[str, T]):

@@ -60,7 +60,6 @@ class Room:
     - `answers`: what its directories hold; `sections`: its sections of the report by their headings, each a function of a
       result and of the keys of the runs through whose time the page can move, which returns markup.
     - `functions`: functions that others call if the room is there, by the names under which they ask `optional` for them.
-    - `accelerator`: what runs plain parts of a run faster, with equal results.
     """
 
     sentence: str
@@ -72,7 +71,6 @@ class Room:
     answers: tuple[AnswerKind, ...] = ()
     sections: Mapping[str, str] = field(default_factory=dict)
     functions: Mapping[str, str] = field(default_factory=dict)
-    accelerator: str | None = None
 
 
 @cache
@@ -85,11 +83,15 @@ def rooms() -> dict[str, Room]:
     return found
 
 
+def package_folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the folder of a package and all those below it, each with the names of its files, in a fixed order."""
+    for folder, below, files in os.walk(root):
+        below[:] = sorted(name for name in below if name.isidentifier() and name != "__pycache__")
+        yield Path(folder), sorted(files)
+
+
 def _folders() -> Iterator[str]:
-    for folder, below, files in os.walk(_PACKAGE):
-        below[:] = [name for name in below if name.isidentifier() and name != "__pycache__"]
-        if "room.py" in files:
-            yield Path(folder).relative_to(_PACKAGE).as_posix()
+    return (folder.relative_to(_PACKAGE).as_posix() for folder, files in package_folders(_PACKAGE) if "room.py" in files)
 
 
 def loaded(place: str) -> Any:
@@ -101,11 +103,4 @@ def loaded(place: str) -> Any:
 def optional(name: str) -> Callable[..., Any] | None:
     """Import and return a function that a room offers by this name; None if no room that is there does."""
     place = next((room.functions[name] for room in rooms().values() if name in room.functions), None)
-    return None if place is None else loaded(place)
-
-
-@cache
-def accelerator() -> Any | None:
-    """Import and return what runs plain parts of a run faster; None if no room that is there has it."""
-    place = next((room.accelerator for room in rooms().values() if room.accelerator is not None), None)
     return None if place is None else loaded(place)

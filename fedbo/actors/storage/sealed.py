@@ -12,7 +12,12 @@ from typing import Any
 from fedbo.settings.errors import FedboError
 from fedbo.settings.version import fedbo_version
 
-FORMAT = 3  # of tables, manifests and indices of snapshots; development versions wrote 1 and 2
+# Three marks keep a fedbo from misreading the files of another one; each reader refuses what it does not know.
+# - `FORMAT`, in the metadata of tables and in each sealed document: manifests and indices of snapshots. Raise it if a column, a
+#   key or a name of a file changes its meaning or goes; a new column that may be null changes nothing.
+# - the number in `MAGIC` of `checkpoint.py`, the first line of a checkpoint: raise it if the same value gets other bytes.
+# - the names of the fields of each class, in the checkpoint itself: nothing to raise, a class with other fields is refused.
+FORMAT = 3
 
 
 class DamagedError(FedboError, ValueError):

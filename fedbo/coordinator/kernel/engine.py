@@ -17,7 +17,7 @@ from fedbo.coordinator.endless import require_end, require_progress
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.events import After, Ask, Commit, DecisionMade, Effect, Event, Finished
-from fedbo.settings.rooms import accelerator
+from fedbo.settings.rooms import optional
 
 Sink = Callable[[list[Any]], None]
 _IDLE = 1000  # events without progress between two checks of a run that stands still
@@ -111,8 +111,8 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
     """Process windows of events, or one event after the other."""
     heap, pop, ends, keep = queue.heap, queue.pop, queue.ends, hooks.keep
     progress, active = core.state.progress, core.state.rounds.active
-    faster = accelerator()
-    windows: EventWindows | None = None if faster is None else faster.windows(core, hosts, queue)
+    windows_of = optional("windows")
+    windows: EventWindows | None = None if windows_of is None else windows_of(core, hosts, queue)
     result = hosts.result if windows is None else windows.result
     watch, flushed = _Watch(core, hooks, until), True
     while queue.waits or (heap and core.will_recover()):

@@ -32,6 +32,7 @@ import platformdirs
 
 from fedbo.objectives.datasets.inventory import DataFile, DataSet
 from fedbo.settings.errors import FedboError, unknown
+from fedbo.settings.rooms import package_folders
 
 CHUNK = 1 << 20
 PATIENCE = 30  # seconds without a byte before a publisher's server counts as absent
@@ -60,9 +61,8 @@ class InventoryRow:
 
 def _declared() -> dict[str, DataSet]:
     """Return the data sets of all folders of objectives, sorted by name."""
-    root = Path(__file__).parents[1]
-    names = sorted(path.parent.name for path in root.glob("*/data_sets.py"))
-    modules = [import_module(f"fedbo.objectives.{name}.data_sets") for name in names]
+    folders = [folder for folder, files in package_folders(Path(__file__).parents[1]) if "data_sets.py" in files]
+    modules = [import_module(f"fedbo.objectives.{folder.name}.data_sets") for folder in folders]
     return dict(sorted((name, data_set) for module in modules for name, data_set in module.DATA_SETS.items()))
 
 

@@ -18,7 +18,7 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
     ".": 632,
-    "actors": 2878,
+    "actors": 2871,
     "actors/evaluation": 1782,
     "actors/stopping": 390,
     "actors/storage": 1980,
@@ -50,7 +50,7 @@ LINES = {
     "lab/hunt": 1350,
     "lab/papers": 1326,
     "lab/tabulation": 848,
-    "lab/twins": 1738,
+    "lab/twins": 1733,
     "lab/why": 1988,
     "lab/worlds": 243,
     "lab/worth": 569,

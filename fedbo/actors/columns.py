@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound, Payload
 
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Payloads = dict[str, npt.NDArray[Any]]
 
@@ -28,7 +29,7 @@ class Letters:
 
     senders: Ints
     steps: Ints
-    sent: npt.NDArray[np.float64]
+    sent: Floats
     payload: Payloads
     places: Ints | None = None
 

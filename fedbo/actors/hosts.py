@@ -7,17 +7,12 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from fedbo.actors.columns import ByAgent, Ints, StepReports, StepRequests, joint_reports, single_requests
+from fedbo.actors.columns import ByAgent, Floats, Ints, StepReports, StepRequests, joint_reports, single_requests
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.actors.unsent import Ends
-
-Floats = npt.NDArray[np.float64]
 
 
 def no_ends(agents: Sequence[int]) -> list[float]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from fedbo.actors.agent import HostedAgent
-from fedbo.actors.columns import Ints, StepReports, StepRequests, single_requests
+from fedbo.actors.columns import Floats, Ints, StepReports, StepRequests, single_requests
 from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.storage.rows import Row, single_rows, table_of_rows
 from fedbo.actors.task import StepReport, StepRequest, Task
 
-Floats = npt.NDArray[np.float64]
 Unusual = Callable[[StepRequest], StepReport | None]
 
 

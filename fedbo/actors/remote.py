@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from fedbo.actors.channel import Channel, ChannelClosed, Reply, serve
-from fedbo.actors.columns import ByAgent, Ints, StepReports, StepRequests, joint_requests, rows_of
+from fedbo.actors.columns import ByAgent, Floats, Ints, StepReports, StepRequests, joint_requests, rows_of
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
-from fedbo.actors.hosts import Floats, Hosts, no_ends
+from fedbo.actors.hosts import Hosts, no_ends
 from fedbo.actors.late_ray import actor_losses, ray
 from fedbo.actors.population import Commit, CommitColumns
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.actors.columns import Floats, Ints
 from fedbo.algorithms.base import Inbound, JointHalf, Payload
 from fedbo.algorithms.messages import are_sound, checker, plain_fields, varies
 from fedbo.algorithms.returned import pair, updated
@@ -15,9 +16,7 @@ from fedbo.coordinator.assembly import aggregator_of
 from fedbo.coordinator.kernel.exchange import Rounds
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.state import CoreState, ProgressCounter
-from fedbo.fast.payload_slots import OBJECTS, Columns, Ints
-
-Floats = npt.NDArray[np.float64]
+from fedbo.fast.payload_slots import OBJECTS, Columns
 
 
 class Arrivals(NamedTuple):

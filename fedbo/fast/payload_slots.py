@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.actors.columns import Ints
 from fedbo.algorithms.base import Declaration, Payload
 from fedbo.fast import window_kernel as kernel
 
-Ints = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[Any]]
 Payloads = Sequence[Payload | None]
 OBJECTS = ""  # the only column where payloads are kept as they are

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.actors.columns import Ints
 from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import LARGEST, Inbound
 from fedbo.algorithms.messages import DUMMY, checker
@@ -26,7 +27,7 @@ from fedbo.coordinator.kernel.events import Answer, AnswerReceived, Event, Finis
 from fedbo.coordinator.kernel.state import AgentRecord, AgentStep
 from fedbo.fast import window_kernel as kernel
 from fedbo.fast.coordinator_half import is_joint
-from fedbo.fast.payload_slots import Ints, PayloadSlots
+from fedbo.fast.payload_slots import PayloadSlots
 
 _BLOCKS = 6_400_000  # durations that are held
 _ARRIVED = 1000  # entries of what has arrived, at most

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.actors.columns import Letters, StepReports, StepRequests, joint_requests, rows_of, single_reports
+from fedbo.actors.columns import Ints, Letters, StepReports, StepRequests, joint_requests, rows_of, single_reports
 from fedbo.actors.hosts import Hosts, raise_if_failed
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import LARGEST, Inbound, Payload
@@ -29,7 +29,7 @@ from fedbo.coordinator.kernel.state import AgentStep
 from fedbo.coordinator.logged.columns import EventColumns
 from fedbo.fast import window_kernel as kernel
 from fedbo.fast.coordinator_half import Arrivals, CoordinatorHalf, Heard, close_each, hear, note_each
-from fedbo.fast.payload_slots import OBJECTS, Columns, Ints, Payloads
+from fedbo.fast.payload_slots import OBJECTS, Columns, Payloads
 from fedbo.fast.plain_agents import PlainAgents
 
 _MOST = 2048  # events of a window, so that hosts work on the steps of others meanwhile

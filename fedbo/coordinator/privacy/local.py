@@ -19,8 +19,7 @@ class DisclosureLog:
     def __init__(self, algorithm: Algorithm, secure: bool = False) -> None:
         # Asked once: to find out whether something keeps a protocol takes longer than to handle an event.
         self._algorithm = algorithm if isinstance(algorithm, LocallyPrivate) else None
-        self.is_needed, self._secure = self._algorithm is not None, secure
-        self.entries: list[LedgerEntry] = []
+        self._secure, self.entries = secure, list[LedgerEntry]()
 
     def record(self, state: CoreState, agent: int, payload: Payload, now: float) -> None:
         """Enter a message in the privacy ledger, if its sender has made it private."""

@@ -44,7 +44,8 @@ class DisclosedReceipt(Receipt):
     def __init__(self, rules: Rules) -> None:
         super().__init__(rules)
         self._disclosures = DisclosureLog(rules.algorithm, rules.task.has_secret_draws)
-        self.notes_sent, self.is_plain = self._disclosures.is_needed, not self._disclosures.is_needed
+        self.notes_sent = isinstance(rules.algorithm, LocallyPrivate)
+        self.is_plain = not self.notes_sent
 
     def sent(self, state: CoreState, agent: int, payload: Payload, now: float) -> None:
         """Enter a message in the privacy ledger, if its sender has made it private."""

@@ -136,11 +136,6 @@ def fit_world(measured: Measurements, seed: int = 0, durations_file: str | None 
     )
 
 
-def fit_durations(values: Array, seed: int = 0) -> DurationFit:
-    """Fit durations of a single kind."""
-    return _durations((values, np.zeros(len(values), dtype=np.int64), np.empty((len(values), 0))), seed, None, False)
-
-
 def _durations(
     columns: tuple[Array, npt.NDArray[np.int64], Array], seed: int, file: str | None, resampled: bool
 ) -> DurationFit:

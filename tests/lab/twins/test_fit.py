@@ -20,7 +20,7 @@ from fedbo.cli import main
 from fedbo.execution.runner import run_study
 from fedbo.lab.twins import families
 from fedbo.lab.twins.families import FAMILIES, REFUSED, _candidate, candidates
-from fedbo.lab.twins.fitting import fit_durations, fit_world
+from fedbo.lab.twins.fitting import _durations, fit_world
 from fedbo.lab.twins.measurements import Measurements, _lives, _lost_steps
 from fedbo.lab.twins.sources import measure
 from fedbo.study.study import load_study
@@ -49,7 +49,8 @@ def test_the_true_family_is_refused_as_often_as_the_test_says(name: str) -> None
 @pytest.mark.parametrize("name", SOME)
 def test_the_true_family_is_recovered_with_its_parameters(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(families, "DRAWS", 99)  # p below 0.05 are as rare where the family is true
-    fitted = [fit_durations(drawn(name, 400, seed), seed) for seed in range(6)]
+    columns = np.zeros(400, dtype=np.int64), np.empty((400, 0))  # one agent, whose points have no coordinates
+    fitted = [_durations((drawn(name, 400, seed), *columns), seed, None, False) for seed in range(6)]
     assert sum(one.model == name for one in fitted) >= 5
     for place, parameter in enumerate(FAMILIES[name].parameters):
         found = np.array([one.table[parameter] for one in fitted if one.model == name])

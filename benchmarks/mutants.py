@@ -38,8 +38,7 @@ from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.uplink import Uplink
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.budget import PrivacyBudget
-from fedbo.coordinator.privacy.local import DisclosureLog
-from fedbo.coordinator.privacy.receipt import PrivateReceipt
+from fedbo.coordinator.privacy.receipt import DisclosedReceipt, PrivateReceipt
 from fedbo.coordinator.runtime.snapshots import Snapshotter
 from fedbo.settings.records import changed
 from tests.random_studies.__main__ import Trial, tried
@@ -243,7 +242,7 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "ledger: a release is missing": ("laws", (PrivateReceipt, "take_entries", _drops_entries)),
     "ledger: every third local message is missing": (
         "laws",
-        (DisclosureLog, "record", sometimes(3, lambda *_: None)),
+        (DisclosedReceipt, "sent", sometimes(3, lambda *_: None)),
     ),
     "ledger: half the norm is charged": ("laws", (fedbo.coordinator.privacy.budget, "sensitivities", _half)),
     "ledger: nine tenths of epsilon": (

@@ -101,8 +101,10 @@ def test_a_room_says_what_it_is_for_and_has_tests_and_a_budget(name: str) -> Non
     room = rooms()[name]
     assert room.sentence.endswith(".") and name in LINES and {*room.needs} <= {*rooms()}
     assert all((ROOT / "tests" / place).exists() for place in room.tests)
-    places = [*(each.function for each in room.commands.values()), *room.names.values(), *room.functions.values()]
+    places = [*(each.function for each in room.commands.values()), *room.names.values()]
     places += [
+        *room.functions.values(),
+        *room.tables.values(),
         *room.errors,
         *room.sections.values(),
         *(place for each in room.answers for place in (each.read, each.resume)),
@@ -124,13 +126,13 @@ def _copy(root: Path, to: Path, without: set[str]) -> Path:
     return to
 
 
-def _python(copy: Path, code: str, *words: str) -> str:
+def _python(copy: Path, code: str, *words: str, ends_with: int = 0) -> str:
     around = {**os.environ, "PYTHONPATH": str(copy)}
     made = subprocess.run(
         [sys.executable, "-c", code, *words], cwd=copy, env=around, capture_output=True, text=True, check=False
     )
-    assert made.returncode == 0, made.stderr[-3000:]
-    return made.stdout
+    assert made.returncode == ends_with, made.stderr[-3000:]
+    return made.stderr if ends_with else made.stdout
 
 
 def _told(copy: Path) -> tuple[str, dict[str, str]]:
@@ -160,6 +162,11 @@ def test_all_else_works_without_a_room_and_writes_the_same_bytes(
     shown, tables = _told(copy)
     assert _commands(help_before) - _commands(shown) == {command for room in gone for command in rooms()[room].commands}
     assert tables == tables_before and len(tables) > 1
+    _python(copy, COMMAND, "show", str(package / "run"))
+    for key in (key for room in gone for key in rooms()[room].tables):
+        (copy / "asks.toml").write_text(f"{STUDY}{key}.asks = true\n", encoding="utf-8")
+        told = _python(copy, COMMAND, "validate", "asks.toml", ends_with=2)
+        assert f"[{key}]: needs a part of fedbo that is not installed here" in told
 
 
 def _commands(shown: str) -> set[str]:

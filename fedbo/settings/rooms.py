@@ -60,6 +60,7 @@ class Room:
     - `answers`: what its directories hold; `sections`: its sections of the report by their headings, each a function of a
       result and of the keys of the runs through whose time the page can move, which returns markup.
     - `functions`: functions that others call if the room is there, by the names under which they ask `optional` for them.
+    - `tables`: its tables of a study file by their keys, each a `RoomTable` of `fedbo.study.base` with its defaults and checks.
     """
 
     sentence: str
@@ -71,6 +72,7 @@ class Room:
     answers: tuple[AnswerKind, ...] = ()
     sections: Mapping[str, str] = field(default_factory=dict)
     functions: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache
@@ -104,3 +106,14 @@ def optional(name: str) -> Callable[..., Any] | None:
     """Import and return a function that a room offers by this name; None if no room that is there does."""
     place = next((room.functions[name] for room in rooms().values() if name in room.functions), None)
     return None if place is None else loaded(place)
+
+
+def optional_or(name: str, otherwise: Any) -> Callable[..., Any]:
+    """Return what `optional` does, or a function that returns `otherwise` if no room that is there offers this name."""
+    return optional(name) or (lambda *_, **__: otherwise)
+
+
+@cache
+def study_tables() -> dict[str, Any]:
+    """Import and return the tables of a study file that rooms declare, by their keys."""
+    return {key: loaded(place) for room in rooms().values() for key, place in room.tables.items()}

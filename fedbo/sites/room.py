@@ -69,4 +69,5 @@ ROOM = Room(
         "serve": "fedbo.sites.functions:serve",
     },
     errors=("fedbo.sites.errors:SitesError",),
+    tables={"sites": "fedbo.sites.study_table:SitesTable"},
 )

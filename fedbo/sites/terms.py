@@ -22,11 +22,11 @@ from fedbo.settings.trust import UntrustedError
 from fedbo.sites.errors import DocumentError
 from fedbo.sites.mask_messages import MaskTerms
 from fedbo.sites.policy import Share
+from fedbo.sites.study_table import SitesTable
 from fedbo.study.defaults import least_delta
 from fedbo.study.document import StudyError
 from fedbo.study.files import distributions, names_files
 from fedbo.study.study import Study, checked_study
-from fedbo.study.tables import SitesTable
 
 COUNTED = 10**5  # steps that are asked one by one for a message, in some hundredths of a second; a budget may have 2e12
 _OWN = ("hosting", "recovery", "network", "availability", "fault")  # which concern the coordinator alone

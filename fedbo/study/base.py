@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, core_schema
 
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.settings.plugins import PluginError
+from fedbo.settings.rooms import study_tables
 from fedbo.settings.shown import unfit
 from fedbo.study.document import StudyError
 from fedbo.study.settings import Settings, build, names_of, plain
@@ -159,3 +161,58 @@ class Named(Declared):
             return known[name]
         except PluginError as error:
             raise StudyError.of([SettingError((self.key,), str(error))]) from error
+
+
+class RoomTable(Keeping):
+    """A table of a study file that a room declares. A study calls the class, also where it has no such table.
+
+    The module of the class must not import `StudyTables`, which finds it by the list of rooms.
+    """
+
+    always: ClassVar[bool] = False
+    """Whether a study whose file has no such table has one with all defaults."""
+    listed: ClassVar[Mapping[str, type[Any]]] = {}
+    """The classes that declare the settings of tables in it, by their keys, for `fedbo list tables`."""
+
+    @classmethod
+    def filled(cls, given: Self | None, study: Any, fill: Callable[..., Any]) -> Self | None:
+        """Return the table of a study with its defaults; `fill(table, *loc)` does so for one within it."""
+        return given
+
+    @classmethod
+    def combinations(cls, study: Any) -> Iterator[SettingError]:
+        """Yield the errors in its combination with a study whose other tables may be wrong yet."""
+        yield from ()
+
+    @classmethod
+    def last_combinations(cls, study: Any) -> Iterator[SettingError]:
+        """Yield the errors in its combination with a study with which nothing else is wrong."""
+        yield from ()
+
+    @classmethod
+    def method_combinations(cls, study: Any, number: int, algorithm: Any) -> Iterator[SettingError]:
+        """Yield the errors in its combination with algorithm number `number`, whose declarations are right."""
+        yield from ()
+
+
+@dataclass(frozen=True, slots=True)
+class OfRoom:
+    """The mark of a table that a room declares by this key. Without the room, only one that asks for nothing is valid."""
+
+    key: str
+
+    @property
+    def default(self) -> Any:
+        """Return the table of a study whose file has none."""
+        table = study_tables().get(self.key)
+        return table() if table is not None and table.always else None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        if (table := study_tables().get(self.key)) is None:
+            return core_schema.no_info_after_validator_function(self._refused, core_schema.any_schema())
+        return handler.generate_schema(table if table.always else table | None)
+
+    @staticmethod
+    def _refused(given: Any) -> None:
+        if given is not None and (not isinstance(given, dict) or any(given.values())):
+            raise ValueError("needs a part of fedbo that is not installed here; remove the table, or install all of fedbo")

@@ -12,11 +12,11 @@ from fedbo.objectives.base import reports_costs
 from fedbo.objectives.derived.differences import DifferingFederation
 from fedbo.objectives.derived.mean import BatchFunction
 from fedbo.settings.errors import SettingError
+from fedbo.settings.rooms import study_tables
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history, history_sources
 from fedbo.study.check_metrics import metric_combinations, metric_methods
 from fedbo.study.check_privacy import privacy_asked, private_combinations, sends_once
-from fedbo.study.check_sites import sites_combinations
 from fedbo.study.document import StudyError
 from fedbo.study.environment.checks import agents_remedy, exchange_combinations, group_combinations, world_combinations
 from fedbo.study.environment.cluster_checks import cluster_combinations
@@ -31,7 +31,8 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
     yield from _labels(study)
     yield from _differences(study)
     yield from _hosting(study)
-    yield from sites_combinations(study)
+    for table in study_tables().values():
+        yield from table.combinations(study)
     yield from _overlapping(study)
     yield from cluster_combinations(study)
     yield from stopping_combinations(study)
@@ -55,6 +56,8 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
         yield from metric_methods(study)
         declarations = list(_declarations(study))
         yield from declarations or privacy_asked(study)
+        for table in () if declarations else study_tables().values():
+            yield from table.last_combinations(study)
         yield from _initial_file(study)
 
 
@@ -105,6 +108,8 @@ def _absent(study: StudyTables) -> Iterator[SettingError]:
 
 def _hosting(study: StudyTables) -> Iterator[SettingError]:
     hosting = study.hosting
+    if hosting.kind == "sites" and "sites" not in study_tables():
+        yield SettingError(("hosting", "kind"), "needs a part of fedbo that is not installed here; set another kind")
     if study.timing.clock == "wall" and hosting.kind == "inline":
         yield SettingError(
             ("timing", "clock"), "requires one process per agent or host; set [hosting] kind to dedicated or packed"
@@ -162,6 +167,8 @@ def _declarations(study: StudyTables) -> Iterator[SettingError]:
             yield from StudyError.of([invalid_from(error)]).under("algorithm", number).faults
         else:
             yield from private_combinations(study, number, made)
+            for room_table in study_tables().values():
+                yield from room_table.method_combinations(study, number, made)
 
 
 def _centralised(study: StudyTables) -> Iterator[SettingError]:

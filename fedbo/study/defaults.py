@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 
 from fedbo.algorithms.base import LocallyPrivate, Private
 from fedbo.settings.errors import SettingError
+from fedbo.settings.rooms import study_tables
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.check_privacy import WEAK_DELTA, needs_rounds
 from fedbo.study.document import Loc, StudyError, fault_labels
 from fedbo.study.environment.tables import ExchangeTable
 from fedbo.study.study_tables import StudyTables
 from fedbo.study.sweeps import NAMES
-from fedbo.study.tables import AlgorithmTable, HostingTable, PrivacyTable, SitesTable
+from fedbo.study.tables import AlgorithmTable, HostingTable, PrivacyTable
 
 Tables = TypeVar("Tables", bound=StudyTables)
 
@@ -48,9 +49,9 @@ def with_defaults(study: Tables, swept: set[Loc]) -> Tables:
         ),
         "agents": _agents(study.agents, fill),
         "hosting": _hosting(study),
-        "sites": study.sites or (SitesTable() if study.objective.name == "sites" else None),
         "privacy": _privacy(study, fill),
     }
+    changes |= {key: table.filled(getattr(study, key), study, fill) for key, table in study_tables().items()}
     if faults:
         raise StudyError.of(faults)
     return study.model_copy(update=changes)

@@ -22,6 +22,7 @@ from fedbo.objectives.derived.differences import Differences
 from fedbo.objectives.suites.catalog import SUITES
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import marks_of, meanings, range_of
+from fedbo.settings.rooms import study_tables
 from fedbo.study.document import one_line
 from fedbo.study.environment.tables import availabilities, exchanges, timings
 from fedbo.study.settings import names_of, plain
@@ -121,6 +122,12 @@ TABLES: dict[str, type[Any]] = {
     "privacy.secure_aggregation": SecureAggregation,
 }
 
+
+def _tables_of_rooms() -> dict[str, type[Any]]:
+    rooms = study_tables().items()
+    return {f"{key}.{name}": declared for key, table in rooms for name, declared in table.listed.items()}
+
+
 GROUPS: dict[str, Callable[[], list[Item]]] = {
     "algorithms": _algorithms,
     "objectives": lambda: _declared(objectives.catalogue()),
@@ -129,7 +136,7 @@ GROUPS: dict[str, Callable[[], list[Item]]] = {
     "exchange": lambda: _declared(exchanges),
     "faults": lambda: _declared(FAULTS),
     "stopping": lambda: _declared(STOPPERS),
-    "tables": lambda: _declared(TABLES),
+    "tables": lambda: _declared(TABLES | _tables_of_rooms()),
     # Suites compare methods. No study names one, so each has tasks with their objectives in place of settings.
     "suites": lambda: [
         Item(suite.name, f"version {suite.version}: {suite.summary}", {task.name: task.objective for task in suite.tasks})

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from fedbo.algorithms.base import Problem
 from fedbo.settings.errors import SettingError
 from fedbo.settings.own_code import code_words
+from fedbo.settings.rooms import study_tables
 from fedbo.settings.trust import UntrustedError, places_in
 from fedbo.study import limits
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
@@ -44,7 +45,7 @@ from fedbo.study.metric_table import MetricTable
 from fedbo.study.problems import problem, problem_of
 from fedbo.study.study_tables import StudyTables
 from fedbo.study.sweeps import applies_to, at_sweep, check_values, left_over, not_named_by, swept, with_first_values
-from fedbo.study.tables import AlgorithmTable, BudgetTable, Header, HostingTable, PrivacyTable, RecoveryTable, SitesTable
+from fedbo.study.tables import AlgorithmTable, BudgetTable, Header, HostingTable, PrivacyTable, RecoveryTable
 
 __all__ = ["Cell", "Study", "StudyError", "load_study", "recall_study"]
 
@@ -271,7 +272,8 @@ def _combined(study: Study) -> Iterator[tuple[dict[str, Any], Document, dict[str
 def _known() -> dict[Loc, Sequence[str]]:
     """Return the keys of every table, for suggestions."""
     known: dict[Loc, Sequence[str]] = {(): list(Study.model_fields)}
-    known |= {(key,): [field.alias or name for name, field in table.model_fields.items()] for key, table in _TABLES.items()}
+    tables = {**_TABLES, **study_tables()}
+    known |= {(key,): [field.alias or name for name, field in table.model_fields.items()] for key, table in tables.items()}
     known[("cluster", "worker")] = list(WorkerTable.model_fields)
     return known | {(key, "history"): list(HistoryTable.model_fields) for key in ("agents", "group")}
 
@@ -288,5 +290,4 @@ _TABLES: dict[str, type[Table]] = {
     "group": GroupTable,
     "recovery": RecoveryTable,
     "hosting": HostingTable,
-    "sites": SitesTable,
 }

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fedbo.objectives.base import Federation
 from fedbo.study.agents.tables import AgentsTable, Points, read_points
-from fedbo.study.base import Table
+from fedbo.study.base import OfRoom, Table
 from fedbo.study.document import Document
 from fedbo.study.environment.cluster_table import ClusterTable
 from fedbo.study.environment.tables import (
@@ -31,7 +31,6 @@ from fedbo.study.tables import (
     ObjectiveTable,
     PrivacyTable,
     RecoveryTable,
-    SitesTable,
     StoppingTable,
 )
 
@@ -57,7 +56,7 @@ class StudyTables(Table):
     fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
     recovery: RecoveryTable = RecoveryTable()
     hosting: HostingTable = HostingTable()
-    sites: SitesTable | None = None
+    sites: Annotated[Any, OfRoom("sites")] = OfRoom("sites").default
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
 
     @property

@@ -250,17 +250,6 @@ class HostingTable(Table):
         return agents if self.kind == "dedicated" else min(self.workers or 1, agents)
 
 
-class SitesTable(Table):
-    """[sites]: what the sites of a study release, whose draws they use, and when a silent one counts as away."""
-
-    share: Literal["nothing", "scores", "observations"] = "nothing"
-    """Data that sites release besides messages: nothing, values and times, or also the points."""
-    streams: Literal["secret", "study"] = "secret"
-    """Seed of a site's own draws: a secret one, or that of the study."""
-    lease: Annotated[float, Field(gt=0)] = 60.0
-    """Seconds without a sign of life after which a site counts as away."""
-
-
 class StoppingTable(Named):
     """[stopping]: a stopper by its kind, and its settings."""
 

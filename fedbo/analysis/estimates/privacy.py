@@ -12,8 +12,8 @@ from fedbo.coordinator.privacy.accounting import least_noise
 from fedbo.coordinator.privacy.aggregator import why_not_amplified
 from fedbo.coordinator.privacy.charge import PrivacyCharge
 from fedbo.coordinator.privacy.composition import epsilon_of
+from fedbo.coordinator.privacy.gaussian import sensitivities
 from fedbo.coordinator.privacy.ledger import inverse
-from fedbo.coordinator.privacy.sensitivity import sensitivities
 from fedbo.study.check_privacy import times_follow_points
 from fedbo.study.environment.models import environment_of
 from fedbo.study.study import Study

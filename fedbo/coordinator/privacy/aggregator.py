@@ -27,11 +27,11 @@ from fedbo.algorithms.returned import updated, wrong
 from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.coordinator.logged.messages import RefusalReason
 from fedbo.coordinator.privacy.budget import AggregatorState, PrivacyBudget, PrivacyFilter
+from fedbo.coordinator.privacy.gaussian import clip_factors, noise_stds
 from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.mask_sizes import Unmasking
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure
 from fedbo.coordinator.privacy.secure_aggregation import SiteSums, contributions, secure_sum
-from fedbo.coordinator.privacy.sensitivity import clip_factors, noise_stds
 
 GRID = 2.0**-20  # what is released is rounded to a multiple of this part of its noise
 

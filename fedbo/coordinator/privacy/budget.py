@@ -11,10 +11,9 @@ import numpy.typing as npt
 from fedbo.algorithms.base import Array, Mechanism, Problem
 from fedbo.coordinator.privacy.accounting import Spending
 from fedbo.coordinator.privacy.charge import PrivacyCharge
-from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
+from fedbo.coordinator.privacy.gaussian import gaussian_epsilon, sensitivities
 from fedbo.coordinator.privacy.ledger import inverse
 from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
-from fedbo.coordinator.privacy.sensitivity import sensitivities
 
 
 @dataclass(slots=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.algorithms.base import Array, LocallyPrivate, Payload, Private
+from fedbo.algorithms.base import Array, Disclosure, LocallyPrivate, Payload, Private
+from fedbo.algorithms.returned import wrong
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.timing import Timing, same_for_all
@@ -18,7 +19,7 @@ from fedbo.coordinator.kernel.state import AgentRecord, CoreState
 from fedbo.coordinator.logged.messages import SumAborted, SumUnmasked, TransmissionRejected
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator, revealed, why_not_amplified
 from fedbo.coordinator.privacy.budget import PrivacyBudget
-from fedbo.coordinator.privacy.local import DisclosureLog
+from fedbo.coordinator.privacy.ledger import LedgerEntry, local_entry
 from fedbo.coordinator.privacy.noise import Secure, Seeded
 from fedbo.coordinator.privacy.secure_aggregation import least_cohort, why_not_masked
 from fedbo.settings.durations import transmission_time
@@ -39,21 +40,39 @@ def receipt_of(rules: Rules, budget: PrivacyBudget, key: bytes | None) -> Receip
 
 
 class DisclosedReceipt(Receipt):
-    """The receipt of messages that their senders may have hidden, each of which enters the ledger."""
+    """The receipt of messages that their senders may have hidden: each enters the ledger, also one that never arrives.
+
+    Its entries are `secure` where senders draw with secrets of their own.
+    """
 
     def __init__(self, rules: Rules) -> None:
         super().__init__(rules)
-        self._disclosures = DisclosureLog(rules.algorithm, rules.task.has_secret_draws)
-        self.notes_sent = isinstance(rules.algorithm, LocallyPrivate)
-        self.is_plain = not self.notes_sent
+        # Asked once: to find out whether something keeps a protocol takes longer than to handle an event.
+        self._hiding = rules.algorithm if isinstance(rules.algorithm, LocallyPrivate) else None
+        self._disclosed: list[LedgerEntry] = []
+        self.notes_sent, self.is_plain = self._hiding is not None, self._hiding is None
 
     def sent(self, state: CoreState, agent: int, payload: Payload, now: float) -> None:
         """Enter a message in the privacy ledger, if its sender has made it private."""
-        self._disclosures.record(state, agent, payload, now)
+        if self._hiding is None or not payload:
+            return
+        try:
+            disclosure: Any = self._hiding.disclosure(state.server, payload)
+        except Exception:  # noqa: BLE001 -- its sender does not keep to the method, which then promises it nothing
+            return
+        if not isinstance(disclosure, Disclosure | None):
+            words = f"returned a {type(disclosure).__name__}; it must return a Disclosure or None"
+            error = wrong(self._hiding, "disclosure", words)
+            error.fedbo_step = f"message of agent {agent}"
+            raise error
+        if disclosure is not None:
+            entry = local_entry(agent, state.disclosures, disclosure, now)
+            self._disclosed.append(entry._replace(secure=self._rules.task.has_secret_draws))
+            state.disclosures += 1
 
     def take_entries(self) -> list[Any]:
         """Remove and return the entries of the privacy ledger."""
-        entries, self._disclosures.entries = self._disclosures.entries, []
+        entries, self._disclosed = self._disclosed, []
         return entries
 
 

@@ -61,9 +61,9 @@ from fedbo.coordinator.kernel.exchange import (
 from fedbo.coordinator.privacy import aggregator
 from fedbo.coordinator.privacy.aggregator import revealed, why_not_amplified
 from fedbo.coordinator.privacy.budget import PrivacyBudget
+from fedbo.coordinator.privacy.gaussian import noise_stds, sensitivities
 from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure, Seeded, secret_key
-from fedbo.coordinator.privacy.sensitivity import noise_stds, sensitivities
 from fedbo.coordinator.selection import Selection
 from fedbo.settings.records import changed
 

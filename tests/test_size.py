@@ -65,7 +65,7 @@ LINES = {
     "objectives/tasks": 1986,
     "objectives/typed_spaces": 902,
     "settings": 1800,
-    "sites": 6576,
+    "sites": 6577,
     "study": 4967,
     "surrogates": 3512,
     "surrogates/compiled": 2621,

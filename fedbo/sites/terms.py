@@ -169,8 +169,9 @@ def _last(queries: int | None, iterations: int, pulls: int) -> int:
 
 def asked_of(study: Study) -> SitesTable:
     """Return the table [sites] of a study of sites."""
-    assert study.sites is not None, "the study has no sites"
-    return study.sites
+    found: SitesTable | None = study.sites
+    assert found is not None, "the study has no sites"
+    return found
 
 
 def site_task(study: Study, agent: int, own: Any, secret: bytes) -> Task:

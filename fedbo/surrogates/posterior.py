@@ -21,6 +21,10 @@ class NotPositiveDefinite(np.linalg.LinAlgError):
     """A covariance or precision matrix that has no Cholesky factor at any rung of the jitter ladder."""
 
 
+class Diverged(ValueError):
+    """Gradient descent whose weights have become too large to be sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
     """The hyperparameters of a Gaussian process, which models `(y - offset) / scale`."""

@@ -10,15 +10,15 @@ from scipy.optimize import least_squares
 from test_algorithm_contract import Small
 
 import fedbo
+from fedbo.algorithms.bandits.arms import grid
 from fedbo.algorithms.bandits.fn_ucb import FNUCB, inward
+from fedbo.algorithms.bandits.neural import jacobian
 from fedbo.algorithms.base import Array, Problem
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.reveals import Reveals, meaning_of, revealed_by
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.arms import grid
 from fedbo.surrogates.features import phi
-from fedbo.surrogates.neural import jacobian
 from fedbo.testing.algorithm_contract import check_algorithm, numbers_of_observations, started
 from fedbo.testing.contract import ContractBroken
 

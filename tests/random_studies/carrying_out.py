@@ -26,7 +26,7 @@ from fedbo.execution.directory import gather
 from fedbo.execution.jobs import learnings, runs
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.study.study import Study, load_study
-from fedbo.surrogates.neural import Diverged
+from fedbo.surrogates.posterior import Diverged
 from tests.random_studies.chaos.knobs import NONE_TURNED, Knobs, turn
 
 LEGAL_ENDS = (EvaluationError, EndlessError, Diverged)

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Lt
 
+from fedbo.algorithms.bandits.arms import grid, nearest
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import Marked, OneOf
-from fedbo.surrogates.arms import grid, nearest
 
 Counts = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -68,7 +68,7 @@ class Fed1Server(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fed1UCB(Marked):
-    """Fed1-UCB on a grid of about `arms` midpoints (see `surrogates.arms.grid`).
+    """Fed1-UCB on a grid of about `arms` midpoints (see `grid` of `arms.py`).
 
     Arm k is dropped when its mean over the agents plus B is below the largest less B. Here B = sqrt(`constant` `sigma`^2 log T
     / (M n)) for M agents with n pulls each; where pulls differ, 1 / (M n) is the mean of all 1 / n over M.

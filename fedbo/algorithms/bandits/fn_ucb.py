@@ -16,14 +16,26 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Lt
 
+from fedbo.algorithms.bandits.arms import grid
+from fedbo.algorithms.bandits.neural import (
+    Ridge,
+    Sample,
+    added,
+    descend,
+    empty,
+    jacobian,
+    norms,
+    parameters,
+    ridge,
+    updated,
+    value,
+)
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import Marked, OneOf
-from fedbo.surrogates.arms import grid
-from fedbo.surrogates.neural import Diverged, Sample, added, descend, empty, jacobian, parameters, value
-from fedbo.surrogates.ridge import Ridge, norms, ridge, updated
+from fedbo.surrogates.posterior import Diverged
 
 CRITERIA = ("determinant", "diagonal")
 STARTS = ("mean", "last", "initial")
@@ -82,7 +94,7 @@ class FNServer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FNUCB(Marked):
-    """FN-UCB on a grid of about `arms` midpoints (see `surrogates.arms.grid`), moved to [-1, 1]^d and divided by sqrt(d).
+    """FN-UCB on a grid of about `arms` midpoints (see `grid` of `arms.py`), moved to [-1, 1]^d and divided by sqrt(d).
 
     An agent plays the arm with the largest alpha UCB^a + (1 - alpha) UCB^b. It sends when (t - t_last) log(det V / det V_last)
     exceeds `threshold` D. Before that it trains its network by gradient descent with weight decay lambda / n. In the authors'

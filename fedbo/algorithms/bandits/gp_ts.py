@@ -14,12 +14,12 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from annotated_types import Ge, Gt, Lt
 
+from fedbo.algorithms.bandits.arms import KERNELS, ArmPosterior, draw, draw_independent, grid, nearest, observe, prior
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
-from fedbo.surrogates.arms import KERNELS, ArmPosterior, draw, draw_independent, grid, nearest, observe, prior
 
 DRAWS = ("joint", "diagonal")
 

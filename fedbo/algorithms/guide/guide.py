@@ -15,10 +15,10 @@ from annotated_types import Ge, Le
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
+from fedbo.algorithms.guide.guidance import Gaussians, draw_without_replacement, log_weights, prototypes
 from fedbo.algorithms.guide.guide_agent import SILENT, GuideAgent, GuideState, gaussians_declared
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.guidance import Gaussians, draw_without_replacement, log_weights, prototypes
 
 LEAST = 1e-6  # share and variance of a received Gaussian
 MOST = 10.0  # standard deviations that a value is from 0 at most

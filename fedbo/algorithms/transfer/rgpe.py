@@ -14,10 +14,7 @@ from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.transfer.transfer import Acquisition, Transfer, TransferState
-from fedbo.settings.records import changed
-from fedbo.surrogates.acquisition import Prediction, expected_improvement, prediction
-from fedbo.surrogates.ensemble import (
+from fedbo.algorithms.transfer.ensemble import (
     Ensemble,
     combined,
     joint_draws,
@@ -26,6 +23,9 @@ from fedbo.surrogates.ensemble import (
     predictions,
     ranking_loss,
 )
+from fedbo.algorithms.transfer.transfer import Acquisition, Transfer, TransferState
+from fedbo.settings.records import changed
+from fedbo.surrogates.acquisition import Prediction, expected_improvement, prediction
 from fedbo.surrogates.gp import Posterior
 
 FEWEST = 3  # below so many points the left-out ranking says nothing of the own surrogate

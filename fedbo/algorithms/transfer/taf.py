@@ -13,8 +13,8 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.transfer import rgpe
+from fedbo.algorithms.transfer.ensemble import Ensemble, discordance, means, means_with_gradients
 from fedbo.algorithms.transfer.transfer import Acquisition, Transfer, TransferState, own_improvement
-from fedbo.surrogates.ensemble import Ensemble, discordance, means, means_with_gradients
 from fedbo.surrogates.gp import Posterior
 
 

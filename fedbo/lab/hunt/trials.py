@@ -24,7 +24,7 @@ from fedbo.lab.hunt.claims import Claim
 from fedbo.lab.why.ends import EndedRun
 from fedbo.study.problems import agent_goals
 from fedbo.study.study import Study, load_study
-from fedbo.surrogates.neural import Diverged
+from fedbo.surrogates.posterior import Diverged
 
 LEDGER = "ledger.jsonl"
 SEARCH, VERDICT, SHRINKING, LAST = "search", "verdict", "shrinking", "last verdict"

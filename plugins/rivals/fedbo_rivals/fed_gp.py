@@ -15,10 +15,10 @@ from fedbo.algorithms.components.schedules import Schedule, check_probability, p
 from fedbo.algorithms.components.surrogate import LocalState, scaled
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.transfer.ensemble import Ensemble, means, predictions
 from fedbo.algorithms.transfer.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
 from fedbo.settings.ranges import check
 from fedbo.surrogates.acquisition import Prediction, log_expected_improvement, prediction
-from fedbo.surrogates.ensemble import Ensemble, means, predictions
 from fedbo.surrogates.posterior import predict
 
 

@@ -7,10 +7,10 @@ from math import ceil, log, sqrt
 import numpy as np
 import pytest
 
+from fedbo.algorithms.bandits.arms import grid, nearest
 from fedbo.algorithms.bandits.fed1_ucb import Fed1UCB
 from fedbo.algorithms.base import Decision, Problem
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.arms import grid, nearest
 from fedbo.testing.lockstep import Evaluate, Lockstep, noisy, pulls
 
 # The demonstration of the authors: ten arms, and five agents each of which sees two arms much better than they are for all.

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.bandits.fn_ucb import FNUCB, inward
+from fedbo.algorithms.bandits.neural import descend, jacobian, value
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.surrogates.neural import Diverged, descend, jacobian, value
+from fedbo.surrogates.posterior import Diverged
 from fedbo.testing.lockstep import Lockstep, noisy
 
 SMALL = {"arms": 12, "width": 4}

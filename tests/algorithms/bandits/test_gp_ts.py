@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedbo.algorithms.bandits.arms import correlations, deviations, draw, draw_independent, grid
 from fedbo.algorithms.bandits.gp_ts import GPTS
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.arms import correlations, deviations, draw, draw_independent, grid
 from fedbo.testing.lockstep import Lockstep, noisy
 
 

@@ -10,10 +10,10 @@ import pytest
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.algorithms.transfer.ensemble import predictions
 from fedbo.algorithms.transfer.feature_sums import FeatureStatistics, FeatureSums, linear_posterior, statistics
 from fedbo.algorithms.transfer.quantile_transfer import QuantileTransfer
 from fedbo.settings.records import changed
-from fedbo.surrogates.ensemble import predictions
 from fedbo.surrogates.features import draw_features, phi
 
 N, M = 4, 30

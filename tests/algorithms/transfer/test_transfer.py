@@ -14,12 +14,7 @@ from fedbo.algorithms.base import Array, Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.algorithms.transfer.rgpe import RGPE
-from fedbo.algorithms.transfer.taf import TAF
-from fedbo.algorithms.transfer.transfer import Transfer, TransferState
-from fedbo.settings.records import changed
-from fedbo.surrogates.acquisition import expected_improvement, prediction
-from fedbo.surrogates.ensemble import (
+from fedbo.algorithms.transfer.ensemble import (
     Ensemble,
     ensemble,
     joint_draws,
@@ -29,6 +24,11 @@ from fedbo.surrogates.ensemble import (
     predictions,
     ranking_loss,
 )
+from fedbo.algorithms.transfer.rgpe import RGPE
+from fedbo.algorithms.transfer.taf import TAF
+from fedbo.algorithms.transfer.transfer import Transfer, TransferState
+from fedbo.settings.records import changed
+from fedbo.surrogates.acquisition import expected_improvement, prediction
 from fedbo.surrogates.gp import condition, predict
 
 both = pytest.mark.parametrize("name", ["rgpe", "taf"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kendalltau
 
-from fedbo.surrogates.ensemble import (
+from fedbo.algorithms.transfer.ensemble import (
     Ensemble,
     combined,
     discordance,

@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fedbo.surrogates.features import phi
-from fedbo.surrogates.gp import Hyperparameters, condition
-from fedbo.surrogates.guidance import (
+from fedbo.algorithms.guide.guidance import (
     CLOSE,
     Gaussians,
     draw_without_replacement,
@@ -20,6 +18,8 @@ from fedbo.surrogates.guidance import (
     places_of_maxima,
     prototypes,
 )
+from fedbo.surrogates.features import phi
+from fedbo.surrogates.gp import Hyperparameters, condition
 
 Array = npt.NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from fedbo.surrogates.arms import (
+from fedbo.algorithms.bandits.arms import (
     KERNELS,
     ArmPosterior,
     correlations,

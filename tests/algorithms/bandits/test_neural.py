@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedbo.surrogates.neural import Diverged, Sample, added, descend, empty, jacobian, parameters, value
-from fedbo.surrogates.posterior import NotPositiveDefinite
-from fedbo.surrogates.ridge import norms, ridge, updated
+from fedbo.algorithms.bandits.neural import Sample, added, descend, empty, jacobian, norms, parameters, ridge, updated, value
+from fedbo.surrogates.posterior import Diverged, NotPositiveDefinite
 
 
 def _network(dim: int, width: int, n: int) -> tuple[np.ndarray, np.ndarray]:

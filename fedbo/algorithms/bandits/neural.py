@@ -2,6 +2,8 @@
 
 f(x) = outer . max(0, inner x + shift) + offset. The weights are one vector `(p,)`, p = w (d + 2) + 1 with w units: inner
 (w, d) row by row, shift (w,), outer (w,), offset.
+
+Its gradients are the features g of a ridge regression, which keeps the inverse of V = lambda I + sum of g g'.
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy
+
+from fedbo.surrogates.posterior import Diverged, factorise
 
 Array = npt.NDArray[np.float64]
 
@@ -23,10 +28,6 @@ class Sample(NamedTuple):
 
 
 MOST = 1e60  # no number of a message is larger
-
-
-class Diverged(ValueError):
-    """Gradient descent whose weights have become too large to be sent."""
 
 
 def parameters(dim: int, width: int) -> int:
@@ -90,3 +91,45 @@ def descend(weights: Array, sample: Sample, steps: int, rate: float, decay: floa
     if not np.abs(weights).max() <= MOST:
         raise Diverged(f"the network's weights diverge at a learning rate of {rate:g}; use a lower rate, or fewer units")
     return weights
+
+
+class Ridge(NamedTuple):
+    """V^-1 `(p, p)`, the diagonal `(p,)` of V, and by what V has grown since it was made.
+
+    `volume` is the log of the ratio of the determinants, `width` that of the products of the diagonals.
+    """
+
+    inverse: Array
+    diagonal: Array
+    volume: float = 0.0
+    width: float = 0.0
+
+
+def ridge(precision: Array, regulariser: float) -> Ridge:
+    """Return the ridge of lambda I + `precision (p, p)`, a sum of g g'; NotPositiveDefinite for another matrix."""
+    matrix = precision.copy()
+    matrix.flat[:: len(matrix) + 1] += regulariser
+    factor, jitter = factorise(matrix)
+    matrix.flat[:: len(matrix) + 1] += jitter
+    half = np.tril(scipy.linalg.lapack.dpotri(factor, lower=1)[0])
+    return Ridge(np.ascontiguousarray(half + np.tril(half, -1).T), matrix.diagonal().copy())
+
+
+def updated(before: Ridge, row: Array) -> Ridge:
+    """Return the ridge of V + g g' for `row` g `(p,)`; O(p^2) (Sherman and Morrison)."""
+    turned = before.inverse @ row
+    growth = float(row @ turned)
+    scaled = turned / np.sqrt(1.0 + growth)
+    squares = row * row
+    return Ridge(
+        before.inverse - np.outer(scaled, scaled),
+        before.diagonal + squares,
+        before.volume + float(np.log1p(growth)),
+        before.width + float(np.log1p(squares / before.diagonal).sum()),
+    )
+
+
+def norms(rows: Array, inverse: Array) -> Array:
+    """Return sqrt(g' V^-1 g) for the `rows (n, p)`, `(n,)`."""
+    squares: Array = np.einsum("np,np->n", rows @ inverse, rows)
+    return np.sqrt(np.maximum(squares, 0.0))

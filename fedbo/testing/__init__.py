@@ -1,1 +1,1 @@
-"""For authors of plug-ins: contracts, algorithms in lock-step, random complete studies, and laws for their tables."""
+"""For authors of plug-ins: the contracts of each group, and methods run in lock-step."""

@@ -127,7 +127,7 @@ def test_one_message_of_fed_prior_has_a_certainty_from_which_points_are_found() 
     """Certainty at 100 places is a function of the points, a length scale for each input and the noise: eight unknowns."""
     message, run, _ = attacked("fed_prior", coordinates="plain")
     algorithm, true = run.algorithm, run.initial[VICTIM]
-    from fedbo.algorithms.components.prior_space import common_points
+    from fedbo.algorithms.learned_prior.prior_space import common_points
     from fedbo.surrogates.kernels import make_kernel
 
     design = common_points(algorithm.points, 2, None)

@@ -11,7 +11,7 @@ import pytest
 from fedbo.algorithms.base import Array, Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.failures import REACH, Prior, outcomes_of, success
-from fedbo.algorithms.fed_prior import FedPrior
+from fedbo.algorithms.learned_prior.fed_prior import FedPrior
 from fedbo.algorithms.streams import COORDINATOR, Streams
 
 N = 3

@@ -17,12 +17,12 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, level
 from fedbo.algorithms.components.surrogate import LocalState
+from fedbo.algorithms.learned_prior.learned_prior import LearnedPrior, Shape, recovered, shape_prior
+from fedbo.algorithms.learned_prior.prior_agent import MOST, PriorAgent, PriorState, level
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
-from fedbo.surrogates.learned_prior import LearnedPrior, Shape, recovered, shape_prior
 
 PART = 0.5  # norm of the part of a message that speaks for or against stretched coordinates; the shape has 1
 ROUNDING = 1e-9  # relative to the values, what is left of a shape without any

@@ -19,7 +19,7 @@ from fedbo.algorithms.base import Array, Decision, Declaration, Disclosure, Fiel
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, next_member
 from fedbo.algorithms.components.coordinates import to_coordinates
-from fedbo.algorithms.components.prior_space import common_points
+from fedbo.algorithms.learned_prior.prior_space import common_points
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.share_best import greedy_cover
 from fedbo.algorithms.streams import Streams, hiding

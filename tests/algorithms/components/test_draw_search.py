@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedbo.algorithms.components.draw_search import Judge, SearchBox, Values, best_of_draws, make_judge
 from fedbo.algorithms.components.several import Several, scoped
 from fedbo.algorithms.components.several_models import resolved_margins
-from fedbo.algorithms.components.several_prior import in_scores, joined, likely_power, split
+from fedbo.algorithms.learned_prior.several_prior import in_scores, joined, likely_power, split
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.draws import Draw, value
 from fedbo.surrogates.features import draw_features

@@ -9,7 +9,7 @@ import pytest
 
 from fedbo.algorithms.base import Array, Payload, Problem
 from fedbo.algorithms.components.coordinates import from_coordinates
-from fedbo.algorithms.components.prior_agent import MOST, PriorState
+from fedbo.algorithms.learned_prior.prior_agent import MOST, PriorState
 from fedbo.algorithms.private.dp_fed_prior import PART, DPFedPrior
 from fedbo.algorithms.streams import COORDINATOR, Streams
 

@@ -11,8 +11,8 @@ from auditing import lower_bound
 
 from fedbo.algorithms.base import Array, Inbound, Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.components.prior_space import common_points
 from fedbo.algorithms.components.surrogate import Surrogate
+from fedbo.algorithms.learned_prior.prior_space import common_points
 from fedbo.algorithms.private import dp_share_best
 from fedbo.algorithms.private.dp_share_best import DPShareBest, vote
 from fedbo.algorithms.streams import COORDINATOR, Streams

@@ -17,18 +17,19 @@ from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components import several, several_prior
+from fedbo.algorithms.components import several
 from fedbo.algorithms.components.centres import Aggregation, bounded_products
 from fedbo.algorithms.components.draw_search import SCALARISATIONS, unsuitable
 from fedbo.algorithms.components.failures import Outcomes, Prior, outcomes_of, success
-from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, Surface
-from fedbo.algorithms.components.prior_space import PriorSpace, common_points
 from fedbo.algorithms.components.several import Several, metrics
 from fedbo.algorithms.components.surrogate import LocalState
+from fedbo.algorithms.learned_prior import several_prior
+from fedbo.algorithms.learned_prior.learned_prior import LearnedPrior, Moments, for_own_level, learned_prior, shrunk
+from fedbo.algorithms.learned_prior.prior_agent import MOST, PriorAgent, PriorState, Surface
+from fedbo.algorithms.learned_prior.prior_space import PriorSpace, common_points
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
-from fedbo.surrogates.learned_prior import LearnedPrior, Moments, for_own_level, learned_prior, shrunk
 
 LEAST = 1e-9  # certainty below which nobody has looked
 LOUDEST = 4.0  # by what factor agents may differ in scale before that is taken for a difference of units

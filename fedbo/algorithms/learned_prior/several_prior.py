@@ -7,24 +7,27 @@ rules by its units. Margins are compared as in `several_models`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf, log
+from math import inf, log, sqrt
 
 import numpy as np
+import scipy
 
 from fedbo.algorithms.base import Algorithm, Array, Decision, Inbound, Origin, Payload
 from fedbo.algorithms.components.coordinates import distance
 from fedbo.algorithms.components.draw_search import Judge, SearchBox, best_of_draws, make_judge
 from fedbo.algorithms.components.inner_search import projected
-from fedbo.algorithms.components.prior_agent import PriorAgent, PriorState, belief_of
 from fedbo.algorithms.components.several import Several, scoped
 from fedbo.algorithms.components.several_models import resolved_margins
 from fedbo.algorithms.components.surrogate import Surrogate, evaluable, first_point
+from fedbo.algorithms.learned_prior.learned_prior import Belief, residual_kernel, rows_of
+from fedbo.algorithms.learned_prior.prior_agent import PriorAgent, PriorState, belief_of
 from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.features import draw_features, phi
 from fedbo.surrogates.gp import POWERS, distances_below, warp, warp_like
-from fedbo.surrogates.learned_draws import drawn_function
 
 Function = Callable[[Array], Array]
 PLAIN = Surrogate(coordinates="plain")
+FEATURES = 200  # of the prior draw of the residual process
 
 
 def ask(
@@ -135,3 +138,29 @@ def _judge(scalarise: str, state: Several, streams: Streams) -> Judge:
         ideal.append(float(in_scores(y, y, power).max()))
         references += in_scores(np.array(state.references[metric : metric + 1]), y, power).tolist()
     return make_judge(scalarise, state, (np.array([ideal]), np.array(references), np.zeros(bounds)), streams)
+
+
+def drawn_function(belief: Belief, rng: np.random.Generator) -> Callable[[Array], Array]:
+    """Draw a function from a belief by pathwise conditioning (Wilson et al. 2020): values `(n,)` at points `(n, e)`.
+
+    Values are in the units of the observations. The prior draw has normal weights of the directions, and random features in
+    place of the residual process; only these are approximate.
+    """
+    prior, parameters = belief.prior, belief.parameters
+    kernel, dim = residual_kernel(prior, parameters), belief.x.shape[1]
+    features = draw_features(rng, dim, FEATURES, kernel.length_scale, "matern52", variance=parameters.variance, normalise=False)
+    weights, along = rng.standard_normal(FEATURES), sqrt(parameters.tau) * rng.standard_normal(prior.rank)
+    noise = sqrt(parameters.noise_variance) * rng.standard_normal(len(belief.x))
+    v = belief.alpha
+    if len(belief.x):
+        drawn = belief.rows[:, 1:] @ along + phi(features, belief.x) @ weights + noise
+        v = v - scipy.linalg.cho_solve((belief.factor, True), drawn)
+
+    def values(u: Array) -> Array:
+        rows = rows_of(prior, u)
+        found = rows[:, 0] + rows[:, 1:] @ along + phi(features, u) @ weights
+        if len(belief.x):
+            found = found + (parameters.tau * rows[:, 1:] @ belief.rows[:, 1:].T + kernel(u, belief.x)) @ v
+        return np.asarray(prior.centre + prior.scale * found)
+
+    return values

@@ -14,14 +14,8 @@ from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.components.coordinates import COORDINATES
-from fedbo.algorithms.components.prior_space import PriorSpace, choices, common_points
 from fedbo.algorithms.components.surrogate import LocalState, evaluable, first_point, scaled
-from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import Marked, OneOf
-from fedbo.settings.records import changed
-from fedbo.surrogates.acquisition import log_expected_improvement
-from fedbo.surrogates.gp import condition, log_marginal_likelihood, predict
-from fedbo.surrogates.learned_prior import (
+from fedbo.algorithms.learned_prior.learned_prior import (
     Belief,
     LearnedPrior,
     believe,
@@ -31,6 +25,12 @@ from fedbo.surrogates.learned_prior import (
     interpolation_length,
     prediction,
 )
+from fedbo.algorithms.learned_prior.prior_space import PriorSpace, choices, common_points
+from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import Marked, OneOf
+from fedbo.settings.records import changed
+from fedbo.surrogates.acquisition import log_expected_improvement
+from fedbo.surrogates.gp import condition, log_marginal_likelihood, predict
 from fedbo.surrogates.posterior import factorise
 
 Surface = Callable[[Array], tuple[Array, Array]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedbo.surrogates.learned_draws import drawn_function
-from fedbo.surrogates.learned_prior import Moments, believe, flat_prior, learned_prior, prediction
+from fedbo.algorithms.learned_prior.learned_prior import Moments, believe, flat_prior, learned_prior, prediction
+from fedbo.algorithms.learned_prior.several_prior import drawn_function
 
 DESIGN = np.linspace(0.0, 1.0, 20)[:, None]
 

@@ -11,14 +11,14 @@ import pytest
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.components.coordinates import design_points, from_coordinates, slopes, to_coordinates
-from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, belief_of
-from fedbo.algorithms.components.prior_space import PriorSpace
-from fedbo.algorithms.fed_prior import FedPrior
+from fedbo.algorithms.learned_prior.fed_prior import FedPrior
+from fedbo.algorithms.learned_prior.learned_prior import expected, shrunk
+from fedbo.algorithms.learned_prior.prior_agent import MOST, PriorAgent, PriorState, belief_of
+from fedbo.algorithms.learned_prior.prior_space import PriorSpace
 from fedbo.algorithms.private.dp_fed_prior import DPFedPrior
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.environment.lies import is_falsifiable
 from fedbo.settings.records import changed
-from fedbo.surrogates.learned_prior import expected, shrunk
 
 N, M = 6, 49
 PROBLEM = Problem(2, N, tuple(range(N)), 3, 10)

@@ -20,10 +20,10 @@ from fedbo.algorithms.components.inner_search import maximise_acquisition, maxim
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, settings_of_typed
 from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.gp import SEARCH
+from fedbo.algorithms.learned_prior.learned_prior import PriorParameters
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.records import changed
 from fedbo.surrogates.gp import SCALED, fit_gp
-from fedbo.surrogates.learned_prior import PriorParameters
 from fedbo.surrogates.projected import SAME_POINT, Lattice
 
 LEARNED = ("arcsine", "stretched")

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import multivariate_normal
 
-from fedbo.surrogates import learned_prior as lp
+from fedbo.algorithms.learned_prior import learned_prior as lp
 from fedbo.surrogates.acquisition import prediction as ordinary
 from fedbo.surrogates.kernels import SE, Matern
 from fedbo.surrogates.posterior import Hyperparameters, condition

@@ -12,14 +12,14 @@ import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Problem
 from fedbo.algorithms.components.coordinates import design_points
-from fedbo.algorithms.components.prior_space import PriorSpace, choices, common_points, is_typed
 from fedbo.algorithms.components.surrogate import LocalState
-from fedbo.algorithms.fed_prior import FedPrior
+from fedbo.algorithms.learned_prior import learned_prior as lp
+from fedbo.algorithms.learned_prior.fed_prior import FedPrior
+from fedbo.algorithms.learned_prior.prior_space import PriorSpace, choices, common_points, is_typed
 from fedbo.algorithms.private.dp_fed_prior import DPFedPrior
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.typed import Space
-from fedbo.surrogates import learned_prior as lp
 from fedbo.surrogates.gp import Hyperparameters
 from fedbo.surrogates.kernels import SE, Matern
 

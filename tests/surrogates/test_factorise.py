@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.linalg import lapack
 
 from fedbo.algorithms.bandits.neural import ridge
+from fedbo.algorithms.collaborative.multitask import Observed, evidence, multitask_draw
 from fedbo.algorithms.transfer.ensemble import ensemble, joint_draws, leave_one_out_draws
 from fedbo.surrogates.draws import pathwise_draw, value, weight_space_draw
 from fedbo.surrogates.features import draw_features, phi
@@ -20,7 +21,6 @@ from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, condition, 
 from fedbo.surrogates.gp_settings import SMOOTH
 from fedbo.surrogates.kernels import FAMILIES
 from fedbo.surrogates.linear import draw_weights, inverse_precision, linear_model, mean, update
-from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
 from fedbo.surrogates.posterior import NotPositiveDefinite, factorise, log_marginal_likelihood
 
 Array = npt.NDArray[np.float64]

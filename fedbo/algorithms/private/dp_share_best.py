@@ -17,11 +17,11 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Disclosure, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.collaborative.share_best import greedy_cover
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, next_member
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.learned_prior.prior_space import common_points
 from fedbo.algorithms.reveals import Reveals
-from fedbo.algorithms.share_best import greedy_cover
 from fedbo.algorithms.streams import Streams, hiding
 from fedbo.settings.ranges import OneOf
 from fedbo.settings.records import changed

@@ -11,6 +11,7 @@ from annotated_types import Ge, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.collaborative.multitask import Observed, evidence, multitask_draw, multitask_posterior
 from fedbo.algorithms.components.coordinates import COORDINATES, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_draw, maximise_posterior
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, first_point, standardised
@@ -21,7 +22,6 @@ from fedbo.settings.ranges import Marked, OneOf
 from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import Criterion
 from fedbo.surrogates.gp import ROBUST, fit_shared_gp
-from fedbo.surrogates.multitask import Observed, evidence, multitask_draw, multitask_posterior
 
 LIKENESS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99)
 TABLES = 8  # the hyperparameters are fitted to so many agents' observations, …
@@ -64,7 +64,7 @@ class Pooled(Marked):
 
     The kernel is Matern-5/2 with one length scale for each input; every agent's values are standardised by themselves, and
     those below the quantile `clip` are taken as that quantile. Two agents are alike to a degree rho, the same for all, which
-    is fitted with the hyperparameters after every `refit` observations (see `fedbo.surrogates.multitask`). `coordinates` are
+    is fitted with the hyperparameters after every `refit` observations (see `multitask.py`). `coordinates` are
     those of the surrogate and `features` the number of random features of a draw.
 
     Decisions maximise a draw, which is Thompson sampling, or with `improvement` the expected improvement over the largest

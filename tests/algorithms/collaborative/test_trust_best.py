@@ -10,10 +10,10 @@ import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Problem
 from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.collaborative.trust_best import TrustBest
 from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.algorithms.trust_best import TrustBest
 from fedbo.surrogates.gp import predict
 
 N = 4

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
+from fedbo.algorithms.collaborative.share_best import ShareBest, greedy_cover
 from fedbo.algorithms.components.collaborative import CollaborativeState, improvement
-from fedbo.algorithms.share_best import ShareBest, greedy_cover
 from fedbo.algorithms.streams import COORDINATOR, Streams
 
 N = 5

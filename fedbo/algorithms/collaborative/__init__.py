@@ -1,0 +1,1 @@
+"""Sharing of points: agents send their best points, or all observations."""

@@ -73,7 +73,7 @@ WITHIN: dict[str, dict[str, str]] = {
     "actors": {
         "storage": "",
         "stopping": "storage",
-        "evaluation": "storage stopping agent_state late_ray retry_limits task",
+        "evaluation": "storage stopping agent_state late_ray task",
         ".": "storage stopping evaluation",
     },
     "coordinator": {
@@ -97,8 +97,7 @@ WITHIN: dict[str, dict[str, str]] = {
     "lab": {
         "fork": "",
         "why": "fork",
-        "hunt": "why worlds",
-        "worlds": "",
+        "hunt": "why",
         "twins": "",
         "benchmarking": "",
         "tabulation": "",

@@ -9,9 +9,8 @@ from typing import Any
 from fedbo.actors.evaluation.ray_pool import start_dispatcher
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import News, WallClockState, raise_if_failed
-from fedbo.actors.late_ray import actor_losses, ray
+from fedbo.actors.late_ray import HOST_DEATHS, actor_losses, ray
 from fedbo.actors.remote import HostLost, RayHosts, RemoteHost, got, start_hosts
-from fedbo.actors.retry_limits import HOST_DEATHS
 from fedbo.actors.task import StepReport, StepRequest, Task
 from fedbo.actors.unsent import Ends, Unsent
 

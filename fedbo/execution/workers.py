@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedbo.actors.late_ray import actor_losses, ray
-from fedbo.actors.retry_limits import COORDINATOR_LOSSES, TABULATOR_DEATHS, WHY_ONE_DIES
+from fedbo.actors.late_ray import COORDINATOR_LOSSES, TABULATOR_DEATHS, WHY_ONE_DIES, actor_losses, ray
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSummary, WarmupRun, start_coordinators
 from fedbo.execution.cluster import Cluster, ClusterError, connected
 from fedbo.execution.head import Head

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedbo.algorithms.catalog import algorithms
-from fedbo.lab.worlds.shrinking import shrink
+from fedbo.lab.hunt.shrinking import shrink
 from fedbo.study.study import Study, load_study
 from tests.random_studies.carrying_out import Hostings, Untried, import_for_runs
 from tests.random_studies.chaos.knobs import draw_knobs

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedbo.actors.storage.rows import Row, RunKey, write_rows
 from fedbo.actors.storage.sealed import seal
-from fedbo.lab.worlds.surroundings import Draws
+from fedbo.lab.hunt.surroundings import Draws
 from fedbo.objectives.base import Parameter
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import from_unit

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedbo.algorithms.base import Multiple, Private
 from fedbo.algorithms.catalog import algorithms
-from fedbo.lab.worlds.surroundings import Draws
+from fedbo.lab.hunt.surroundings import Draws
 from fedbo.objectives.base import Measuring
 from fedbo.study.tables import ObjectiveTable
 

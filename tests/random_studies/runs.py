@@ -6,7 +6,7 @@ from typing import Any
 
 from fedbo.actors.stopping.stoppers import STOPPERS
 from fedbo.coordinator.environment.worker_models import RULES
-from fedbo.lab.worlds.surroundings import Draws
+from fedbo.lab.hunt.surroundings import Draws
 
 Table = dict[str, Any]
 

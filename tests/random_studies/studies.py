@@ -15,7 +15,7 @@ import numpy as np
 from fedbo.algorithms.base import Private
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.components.surrogate import PENDING_VALUES
-from fedbo.lab.worlds.surroundings import (
+from fedbo.lab.hunt.surroundings import (
     Draws,
     draw_availability,
     draw_exchange,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fedbo.coordinator.environment.faults import FAULTS, MESSAGE_FAULTS
-from fedbo.lab.worlds import surroundings
-from fedbo.lab.worlds.surroundings import Draws
+from fedbo.lab.hunt import surroundings
+from fedbo.lab.hunt.surroundings import Draws
 
 
 @dataclass(frozen=True)

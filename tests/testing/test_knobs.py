@@ -20,8 +20,8 @@ FIXED = {
     },
     "decides which study is given up, and what it is told": {
         *("endless.STARTS", "endless.STARTS_EACH", "endless.EVENTS", "endless.EVENTS_EACH", "endless.LEFT"),
-        *("retry_limits.MACHINE_LOSSES", "retry_limits.HOST_DEATHS", "retry_limits.HOST_LOSSES"),
-        *("retry_limits.COORDINATOR_LOSSES", "retry_limits.TABULATOR_DEATHS"),
+        *("late_ray.MACHINE_LOSSES", "late_ray.HOST_DEATHS", "late_ray.HOST_LOSSES"),
+        *("late_ray.COORDINATOR_LOSSES", "late_ray.TABULATOR_DEATHS"),
     },
     "is an index": {"pending.DECISION", "event_queue._LAST"},
     "is a unit or a number of the system": {"ray_pool.MIB", "isolated.MIB", "atomic._SECTOR", "rows._LEAST_WIDTH"}

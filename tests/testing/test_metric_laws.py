@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedbo.execution.runner import run_study
-from fedbo.lab.worlds.surroundings import Draws
+from fedbo.lab.hunt.surroundings import Draws
 from fedbo.study.study import load_study
 from tests.random_studies.laws.metrics import metrics
 from tests.random_studies.metrics import add_metrics

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.late_ray import ray
-from fedbo.actors.retry_limits import MACHINE_LOSSES
+from fedbo.actors.late_ray import MACHINE_LOSSES, ray
 from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.printed import keep_printed

@@ -13,10 +13,9 @@ from typing import Any, cast
 from fedbo.actors.history import learn
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Hosts, InlineHosts, LiveHosts, WallClockState
-from fedbo.actors.late_ray import ray
+from fedbo.actors.late_ray import HOST_LOSSES, WHY_ONE_DIES, ray
 from fedbo.actors.pool_worker import PoolWorker, as_job
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
-from fedbo.actors.retry_limits import HOST_LOSSES, WHY_ONE_DIES
 from fedbo.actors.storage.checkpoint import read_checkpoint
 from fedbo.actors.storage.rows import Row, RunKey
 from fedbo.actors.storage.run_folder import RunFolder, Superseded

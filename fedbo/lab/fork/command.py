@@ -56,8 +56,7 @@ def fork(
 def stored(fork: Fork) -> StoredAnswer:
     """Return a fork as `show` and `plot` take it."""
     from fedbo.lab.fork.figure import draw_fork
-    from fedbo.lab.fork.result import ForkEffect
-    from fedbo.lab.fork.tables import fork_facts, fork_table
+    from fedbo.lab.fork.result import ForkEffect, fork_facts, fork_table
 
     return StoredAnswer(
         what="a fork",

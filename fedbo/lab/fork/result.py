@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.sealed import unseal
@@ -20,6 +22,7 @@ from fedbo.analysis.grouping import by_cell_and_algorithm, by_run, column_of
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference, Estimate, difference, final_estimate, paired
 from fedbo.analysis.traces import Array, IncumbentTrace
+from fedbo.figures.reports.tables import gap_in_words, plain, table_of
 from fedbo.lab.fork.room import ANSWER
 from fedbo.settings.shown import quoted
 
@@ -32,6 +35,7 @@ COSTS = {
     "evaluations": "evaluations",
     "epsilon": "epsilon",
 }
+_HEADINGS = ("algorithm", "at", "what", "original ± se", "changed ± se", "effect [95 %]")
 ORIGINAL, TRUNK, BRANCH = "original", "trunk", "branch"
 
 
@@ -138,3 +142,45 @@ def _compared(values: Array) -> tuple[Estimate, Estimate, Difference | None]:
     mean, error = mean_and_error(values)
     was, now = (Estimate(float(m), float(e) if len(values) > 1 else None) for m, e in zip(mean, error, strict=True))
     return was, now, paired(values[:, 1] - values[:, 0])
+
+
+def fork_table(fork: Fork) -> RenderableType:
+    """Format the effect of a change on each algorithm, a table for each cell of a sweep; only changed facts."""
+    tables, effects = list[RenderableType](), fork.effects()
+    moved = [one for one in effects if one.original != one.changed]
+    changing = {one.fact for one in moved} | {BEST}
+    labels = dict.fromkeys(one.algorithm for one in effects)  # in their order
+    shown = {one.algorithm for one in moved} or set(labels)
+    for cell, title in enumerate(fork.original.study.titles()):
+        metric = fork.original.metric(cell)
+        lines = [
+            (
+                one.algorithm if one.fact == BEST else "",
+                one.at if one.fact == BEST else "",
+                f"best {metric.name}" if one.fact == BEST else COSTS[one.fact],
+                str(one.original),
+                str(one.changed),
+                gap_in_words(one.difference, metric.sign if one.fact == BEST else -1),
+            )
+            for one in effects
+            if one.cell == cell and one.fact in changing and one.algorithm in shown
+        ]
+        tables.append(table_of(title, _HEADINGS, lines))
+    changed = f"changed: {', '.join(fork.changes) or 'nothing'}; differences are paired by replicate, on the same draws"
+    if same := [COSTS[fact] for fact in COSTS if fact in {one.fact for one in effects} - changing]:
+        changed += f"; unchanged: {', '.join(same)}"
+    if unchanged := [label for label in labels if label not in shown]:
+        changed += f"; no effect on: {', '.join(unchanged)}"
+    if fork.original.privacy.num_rows:
+        changed += ". A fork on real data spends privacy again: add its epsilon to the epsilon of the run"
+    return Group(*tables, Text(changed, style="dim"))
+
+
+def fork_facts(fork: Fork) -> dict[str, Any]:
+    """Return a fork as plain data."""
+    return {
+        "directory": str(fork.directory),
+        "at": list(fork.at),
+        "changes": list(fork.changes),
+        "effects": plain(fork.effects()),
+    }

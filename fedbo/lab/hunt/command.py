@@ -58,8 +58,7 @@ def hunt(
 def stored(hunt: Hunt) -> StoredAnswer:
     """Return the result of a hunt as `show` and `plot` take it."""
     from fedbo.lab.hunt.figure import draw_hunt
-    from fedbo.lab.hunt.result import TriedRow
-    from fedbo.lab.hunt.tables import hunt_facts, hunt_table
+    from fedbo.lab.hunt.result import TriedRow, hunt_facts, hunt_table
 
     return StoredAnswer(
         what="a hunt",

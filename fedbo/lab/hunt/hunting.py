@@ -13,9 +13,9 @@ from fedbo.execution.progress import Progress, RowInfo
 from fedbo.lab.hunt.claims import LEVEL, Claim, lower_bound, p_value, parse_claim
 from fedbo.lab.hunt.result import FOUND, WORLD, Hunt, TriedRow, VerdictRow
 from fedbo.lab.hunt.search import WorldSearch, safe_limit
+from fedbo.lab.hunt.shrinking import shrink
 from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, Document, WorldTrials
 from fedbo.lab.hunt.worlds import Worlds
-from fedbo.lab.worlds.shrinking import shrink
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError, to_toml
 from fedbo.study.study import load_study

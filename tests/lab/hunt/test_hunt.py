@@ -18,9 +18,9 @@ import fedbo
 from fedbo.cli import app
 from fedbo.lab.hunt.hunt import hunt_world, question_of, resume_hunt
 from fedbo.lab.hunt.result import Hunt
+from fedbo.lab.hunt.shrinking import shrink, smaller
 from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, WorldTrials
 from fedbo.lab.hunt.worlds import Worlds
-from fedbo.lab.worlds.shrinking import shrink, smaller
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError

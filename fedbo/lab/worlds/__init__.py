@@ -1,1 +1,0 @@
-"""Random surroundings of studies, and how a failing study is made smaller."""

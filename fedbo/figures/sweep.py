@@ -11,9 +11,10 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from fedbo.analysis.averages import Curve, curve, early_span, grid
-from fedbo.analysis.comparison import TargetValue, against_first, metric_of
+from fedbo.analysis.comparison import Comparison, TargetValue, TimeToTarget, against_first, metric_of, short
 from fedbo.analysis.finished_run import scored_traces
 from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.timeline_bars import horizon
@@ -31,9 +32,8 @@ from fedbo.figures.curves import (
     value_label,
     value_name,
 )
-from fedbo.figures.layout import FigurePanel
-from fedbo.figures.style import FAINT, LINES, band_entry, decades, time_label
-from fedbo.figures.time_to_target import draw_time_to_target
+from fedbo.figures.layout import FigurePanel, row_labels
+from fedbo.figures.style import FAINT, INK, LINES, band_entry, decades, rows_only, time_label
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 BY: tuple[Axis, ...] = ("evaluations", "time", "bytes", "epsilon", "cost")
 SHOWN = 3  # of these, unless others are asked for
+ROOM = 40.0  # letters: in a panel that is narrower there is no room for the words beside the rows
+
+Rows = Sequence[tuple[TimeToTarget, Comparison | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ def sweep_panels(result: Result, target: TargetValue) -> tuple[list[FigurePanel]
     shared = SweepCurves(result, target, words, levels=levels, chosen=chosen, baseline=first if there else None)
     panels = [FigurePanel(axis, partial(_draw, axis=axis, shared=shared), shown=place < SHOWN) for place, axis in enumerate(BY)]
     title = f"Time for {target.algorithm} to reach {shared.words}"
-    draw = partial(draw_time_to_target, table=(found, chosen, (title, shared.words)), unit=time_label(result))
+    draw = partial(_draw_times, table=(found, chosen, (title, shared.words)), unit=time_label(result))
     panels.append(FigurePanel("times", draw, wide=True, rows=3 * len(found) // 2))
     return panels, [*chosen.handles, *_other_entries(shared)]
 
@@ -177,3 +180,88 @@ def _level(axes: Axes, levels: Mapping[int, float], chosen: CellStyles) -> None:
     for cell, level in list(levels.items())[:1] if same else levels.items():
         colour = FAINT if same else str(chosen.lines[cell]["color"])
         axes.axhline(level, color=colour, linewidth=1.1, linestyle=(0, (1, 2)), zorder=1.8, gid="level")
+
+
+def _draw_times(axes: Axes, table: tuple[Rows, CellStyles, tuple[str, str]], unit: str) -> Sequence[Artist]:
+    """Draw one row for each cell: the geometric mean of its times, with an interval, and the final value's difference.
+
+    No ratio is shown: where replicates do not reach the level, that of restricted times is not the quotient of the means.
+    """
+    rows, chosen, (title, words) = table
+    found = [one for one, _ in rows]
+    _scale(axes, found)
+    for row, one in enumerate(found):
+        _row(axes, row, one, str(chosen.lines[one.cell]["color"]))
+        if one.mean is not None and len(found) <= 8:
+            where: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom"}
+            axes.annotate(short(one.mean.mean), (one.mean.mean, row - 0.23), (0, 1.5), fontsize="small", color=INK, **where)
+    axes.set_ylim(len(found) - 0.4, -0.8)
+    row_labels(axes, [chosen.titles[one.cell] for one in found])
+    rows_only(axes)
+    axes.set_xlabel(f"{unit} to {words}")
+    axes.set_title(title)
+    figure = axes.figure
+    if axes.get_window_extent().width / figure.dpi * 72 > ROOM * float(axes.xaxis.label.get_fontsize()):
+        _side_table(axes, rows)
+    keys = " · ".join(key if len(chosen.keys) == 1 else key.split(".")[-1] for key in chosen.keys)
+    axes.set_ylabel(keys)
+    return _row_entries(found)
+
+
+def _row_entries(found: Sequence[TimeToTarget]) -> list[Artist]:
+    """Return the legend entries that explain dots and boxes."""
+    plain: dict[str, Any] = {"color": FAINT, "linestyle": "none", "marker": "o"}
+    shown: list[Artist] = [
+        Line2D([], [], markersize=3.6, label="a replicate", **plain),
+        Line2D([], [], markersize=8, label="geometric mean", **plain),
+        Patch(facecolor=FAINT, alpha=0.25, label="its 95 % interval"),
+    ]
+    if any(one.mean is not None and len(one.reached) < len(one.times) for one in found):
+        hatched = {"facecolor": "white", "edgecolor": FAINT, "hatch": "/////", "linewidth": 0.8}
+        shown.append(Patch(label="some replicates count up to their end", **hatched))  # type: ignore[arg-type]
+    return shown
+
+
+def _scale(axes: Axes, found: Sequence[TimeToTarget]) -> None:
+    """Set the axis: logarithmic if it spans more than a factor of 5. Extremely wide intervals are cut."""
+    times = [time for one in found for time in one.reached.values()]
+    means = [one.mean for one in found if one.mean is not None]
+    if not times:
+        axes.set_xticks([])
+        return
+    low = max(min(mean.low for mean in means), min(times) / 4)
+    high = min(max(mean.high for mean in means), max(times) * 4)
+    low, high = min(low, *times), max(high, *times)
+    if 0 < 5 * low < high:
+        decades(axes, low / 1.2, high * 1.2)
+    else:
+        axes.set_xlim(0, 1.05 * high or 1.0)
+
+
+def _row(axes: Axes, row: int, one: TimeToTarget, colour: str) -> None:
+    mean = one.mean
+    if mean is None:
+        axes.text(0.02, row, "not reached", transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)
+        return
+    options: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "hatch": "/////", "alpha": 0.6}
+    if len(one.reached) == len(one.times):
+        options = {"color": colour, "alpha": 0.25}
+    axes.barh(row, mean.high - mean.low, left=mean.low, height=0.46, linewidth=0.8, **options)
+    times = list(one.reached.values())
+    axes.plot(times, [row] * len(times), "o", color=colour, markersize=3.6, alpha=0.7, markeredgewidth=0, zorder=3)
+    axes.plot([mean.mean], [row], "o", color=colour, markersize=9, markeredgecolor="white", markeredgewidth=1.2, zorder=4)
+
+
+def _side_table(axes: Axes, rows: Rows) -> None:
+    """Write a small table to the right of the rows, a line for each; the differences are from the first cell, paired."""
+    size = float(axes.xaxis.label.get_fontsize())
+    places = (2.6 * size, 12.0 * size)  # points beyond the end of the panel
+    options: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": "small"}
+    for place, heading in zip(places, ("reached", "final minus first"), strict=True):
+        axes.annotate(heading, (1, -0.7), (place, 0), axes.get_yaxis_transform(), color=FAINT, **options)
+    for row, (one, gap) in enumerate(rows):
+        words = [f"{len(one.reached)} of {len(one.times)}"]
+        if gap is not None:
+            words.append("–" if gap.final is None else str(gap.final))
+        for place, word in zip(places, words, strict=False):
+            axes.annotate(word, (1, row), (place, 0), axes.get_yaxis_transform(), **options)

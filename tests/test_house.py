@@ -105,7 +105,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "worth": "",
         ".": "",
     },
-    "commands": {".": ""},
+    "commands": {"watch": ".", ".": ""},
     TOP: {".": ""},
 }
 

@@ -24,7 +24,6 @@ _MAIN = {
         "show": (1, "inspect:show", "Print the summary of a run.", "fedbo show runs/first --trouble"),
         "compare": (2, "inspect:compare", "Print several runs side by side.", "fedbo compare runs/first runs/second"),
         "plot": (3, "inspect:plot", "Draw a figure of a run.", "fedbo plot runs/first --kind timeline --out timeline.pdf"),
-        "watch": (5, "watch:watch", "Show a run in progress.", "fedbo watch runs/first"),
         "export": (
             6,
             "export:export",

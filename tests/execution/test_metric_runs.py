@@ -12,7 +12,7 @@ import pytest
 
 from fedbo.analysis import curves, failures, own_metric
 from fedbo.analysis.result import Result, ResultError
-from fedbo.execution.run_watch import study_state
+from fedbo.commands.watch.run_watch import study_state
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.study.study import Study, load_study
 from tests.random_studies.invariants import violations

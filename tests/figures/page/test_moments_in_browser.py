@@ -20,7 +20,7 @@ from fedbo.analysis.finished_run import fault_names
 from fedbo.analysis.grouping import one_run
 from fedbo.analysis.moments import RunMoments, moments_of
 from fedbo.analysis.result import Result
-from fedbo.execution.page_server import PageServer
+from fedbo.commands.watch.page_server import PageServer
 from fedbo.execution.runner import run_study
 from fedbo.figures.page.page import report, write_report
 from fedbo.study.study import load_study

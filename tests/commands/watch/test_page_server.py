@@ -19,8 +19,8 @@ from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.analysis.public_export import is_private
 from fedbo.analysis.result import Result
 from fedbo.cli import WRONG_INPUT, main
-from fedbo.execution.page_server import PageServer
-from fedbo.execution.run_watch import ResultSoFar, result_so_far, state_of_files
+from fedbo.commands.watch.page_server import PageServer
+from fedbo.commands.watch.run_watch import ResultSoFar, result_so_far, state_of_files
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.figures.page.page import report
 from fedbo.settings.errors import FedboError

@@ -16,7 +16,7 @@ from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.analysis.result import Result
 from fedbo.cli import OK, WRONG_INPUT, main
-from fedbo.execution.run_watch import study_state
+from fedbo.commands.watch.run_watch import study_state
 from fedbo.execution.runner import run_study
 from fedbo.objectives.outcome import Outcome
 from fedbo.study.study import load_study

@@ -15,7 +15,7 @@ from fedbo.commands.arguments import Format, Printed, RunFolderArgument, offered
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fedbo.execution.run_watch import StudyState
+    from fedbo.commands.watch.run_watch import StudyState
 
 
 def watch(
@@ -38,7 +38,7 @@ def watch(
         raise typer.BadParameter("--port: has no effect without --browser; add it, or leave out --port")
     if browser:
         return _serve(folder, every, port)
-    from fedbo.execution.run_watch import study_state
+    from fedbo.commands.watch.run_watch import study_state
     from fedbo.figures.reports.tables import console, plain
 
     state, terminal = study_state(folder), console()
@@ -59,8 +59,8 @@ def watch(
 
 def _serve(folder: Path, every: float, port: int | None) -> None:
     """Serve the report of a run so far, made anew when a snapshot was written, until Ctrl-C."""
-    from fedbo.execution.page_server import PageServer
-    from fedbo.execution.run_watch import result_so_far, state_of_files
+    from fedbo.commands.watch.page_server import PageServer
+    from fedbo.commands.watch.run_watch import result_so_far, state_of_files
 
     report = offered("report", "--browser")
 

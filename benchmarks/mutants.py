@@ -30,7 +30,6 @@ import fedbo.coordinator.runtime.actor
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.remote import RayHosts, RemoteHost, got
 from fedbo.coordinator.environment.lies import Lies
-from fedbo.coordinator.evaluations.worker_events import WorkerEvents
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.network import Network
@@ -41,6 +40,7 @@ from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.receipt import DisclosedReceipt, PrivateReceipt
 from fedbo.coordinator.runtime.snapshots import Snapshotter
 from fedbo.settings.records import changed
+from fedbo.workers.worker_events import WorkerEvents
 from tests.random_studies.__main__ import Trial, tried
 from tests.random_studies.carrying_out import Hostings
 from tests.random_studies.promises import broken_by_kills, broken_hostings, broken_laws, start_ray

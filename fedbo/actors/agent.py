@@ -17,7 +17,6 @@ from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.failed_points import keeps_points, other_than, takes_worst, with_failures
 from fedbo.actors.evaluation.learning import Learner, learned, problem_with_goals
 from fedbo.actors.evaluation.overlap import AsyncEvaluations
-from fedbo.actors.evaluation.scheduled import ScheduledEvaluations
 from fedbo.actors.evaluation.step import StepEvaluator, StepResult
 from fedbo.actors.storage.history_files import read_history, read_outcomes
 from fedbo.actors.storage.rows import Batch, Row
@@ -29,6 +28,7 @@ from fedbo.objectives.derived.federation import with_all_metrics
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.records import changed, copied
+from fedbo.settings.rooms import optional
 
 Sent = tuple[Payload | None, Any]
 
@@ -54,7 +54,7 @@ class HostedAgent:
         if self.goals is not None:
             self.objective, evaluator.goals = with_all_metrics(self.objective), task.goals_of
         self._evaluate = StepEvaluator(task, number, self.objective, evaluator, clock or time.monotonic)
-        self._scheduled = ScheduledEvaluations(task, number, self._evaluate.single)
+        self._scheduled: Any = None
         history = task.history
         x, y = (None, None) if history is None else read_history(history.folder, number, task.problem.dim)
         self._budget = task.budget_of(number)
@@ -192,13 +192,15 @@ class HostedAgent:
         self.commit(())
         self.state, decision = self.decided(request)
         before = self.state
+        if self._scheduled is None and (scheduled := optional("scheduled_evaluations")) is not None:
+            self._scheduled = scheduled(self.task, self.number, self._evaluate.single)
         state, found = self._scheduled.step(before, decision, request, ended)
         if not found.is_over:
             report = StepReport(self.number, request.step, len(decision.x), None, request.lease)
             report.t_n, report.again, report.verdicts = before.t_n, found.again, found.verdicts
             report.spent = self._spent(state)
             return report
-        if not self._scheduled.overlaps:
+        if not self.task.overlaps:
             self._learn(state, decision, found.result)
         report = self.end(request, state, found.result, self._outbox(state, request), before)
         return changed(report, again=found.again, verdicts=found.verdicts)
@@ -294,7 +296,7 @@ class HostedAgent:
         if request.step == 0:
             decision = Decision(initial_points(self.task, self.number), "initial")
         else:
-            overlaps = self.overlapping is not None or (request.ended is not None and self._scheduled.overlaps)
+            overlaps = self.overlapping is not None or (request.ended is not None and self.task.overlaps)
             if overlaps and isinstance(algorithm, Overlapping):
                 waiting = np.array([query.u for query in state.pending]).reshape(-1, self._problem.dim)
                 own = updated(algorithm, "pending", own, waiting)

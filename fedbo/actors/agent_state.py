@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fedbo.actors.evaluation.step import StepResult
-from fedbo.actors.stopping.rungs import RungState
 from fedbo.actors.storage.evaluations import Query
 from fedbo.actors.storage.rows import Row
 from fedbo.actors.task import StepReport
@@ -35,7 +34,7 @@ class AgentState:
     - `step`: the last step; `decision`: that of the next step; `before_decision`: `algorithm` before that decision.
     - `cut`: the budget shortened the pulls of the last point, so the algorithm does not learn of that point.
     - `pending`: running evaluations, where they may overlap.
-    - `rungs`: the state of early stopping.
+    - `rungs`: the `RungState` of early stopping.
     - `failed (f, d)`: points of the unit cube that failed and are not evaluated again.
     - `spent`: time of its evaluations, as far as it knows their times; infinite after its last decision.
     """
@@ -52,7 +51,7 @@ class AgentState:
     pulled: int = 0
     cut: bool = False
     pending: tuple[Query, ...] = ()
-    rungs: RungState | None = None
+    rungs: Any = None
     failed: Array | None = None
     spent: float = 0.0
 

@@ -15,10 +15,9 @@ from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool, rehearse
 from fedbo.actors.host_storage import HostConfig, HostStorage
 from fedbo.actors.population import Commit, HostedAgents
-from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.printed import keep_printed
 from fedbo.actors.storage.run_folder import Superseded
-from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
+from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task, reported_stopping
 from fedbo.actors.threads import blas_threads
 from fedbo.settings.own_code import exits_as_errors, note_step
 from fedbo.settings.rooms import optional
@@ -62,7 +61,7 @@ class Host:
             evaluator = Evaluator(task.policy, config.real, storage.log, delay, config.recorded)
             evaluator.isolate(config.isolate, config.patience)
             evaluator.counted = config.counted
-            evaluator.stopping = _reported(task, config)
+            evaluator.stopping = reported_stopping(task, config.folder.path)
             if task.calls_user_code:
                 evaluator.printed = partial(keep_printed, config.folder.path)
         self._end_process()
@@ -97,7 +96,7 @@ class Host:
         from fedbo.actors.evaluation.ray_pool import Limits, RayPool  # Ray is not imported where nothing runs on it
 
         run, policy = str(config.folder.path), agent.task.policy
-        limits = Limits(run, policy.time_limit, policy.memory_limit, _reported(agent.task, config))
+        limits = Limits(run, policy.time_limit, policy.memory_limit, reported_stopping(agent.task, config.folder.path))
         return RayPool(agent.objective, policy, agent.number, limits, lambda: self._halted, config.dispatcher)
 
     def collect_rarely(self) -> None:
@@ -282,10 +281,3 @@ class Host:
         except Superseded:  # nobody waits for an answer: whoever asked is superseded too
             self._halted = True
             return {}
-
-
-def _reported(task: Task, config: HostConfig) -> ReportedStopping | None:
-    """Return the early stopping by reported values; None where the study has none."""
-    if task.reported is None:
-        return None
-    return ReportedStopping(task.reported, config.folder.path, task.federation.metric.sign)

@@ -6,17 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.stopping.stopping import Stopping
 from fedbo.algorithms.base import Algorithm, Array, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective
 from fedbo.objectives.derived.centralised import Centralised
 from fedbo.objectives.goals import Goals
+from fedbo.settings.rooms import optional
 
 
 class EvaluationEnd(NamedTuple):
@@ -145,7 +145,7 @@ class Task:
     - `checkpoint`: steps between two checkpoints of an agent, to which a crash may take it back.
     - `budgets`: budgets of all agents that optimise, where these are unequal.
     - `early_end`: condition for a run in virtual time to end before its budget.
-    - `stopping`: rules of early stopping in virtual time; `reported`: the same in real time, by reported values.
+    - `stopping`: the `Stopping` rules of virtual time; `reported`: those of real time, by reported values; None without.
     - `slopes`: an evaluation at the point u costs exp(slopes . (u - 1/2)), whatever the objective reports.
     - `noise_scope`: the run's name within its study. Private noise is drawn from streams of this scope, so
       that no two runs share it.
@@ -168,8 +168,8 @@ class Task:
     checkpoint: int = 1
     budgets: Mapping[int, AgentBudget] = field(default_factory=dict)
     early_end: EarlyEnd | None = None
-    stopping: Stopping | None = None
-    reported: Stopping | None = None
+    stopping: Any = None
+    reported: Any = None
     slopes: tuple[float, ...] = ()
     noise_scope: str = ""
     code: Mapping[str, str] = field(default_factory=dict)
@@ -229,6 +229,12 @@ class Task:
         spent = step >= own.iterations or 0 < own.pulls <= used.pulled or used.time >= self.cost
         drains = spent or (step == 0 and (rare or not t_n))
         return 1 if drains else policy.most_pending
+
+
+def reported_stopping(task: Task, folder: Path) -> Any:
+    """Return the `ReportedStopping` of a run in real time, with its logs in a folder; None where nothing stops early."""
+    made = optional("reported_stopping")
+    return None if made is None or task.reported is None else made(task.reported, folder, task.federation.metric.sign)
 
 
 def objective_of(federation: Federation, number: int, world: Streams) -> Objective:

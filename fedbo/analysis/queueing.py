@@ -1,8 +1,7 @@
-"""The queueing of evaluations for the workers of a simulated cluster, and the utilisation of the workers."""
+"""The queueing of evaluations for the workers of a simulated cluster."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedbo.analysis.agent_states import STATES, StateIntervals
-from fedbo.analysis.grouping import by_run, column_of, of_kinds, runs_by_algorithm
-from fedbo.coordinator.environment.worker_models import ClusterModel
-from fedbo.study.study import Cell
+from fedbo.analysis.grouping import by_run, column_of, of_kinds
 
 PLACEMENTS = pa.schema(
     [
@@ -34,7 +31,7 @@ def placements(events: Any) -> Any:
     for key, own in by_run(events):
         begun: dict[tuple[int, int, int], tuple[int, float, float]] = {}
         happened = of_kinds(own, "placed", "released", "preempted")
-        for time, kind, *job, worker, queued in _listed(happened):
+        for time, kind, *job, worker, queued in listed_moves(happened):
             if kind == "placed":
                 begun[tuple(job)] = worker, queued, time
             else:
@@ -62,66 +59,7 @@ def queued_time(placed: Any, lived: StateIntervals, agent: int) -> float:
     return float(np.diff(time[order])[waits].sum())
 
 
-def _listed(events: Any) -> Any:
+def listed_moves(events: Any) -> Any:
     """Yield time, kind, agent, step, query, worker and the start of queueing of each event."""
     names = ("time", "kind", "agent", "step", "query", "worker", "queued_at")
     return zip(*(events[name].to_pylist() for name in names), strict=True)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerUse:
-    """The queue for workers in the runs of one algorithm in one cell: means over replicates.
-
-    Evaluations were `placed` on a worker and `preempted` there that often. They had waited for the time `waited` on average,
-    since they were queued, and for `longest` at most; the share `delayed` had to wait. `utilisation` is the used share of the
-    workers' CPU time, from 0 to the end of the run.
-    """
-
-    cell: int
-    algorithm: str
-    placed: float
-    preempted: float
-    waited: float
-    longest: float
-    delayed: float
-    utilisation: float
-
-
-def worker_use(events: Any, cells: list[Cell]) -> list[WorkerUse]:
-    """List the use of workers by algorithm and cell, for the cells with a cluster."""
-    found = []
-    for (number, label), runs in runs_by_algorithm(events).items():
-        study = cells[number].study
-        if study.cluster is None:
-            continue
-        model = study.cluster.make(study.evaluation.make().resources)
-        facts = [_facts(own, model) for _, own in runs]
-        means = np.array([[*each.values()] for each in facts]).mean(axis=0).tolist()
-        found.append(WorkerUse(number, label, **dict(zip(facts[0], means, strict=True))))
-    return found
-
-
-def _facts(events: Any, model: ClusterModel) -> dict[str, float]:
-    """Return the numbers of one run by the names of their fields."""
-    end = float(column_of(events, "time").max())
-    own = of_kinds(events, "placed", "released", "preempted")
-    begun, waits, counts, used = dict[tuple[int, int, int], float](), list[float](), {"preempted": 0}, 0.0
-    for time, kind, agent, step, query, _, queued in _listed(own):
-        job = (agent, step, query)
-        if kind == "placed":
-            waits.append(time - queued)
-            begun[job] = time
-            continue
-        used += (time - begun.pop(job)) * model.need(agent).cpus
-        counts["preempted"] += kind == "preempted"
-    used += sum((end - time) * model.need(job[0]).cpus for job, time in begun.items())
-    waited = np.array(waits or [0.0])
-    have = model.total.cpus * end
-    return {
-        "placed": float(len(waits)),
-        "preempted": float(counts["preempted"]),
-        "waited": float(waited.mean()),
-        "longest": float(waited.max()),
-        "delayed": float((waited > 0).mean()),
-        "utilisation": used / have if have else 0.0,
-    }

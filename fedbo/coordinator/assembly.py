@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fedbo.actors.task import Task
 from fedbo.coordinator.environment.environment import Environment
-from fedbo.coordinator.evaluations.scheduler import evaluations_of
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.coordinator.kernel.rules import Rules
+from fedbo.coordinator.kernel.step_scheduler import StepEvaluations
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.receipt import PrivateReceipt, receipt_of
+from fedbo.settings.rooms import optional
 
 
 def assembled(
@@ -25,7 +26,8 @@ def assembled(
     Raises:
         ValueError: the messages of the algorithm cannot be masked, but the budget asks for masks.
     """
-    return Core(task, exchange, environment, lambda rules: receipt_of(rules, budget, key), evaluations_of)
+    evaluations = optional("evaluations") or StepEvaluations
+    return Core(task, exchange, environment, lambda rules: receipt_of(rules, budget, key), evaluations)
 
 
 def aggregator_of(rules: Rules) -> PrivateAggregator | None:

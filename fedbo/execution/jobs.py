@@ -26,7 +26,6 @@ from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.environment.groups import budgets_of
 from fedbo.study.environment.models import centralised, environment_of
 from fedbo.study.problems import agent_goals, goals, own_goals, with_goals
-from fedbo.study.stopping import reported_stopping_of, stopping_of
 from fedbo.study.study import Cell, Study
 from fedbo.study.tables import AlgorithmTable
 
@@ -106,6 +105,8 @@ def _earlier_task(study: Study, table: HistoryTable, replicate: int, parts: Path
 def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> Task:
     problem, federation = study.problem_of(table), study.federation()
     given, folder = study.initial_points() if problem.initial else None, _history_folder(study, replicate, parts)
+    real = study.timing.clock == "wall"
+    rules = None if study.stopping is None else study.stopping.rules(study.federation(), real)
     task = Task(
         federation=federation,
         algorithm=table.make(),
@@ -118,8 +119,8 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         checkpoint=study.agents.checkpoint,
         budgets={agent: own if problem.initial else own._replace(initial=0) for agent, own in budgets_of(study).items()},
         slopes=getattr(study.timing.evaluation.make(), "slopes", ()),
-        stopping=stopping_of(study),
-        reported=reported_stopping_of(study),
+        stopping=None if real else rules,
+        reported=rules if real else None,
         code=admitted(study.document()),
         early_end=_early_end(study, federation),
         goals=goals(study),

@@ -15,7 +15,7 @@ from fedbo.analysis.timeline_bars import EVALUATION_KINDS, HALF, MAX_AGENTS, Bar
 from fedbo.figures.layout import FigurePanel
 from fedbo.figures.marks import add_bars, draw_marks
 from fedbo.figures.style import PALE, rows_only, time_label
-from fedbo.figures.workers import draw_workers, worker_rows
+from fedbo.settings.rooms import optional
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result
@@ -39,9 +39,8 @@ def timeline_panels(result: Result, cell: int, label: str) -> list[FigurePanel]:
     agents = len({trace.agent for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label)})
     draw = partial(_draw, result=result, cell=cell, label=label)
     found = [FigurePanel("agents", draw, wide=True, rows=min(agents, MAX_AGENTS))]
-    if result.study.cluster is not None:
-        draw_below = partial(draw_workers, result=result, cell=cell, label=label)
-        found.append(FigurePanel("workers", draw_below, wide=True, rows=worker_rows(result, cell)))
+    if result.study.cluster is not None and (panel := optional("workers_panel")) is not None:
+        found.append(panel(result, cell, label))
     return found
 
 

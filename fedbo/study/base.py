@@ -174,6 +174,9 @@ class RoomTable(Keeping):
     listed: ClassVar[Mapping[str, type[Any]]] = {}
     """The classes that declare the settings of tables in it, by their keys, for `fedbo list tables`."""
 
+    nested: ClassVar[Mapping[str, type[BaseModel]]] = {}
+    """The tables in it by their keys, for suggestions."""
+
     @classmethod
     def filled(cls, given: Self | None, study: Any, fill: Callable[..., Any]) -> Self | None:
         """Return the table of a study with its defaults; `fill(table, *loc)` does so for one within it."""

@@ -8,21 +8,20 @@ from fedbo.actors.task import objective_of
 from fedbo.algorithms.base import CostAware, Overlapping
 from fedbo.algorithms.returned import check_declarations
 from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.environment.faults import Preemption
 from fedbo.objectives.base import reports_costs
 from fedbo.objectives.derived.differences import DifferingFederation
 from fedbo.objectives.derived.mean import BatchFunction
 from fedbo.settings.errors import SettingError
-from fedbo.settings.rooms import study_tables
+from fedbo.settings.rooms import optional, study_tables
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history, history_sources
 from fedbo.study.check_metrics import metric_combinations, metric_methods
 from fedbo.study.check_privacy import privacy_asked, private_combinations, sends_once
 from fedbo.study.document import StudyError
 from fedbo.study.environment.checks import agents_remedy, exchange_combinations, group_combinations, world_combinations
-from fedbo.study.environment.cluster_checks import cluster_combinations
 from fedbo.study.problems import problem_of
 from fedbo.study.settings import invalid_from
-from fedbo.study.stopping import stopping_combinations
 from fedbo.study.study_tables import StudyTables
 
 
@@ -34,8 +33,7 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
     for table in study_tables().values():
         yield from table.combinations(study)
     yield from _overlapping(study)
-    yield from cluster_combinations(study)
-    yield from stopping_combinations(study)
+    yield from _without_scheduler(study)
     yield from _costs(study)
     yield from _one_message(study)
     yield from _centralised(study)
@@ -123,6 +121,23 @@ def _hosting(study: StudyTables) -> Iterator[SettingError]:
             ("hosting", "address"),
             "has no effect: inline hosting without workers does not start Ray; set workers, or remove it",
         )
+
+
+def _without_scheduler(study: StudyTables) -> Iterator[SettingError]:
+    """Yield errors for preemptions without workers, and for all that needs single evaluations if their room is not there."""
+    for number, table in enumerate(study.fault):
+        if isinstance(table.make(), Preemption) and study.cluster is None:
+            yield SettingError(
+                ("fault", number, "kind"),
+                "affects the workers of a [cluster], but this study has none; add a [cluster], or remove the fault",
+            )
+    if study.timing.clock == "wall" or optional("evaluations") is not None:
+        return
+    words = "needs a part of fedbo that is not installed here; {}, or install all of fedbo"
+    if study.evaluation.make().most_pending > 1:
+        yield SettingError(("evaluation", "parallel"), words.format("remove parallel and prefetch"))
+    if study.stopping is not None:
+        yield SettingError(("stopping",), words.format("remove the table"))
 
 
 def _overlapping(study: StudyTables) -> Iterator[SettingError]:

@@ -42,7 +42,6 @@ def with_defaults(study: Tables, swept: set[Loc]) -> Tables:
         "group": tuple(_models(table, fill, "group", number) for number, table in enumerate(study.group)),
         "exchange": fill(_exchange(study), "exchange"),
         "evaluation": fill(study.evaluation, "evaluation"),
-        "stopping": None if study.stopping is None else fill(study.stopping, "stopping"),
         "fault": tuple(
             fill(table, "fault", number).model_copy(update={"label": labels[number]})
             for number, table in enumerate(study.fault)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.stopping.stoppers import STOPPERS
 from fedbo.algorithms import catalog as algorithms
 from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.reveals import Reveals, revealed_by
@@ -135,7 +134,7 @@ GROUPS: dict[str, Callable[[], list[Item]]] = {
     "availability": lambda: _declared(availabilities),
     "exchange": lambda: _declared(exchanges),
     "faults": lambda: _declared(FAULTS),
-    "stopping": lambda: _declared(STOPPERS),
+    "stopping": lambda: _declared(table.catalogue() if (table := study_tables().get("stopping")) else {}),
     "tables": lambda: _declared(TABLES | _tables_of_rooms()),
     # Suites compare methods. No study names one, so each has tasks with their objectives in place of settings.
     "suites": lambda: [

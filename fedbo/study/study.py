@@ -36,7 +36,6 @@ from fedbo.study.document import (
     to_toml,
     with_value,
 )
-from fedbo.study.environment.cluster_table import ClusterTable, WorkerTable
 from fedbo.study.environment.idle import settings_without_effect
 from fedbo.study.environment.tables import GroupTable, NetworkTable, TimingTable
 from fedbo.study.files import code_in, distributions, hash_files, resolve_paths, source_hashes
@@ -274,7 +273,8 @@ def _known() -> dict[Loc, Sequence[str]]:
     known: dict[Loc, Sequence[str]] = {(): list(Study.model_fields)}
     tables = {**_TABLES, **study_tables()}
     known |= {(key,): [field.alias or name for name, field in table.model_fields.items()] for key, table in tables.items()}
-    known[("cluster", "worker")] = list(WorkerTable.model_fields)
+    for key, table in study_tables().items():
+        known |= {(key, name): list(below.model_fields) for name, below in table.nested.items()}
     return known | {(key, "history"): list(HistoryTable.model_fields) for key in ("agents", "group")}
 
 
@@ -283,7 +283,6 @@ _TABLES: dict[str, type[Table]] = {
     "agents": AgentsTable,
     "metric": MetricTable,
     "budget": BudgetTable,
-    "cluster": ClusterTable,
     "timing": TimingTable,
     "network": NetworkTable,
     "privacy": PrivacyTable,

@@ -12,7 +12,6 @@ from fedbo.objectives.base import Federation
 from fedbo.study.agents.tables import AgentsTable, Points, read_points
 from fedbo.study.base import OfRoom, Table
 from fedbo.study.document import Document
-from fedbo.study.environment.cluster_table import ClusterTable
 from fedbo.study.environment.tables import (
     AvailabilityTable,
     ExchangeTable,
@@ -31,7 +30,6 @@ from fedbo.study.tables import (
     ObjectiveTable,
     PrivacyTable,
     RecoveryTable,
-    StoppingTable,
 )
 
 
@@ -50,8 +48,8 @@ class StudyTables(Table):
     group: Annotated[tuple[GroupTable, ...], Field(strict=False)] = ()
     exchange: ExchangeTable = ExchangeTable()
     evaluation: EvaluationTable = EvaluationTable()
-    cluster: ClusterTable | None = None
-    stopping: StoppingTable | None = None
+    cluster: Annotated[Any, OfRoom("cluster")] = OfRoom("cluster").default
+    stopping: Annotated[Any, OfRoom("stopping")] = OfRoom("stopping").default
     privacy: PrivacyTable = PrivacyTable()
     fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
     recovery: RecoveryTable = RecoveryTable()

@@ -10,7 +10,6 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_v
 from pydantic_core import PydanticCustomError
 
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.stopping.stoppers import STOPPERS
 from fedbo.algorithms import catalog as algorithms
 from fedbo.algorithms.base import Algorithm
 from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
@@ -248,13 +247,3 @@ class HostingTable(Table):
         if self.kind in ("inline", "sites"):
             return 0
         return agents if self.kind == "dedicated" else min(self.workers or 1, agents)
-
-
-class StoppingTable(Named):
-    """[stopping]: a stopper by its kind, and its settings."""
-
-    key = "kind"
-    noun = "stopper"
-    catalogue = staticmethod(lambda: STOPPERS)
-    kind: str
-    """Name of a stopper."""

@@ -17,8 +17,6 @@ from pydantic import ValidationError
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 
-from fedbo.actors.stopping.rungs import RungState
-from fedbo.actors.stopping.stopping import Stopping
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.evaluations import Query
 from fedbo.algorithms.streams import Streams
@@ -27,10 +25,11 @@ from fedbo.objectives.outcome import Outcome
 from fedbo.settings.arguments import path, text, whole
 from fedbo.settings.errors import ArgumentError, SettingError
 from fedbo.settings.signatures import Mode
+from fedbo.stopping.rungs import RungState
+from fedbo.stopping.stopping import Stopping
+from fedbo.stopping.table import StoppingTable, invalid_rungs, not_in_real_time
 from fedbo.study.document import StudyError
 from fedbo.study.invalid import from_pydantic
-from fedbo.study.stopping import invalid_rungs, not_in_real_time
-from fedbo.study.tables import StoppingTable
 from fedbo.tuning.arguments import check_metric, check_stopping, in_arguments
 
 

@@ -5,7 +5,7 @@ from fedbo.settings.rooms import Room
 ROOM = Room(
     sentence="Tune a function at several sites in real time, or by ask and tell.",
     tests=("tuning",),
-    needs=("sites",),
+    needs=("sites", "stopping"),
     names={
         "Agent": "fedbo.tuning.ask_tell:Agent",
         "Meeting": "fedbo.tuning.message_folder:Meeting",

@@ -10,10 +10,10 @@ from cluster_predictor import Queue
 from exchange_predictor import predicted
 from worlds import cluster_run, draw_cluster, draw_exchange, exchange_lines, exchange_run, told
 
-from fedbo.coordinator.evaluations.worker_events import WorkerEvents
 from fedbo.coordinator.kernel import event_queue, fault_injection
 from fedbo.coordinator.kernel.network import Network
 from fedbo.coordinator.kernel.server import Server
+from fedbo.workers.worker_events import WorkerEvents
 
 ROUNDING = 1e-9  # workers in step end evaluations of one length together, or by rounding one after the other
 LONG = pytest.param(1000, marks=pytest.mark.long)

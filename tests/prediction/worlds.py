@@ -19,12 +19,12 @@ from fedbo.coordinator.environment.availability import Always, Daily
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import Constant
-from fedbo.coordinator.environment.worker_models import ClusterModel, Resources, WorkerClass
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
 from fedbo.coordinator.logged.table import LoggedEvent
+from fedbo.workers.models import ClusterModel, Resources, WorkerClass
 
 World = dict[str, Any]
 FAULT_KINDS = ("hung", "woke", "slowed", "recovered", "cut", "joined", "down", "up", "absent", "returned")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedbo.actors.stopping.stoppers import STOPPERS
-from fedbo.coordinator.environment.worker_models import RULES
 from fedbo.lab.hunt.surroundings import Draws
+from fedbo.stopping.stoppers import STOPPERS
+from fedbo.workers.models import RULES
 
 Table = dict[str, Any]
 

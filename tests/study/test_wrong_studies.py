@@ -383,3 +383,14 @@ exchange.mode = ["buffered"]
     with pytest.raises(StudyError) as caught:
         load_study(tomllib.loads(wrong))
     assert str(caught.value) == "study: [budget] iterations = 0: must be at least 1"
+
+
+def test_without_their_room_evaluations_do_not_overlap_and_a_preemption_needs_a_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedbo.study.check.optional", lambda name: None)
+    with pytest.raises(StudyError) as caught:
+        load_study(tomllib.loads(added('[evaluation]\nparallel = 2\n[[fault]]\nkind = "preemption"\nrate = 0.1')))
+    words = str(caught.value)
+    assert "[evaluation] parallel = 2: needs a part of fedbo that is not installed here; remove parallel and prefetch" in words
+    assert "[[fault]] 1 kind = 'preemption': affects the workers of a [cluster], but this study has none" in words

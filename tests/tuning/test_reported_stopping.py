@@ -18,9 +18,6 @@ from tuned_functions import SPACE
 import fedbo
 from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.stopping.reported import ReportedStopping, ReportJudge, recall_rungs
-from fedbo.actors.stopping.stoppers import Halving, Hyperband, Median, Stopper
-from fedbo.actors.stopping.stopping import Stopping
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.rows import RunKey
@@ -31,6 +28,9 @@ from fedbo.objectives.typed_function import TypedFunction
 from fedbo.objectives.typed_spaces.reports import Report
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.errors import ArgumentError
+from fedbo.stopping.reported import ReportedStopping, ReportJudge
+from fedbo.stopping.stoppers import Halving, Hyperband, Median, Stopper
+from fedbo.stopping.stopping import Stopping
 from fedbo.tuning.tune import tuning_study
 
 NOW = [30, 15, 6, 24, 3, 27]  # n of one evaluation after the other: the value of step s is n / 30 * s / 4
@@ -124,7 +124,7 @@ def test_the_log_of_rungs_is_made_again_from_the_evaluations(tmp_path: Path) -> 
     path.unlink()
     records = [replace(one, started=float(place), finished=place + 0.5) for place, one in enumerate(found)]
     places = {one.started: (one.number, 0) for one in records}
-    recall_rungs(rules(tmp_path, Halving(reduction=2)), Streams(1).of(0), places, records)
+    rules(tmp_path, Halving(reduction=2)).recall(Streams(1).of(0), places, records)
     assert path.read_bytes() == written
 
 

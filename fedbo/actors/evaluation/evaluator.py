@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from math import isfinite
+from typing import Any
 
 import fedbo.actors.evaluation.children  # noqa: F401  # which binds what objectives fork to this process
 from fedbo.actors.evaluation.contained import contained
@@ -12,7 +13,6 @@ from fedbo.actors.evaluation.evaluate import evaluate
 from fedbo.actors.evaluation.failures import failure_text
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import NAN, EvaluationRecord, Query
 from fedbo.algorithms.streams import Streams
@@ -38,7 +38,7 @@ class Evaluator:
     """Evaluates queries under a policy, and logs every evaluation so that none is lost.
 
     - `delay`: called after each evaluation in real time with the agent and its duration in seconds.
-    - `stopping`: judges what evaluations report, if set.
+    - `stopping`: the `ReportedStopping` that judges what evaluations report, if set.
     - `goals`: returns the objectives and limits of an agent, whose metrics every evaluation must return, if the study has any.
     - `ahead`: records by agent and number of evaluations that were made before their agent asked for them.
     - `counted`: called with the number of evaluations before they begin; it may raise.
@@ -54,7 +54,7 @@ class Evaluator:
         delay: Callable[[int, float], None] | None = None,
         recorded: bool = False,
     ) -> None:
-        self.stopping: ReportedStopping | None = None
+        self.stopping: Any = None
         self.goals: Callable[[int], Goals | None] | None = None
         self.printed: Callable[[Query, str], None] | None = None
         self.counted: Callable[[int], None] | None = None

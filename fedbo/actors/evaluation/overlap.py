@@ -16,8 +16,8 @@ import numpy as np
 
 from fedbo.actors.agent_state import AgentState
 from fedbo.actors.evaluation.evaluator import EvaluationError, with_metrics
-from fedbo.actors.evaluation.learning import learns_outcomes
-from fedbo.actors.evaluation.scheduled import tell_one
+from fedbo.actors.evaluation.failed_points import keeps_points, takes_worst, with_failures
+from fedbo.actors.evaluation.learning import Learner, learned, learns_outcomes
 from fedbo.actors.evaluation.step import StepResult, queries_of
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
@@ -174,3 +174,25 @@ def _told(task: Task, agent: int, own: Any, x: Array, y: Array) -> Any:
         return updated(task.algorithm, "tell", own, x, y)
     values, margins = (np.repeat(y[:, None], count, axis=1) for count in (len(goals.objectives), goals.constraints))
     return updated(task.algorithm, "tell_outcomes", own, x, values, margins)
+
+
+def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationRecord) -> None:
+    """Pass one ended evaluation to the algorithm and update `state`; with policy "avoid", pass a failure too.
+
+    Under other policies a failure changes nothing.
+    """
+    told, x = None, np.array([query.u])
+    if record.error is None:
+        told = record.outcome.value
+        state.t_n += 1
+        state.worst = told if state.worst is None else min(state.worst, told)
+    elif task.policy.failure == "avoid":
+        if keeps_points(task.algorithm):
+            state.algorithm, state.failed = with_failures(task.algorithm, state.algorithm, state.failed, x)
+        told = state.worst if takes_worst(task.algorithm) else None
+    if (goals := task.goals_of(query.agent)) is not None:
+        seen = np.arange(told is not None, dtype=np.int64), np.array([] if told is None else [told])
+        one = {0: record.outcome}
+        state.algorithm = learned(Learner(task.algorithm, task.policy), goals, state.algorithm, x, seen, one, state.worst)
+    elif told is not None:
+        state.algorithm = updated(task.algorithm, "tell", state.algorithm, x, np.array([told]))

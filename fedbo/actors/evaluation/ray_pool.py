@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.late_ray import MACHINE_LOSSES, ray
-from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.printed import keep_printed
 from fedbo.algorithms.streams import Streams
@@ -31,7 +30,7 @@ class Limits(NamedTuple):
     run: str
     seconds: float | None
     memory: int | None
-    stopping: ReportedStopping | None = None
+    stopping: Any = None
 
 
 _evaluators: dict[Limits, Evaluator] = {}  # of the run for which this process works, which may be another one tomorrow

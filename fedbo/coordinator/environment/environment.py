@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from fedbo.coordinator.environment.availability import Always, Availability
 from fedbo.coordinator.environment.faults import Plan
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, SpeedClasses, Timing
-from fedbo.coordinator.environment.worker_models import ClusterModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Environment:
     - `link`: the bandwidth of the coordinator's own link, which carries all messages to it one after the other.
     - `retry`, `attempts`: a lost transmission is repeated after `retry` units of time, until there were `attempts` of them.
     - `plan`: the faults, with groups replaced by their agents.
-    - `cluster`: the workers that evaluations of all agents queue for, if any.
+    - `cluster`: the `ClusterModel` of the workers that evaluations of all agents queue for, if any.
     """
 
     common: AgentModels = AgentModels()
@@ -46,7 +46,7 @@ class Environment:
     retry: float = 1.0
     attempts: int = 10
     plan: Plan = ()
-    cluster: ClusterModel | None = None
+    cluster: Any = None
 
     def of(self, agent: int) -> AgentModels:
         """Return an agent's models."""

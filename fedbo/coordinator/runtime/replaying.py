@@ -11,11 +11,11 @@ from itertools import groupby
 
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import InlineHosts, WallClockState
-from fedbo.actors.stopping.reported import ReportedStopping, recall_rungs
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import single_rows
 from fedbo.actors.storage.run_folder import RunFolder
+from fedbo.actors.task import reported_stopping
 from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.engine import EXTENDED, RecordedEvent, RunHooks, apply_effects
@@ -102,11 +102,10 @@ def extend_run(segments: Sequence[Run], record: Sequence[RecordedEvent], evaluat
     for recorded in record:
         parts.event_log.record(recorded)
     assert isinstance(parts.hosts, ReplayedHosts)
-    if run.task.reported is not None:
-        rules = ReportedStopping(run.task.reported, snapshots.home.path, run.task.federation.metric.sign)
+    if (rules := reported_stopping(run.task, snapshots.home.path)) is not None:
         for agent in parts.hosts.host.agents.objects.every():
             places = {row.started: (row.step, row.query) for row in single_rows(agent.state.rows)}
-            recall_rungs(rules, agent.streams, places, [one for one in evaluations if one.agent == agent.number])
+            rules.recall(agent.streams, places, [one for one in evaluations if one.agent == agent.number])
     snapshots.start(parts)
     parts.event_log.close()
     parts.hosts.close()

@@ -11,12 +11,12 @@ from rich.text import Text
 from fedbo.analysis.comparison import Comparison, TargetValue, against_first, metric_of
 from fedbo.analysis.disruptions import trouble, trouble_by_agent
 from fedbo.analysis.finished_run import trusted_cells
-from fedbo.analysis.queueing import WorkerUse, worker_use
 from fedbo.analysis.recommendation import best_configurations
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.answers import answers
 from fedbo.figures.reports.answers import before_summary, configurations_table, shows_configurations
 from fedbo.figures.reports.tables import amount, gap_in_words, plain, results_table, run_facts, table_of
+from fedbo.settings.rooms import optional
 
 _COLUMNS: dict[str, Callable[[Any], str]] = {
     "rounds": lambda row: _count(row.rounds),
@@ -47,7 +47,7 @@ _RARE = ("lost to", "stale", "falsified", "queueing")  # columns that are shown 
 _OF_AGENTS = ("sent", "lost", "lost to", "late", "rejected", "stale", "falsified", "staleness", "busy", "queueing", "waiting",
               "away", "down")  # fmt: skip
 
-_WORKERS: dict[str, Callable[[WorkerUse], str]] = {
+_WORKERS: dict[str, Callable[[Any], str]] = {
     "placed": lambda row: _count(row.placed),
     "preempted": lambda row: _count(row.preempted),
     "waited": lambda row: _number(row.waited),
@@ -130,8 +130,10 @@ def _worker_tables(result: Result) -> list[RenderableType]:
     return tables
 
 
-def _used(result: Result) -> list[WorkerUse]:
-    return [] if result.study.cluster is None else worker_use(result.events, trusted_cells(result))
+def _used(result: Result) -> list[Any]:
+    """Return the `WorkerUse` of each algorithm in each cell with a cluster."""
+    worker_use = optional("worker_use")
+    return [] if worker_use is None or result.study.cluster is None else worker_use(result.events, trusted_cells(result))
 
 
 def cells_table(result: Result, target: TargetValue) -> RenderableType:

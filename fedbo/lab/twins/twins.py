@@ -16,7 +16,6 @@ from fedbo.analysis.disruptions import staleness_of
 from fedbo.analysis.grouping import by_run, column_of, of_kinds
 from fedbo.analysis.queueing import placements
 from fedbo.analysis.result import Result
-from fedbo.coordinator.environment.worker_models import ClusterModel
 from fedbo.lab.twins.families import Array
 from fedbo.lab.twins.fitting import fit_world
 from fedbo.lab.twins.measurements import MeasurementError, most_at_once
@@ -204,7 +203,7 @@ class WorkerTime(NamedTuple):
     """The time of workers: their number, and the model of their cluster if placements record the workers of evaluations."""
 
     workers: int
-    cluster: ClusterModel | None
+    cluster: Any  # a ClusterModel, or None
 
     def uses(self, evaluations: Any, events: Any) -> tuple[Array, Array, Array]:
         """Return the starts and ends of evaluations, without start-up, and their shares `(n, r)` of all workers' resources."""

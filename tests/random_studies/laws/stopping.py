@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import mean, median
 
-from fedbo.actors.stopping.stoppers import Halving, Median
-from fedbo.actors.stopping.stopping import Stopping
 from fedbo.coordinator.environment.faults import Crash
+from fedbo.stopping.stoppers import Halving, Median
+from fedbo.stopping.stopping import Stopping
 from tests.random_studies.laws.cost import is_last, time_of
 from tests.random_studies.run_tables import NEAR, Row, RunTables
 

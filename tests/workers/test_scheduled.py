@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from fedbo.actors.agent_state import AgentState
-from fedbo.actors.evaluation.scheduled import ScheduledEvaluations
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.task import EvaluationEnd, StepRequest, Task
 from fedbo.algorithms.base import Decision, Problem
@@ -13,6 +12,7 @@ from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.functions import Quadratic
 from fedbo.objectives.outcome import Outcome
+from fedbo.workers.scheduled import ScheduledEvaluations
 
 
 def first_value(query: Query) -> EvaluationRecord:

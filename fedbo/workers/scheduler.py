@@ -14,11 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fedbo.actors.task import BudgetUse, DecisionSize, EvaluationEnd, RungVerdict, StepReport
-from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.durations import StepDurations
-from fedbo.coordinator.evaluations.pending import DECISION, AgentEvaluations, EvaluationRequest, PendingEvaluation
-from fedbo.coordinator.evaluations.running import RunningEvaluations
-from fedbo.coordinator.evaluations.worker_events import WorkerEvents
 from fedbo.coordinator.kernel.events import (
     After,
     Effect,
@@ -37,6 +33,10 @@ from fedbo.coordinator.kernel.step_scheduler import Handler, StepEvaluations
 from fedbo.coordinator.logged.agents import EvaluationPromoted, RungReached, Verdict
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.settings.records import changed
+from fedbo.workers.pending import DECISION, AgentEvaluations, EvaluationRequest, PendingEvaluation
+from fedbo.workers.placement import WorkerPool
+from fedbo.workers.running import RunningEvaluations
+from fedbo.workers.worker_events import WorkerEvents
 
 
 class RungVerdicts:

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal, Protocol
 
 from annotated_types import Ge
 
-from fedbo.actors.stopping.rungs import Key, Place, RungState, best_of
 from fedbo.settings.ranges import check
+from fedbo.stopping.rungs import Key, Place, RungState, best_of
 
 Verdict = Literal["go", "stop", "pause"]
 Levels = tuple[int, ...]  # fidelities of the rungs of a bracket, ascending; the last is the largest

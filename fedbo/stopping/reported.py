@@ -14,12 +14,12 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import NamedTuple
 
-from fedbo.actors.stopping.rungs import Key, Place, RungState
-from fedbo.actors.stopping.stopping import Stopping
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.typed_spaces.reports import Answer, Report
+from fedbo.stopping.rungs import Key, Place, RungState
+from fedbo.stopping.stopping import Stopping
 
 
 class ReportedStopping(NamedTuple):
@@ -32,6 +32,18 @@ class ReportedStopping(NamedTuple):
     def judge(self, query: Query, streams: Streams) -> ReportJudge:
         """Return the judge of an evaluation; `streams` are those of its agent."""
         return ReportJudge(self, query, streams)
+
+    def recall(self, streams: Streams, places: Mapping[float, tuple[int, int]], records: Iterable[EvaluationRecord]) -> None:
+        """Rewrite an agent's log of rungs from its evaluations, in the order of their ends, for an extended run.
+
+        `streams` are those of the agent; `places` maps the start of each evaluation to its step and point.
+        """
+        for record in sorted(records, key=lambda one: one.finished):
+            if not record.rungs or record.started not in places:
+                continue
+            bracket = self.stopping.first(streams, *places[record.started]).bracket
+            for fidelity, value in zip(self.stopping.brackets[bracket], record.rungs, strict=False):
+                noted(self.folder / f"rungs-{record.agent}.jsonl", (bracket, fidelity), (record.number, 0), value)
 
 
 class ReportJudge:
@@ -89,18 +101,3 @@ def noted(path: Path, place: Place, key: Key, value: float) -> RungState:
         file.truncate(len(whole) + len(end))
         atomic.append(file.fileno(), json.dumps([key[0], *place, value]).encode() + b"\n", sync=True)
         return state.reached(place, key, value)
-
-
-def recall_rungs(
-    rules: ReportedStopping, streams: Streams, places: Mapping[float, tuple[int, int]], records: Iterable[EvaluationRecord]
-) -> None:
-    """Rewrite an agent's log of rungs from its evaluations, in the order of their ends, for an extended run.
-
-    `places` maps the start of each evaluation to its step and point.
-    """
-    for record in sorted(records, key=lambda one: one.finished):
-        if not record.rungs or record.started not in places:
-            continue
-        bracket = rules.stopping.first(streams, *places[record.started]).bracket
-        for fidelity, value in zip(rules.stopping.brackets[bracket], record.rungs, strict=False):
-            noted(rules.folder / f"rungs-{record.agent}.jsonl", (bracket, fidelity), (record.number, 0), value)

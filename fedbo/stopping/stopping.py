@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from fedbo.actors.stopping.rungs import Key, RungState
-from fedbo.actors.stopping.stoppers import Levels, Stopper, Verdict
 from fedbo.actors.storage.evaluations import Query, Span
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.outcome import Outcome
 from fedbo.settings.records import changed
+from fedbo.stopping.rungs import Key, RungState
+from fedbo.stopping.stoppers import Levels, Stopper, Verdict
 
 
 class Judged(NamedTuple):
@@ -38,6 +38,10 @@ class Stopping:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "brackets", self.stopper.brackets(self.smallest, self.largest))
+
+    def no_rungs(self) -> RungState:
+        """Return the state of an agent of which no evaluation has reached a rung."""
+        return RungState()
 
     def first(self, streams: Streams, step: int, point: int) -> Span:
         """Return the first segment of an evaluation; `streams` are those of its agent.

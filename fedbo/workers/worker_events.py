@@ -7,11 +7,11 @@ import math
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.environment.availability import Ascending
 from fedbo.coordinator.environment.faults import Plan, Preemption, fault_times
-from fedbo.coordinator.evaluations.running import RunningEvaluations
 from fedbo.coordinator.kernel.events import After, Effect, WorkerPreempted, WorkerReturned, WorkersChanged
 from fedbo.coordinator.kernel.state import CoreState
 from fedbo.coordinator.logged.agents import ClassJoined, ClassLeft, WorkerRestored, WorkerTaken
 from fedbo.coordinator.logged.kinds import EventLine
+from fedbo.workers.running import RunningEvaluations
 
 
 class WorkerEvents:

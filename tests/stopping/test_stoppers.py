@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedbo.actors.stopping.rungs import RungState
-from fedbo.actors.stopping.stoppers import Halving, Hyperband, Median, Stopper, is_among_best
-from fedbo.actors.stopping.stopping import Stopping
 from fedbo.actors.storage.evaluations import Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.outcome import Outcome
+from fedbo.stopping.rungs import RungState
+from fedbo.stopping.stoppers import Halving, Hyperband, Median, Stopper, is_among_best
+from fedbo.stopping.stopping import Stopping
 
 
 def query(stopping: Stopping, number: int) -> Query:

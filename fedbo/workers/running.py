@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from fedbo.actors.task import Task
-from fedbo.coordinator.cluster.placement import Job, WorkerPool
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
-from fedbo.coordinator.evaluations.pending import EvaluationRequest, PendingEvaluation
 from fedbo.coordinator.kernel.events import After, Effect, EvaluationEnded, PlacementDue
 from fedbo.coordinator.kernel.state import AgentRecord, CoreState
 from fedbo.coordinator.logged.agents import EvaluationPlaced, EvaluationPreempted, EvaluationReleased
 from fedbo.coordinator.logged.kinds import EventLine
+from fedbo.workers.pending import EvaluationRequest, PendingEvaluation
+from fedbo.workers.placement import Job, WorkerPool
 
 
 class RunningEvaluations:

@@ -22,17 +22,17 @@ from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.assembly import assembled
-from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.availability import Always, Trace
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import Crash, Hang, Preemption
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, Timing
-from fedbo.coordinator.environment.worker_models import ClusterModel, Resources, WorkerClass
 from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Immediate
 from fedbo.objectives.functions import Quadratic
+from fedbo.workers.models import ClusterModel, Resources, WorkerClass
+from fedbo.workers.placement import WorkerPool
 
 RANDOM: Algorithm = entry("random").make()
 BATCHES, ERRORS = 30, 4.5

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from fedbo.actors.agent_state import AgentState
 from fedbo.actors.evaluation.batches import pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError
-from fedbo.actors.evaluation.failed_points import keeps_points, takes_worst, with_failures
-from fedbo.actors.evaluation.learning import Learner, learned
+from fedbo.actors.evaluation.overlap import tell_one
 from fedbo.actors.evaluation.step import StepResult, queries_of
-from fedbo.actors.stopping.rungs import RungState
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query, Span
 from fedbo.actors.task import BudgetUse, EvaluationEnd, RungVerdict, StepRequest, Task
 from fedbo.algorithms.base import Decision
-from fedbo.algorithms.returned import updated
 from fedbo.settings.records import changed, copied
 
 Key = tuple[int, int]
@@ -61,7 +56,7 @@ class ScheduledEvaluations:
         state.spent = math.inf if decision.last else state.spent
         queries = self._segmented(queries_of(self._task, self._agent, request.step, decision, state.evaluated))
         pending = {(query.step, query.point): query for query in (*state.pending, *queries)}
-        decided, evaluated, rungs = len(pending), state.evaluated + len(queries), state.rungs or RungState()
+        decided, evaluated, rungs = len(pending), state.evaluated + len(queries), self._rungs(state)
         made, records, verdicts = list[Query](), list[EvaluationRecord](), list[RungVerdict]()
         for place, end in enumerate(ended):
             query = pending.pop((end.step, end.point))
@@ -104,6 +99,10 @@ class ScheduledEvaluations:
         again_keys = tuple(key for key, query in pending.items() if query.tries)
         return state, TakenEvaluations(StepResult(tuple(made), tuple(records)), again_keys, is_over, tuple(verdicts))
 
+    def _rungs(self, state: AgentState) -> Any:
+        stopping = self._task.stopping
+        return None if stopping is None else state.rungs or stopping.no_rungs()
+
     def _foresee(self, left: Sequence[Query], is_over: bool) -> None:
         """Compute the pending evaluations; at the end of a step, forget all others."""
         if is_over:
@@ -120,9 +119,7 @@ class ScheduledEvaluations:
         streams = self._task.streams.of(self._agent)
         return [changed(query, span=stopping.first(streams, query.step, query.point)) for query in queries]
 
-    def _at_rung(
-        self, rungs: RungState, place: int, query: Query, record: EvaluationRecord
-    ) -> tuple[RungState, RungVerdict | None, Query]:
+    def _at_rung(self, rungs: Any, place: int, query: Query, record: EvaluationRecord) -> tuple[Any, RungVerdict | None, Query]:
         """Judge an evaluation at the end of a segment, and note the verdict in its record.
 
         Returns the rungs, the verdict and the query with which the evaluation continues.
@@ -137,12 +134,13 @@ class ScheduledEvaluations:
         verdict = None if what is None else RungVerdict(place, query.step, query.point, what, fidelity)
         return rungs, verdict, after
 
-    def _passed(self, rungs: RungState, query: Query, span: Span) -> list[float] | None:
+    def _passed(self, rungs: Any, query: Query, span: Span) -> list[float] | None:
         """Return the values at the rungs that an evaluation passed before its time limit cut it off; None without any."""
         assert self._task.stopping is not None
-        return self._task.stopping.curve(rungs, changed(query, span=span._replace(fidelity=span.since))) or None
+        curve: list[float] = self._task.stopping.curve(rungs, changed(query, span=span._replace(fidelity=span.since)))
+        return curve or None
 
-    def _promote(self, rungs: RungState, place: int, pending: dict[Key, Query], verdicts: list[RungVerdict]) -> RungState:
+    def _promote(self, rungs: Any, place: int, pending: dict[Key, Query], verdicts: list[RungVerdict]) -> Any:
         """Resume the paused evaluation, if any, that the stopper promotes in place of an ended one."""
         if self._task.stopping is None:
             return rungs
@@ -168,25 +166,3 @@ class ScheduledEvaluations:
 def _computed(query: Query) -> Computed:
     # With the point: a step that is decided again, after what it was told has changed, gives the number to another one.
     return query.number, query.fidelity, tuple(query.u)
-
-
-def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationRecord) -> None:
-    """Pass one ended evaluation to the algorithm and update `state`; with policy "avoid", pass a failure too.
-
-    Under other policies a failure changes nothing.
-    """
-    told, x = None, np.array([query.u])
-    if record.error is None:
-        told = record.outcome.value
-        state.t_n += 1
-        state.worst = told if state.worst is None else min(state.worst, told)
-    elif task.policy.failure == "avoid":
-        if keeps_points(task.algorithm):
-            state.algorithm, state.failed = with_failures(task.algorithm, state.algorithm, state.failed, x)
-        told = state.worst if takes_worst(task.algorithm) else None
-    if (goals := task.goals_of(query.agent)) is not None:
-        seen = np.arange(told is not None, dtype=np.int64), np.array([] if told is None else [told])
-        one = {0: record.outcome}
-        state.algorithm = learned(Learner(task.algorithm, task.policy), goals, state.algorithm, x, seen, one, state.worst)
-    elif told is not None:
-        state.algorithm = updated(task.algorithm, "tell", state.algorithm, x, np.array([told]))

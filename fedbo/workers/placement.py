@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from fedbo.coordinator.environment.worker_models import ClusterModel, Resources, WorkerClass
+from fedbo.workers.models import ClusterModel, Resources, WorkerClass
 
 Key = tuple[int, int]
 Job = tuple[int, int, int]  # agent, step, point

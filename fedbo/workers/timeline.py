@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from fedbo.analysis.finished_run import trusted_cells
 from fedbo.analysis.grouping import column_of, of_kinds, one_run
 from fedbo.analysis.queueing import placements
 from fedbo.analysis.timeline_bars import HALF, Bars, in_lanes, merged
+from fedbo.figures.layout import FigurePanel
 from fedbo.figures.marks import AWAY, add_bars
 from fedbo.figures.style import FAINT, PALE, rows_only, time_label
 
@@ -24,12 +26,13 @@ MAX_WORKERS = 40  # more workers than this, and the picture shows so many of the
 _QUEUE = -1  # the row above the first worker, which shows when anybody waits
 
 
-def worker_rows(result: Result, cell: int) -> int:
-    """Return the number of rows for a cell's workers."""
-    return 1 + min(len(_classes(result, cell)), MAX_WORKERS)
+def workers_panel(result: Result, cell: int, label: str) -> FigurePanel:
+    """Return the panel of a cell's workers."""
+    draw = partial(_draw, result=result, cell=cell, label=label)
+    return FigurePanel("workers", draw, wide=True, rows=1 + min(len(_classes(result, cell)), MAX_WORKERS))
 
 
-def draw_workers(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]:
+def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]:
     """Draw the workers of an algorithm's first replicate in a cell, one row for each, and the queue for them."""
     replicate = min(trace.replicate for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label))
     events = one_run(result.events, cell, label, replicate)

@@ -1,1 +1,0 @@
-"""Early stopping: which evaluations continue at a rung of the fidelity axis, which stop, and which pause and resume later."""

@@ -1,1 +1,0 @@
-"""A model of a cluster: workers, their queue of evaluations, and the events of workers."""

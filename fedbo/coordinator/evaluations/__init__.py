@@ -1,1 +1,0 @@
-"""Evaluations that the coordinator schedules one by one in virtual time, since an agent may have several pending at once."""

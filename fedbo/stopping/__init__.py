@@ -1,0 +1,1 @@
+"""Early stopping: evaluations that end at a rung, or pause there."""

@@ -1,0 +1,153 @@
+"""The table [cluster]: workers for which the evaluations of all agents queue, in virtual time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from fedbo.coordinator.environment.faults import Preemption
+from fedbo.settings.errors import SettingError, unknown
+from fedbo.study.base import Name, Positive, RoomTable, Table
+from fedbo.workers.models import ClusterModel, Resources, WorkerClass
+
+Amount = Annotated[float, Field(ge=0)]
+
+
+class WorkerTable(Table):
+    """[[cluster.worker]]: a class of workers: their number, speed and resources, and when they are present."""
+
+    name: Name
+    """Name by which faults and sweeps find the class."""
+    count: Positive = 1
+    """Number of workers of this class."""
+    speed: Annotated[float, Field(gt=0)] = 1.0
+    """Divisor of evaluation times."""
+    cpus: Amount = 1.0
+    """CPUs of a worker."""
+    gpus: Amount = 0.0
+    """GPUs of a worker."""
+    memory: Amount = 0.0
+    """Memory of a worker [MiB]."""
+    startup: Amount = 0.0
+    """Units of time before an evaluation begins on its worker."""
+    joins: Amount = 0.0
+    """Time at which the workers join."""
+    leaves: Annotated[float, Field(gt=0)] | None = None
+    """Time at which the workers leave for good."""
+
+    def make(self) -> WorkerClass:
+        """Return the class of workers."""
+        resources = Resources(self.cpus, self.gpus, self.memory)
+        leaves = math.inf if self.leaves is None else self.leaves
+        return WorkerClass(
+            self.name, self.count, self.speed, resources=resources, startup=self.startup, joins=self.joins, leaves=leaves
+        )
+
+
+class ClusterTable(Table, RoomTable):
+    """[cluster]: a number of equal workers, or classes of them, and the rule of their queue."""
+
+    workers: Positive | None = None
+    """Equal workers with one CPU each; set this or [[cluster.worker]]."""
+    rule: Literal["first_come", "fair_share", "priority"] = "first_come"
+    """Order of the queue: first come, least use by its agent, or highest priority."""
+    startup: Amount = 0.0
+    """Units of time before an evaluation begins on its worker."""
+    priorities: Annotated[tuple[float, ...], Field(strict=False)] = ()
+    """One number per agent, for `rule = "priority"`. Default: all 0."""
+    worker: Annotated[tuple[WorkerTable, ...], Field(strict=False)] = ()
+    """Classes of workers."""
+
+    nested = {"worker": WorkerTable}
+
+    @classmethod
+    def combinations(cls, study: Any) -> Iterator[SettingError]:
+        """Yield the errors in the combination of a cluster with the rest of its study."""
+        cluster = study.cluster
+        if cluster is None:
+            return
+        yield from _preemptions(study, cluster)
+        if study.timing.clock == "wall":
+            yield SettingError(("cluster",), 'applies to virtual time only; remove it, or set [timing] clock = "virtual"')
+        if cluster.worker and cluster.workers is not None:
+            yield SettingError(
+                ("cluster", "workers"), "cannot be combined with [[cluster.worker]], which sets counts; set one of them"
+            )
+        if cluster.worker and cluster.startup:
+            yield SettingError(("cluster", "startup"), "applies only to equal workers; set it in each [[cluster.worker]]")
+        if not cluster.worker and cluster.workers is None:
+            yield SettingError(
+                ("cluster",), "has no workers; set workers = 8, or add [[cluster.worker]] with a name and a count"
+            )
+        names = [one.name for one in cluster.worker]
+        for number, one in enumerate(cluster.worker):
+            if one.name == "all" or names.index(one.name) < number:
+                words = (
+                    "is reserved for all workers" if one.name == "all" else "is already the name of another class of workers"
+                )
+                yield SettingError(("cluster", "worker", number, "name"), f"{words}; choose another name")
+            if one.leaves is not None and one.leaves <= one.joins:
+                yield SettingError(("cluster", "worker", number, "leaves"), f"must be above joins = {one.joins:g}")
+        yield from _gone(study, cluster)
+        yield from _needs(study)
+        count = study.federation().n_agents
+        if len(cluster.priorities) not in (0, 1, count):
+            yield SettingError(("cluster", "priorities"), f"must be one number for each of {count} agents")
+        if cluster.priorities and cluster.rule != "priority":
+            yield SettingError(("cluster", "priorities"), 'has no effect with this rule; remove it, or set rule = "priority"')
+
+    def classes(self) -> tuple[WorkerClass, ...]:
+        """Return the classes of workers."""
+        if self.worker:
+            return tuple(table.make() for table in self.worker)
+        return (WorkerClass("all", self.workers or 1, startup=self.startup),)
+
+    def make(self, resources: tuple[dict[str, float], ...]) -> ClusterModel:
+        """Return the model, for evaluations that need these resources."""
+        needs = tuple(Resources(one.get("CPU", 1.0), one.get("GPU", 0.0), one.get("memory", 0.0)) for one in resources)
+        return ClusterModel(self.classes(), self.rule, needs or (Resources(),), self.priorities or (0.0,))
+
+
+KNOWN = ("CPU", "GPU", "memory")
+
+
+def _gone(study: Any, cluster: ClusterTable) -> Iterator[SettingError]:
+    """Yield an error if all workers leave before the study can end."""
+    ends = [one.leaves for one in cluster.worker if one.leaves is not None and one.leaves > one.joins]
+    if not ends or len(ends) < len(cluster.worker):
+        return
+    last, time = max(ends), study.budget.time
+    if time is None or last < time:
+        words = f"all workers have left after {last:g}; remove it from one class, or set [budget] time to {last:g} or less"
+        yield SettingError(("cluster", "worker", ends.index(last), "leaves"), words)
+
+
+def _needs(study: Any) -> Iterator[SettingError]:
+    """Yield errors for resources that no worker has."""
+    assert study.cluster is not None
+    resources, count = study.evaluation.make().resources, study.federation().n_agents
+    if len(resources) not in (0, 1, count):
+        yield SettingError(("evaluation", "resources"), f"must be one table for all agents, or one table for each of {count}")
+    model = study.cluster.make(resources)
+    for table in resources:
+        for name in table.keys() - set(KNOWN):
+            yield SettingError(("evaluation", "resources"), unknown("resource of a simulated worker", name, KNOWN))
+    lacking = [need for need in model.needs if not any(one.resources.holds(need) for one in model.classes)]
+    if lacking:
+        cpus, gpus, memory = lacking[0]
+        counts = [(cpus, "CPU"), (gpus, "GPU"), (memory, "MiB of memory")]
+        asked = [f"{count:g} {unit}{'s' * (count != 1 and len(unit) == 3)}" for count, unit in counts if count]
+        words = f"need {' and '.join(asked)}, but no class of workers has that much"
+        yield SettingError(("evaluation", "resources"), f"{words}; lower it, or raise [[cluster.worker]] cpus, gpus, memory")
+
+
+def _preemptions(study: Any, cluster: ClusterTable) -> Iterator[SettingError]:
+    """Yield errors for preemptions of workers that do not exist."""
+    known = sorted({"all", *(one.name for one in cluster.classes())})
+    for number, table in enumerate(study.fault):
+        fault = table.make()
+        if isinstance(fault, Preemption) and fault.workers not in known:
+            yield SettingError(("fault", number, "workers"), unknown("class of workers", fault.workers, known))

@@ -89,7 +89,7 @@ WITHIN: dict[str, dict[str, str]] = {
     "study": {"agents": ". environment", "environment": ". agents", ".": "agents environment"},
     "analysis": {"estimates": "", "records": "", "statistics": ". records", ".": "records"},
     "execution": {".": ""},
-    "figures": {"reports": "", "page": ". reports", ".": ""},
+    "figures": {"kinds": ".", "reports": "", "page": ". reports", ".": ""},
     "sites": {".": ""},
     "stopping": {".": ""},
     "tuning": {".": ""},

@@ -22,22 +22,22 @@ from fedbo.analysis.regret import plays_bandits, regret_traces
 from fedbo.analysis.result import Choices, Result
 from fedbo.figures.cells import is_swept
 from fedbo.figures.curves import curve_panels, regret_panels
-from fedbo.figures.disruptions import disruption_panels
 from fedbo.figures.fronts import feasible_panels, front_panels
 from fedbo.figures.layout import FigurePanel, Look, PlotError, Sheet, arrange, draw_into
-from fedbo.figures.optima import optima_panels
 from fedbo.figures.privacy import privacy_panels
-from fedbo.figures.search import search_panels
 from fedbo.figures.style import save, styled
-from fedbo.figures.sweep import sweep_panels
 from fedbo.figures.timeline import timeline_panels
 from fedbo.settings.errors import unknown
+from fedbo.settings.rooms import optional
 from fedbo.settings.signatures import FigureKind, SearchKind
 from fedbo.settings.trust import UntrustedError
 
 KINDS = get_args(FigureKind)
 ENDINGS = (".png", ".pdf", ".svg")
 _OF_ALL_CELLS = ("sweep", "privacy")
+# The kinds that a room draws, with the name under which it offers the function that returns their panels.
+_OF_ROOMS = {"trouble": "disruption_panels", "optima": "optima_panels", "sweep": "sweep_panels"}
+_OF_ROOMS |= dict.fromkeys(get_args(SearchKind), "search_panels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,8 @@ def draw_on(result: Result, axes: Axes, view: View) -> Axes:
 def _settled(result: Result, view: View) -> View:
     """Set the default kind and cell of a view; PlotError if there is no such figure."""
     cells = sorted({trace.cell for trace in result.traces})
-    kind = view.kind if view.kind is not None else "sweep" if len(cells) > 1 and view.cell is None else "overview"
+    side_by_side = len(cells) > 1 and view.cell is None and optional(_OF_ROOMS["sweep"]) is not None
+    kind = view.kind if view.kind is not None else "sweep" if side_by_side else "overview"
     _check(result, replace(view, kind=kind), cells)
     open_cell = view.cell is None and kind not in _OF_ALL_CELLS
     return replace(view, kind=kind, cell=cells[0] if open_cell else view.cell)
@@ -232,20 +233,27 @@ def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]
         "curves": lambda: curve_panels(result, cell, view.regret),
         "regret": lambda: regret_panels(result, cell),
         "timeline": lambda: (timeline_panels(result, cell, target.algorithm), []),
-        "trouble": lambda: (disruption_panels(result, cell, target.algorithm), []),
+        "trouble": lambda: _of_room("trouble")(result, cell, target.algorithm),
         "privacy": lambda: privacy_panels(result, cells if view.cell is None else [view.cell]),
-        "optima": lambda: optima_panels(result, cell),
+        "optima": lambda: _of_room("optima")(result, cell),
         "fronts": lambda: front_panels(result, cell),
         "feasible": lambda: feasible_panels(result, cell),
-        "sweep": lambda: sweep_panels(result, target),
+        "sweep": lambda: _of_room("sweep")(result, target),
     }
     if view.kind in get_args(SearchKind):
         one_method = view.kind != "history" and view.algorithms is None
-        return search_panels(part_of(result, [target.algorithm], None) if one_method else result, cell, str(view.kind))
+        part = part_of(result, [target.algorithm], None) if one_method else result
+        return _of_room(str(view.kind))(part, cell, view.kind)
     if view.kind != "overview":
         return makers[view.kind or ""]()
     curves, legend = makers["regret" if _by_regret(result, view) else "curves"]()
     return [*curves, *makers["timeline"]()[0][:1]], legend
+
+
+def _of_room(kind: str) -> Callable[..., tuple[list[FigurePanel], list[Artist]]]:
+    if (found := optional(_OF_ROOMS[kind])) is None:
+        raise PlotError(f"figure '{kind}': needs a part of fedbo that is not installed here; draw another one")
+    return found
 
 
 def _by_regret(result: Result, view: View) -> bool:

@@ -22,7 +22,7 @@ from fedbo.analysis.regret import RegretTrace, regret_averages
 from fedbo.analysis.result import Result
 from fedbo.cli import app
 from fedbo.figures.curves import WINDOWS, _single
-from fedbo.figures.optima import _found
+from fedbo.figures.kinds.optima import _found
 from fedbo.objectives.functions import Quadratic
 
 STUDY: dict[str, Any] = {

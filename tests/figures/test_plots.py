@@ -22,7 +22,7 @@ from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import within, without
 from fedbo.figures.cells import MAX_ENTRIES, cell_styles
-from fedbo.figures.disruptions import PanelRows, _staleness
+from fedbo.figures.kinds.disruptions import PanelRows, _staleness
 from fedbo.figures.plot import PlotError, View, figure_of
 from fedbo.figures.style import COLOURS, PALE, colour_at
 

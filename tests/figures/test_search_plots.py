@@ -16,8 +16,8 @@ import fedbo
 from fedbo.analysis.comparison import target_of
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
+from fedbo.figures.kinds.search import LINES, ParameterColumn, SearchTrials, _parallel, importances
 from fedbo.figures.plot import PlotError, View, figure_of
-from fedbo.figures.search import LINES, ParameterColumn, SearchTrials, _parallel, importances
 from fedbo.study.study import Study
 
 

@@ -32,7 +32,7 @@ FIXED = {
         *("progress._ROWS", "progress._EVERY", "progress._RARER", "progress._SURE"),
         *("page_server._PATIENCE", "run_watch._TRIES"),
     },
-    "is a limit that a user is told": {"messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST", "failures.LONGEST"},
+    "is a limit that a user is told": {"messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST", "evaluate.LONGEST"},
 }
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import fedbo.actors.evaluation.children  # noqa: F401  # which binds what objectives fork to this process
 from fedbo.actors.evaluation.contained import contained
-from fedbo.actors.evaluation.evaluate import evaluate
-from fedbo.actors.evaluation.failures import failure_text
+from fedbo.actors.evaluation.evaluate import evaluate, failure_text
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.storage.evaluation_log import EvaluationLog

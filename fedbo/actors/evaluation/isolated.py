@@ -19,8 +19,7 @@ from typing import IO, Any
 
 from fedbo.actors.evaluation.children import die_with_parent
 from fedbo.actors.evaluation.contained import LONGEST, SentText, contained
-from fedbo.actors.evaluation.evaluate import evaluate
-from fedbo.actors.evaluation.failures import text_of, with_text
+from fedbo.actors.evaluation.evaluate import evaluate, text_of, with_text
 from fedbo.actors.storage.evaluations import Pulls
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams

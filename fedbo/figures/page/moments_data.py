@@ -12,14 +12,14 @@ import numpy as np
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.algorithms.base import Array
-from fedbo.analysis.beliefs import SIDES, AgentBelief, beliefs_of, no_belief
 from fedbo.analysis.finished_run import fault_names, parameters
 from fedbo.analysis.grouping import grouped, one_run
-from fedbo.analysis.moments import DOING, FATES, SENTENCES, RunMoments, moments_of
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import by_speed
 from fedbo.analysis.traces import IncumbentTrace
 from fedbo.figures.marks import AWAY, CRASH, HANG
+from fedbo.figures.page.beliefs import SIDES, AgentBelief, beliefs_of, no_belief
+from fedbo.figures.page.moments import DOING, FATES, SENTENCES, RunMoments, moments_of
 from fedbo.figures.style import INK
 from fedbo.figures.timeline import EVALUATING
 

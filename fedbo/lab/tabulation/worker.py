@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import scipy
 
-from fedbo.actors.evaluation.evaluate import evaluate
-from fedbo.actors.evaluation.failures import failure_text
+from fedbo.actors.evaluation.evaluate import evaluate, failure_text
 from fedbo.actors.pool_worker import PoolWorker, as_job
 from fedbo.actors.storage.rows import write_table
 from fedbo.actors.threads import blas_threads

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fedbo
-from fedbo.actors.evaluation.failures import LONGEST, failure_text
+from fedbo.actors.evaluation.evaluate import LONGEST, failure_text
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.python_function import PythonFunction

@@ -16,11 +16,11 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.finished_run import fault_names
 from fedbo.analysis.grouping import one_run
 from fedbo.analysis.manifest import read_manifest, write_manifest
-from fedbo.analysis.moments import DOING, FATES, moments_of
 from fedbo.analysis.result import Result
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.execution.runner import run_study
 from fedbo.figures.page import moments_data
+from fedbo.figures.page.moments import DOING, FATES, moments_of
 from fedbo.figures.page.moments_data import COLOURS, FEW, Shown, moments_part
 from fedbo.figures.page.page import report
 from fedbo.study.study import load_study

@@ -18,10 +18,10 @@ from synthetic_run import document, write_run
 from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.finished_run import fault_names
 from fedbo.analysis.grouping import one_run
-from fedbo.analysis.moments import RunMoments, moments_of
 from fedbo.analysis.result import Result
 from fedbo.commands.watch.page_server import PageServer
 from fedbo.execution.runner import run_study
+from fedbo.figures.page.moments import RunMoments, moments_of
 from fedbo.figures.page.page import report, write_report
 from fedbo.study.study import load_study
 

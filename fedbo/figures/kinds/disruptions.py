@@ -93,14 +93,14 @@ class PanelRows:
     about: str
 
 
-def disruption_panels(result: Result, cell: int, label: str) -> list[FigurePanel]:
+def disruption_panels(result: Result, cell: int, label: str) -> tuple[list[FigurePanel], list[Artist]]:
     """Return the panels: growth in one cell; the others for each cell of a sweep, or otherwise for each algorithm."""
     rows = _rows(result, label)
     count = max(FEWEST, len(rows.names)) * (2 if len(rows.names) <= MANY else 1)
     found = [FigurePanel("growth", partial(draw_growth, result=result, cell=cell, label=label))]
     for name, draw in (("staleness", _staleness), ("time", _time_by_state), ("messages", _fates)):
         found.append(FigurePanel(name, partial(_in_rows, draw=draw, rows=rows), rows=count))
-    return found
+    return found, []
 
 
 def _in_rows(axes: Axes, draw: Callable[[Axes, PanelRows], Sequence[Artist]], rows: PanelRows) -> Sequence[Artist]:

@@ -13,9 +13,9 @@ from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.gp import GP
 from fedbo.algorithms.ts import TS
 from fedbo.analysis import failures
-from fedbo.analysis.beliefs import SIDES, beliefs_of, no_belief
 from fedbo.analysis.result import Result
 from fedbo.execution.runner import run_study
+from fedbo.figures.page.beliefs import SIDES, beliefs_of, no_belief
 from fedbo.study.study import load_study
 from fedbo.surrogates.acquisition import expected_improvement, prediction
 from fedbo.surrogates.draws import value

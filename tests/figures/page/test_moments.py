@@ -13,11 +13,11 @@ from synthetic_run import document, write_run
 
 from fedbo.analysis.finished_run import fault_names
 from fedbo.analysis.grouping import one_run
-from fedbo.analysis.moments import SENTENCES, RunMoments, moments_of
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS
 from fedbo.coordinator.logged.kinds import KINDS
 from fedbo.execution.runner import run_study
+from fedbo.figures.page.moments import SENTENCES, RunMoments, moments_of
 from fedbo.study.study import load_study
 
 LOSSY: dict[str, Any] = {

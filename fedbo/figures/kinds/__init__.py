@@ -1,0 +1,1 @@
+"""Figures of one kind each: sweeps, optima, disruptions, and how a search went."""

@@ -54,7 +54,7 @@ LINES = {
     "lab/twins": 1732,
     "lab/why": 1988,
     "lab/worth": 569,
-    "objectives": 2538,
+    "objectives": 2540,
     "objectives/applications": 671,
     "objectives/classifiers": 2295,
     "objectives/coupled": 304,

@@ -14,7 +14,7 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Algorithm, Array, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective
-from fedbo.objectives.derived.centralised import Centralised
+from fedbo.objectives.derived.federation import Centralised
 from fedbo.objectives.goals import Goals
 from fedbo.settings.rooms import optional
 

@@ -19,7 +19,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.runtime.actor import Run, WarmupRun
 from fedbo.objectives.base import Federation
-from fedbo.objectives.derived.centralised import Centralised
+from fedbo.objectives.derived.federation import Centralised
 from fedbo.settings.trust import admitted
 from fedbo.study.agents.histories import has_history, history_sources, key_of, observed, warm_agents
 from fedbo.study.agents.tables import HistoryTable

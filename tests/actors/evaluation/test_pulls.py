@@ -24,7 +24,7 @@ from fedbo.algorithms.base import Array, Decision, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.returned import asked
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.derived.centralised import Centralised
+from fedbo.objectives.derived.federation import Centralised
 from fedbo.objectives.functions import Quadratic
 from fedbo.objectives.synthetic.bandits import Garland, Himmelblau
 from fedbo.settings.own_code import ReturnError

@@ -15,7 +15,7 @@ FIXED = {
     "decides which numbers are drawn": {"duration_blocks._BLOCK"},
     "is part of a format on disk": {"evaluations.NAN", "rows._LABEL", "sealed.FORMAT", "encoding.DEPTH", "noise.KEY_BYTES"},
     "is part of a result": {
-        *("messages.ROUNDING", "aggregator.GRID", "sensitivity.LARGEST_NOISE", "displacement._FARTHEST"),
+        *("messages.ROUNDING", "aggregator.GRID", "gaussian.LARGEST_NOISE", "displacement._FARTHEST"),
         *("overlap._TICK", "secret_sharing.FIELD", "failed_points.TRIES", "loss_sums._TAIL"),
     },
     "decides which study is given up, and what it is told": {

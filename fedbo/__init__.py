@@ -25,7 +25,6 @@ _NAMES = {
     "fedbo.functions": "load_study resume run",
     "fedbo.objectives.base": "ConfigurationFailedError LibraryMissingError",
     "fedbo.objectives.datasets.data": "DataDamagedError DataMissingError",
-    "fedbo.objectives.tables.table": "TableError",
     "fedbo.objectives.typed_spaces.spaces": "log",
     "fedbo.settings.errors": "ArgumentError EvaluationWarning FedboError SettingError",
     "fedbo.settings.own_code": "CodeError ExitError",

@@ -19,7 +19,6 @@ WRONG_INPUT = frozenset(
         "fedbo.analysis.finished_run.ResultError",
         "fedbo.coordinator.errors.ForkError",
         "fedbo.figures.layout.PlotError",
-        "fedbo.objectives.tables.table.TableError",
         "fedbo.settings.errors.ArgumentError",
         "fedbo.settings.errors.SettingError",
         "fedbo.settings.trust.UntrustedError",

@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedbo.objectives.catalog import catalogue
-from fedbo.objectives.tables.table import fingerprint
 from fedbo.objectives.typed_function import given_function
 from fedbo.settings.plugins import GROUPS, Catalogue, PluginError, used
+from fedbo.settings.rooms import optional
 from fedbo.settings.trust import REMEDY, UntrustedError, admit, file_of, places_in, source_digest
 from fedbo.study.base import Named
 from fedbo.study.document import Document, Loc, lookup, shorten, with_value
@@ -116,7 +116,9 @@ def _sha256(path: Path) -> str:
     """Return the hash of a file, the observations of a run, or the table of evaluations in a folder."""
     if (path / _OBSERVATIONS).is_file():
         path = path / _OBSERVATIONS
-    return fingerprint(path) if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
+    if path.is_dir() and (fingerprint := optional("table_fingerprint")) is not None:
+        return str(fingerprint(path))
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _own(objective: str) -> Sequence[str]:

@@ -5,6 +5,7 @@ from fedbo.settings.rooms import Command, Room
 ROOM = Room(
     sentence="Evaluate a slow objective once, for fast studies.",
     tests=("lab/tabulation",),
+    needs=("objectives/tables",),
     commands={
         "tabulate": Command(
             "fedbo.lab.tabulation.command:tabulate",

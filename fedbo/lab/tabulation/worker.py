@@ -24,7 +24,7 @@ from fedbo.objectives.base import Array, Federation, Objective, cost_of, fidelit
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.tables.surfaces import Process
 from fedbo.objectives.tables.table import COST, CURVE, DESIGN, POINTS, POINTS_FILE, levels, read_rows
-from fedbo.objectives.tabulated import fitted, fitted_cost, left_out, mean, nearest, places, values
+from fedbo.objectives.tables.tabulated import fitted, fitted_cost, left_out, mean, nearest, places, values
 from fedbo.settings.own_code import ends_process
 from fedbo.settings.trust import admit_same
 from fedbo.study.paths import DirectoryError

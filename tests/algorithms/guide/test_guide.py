@@ -13,9 +13,9 @@ from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
 from fedbo.algorithms.guide.dp_guide import NORM, DPGuide, gaussian_of, moments
+from fedbo.algorithms.guide.guidance import guide_rows
 from fedbo.algorithms.guide.guide import Guide, hellinger
 from fedbo.algorithms.guide.guide_agent import NARROWEST, GuideState, LikelyOptimum
-from fedbo.algorithms.guide.guided_search import guide_rows
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.testing.lockstep import Lockstep
 

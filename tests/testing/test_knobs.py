@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.random_studies.chaos.knobs import KNOBS, draw_knobs, in_words, turned
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("actors", "coordinator", "fast", "execution", "algorithms/messages.py")
+PLACES = ("actors", "coordinator", "fast", "workers", "execution", "commands/watch", "algorithms/messages.py")
 # Results, messages or what a user is told depend on these, or only speed does and nothing that can go wrong. This list shrinks.
 FIXED = {
     "decides which numbers are drawn": {"duration_blocks._BLOCK"},
@@ -23,6 +23,7 @@ FIXED = {
         *("late_ray.MACHINE_LOSSES", "late_ray.HOST_DEATHS", "late_ray.HOST_LOSSES"),
         *("late_ray.COORDINATOR_LOSSES", "late_ray.TABULATOR_DEATHS"),
     },
+    "is a limit of a figure": {"timeline.MAX_WORKERS"},
     "is an index": {"pending.DECISION", "event_queue._LAST"},
     "is a unit or a number of the system": {"ray_pool.MIB", "isolated.MIB", "atomic._SECTOR", "rows._LEAST_WIDTH"}
     | {"children._PR_SET_PDEATHSIG"},

@@ -116,7 +116,7 @@ def _files(root: Path) -> list[Path]:
 
 
 RAY_SHELLS = {
-    "fedbo/actors/evaluation/ray_pool.py",
+    "fedbo/workers/ray_pool.py",
     "fedbo/actors/late_ray.py",
     "fedbo/actors/remote.py",
     "fedbo/actors/supervision.py",

@@ -18,8 +18,8 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
     ".": 631,
-    "actors": 2871,
-    "actors/evaluation": 1603,
+    "actors": 2860,
+    "actors/evaluation": 1221,
     "actors/storage": 1980,
     "algorithms": 2577,
     "algorithms/admm": 957,
@@ -67,13 +67,13 @@ LINES = {
     "settings": 1800,
     "sites": 6577,
     "stopping": 484,
-    "study": 4731,
+    "study": 4699,
     "surrogates": 2565,
     "surrogates/compiled": 2621,
     "templates": 1,
     "testing": 861,
     "tuning": 3037,
-    "workers": 1517,
+    "workers": 1963,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
 MOST = {"all": 89278, "no room": 56384, "modules": 650}

@@ -16,7 +16,6 @@ from fedbo.actors.evaluation.batches import cut_to_budget, pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.failed_points import keeps_points, other_than, takes_worst, with_failures
 from fedbo.actors.evaluation.learning import Learner, learned, problem_with_goals
-from fedbo.actors.evaluation.overlap import AsyncEvaluations
 from fedbo.actors.evaluation.step import StepEvaluator, StepResult
 from fedbo.actors.storage.history_files import read_history, read_outcomes
 from fedbo.actors.storage.rows import Batch, Row
@@ -34,9 +33,9 @@ Sent = tuple[Payload | None, Any]
 
 
 class HostedAgent:
-    """One agent of a run. `overlapping` holds its asynchronous evaluations, where the study has any."""
+    """One agent of a run. `overlapping` are its `AsyncEvaluations`, where the study has any."""
 
-    overlapping: AsyncEvaluations | None = None
+    overlapping: Any = None
 
     def __init__(
         self,
@@ -171,7 +170,7 @@ class HostedAgent:
         return outgoing(self.task.algorithm, state.algorithm, streams, self.task.problem)
 
     def _work_overlapping(
-        self, request: StepRequest, before: AgentState, decision: Decision, evaluations: AsyncEvaluations
+        self, request: StepRequest, before: AgentState, decision: Decision, evaluations: Any
     ) -> StepReport | None:
         """Start the decided evaluations and learn from finished ones, of any step, until the agent may decide again."""
         state, result, halted = evaluations.step(self.number, self.state, decision, request)

@@ -12,7 +12,7 @@ from functools import partial
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.columns import StepReports, StepRequests, joint_requests, single_reports
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
-from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool, rehearse
+from fedbo.actors.evaluation.learning import rehearse
 from fedbo.actors.host_storage import HostConfig, HostStorage
 from fedbo.actors.population import Commit, HostedAgents
 from fedbo.actors.storage.printed import keep_printed
@@ -77,10 +77,10 @@ class Host:
                 rehearse(task, number, self.agents[number].state.algorithm)
         if storage is None or config is None:
             return os.getpid()
-        if task.policy.overlaps and (config.real or config.recorded):
-            again = task.policy.failure == "stop" and not config.recorded
+        overlapping = optional("overlapping_evaluations") if task.policy.overlaps else None
+        if overlapping is not None and (config.real or config.recorded):
             for agent in self.agents.objects.values():
-                agent.overlapping = AsyncEvaluations(task, self._pool(agent, config), storage.log, self.clock, again)
+                agent.overlapping = overlapping(agent, config, storage.log, self.clock, lambda: self._halted)
         storage.restore(self.agents)
         return os.getpid()
 
@@ -88,16 +88,6 @@ class Host:
     def in_virtual_time(self) -> bool:
         """Return whether time is virtual, so that the duration of a step does not matter."""
         return self._storage is None or not (self._storage.config.real or self._storage.config.recorded)
-
-    def _pool(self, agent: HostedAgent, config: HostConfig) -> EvaluationPool:
-        """Return the pool in which an agent's evaluations overlap."""
-        if config.recorded:
-            return ReplayPool()
-        from fedbo.actors.evaluation.ray_pool import Limits, RayPool  # Ray is not imported where nothing runs on it
-
-        run, policy = str(config.folder.path), agent.task.policy
-        limits = Limits(run, policy.time_limit, policy.memory_limit, reported_stopping(agent.task, config.folder.path))
-        return RayPool(agent.objective, policy, agent.number, limits, lambda: self._halted, config.dispatcher)
 
     def collect_rarely(self) -> None:
         """Reduce how often this process collects garbage cycles, as the engine does; the state of agents contains none."""

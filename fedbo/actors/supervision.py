@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from fedbo.actors.evaluation.ray_pool import start_dispatcher
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import News, WallClockState, raise_if_failed
 from fedbo.actors.late_ray import HOST_DEATHS, actor_losses, ray
 from fedbo.actors.remote import HostLost, RayHosts, RemoteHost, got, start_hosts
 from fedbo.actors.task import StepReport, StepRequest, Task
 from fedbo.actors.unsent import Ends, Unsent
+from fedbo.settings.rooms import optional
 
 _HALT_TIMEOUT = 1.0  # seconds that a halted process has to end its step, in which it may wait for evaluations elsewhere
 
@@ -107,7 +107,7 @@ class SupervisedHosts(RayHosts):
         config: HostConfig,
         live: WallClockState | None = None,
     ) -> None:
-        if task.policy.overlaps:
+        if task.policy.overlaps and (start_dispatcher := optional("dispatcher")) is not None:
             config = config._replace(dispatcher=start_dispatcher(task.policy.parallel))
         super().__init__(actors, task, numbers, config)
         self.live = live or WallClockState({}, {}, {})

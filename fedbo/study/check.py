@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedbo.actors.task import objective_of
-from fedbo.algorithms.base import CostAware, Overlapping
+from fedbo.algorithms.base import CostAware
 from fedbo.algorithms.returned import check_declarations
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.faults import Preemption
@@ -15,7 +15,7 @@ from fedbo.objectives.derived.mean import BatchFunction
 from fedbo.settings.errors import SettingError
 from fedbo.settings.rooms import optional, study_tables
 from fedbo.study.agents.checks import group_budgets, history_combinations
-from fedbo.study.agents.histories import has_history, history_sources
+from fedbo.study.agents.histories import has_history
 from fedbo.study.check_metrics import metric_combinations, metric_methods
 from fedbo.study.check_privacy import privacy_asked, private_combinations, sends_once
 from fedbo.study.document import StudyError
@@ -32,8 +32,7 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
     yield from _hosting(study)
     for table in study_tables().values():
         yield from table.combinations(study)
-    yield from _overlapping(study)
-    yield from _without_scheduler(study)
+    yield from _single_evaluations(study)
     yield from _costs(study)
     yield from _one_message(study)
     yield from _centralised(study)
@@ -123,53 +122,22 @@ def _hosting(study: StudyTables) -> Iterator[SettingError]:
         )
 
 
-def _without_scheduler(study: StudyTables) -> Iterator[SettingError]:
-    """Yield errors for preemptions without workers, and for all that needs single evaluations if their room is not there."""
+def _single_evaluations(study: StudyTables) -> Iterator[SettingError]:
+    """Yield errors for preemptions without workers, and for overlapping evaluations: all of these without their room."""
     for number, table in enumerate(study.fault):
         if isinstance(table.make(), Preemption) and study.cluster is None:
             yield SettingError(
                 ("fault", number, "kind"),
                 "affects the workers of a [cluster], but this study has none; add a [cluster], or remove the fault",
             )
-    if study.timing.clock == "wall" or optional("evaluations") is not None:
+    if (invalid_overlap := optional("invalid_overlap")) is not None:
+        yield from invalid_overlap(study)
         return
-    words = "needs a part of fedbo that is not installed here; {}, or install all of fedbo"
-    if study.evaluation.make().most_pending > 1:
-        yield SettingError(("evaluation", "parallel"), words.format("remove parallel and prefetch"))
-    if study.stopping is not None:
-        yield SettingError(("stopping",), words.format("remove the table"))
-
-
-def _overlapping(study: StudyTables) -> Iterator[SettingError]:
-    """Yield errors for overlapping evaluations in real time with settings that need sequential ones."""
-    policy = study.evaluation.make()
-    if not policy.overlaps:
-        return
-    key = "parallel" if policy.parallel > 1 else "prefetch" if policy.prefetch else "resources"
-    if study.timing.clock != "wall":
-        if policy.resources and study.cluster is None:
-            yield SettingError(
-                ("evaluation", "resources"), 'require workers; add a [cluster], set [timing] clock = "wall", or remove them'
-            )
-        return
-    if study.fault:
-        words = 'cannot be combined with a fault plan in real time; remove one of them, or set [timing] clock = "virtual"'
-        yield SettingError(("evaluation", key), words)
-    if study.budget.pulls:
-        yield SettingError(("evaluation", key), "requires a budget of decisions; set [budget] iterations instead of pulls")
-    if any(not source.table.warm_start for source in history_sources(study)):
-        yield SettingError(("evaluation", key), "cannot be combined with [agents.history]; remove one of them")
-    if study.objective.noise:
-        yield SettingError(("evaluation", key), "cannot be combined with added noise; remove noise")
-    count = study.federation().n_agents
-    if len(policy.resources) not in (0, 1, count):
-        yield SettingError(("evaluation", "resources"), f"must be one table for all agents, or one table for each of {count}")
-    for number, table in enumerate(study.algorithm):
-        made = table.make()
-        if policy.most_pending > 1 and not (isinstance(made, Overlapping) and made.queries == 1) or table.centralised:
-            alone = f"[evaluation] {key} = {0 if key == 'prefetch' else 1}"
-            remedy = f"cannot choose a point while others are pending; set {alone}, or use ts, fts, gp_ei or gp_ucb"
-            yield SettingError(("algorithm", number, "name"), remedy)
+    words = "needs a part of fedbo that is not installed here; remove {}, or install all of fedbo"
+    if study.evaluation.make().overlaps:
+        yield SettingError(("evaluation",), words.format("parallel, prefetch and resources"))
+    if study.stopping is not None and study.timing.clock != "wall":
+        yield SettingError(("stopping",), words.format("the table"))
 
 
 def _declarations(study: StudyTables) -> Iterator[SettingError]:

@@ -1,1 +1,1 @@
-"""Evaluations that overlap, or queue for the workers of a simulated cluster, in virtual time."""
+"""Several evaluations of an agent at once: on Ray, in virtual time, and on the workers of a simulated cluster."""

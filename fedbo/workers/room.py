@@ -3,10 +3,13 @@
 from fedbo.settings.rooms import Room
 
 ROOM = Room(
-    sentence="Schedule evaluations one by one in virtual time: they overlap, or queue for the workers of a simulated cluster.",
+    sentence="Overlap evaluations of an agent, on Ray or in virtual time, and queue them for workers of a simulated cluster.",
     tests=("workers",),
     functions={
+        "dispatcher": "fedbo.workers.ray_pool:start_dispatcher",
         "evaluations": "fedbo.workers.scheduler:evaluations_of",
+        "invalid_overlap": "fedbo.workers.checks:invalid_overlap",
+        "overlapping_evaluations": "fedbo.workers.overlap:overlapping_evaluations",
         "scheduled_evaluations": "fedbo.workers.scheduled:ScheduledEvaluations",
         "worker_use": "fedbo.workers.use:worker_use",
         "workers_panel": "fedbo.workers.timeline:workers_panel",

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from fedbo.actors.agent_state import AgentState
 from fedbo.actors.evaluation.batches import pull_counts
 from fedbo.actors.evaluation.evaluator import EvaluationError
-from fedbo.actors.evaluation.overlap import tell_one
 from fedbo.actors.evaluation.step import StepResult, queries_of
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query, Span
 from fedbo.actors.task import BudgetUse, EvaluationEnd, RungVerdict, StepRequest, Task
 from fedbo.algorithms.base import Decision
 from fedbo.settings.records import changed, copied
+from fedbo.workers.overlap import tell_one
 
 Key = tuple[int, int]
 Computed = tuple[int, int | None, tuple[float, ...]]  # the number of an evaluation, its fidelity, and its point

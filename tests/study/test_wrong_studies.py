@@ -392,5 +392,5 @@ def test_without_their_room_evaluations_do_not_overlap_and_a_preemption_needs_a_
     with pytest.raises(StudyError) as caught:
         load_study(tomllib.loads(added('[evaluation]\nparallel = 2\n[[fault]]\nkind = "preemption"\nrate = 0.1')))
     words = str(caught.value)
-    assert "[evaluation] parallel = 2: needs a part of fedbo that is not installed here; remove parallel and prefetch" in words
+    assert "[evaluation]: needs a part of fedbo that is not installed here; remove parallel, prefetch and resources" in words
     assert "[[fault]] 1 kind = 'preemption': affects the workers of a [cluster], but this study has none" in words

@@ -13,8 +13,8 @@ from fedbo.actors.evaluation.failed_points import hides
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.storage.history_files import read_outcomes
 from fedbo.actors.task import Task
-from fedbo.algorithms.base import Algorithm, Array, Multiple, Problem
-from fedbo.algorithms.returned import updated
+from fedbo.algorithms.base import Algorithm, Array, Multiple, Overlapping, Problem
+from fedbo.algorithms.returned import asked, outgoing, updated
 from fedbo.objectives.goals import Goals
 from fedbo.objectives.outcome import Outcome
 
@@ -118,3 +118,27 @@ def problem_with_goals(problem: Problem, task: Task, goals: Goals, warm: bool) -
     worst = float(y.min()) if len(y) else None
     places, values = told_numbers(Learner(task.algorithm, task.policy), goals, (np.arange(len(y)), y), outcomes, worst)
     return replace(problem, history_x=x[places], history_y=values)
+
+
+def rehearse(task: Task, agent: int, algorithm_state: Any) -> None:
+    """Make one decision and one message and discard them, so that the agent's first step does not include the time of imports.
+
+    Algorithms that are not `Overlapping` are skipped: they may accept only values of points that they chose.
+    """
+    algorithm, streams = task.algorithm, task.streams.of(agent)
+    if not isinstance(algorithm, Overlapping):
+        return
+    x = np.linspace(0.2, 0.8, 4 * task.problem.dim).reshape(4, -1)
+    own = _told(task, agent, algorithm_state, x[1:], np.array([0.0, 1.0, 0.5]))
+    _, own = asked(algorithm, updated(algorithm, "pending", own, x[:1]), (), streams.at(1), task.problem.dim)
+    if algorithm.sends(0) or algorithm.sends(1):
+        outgoing(algorithm, _told(task, agent, own, x[:1], np.ones(1)), streams.at(1), task.problem)
+
+
+def _told(task: Task, agent: int, own: Any, x: Array, y: Array) -> Any:
+    """Return the algorithm's state after made-up values, which are also those of further objectives and margins."""
+    goals = task.goals_of(agent)
+    if goals is None or not learns_outcomes(task.algorithm, goals):
+        return updated(task.algorithm, "tell", own, x, y)
+    values, margins = (np.repeat(y[:, None], count, axis=1) for count in (len(goals.objectives), goals.constraints))
+    return updated(task.algorithm, "tell_outcomes", own, x, values, margins)

@@ -10,20 +10,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from fedbo.actors.agent import HostedAgent
 from fedbo.actors.agent_state import AgentState
 from fedbo.actors.evaluation.evaluator import EvaluationError, with_metrics
 from fedbo.actors.evaluation.failed_points import keeps_points, takes_worst, with_failures
-from fedbo.actors.evaluation.learning import Learner, learned, learns_outcomes
+from fedbo.actors.evaluation.learning import Learner, learned
 from fedbo.actors.evaluation.step import StepResult, queries_of
+from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
-from fedbo.actors.task import BudgetUse, StepRequest, Task
-from fedbo.algorithms.base import Array, Decision, Overlapping
-from fedbo.algorithms.returned import asked, outgoing, updated
+from fedbo.actors.task import BudgetUse, StepRequest, Task, reported_stopping
+from fedbo.algorithms.base import Decision
+from fedbo.algorithms.returned import updated
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.records import changed, copied
 
@@ -58,6 +60,23 @@ class ReplayPool:
 
     def close(self) -> None:
         """Do nothing, since nothing runs."""
+
+
+def overlapping_evaluations(
+    agent: HostedAgent, config: HostConfig, log: EvaluationLog | None, clock: Callable[[], float], halted: Callable[[], bool]
+) -> AsyncEvaluations:
+    """Return the overlapping evaluations of an agent in real time, or in a replay; `halted` returns whether to stop waiting."""
+    pool, policy = ReplayPool() if config.recorded else _ray_pool(agent, config, halted), agent.task.policy
+    again = policy.failure == "stop" and not config.recorded
+    return AsyncEvaluations(agent.task, pool, log, clock, again)
+
+
+def _ray_pool(agent: HostedAgent, config: HostConfig, halted: Callable[[], bool]) -> EvaluationPool:
+    from fedbo.workers.ray_pool import Limits, RayPool  # Ray is not imported where nothing runs on it
+
+    policy, folder = agent.task.policy, config.folder.path
+    limits = Limits(str(folder), policy.time_limit, policy.memory_limit, reported_stopping(agent.task, folder))
+    return RayPool(agent.objective, policy, agent.number, limits, halted, config.dispatcher)
 
 
 class AsyncEvaluations:
@@ -150,30 +169,6 @@ class AsyncEvaluations:
             raise EvaluationError(record.error.splitlines()[0])
         tell_one(self._task, state, query, record)
         state.pending = pending
-
-
-def rehearse(task: Task, agent: int, algorithm_state: Any) -> None:
-    """Make one decision and one message and discard them, so that the agent's first step does not include the time of imports.
-
-    Algorithms that are not `Overlapping` are skipped: they may accept only values of points that they chose.
-    """
-    algorithm, streams = task.algorithm, task.streams.of(agent)
-    if not isinstance(algorithm, Overlapping):
-        return
-    x = np.linspace(0.2, 0.8, 4 * task.problem.dim).reshape(4, -1)
-    own = _told(task, agent, algorithm_state, x[1:], np.array([0.0, 1.0, 0.5]))
-    _, own = asked(algorithm, updated(algorithm, "pending", own, x[:1]), (), streams.at(1), task.problem.dim)
-    if algorithm.sends(0) or algorithm.sends(1):
-        outgoing(algorithm, _told(task, agent, own, x[:1], np.ones(1)), streams.at(1), task.problem)
-
-
-def _told(task: Task, agent: int, own: Any, x: Array, y: Array) -> Any:
-    """Return the algorithm's state after made-up values, which are also those of further objectives and margins."""
-    goals = task.goals_of(agent)
-    if goals is None or not learns_outcomes(task.algorithm, goals):
-        return updated(task.algorithm, "tell", own, x, y)
-    values, margins = (np.repeat(y[:, None], count, axis=1) for count in (len(goals.objectives), goals.constraints))
-    return updated(task.algorithm, "tell_outcomes", own, x, values, margins)
 
 
 def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationRecord) -> None:

@@ -11,7 +11,7 @@ import pytest
 from small_runs import Setting
 
 from fedbo.actors import host
-from fedbo.actors.evaluation.overlap import AsyncEvaluations, ReplayPool, rehearse
+from fedbo.actors.evaluation.learning import rehearse
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.evaluation.step import queries_of
 from fedbo.actors.host_storage import HostConfig
@@ -26,6 +26,7 @@ from fedbo.algorithms.base import Overlapping
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.outcome import Outcome
+from fedbo.workers.overlap import AsyncEvaluations, ReplayPool
 
 
 def test_a_replay_has_the_evaluations_that_had_ended_in_a_step_that_had_not(tmp_path: Path) -> None:

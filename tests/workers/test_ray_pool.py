@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo.actors.evaluation import ray_pool
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.objectives.outcome import Outcome
+from fedbo.workers import ray_pool
 
 
 def query(agent: int, number: int) -> Query:

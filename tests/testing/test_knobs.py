@@ -23,7 +23,7 @@ FIXED = {
         *("late_ray.MACHINE_LOSSES", "late_ray.HOST_DEATHS", "late_ray.HOST_LOSSES"),
         *("late_ray.COORDINATOR_LOSSES", "late_ray.TABULATOR_DEATHS"),
     },
-    "is a limit of a figure": {"timeline.MAX_WORKERS"},
+    "is a limit or a place of a figure": {"timeline.MAX_WORKERS", "timeline._QUEUE"},
     "is an index": {"pending.DECISION", "event_queue._LAST"},
     "is a unit or a number of the system": {"ray_pool.MIB", "isolated.MIB", "atomic._SECTOR", "rows._LEAST_WIDTH"}
     | {"children._PR_SET_PDEATHSIG"},

@@ -19,7 +19,7 @@ from fedbo.algorithms.components.coordinates import LEARNED, from_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_posterior
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.several import Several
-from fedbo.algorithms.components.several_improvement import improve, unsuitable_for_improvement
+from fedbo.algorithms.components.several_models import improve, unsuitable_for_improvement
 from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, first_point, settings_of_typed
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError

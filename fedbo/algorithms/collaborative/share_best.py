@@ -17,7 +17,7 @@ from fedbo.algorithms.components.collaborative import Collaborative, Collaborati
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.several import Several
-from fedbo.algorithms.components.several_improvement import improve, unsuitable_for_improvement
+from fedbo.algorithms.components.several_models import improve, unsuitable_for_improvement
 from fedbo.algorithms.components.surrogate import evaluable
 from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.reveals import Reveals

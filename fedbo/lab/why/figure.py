@@ -1,22 +1,32 @@
-"""The figure of an answer: the probability of a bad end over time with its jumps, and the sources of luck."""
+"""The figure of an answer: the probability of a bad end over time with its jumps, and the sources of luck.
+
+A report shows the figures and tables of the answers that are kept with a run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import io
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from markupsafe import Markup
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedbo.analysis.result import Choices
+from fedbo.actors.storage.rows import RunKey
+from fedbo.analysis.result import Choices, Result
 from fedbo.figures.curves import label_panel
 from fedbo.figures.layout import FigurePanel, Sheet, arrange, row_labels
 from fedbo.figures.plot import View, write
-from fedbo.figures.style import COLOURS, FAINT, INK, rows_only
-from fedbo.lab.why.result import Why
+from fedbo.figures.reports.html import html_of
+from fedbo.figures.style import COLOURS, FAINT, INK, STYLE, rows_only, styled
+from fedbo.lab.why.result import Why, answers_beside
+from fedbo.lab.why.tables import why_table
 
 _FIRST, _SECOND = COLOURS[0], COLOURS[1]
 
@@ -103,3 +113,35 @@ def _label_rows(axes: Axes, names: Sequence[str], title: str, unit: str) -> None
     rows_only(axes)
     axes.set_title(title)
     axes.set_xlabel(unit)
+
+
+def why_section(result: Result, moving: Mapping[RunKey, str]) -> Markup:
+    """Return the section; empty without answers. `moving` has the keys of the runs through whose time the page can move."""
+    parts = []
+    for why in answers_beside(result.directory):
+        cell, label, replicate = why.run
+        key = None if replicate is None else moving.get(RunKey(cell, label, replicate))
+        parts.append(_answer(why) + (Markup() if key is None else _links(why, key)))
+    return Markup("\n").join(parts)
+
+
+def _links(why: Why, key: str) -> Markup:
+    """Return links to the moments at which jumps begin, with the agent of their most unusual event."""
+    found = Markup()
+    for jump in why.jumps:
+        agent = re.search(r"agent (\d+)", jump.events[0]) if jump.events else None
+        place = f"#{key}@{jump.start:.5g}" + (f"&agent={agent[1]}" if agent else "")
+        found += Markup('<li><a href="{}">move to {}</a>: {}</li>').format(
+            place, f"{jump.start:.4g}", ", ".join(jump.events[:1])
+        )
+    return Markup("<ul>{}</ul>").format(found) if found else found
+
+
+def _answer(why: Why) -> Markup:
+    with styled(STYLE | {"svg.fonttype": "none", "svg.hashsalt": "fedbo"}):
+        drawn = io.StringIO()
+        why_figure(why).savefig(drawn, format="svg", metadata={"Date": None})
+    picture = base64.b64encode(drawn.getvalue().encode()).decode()
+    what = why.end or f"spread of {why.quantity}"
+    image = '<div class="scroll"><img alt="When and by which luck: {}" src="data:image/svg+xml;base64,{}"></div>'
+    return Markup("<h3>{}</h3>\n").format(what) + Markup(image).format(what, picture) + html_of(why_table(why))

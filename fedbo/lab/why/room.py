@@ -20,5 +20,5 @@ ROOM = Room(
     },
     names={"why": "fedbo.lab.why.why:why", "Why": "fedbo.lab.why.result:Why"},
     answers=(ANSWER,),
-    sections={"Why it ended so": "fedbo.lab.why.page:why_section"},
+    sections={"Why it ended so": "fedbo.lab.why.figure:why_section"},
 )

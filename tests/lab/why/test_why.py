@@ -17,7 +17,7 @@ from fedbo.actors.evaluation.step import StepEvaluator
 from fedbo.actors.storage.rows import RunKey
 from fedbo.cli import app
 from fedbo.lab.why.branches import Branch, Branches, event_times
-from fedbo.lab.why.page import why_section
+from fedbo.lab.why.figure import why_section
 from fedbo.lab.why.question import Question
 from fedbo.lab.why.redraw import EVERY
 from fedbo.lab.why.result import JumpRow, Why
@@ -212,7 +212,7 @@ def test_jumps_link_to_their_moments_in_the_slider_of_their_run(
     run: Path, answer: Why, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jumps = (JumpRow(43.419, 50.0, 0.1, 0.9, True, ("43.42: agent 4 crashed",), 2), JumpRow(1.5, 2.0, 0.9, 0.5, False, (), 0))
-    monkeypatch.setattr("fedbo.lab.why.page.answers_beside", lambda _: [replace(answer, run=(0, "random", 2), jumps=jumps)])
+    monkeypatch.setattr("fedbo.lab.why.figure.answers_beside", lambda _: [replace(answer, run=(0, "random", 2), jumps=jumps)])
     result = fedbo.Result.open(run)
     shown = why_section(result, {RunKey(0, "random", 2): "r0-c0-t0"})
     followed = re.findall(r'href="#(.+?)@([-+.\de]+)(?:&amp;agent=(\d+))?"', shown)  # as the script of the page reads it

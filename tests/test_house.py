@@ -106,7 +106,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "worth": "",
         ".": "",
     },
-    "commands": {"watch": ".", ".": ""},
+    "commands": {"export": ".", "watch": ".", ".": ""},
     TOP: {".": ""},
 }
 

@@ -24,12 +24,6 @@ _MAIN = {
         "show": (1, "inspect:show", "Print the summary of a run.", "fedbo show runs/first --trouble"),
         "compare": (2, "inspect:compare", "Print several runs side by side.", "fedbo compare runs/first runs/second"),
         "plot": (3, "inspect:plot", "Draw a figure of a run.", "fedbo plot runs/first --kind timeline --out timeline.pdf"),
-        "export": (
-            6,
-            "export:export",
-            "Export the evaluations of a run to other tools.",
-            "fedbo export runs/first --to optuna",
-        ),
     },
     "Analyse what-if questions": {
         "replay": (

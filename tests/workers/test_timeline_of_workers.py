@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from fedbo.analysis import placements, trouble, trouble_by_agent
-from fedbo.analysis.finished_run import ResultError
-from fedbo.analysis.grouping import grouped
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import EVALUATION_KINDS, evaluation_bars
 from fedbo.execution.runner import run_study
 from fedbo.figures.marks import add_bars
 from fedbo.figures.plot import View, figure_of
-from fedbo.figures.reports.perfetto import export_to_perfetto
 from fedbo.study.study import load_study
 
 STUDY: dict[str, Any] = {
@@ -89,39 +84,6 @@ def test_short_bars_have_no_edges_and_no_seams(tmp_path: Path) -> None:
     assert len(long.get_paths()) == 1 and long.get_edgecolor().tolist() == [[1.0, 1.0, 1.0, 1.0]]
     assert len(short.get_paths()) == 2 and not len(short.get_edgecolor())  # 600 that touch are one
     assert short.get_paths()[0].get_extents().width == pytest.approx(600)
-
-
-def test_a_timeline_for_perfetto_has_all_evaluations_in_threads_in_which_nothing_overlaps(tmp_path: Path) -> None:
-    result = run_study(
-        load_study({**STUDY, "availability": {"model": "markov", "present": 3.0, "absent": 1.0}}), tmp_path / "run"
-    )
-    count = export_to_perfetto(result, tmp_path / "trace.json")
-    trace = json.loads((tmp_path / "trace.json").read_text())
-    events = trace["traceEvents"]
-    assert len(events) == count and trace["displayTimeUnit"] in ("ms", "ns")
-    required = {"X": {"ts", "dur", "cat"}, "i": {"ts", "s"}, "M": {"args"}}  # by phase; name, pid and tid in all
-    for event in events:
-        assert {"name", "ph", "pid", "tid"} | required[event["ph"]] <= event.keys()
-        assert event["ph"] != "i" or event["s"] in ("g", "p", "t")
-        assert event.get("ts", 0.0) >= 0.0 and event.get("dur", 0.0) >= 0.0
-        assert event["ph"] != "M" or event["name"] in ("process_name", "thread_name", "thread_sort_index")
-    bars = [event for event in events if event["ph"] == "X"]
-    evaluations = sorted((event["args"]["step"], event["ts"], event["dur"]) for event in bars if event["cat"] == "evaluation")
-    rows = result.observations.to_pylist()
-    expected = sorted((row["step"], 1e6 * row["started"], 1e6 * (row["finished"] - row["started"])) for row in rows)
-    assert np.array(evaluations) == pytest.approx(np.array(expected), abs=0.01)
-    assert sum(event["cat"] in ("placed", "preempted") for event in bars) == len(placements(result.events))
-    threads = grouped(bars, lambda event: (event["pid"], event["tid"]))
-    named = {(event["pid"], event["tid"]) for event in events if event["name"] == "thread_name"}
-    for thread, own in threads.items():
-        assert thread in named
-        own.sort(key=lambda event: event["ts"])
-        assert all(one["ts"] + one["dur"] <= other["ts"] + 0.01 for one, other in zip(own, own[1:], strict=False))
-    assert {"away", "queueing"} <= {event["name"] for event in bars}
-    with pytest.raises(FileExistsError, match="already exists; choose another file"):
-        export_to_perfetto(result, tmp_path / "trace.json")
-    with pytest.raises(ResultError, match="no replicate 3; choose a number from 0 to 0"):
-        export_to_perfetto(result, tmp_path / "other.json", None, 3)
 
 
 def test_an_agent_that_crashes_before_it_begins_has_waited_for_no_worker(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def export(
         print(f"{public}: releases of {', '.join(labels)}; contains no data of single agents")
         return
     if to is Tool.perfetto:
-        from fedbo.figures.reports.perfetto import export_to_perfetto
+        from fedbo.commands.export.perfetto import export_to_perfetto
 
         path = out or folder / f"{to}.json"
         count = export_to_perfetto(result, path, algorithm, None if replicate < 0 else replicate)

@@ -73,7 +73,7 @@ LINES = {
     "surrogates/compiled": 2621,
     "templates": 1,
     "testing": 861,
-    "tuning": 3037,
+    "tuning": 3027,
     "workers": 1963,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.

@@ -1,18 +1,75 @@
-"""The arguments of `fedbo.tune`: their checks before anything starts, and their names in errors about the study."""
+"""The arguments of `fedbo.tune`: their defaults, their checks, and their names in errors about the study."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, cast, get_args
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, get_args
 
 from fedbo.objectives.typed_function import PickledFunction
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError, SettingError
 from fedbo.settings.signatures import Mode
 from fedbo.study.document import Loc, StudyError, as_document, lookup, one_line
-from fedbo.tuning.options import DEFAULTS
+
+if TYPE_CHECKING:
+    from fedbo.execution.notices import Callback
+
+Resources = Mapping[str, float]
+
+
+class Options(TypedDict, total=False):
+    """The keyword arguments of `fedbo.tune` except objective, space and number of agents; all have defaults."""
+
+    algorithm: str | Mapping[str, Any]
+    iterations: int
+    initial: int
+    metric: str
+    mode: Mode
+    metrics: Sequence[Mapping[str, Any]]
+    parallel: int
+    prefetch: int
+    resources: Resources | Sequence[Resources]
+    target: float
+    evaluations: int
+    seconds: float
+    cost: float
+    time_limit: float
+    memory_limit: int
+    retries: int
+    failure: Literal["avoid", "drop", "stop"]
+    seed: int
+    name: str
+    address: str
+    out: str | Path
+    resume: bool
+    repeats: bool
+    start: Any
+    enqueue: Sequence[Mapping[str, Any]]
+    steps: int
+    stopping: str | Mapping[str, Any]
+    callbacks: Sequence[Callback | str]
+    study: Mapping[str, Any]
+
+
+# Without a default here an option is None: not set. The algorithm's depends on the number of agents.
+DEFAULTS: Options = {
+    "iterations": 20,
+    "initial": 3,
+    "metric": "value",
+    "mode": "max",
+    "parallel": 1,
+    "prefetch": 0,
+    "retries": 0,
+    "failure": "avoid",
+    "seed": 0,
+    "name": "tuning",
+    "resume": False,
+    "repeats": False,
+    "callbacks": (),
+}
 
 # The place in a study that an argument sets; a key below such a place is an entry of the argument.
 PLACES: dict[Loc, str] = {

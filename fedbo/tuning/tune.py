@@ -27,8 +27,7 @@ from fedbo.settings.signatures import spelled_out
 from fedbo.study.document import StudyError, as_document
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, checked_study, recall_study
-from fedbo.tuning.arguments import check_arguments, in_arguments, value_of_metrics
-from fedbo.tuning.options import DEFAULTS, Options, Resources
+from fedbo.tuning.arguments import DEFAULTS, Options, Resources, check_arguments, in_arguments, value_of_metrics
 from fedbo.tuning.progress import TuningProgress
 from fedbo.tuning.start import enqueued_file, start_file
 

@@ -14,7 +14,7 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.analysis.result import Choices
 from fedbo.figures.layout import Look
 from fedbo.figures.plot import View
-from fedbo.tuning.options import DEFAULTS, Options
+from fedbo.tuning.arguments import DEFAULTS, Options
 from fedbo.tuning.ray_scheduler import RayScheduler
 from fedbo.tuning.ray_searcher import RaySearcher
 from fedbo.tuning.tune import tuning_study

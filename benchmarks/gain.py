@@ -19,7 +19,7 @@ from fedbo.analysis.estimates.gain import estimate_gain
 from fedbo.analysis.grouping import grouped
 from fedbo.analysis.result import Result
 from fedbo.execution.directory import unfinished
-from fedbo.objectives.suites.catalog import SUITES, SuiteTask
+from fedbo.lab.benchmarking.suites import SUITES, SuiteTask
 from fedbo.study.study import Study, load_study
 
 HEADINGS = (

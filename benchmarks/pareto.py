@@ -25,7 +25,7 @@ import numpy as np
 from methods import EARLY, Task, differences_table, task_of
 
 from fedbo.execution.again import has_ended, run_again
-from fedbo.objectives.suites.catalog import SUITES
+from fedbo.lab.benchmarking.suites import SUITES
 from fedbo.study.study import Study, load_study
 
 TASKS = ("gardner", "hernandez-lobato", "mystery", "bnh", "dtlz2", "mlp", "fcnet", "nas", "lcbench")

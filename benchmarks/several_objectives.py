@@ -52,8 +52,8 @@ from fedbo.analysis.statistics.significance import (  # noqa: E402
     ranking,  # noqa: E402
     signed_ranks,
 )
+from fedbo.lab.benchmarking.suites import SUITES  # noqa: E402
 from fedbo.objectives.space import from_unit  # noqa: E402
-from fedbo.objectives.suites.catalog import SUITES  # noqa: E402
 from fedbo.objectives.typed_spaces.typed import lattice_of  # noqa: E402
 from fedbo.study.problems import goals, with_goals  # noqa: E402
 from fedbo.study.study import load_study  # noqa: E402

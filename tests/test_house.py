@@ -50,7 +50,6 @@ WITHIN: dict[str, dict[str, str]] = {
         "datasets": "base",
         "models": "base space",
         "derived": "base outcome space models",
-        "suites": "base",
         "tables": "base space",
         "typed_spaces": "base space",
         "applications": "base outcome space datasets models typed_spaces",
@@ -58,7 +57,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "coupled": "base space",
         "synthetic": "base outcome space models",
         "tasks": "base outcome space datasets typed_spaces",
-        ".": "datasets models derived suites typed_spaces",
+        ".": "datasets models derived typed_spaces",
     },
     "surrogates": {"compiled": "", ".": "compiled"},
     "algorithms": {

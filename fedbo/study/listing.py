@@ -18,10 +18,9 @@ from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives import catalog as objectives
 from fedbo.objectives.derived.differences import Differences
-from fedbo.objectives.suites.catalog import SUITES
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import marks_of, meanings, range_of
-from fedbo.settings.rooms import study_tables
+from fedbo.settings.rooms import optional_or, study_tables
 from fedbo.study.document import one_line
 from fedbo.study.environment.tables import availabilities, exchanges, timings
 from fedbo.study.settings import names_of, plain
@@ -139,6 +138,6 @@ GROUPS: dict[str, Callable[[], list[Item]]] = {
     # Suites compare methods. No study names one, so each has tasks with their objectives in place of settings.
     "suites": lambda: [
         Item(suite.name, f"version {suite.version}: {suite.summary}", {task.name: task.objective for task in suite.tasks})
-        for suite in SUITES.values()
+        for suite in optional_or("suites", ())()
     ],
 }

@@ -19,7 +19,7 @@ from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import ABSENT, require_objective
 from fedbo.figures.ranks import draw_overview
 from fedbo.figures.style import save
-from fedbo.objectives.suites.catalog import SUITES
+from fedbo.lab.benchmarking.suites import SUITES
 from fedbo.settings.errors import unknown
 from fedbo.settings.rooms import optional
 from fedbo.study.document import StudyError, read

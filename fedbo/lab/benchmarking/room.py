@@ -14,4 +14,5 @@ ROOM = Room(
             "fedbo bench suite --quick --algorithms gp_ei,fts",
         ),
     },
+    functions={"suites": "fedbo.lab.benchmarking.suites:suites"},
 )

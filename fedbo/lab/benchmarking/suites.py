@@ -172,3 +172,8 @@ _ALL = (
     KERNELS_DEVELOPMENT,
 )
 SUITES: dict[str, Suite] = {suite.name: suite for suite in _ALL}
+
+
+def suites() -> tuple[Suite, ...]:
+    """Return all suites, for `fedbo list suites`."""
+    return _ALL

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fedbo.lab.benchmarking.suites import SUITES, SuiteTask
 from fedbo.objectives.datasets.data import DataMissingError
-from fedbo.objectives.suites.catalog import SUITES, SuiteTask
 from fedbo.study.study import load_study
 
 TASKS = [pytest.param(task, id=f"{name}-{task.name}") for name, suite in SUITES.items() for task in suite.tasks]

@@ -1,1 +1,0 @@
-"""Suites: named, versioned lists of tasks, which methods are compared on."""

@@ -91,7 +91,7 @@ def worth_study(study: Study) -> tuple[Study, list[str]]:
 def _wanted(study: Study) -> list[dict[str, object]]:
     """List the tables of the missing algorithms: local, federated and bound, and controls of the federated ones."""
     known, given = catalog.algorithms(), {table.name for table in study.algorithm}
-    missing = [{"name": name, **_often(name)} for name in BESIDE if name not in given]
+    missing = [{"name": name, **_often(name)} for name in BESIDE if name in known and name not in given]
     controls = []
     for table in [*(table.model_dump(mode="json", exclude_none=True) for table in study.algorithm), *missing]:
         for name in (f"{table['name']}_{kind}" for kind in CONTROLS):

@@ -15,11 +15,11 @@ import numpy as np
 
 import fedbo
 from fedbo.analysis.averages import replicate_means
-from fedbo.analysis.estimates.gain import estimate_gain
 from fedbo.analysis.grouping import grouped
 from fedbo.analysis.result import Result
 from fedbo.execution.directory import unfinished
 from fedbo.lab.benchmarking.suites import SUITES, SuiteTask
+from fedbo.lab.worth.gain import estimate_gain
 from fedbo.study.study import Study, load_study
 
 HEADINGS = (

@@ -246,6 +246,17 @@ def test_figures_that_make_no_sense_are_refused(make: Make) -> None:
         plain.plot(kind="timeline", algorithm="Both")
 
 
+def test_without_the_room_of_kinds_a_sweep_is_an_overview_and_its_kinds_are_refused(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.figures.plot.optional", lambda _: None)
+    swept = make(agents=4, replicates=2, objective__alpha=[0.1, 0.5])
+    assert "against evaluations" in words(figure_of(swept, View()))
+    for kind in ("sweep", "optima", "trouble", "importance"):
+        with pytest.raises(PlotError, match=f"figure '{kind}': needs a part of fedbo that is not installed here"):
+            figure_of(swept, View(kind))
+
+
 def test_optima_show_every_agents_best_point_and_rank_the_agents(make: Make) -> None:
     result = make(agents=6, iterations=8)
     figure = figure_of(result, View("optima"))

@@ -22,7 +22,7 @@ from fedbo.analysis.averages import mean_and_error, replicate_means
 from fedbo.analysis.summary import student_factor
 from fedbo.analysis.traces import Array
 from fedbo.figures.style import COLOURS, FAINT, STYLE
-from fedbo.lab.fork.result import is_fork
+from fedbo.lab.fork.room import ANSWER
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LOST = {"the best-informed": 0, "another": 1}
@@ -48,7 +48,7 @@ def forked(name: str, every: float, change: str, out: Path) -> fedbo.Fork:
     run, place = out / "run", out / "fork"
     if not (run / "observations.parquet").exists():
         fedbo.run(EXAMPLES / f"{name}.toml", out=run)
-    return fedbo.Fork.open(place) if is_fork(place) else fedbo.fork(run, every=every, overrides=[change], out=place)
+    return fedbo.Fork.open(place) if ANSWER.is_in(place) else fedbo.fork(run, every=every, overrides=[change], out=place)
 
 
 def gaps(fork: fedbo.Fork, branch: int, cell: int, x: Array, lost: int = -1) -> Array:

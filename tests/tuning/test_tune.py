@@ -127,7 +127,7 @@ def test_whatever_fails_hangs_or_dies_is_an_entry_and_the_study_goes_on(tmp_path
 @pytest.mark.usefixtures("ray_session")
 def test_resources_that_no_machine_has_are_refused_at_once() -> None:
     """Before anything is evaluated; that `fedbo.tune` ends with it takes some processes, and is left to the long tests."""
-    from fedbo.actors.evaluation import ray_pool
+    from fedbo.workers import ray_pool
 
     for wanted, words in (({"GPU": 64.0}, "GPU = 64"), ({"CPU": 0.5, "tape": 1.0}, "CPU = 0.5, tape = 1")):
         with pytest.raises(ValueError, match=rf"agent 0: \[evaluation\] resources {words}: no host of the Ray cluster"):

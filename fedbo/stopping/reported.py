@@ -18,7 +18,7 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.typed_spaces.reports import Answer, Report
-from fedbo.stopping.rungs import Key, Place, RungState
+from fedbo.stopping.stoppers import Key, Place, RungState
 from fedbo.stopping.stopping import Stopping
 
 

@@ -11,8 +11,7 @@ from fedbo.actors.storage.evaluations import Query, Span
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.outcome import Outcome
 from fedbo.settings.records import changed
-from fedbo.stopping.rungs import Key, RungState
-from fedbo.stopping.stoppers import Levels, Stopper, Verdict
+from fedbo.stopping.stoppers import Key, Levels, RungState, Stopper, Verdict
 
 
 class Judged(NamedTuple):

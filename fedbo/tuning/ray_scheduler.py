@@ -25,7 +25,7 @@ from fedbo.objectives.outcome import Outcome
 from fedbo.settings.arguments import path, text, whole
 from fedbo.settings.errors import ArgumentError, SettingError
 from fedbo.settings.signatures import Mode
-from fedbo.stopping.rungs import RungState
+from fedbo.stopping.stoppers import RungState
 from fedbo.stopping.stopping import Stopping
 from fedbo.stopping.table import StoppingTable, invalid_rungs, not_in_real_time
 from fedbo.study.document import StudyError

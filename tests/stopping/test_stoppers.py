@@ -8,8 +8,7 @@ import pytest
 from fedbo.actors.storage.evaluations import Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.outcome import Outcome
-from fedbo.stopping.rungs import RungState
-from fedbo.stopping.stoppers import Halving, Hyperband, Median, Stopper, is_among_best
+from fedbo.stopping.stoppers import Halving, Hyperband, Median, RungState, Stopper, is_among_best
 from fedbo.stopping.stopping import Stopping
 
 

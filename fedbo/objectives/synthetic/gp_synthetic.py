@@ -86,34 +86,20 @@ class GPSynthetic(CountedFederation):
 
 
 @dataclass(frozen=True)
-class GPSyntheticDE(CountedFederation):
+class GPSyntheticDE(GPSynthetic):
     """A Gaussian process draw with small perturbations for each agent (Dai et al. 2021).
 
     As `GPSynthetic`, but no agent is a target: each adds at every grid point a uniform draw from [-`difference`, `difference`].
     The paper has "different small random perturbations", without their distribution or size.
     """
 
-    random_per_replicate: ClassVar[bool] = True
-    parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
-    metric: ClassVar[Metric] = Metric()
-
     agents: Annotated[int, Ge(1)] = 200
-    difference: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.02
-    noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.01
-    length_scale: Annotated[float, Gt(0.0), Le(1.0)] = 0.03
-    points: Annotated[int, Ge(2), Le(1_000_000)] = 1000
-
-    def __post_init__(self) -> None:
-        self._alike()  # has the same settings, and refuses the same
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> GridFunction:
         """Build one agent's function: the draw is shared, the perturbation is the agent's own."""
         require_agent(agent, self.agents)
-        common = self._alike().objective(0, shared_rng, agent_rng)
+        common = super().objective(0, shared_rng, agent_rng)
         return GridFunction(common.values + self.difference * agent_rng.uniform(-1.0, 1.0, self.points), self.noise)
-
-    def _alike(self) -> GPSynthetic:
-        return GPSynthetic(self.agents, self.difference, self.noise, self.length_scale, self.points)
 
 
 @lru_cache(maxsize=32)

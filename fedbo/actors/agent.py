@@ -223,17 +223,14 @@ class HostedAgent:
         # Fields set one by one take half the time of keyword arguments, here and in what else is made in every step.
         report = StepReport(self.number, request.step, q, payload, request.lease)
         report.t_n, report.pulled = state.t_n, state.pulled
-        report.retried, report.failed, report.reached = retried, result.failed, self._reached(result)
+        report.retried, report.failed = retried, result.failed
+        end = self.task.early_end
+        report.reached = end is not None and end.target is not None and result.reaches(end.target, self.goals)
         report.spent = self._spent(state)
         state.step, state.decision, state.before_decision = request.step, None, None
         self.state = state
         self.uncommitted = UncommittedStep(before, report, result)
         return report
-
-    def _reached(self, result: StepResult) -> bool:
-        """Return whether a value reaches the study's target."""
-        end = self.task.early_end
-        return end is not None and end.target is not None and result.reaches(end.target, self.goals)
 
     def _spent(self, state: AgentState) -> float:
         """Return the time of all evaluations, where the study limits it or no decision follows."""

@@ -145,7 +145,8 @@ class StreamBlock:
 
     def _numbers(self, purpose: str, counts: Numbers | None, normal: bool) -> npt.NDArray[np.float64]:
         counts = np.ones(len(self.owners), np.int64) if counts is None else counts
-        if type(self.of) is not Streams or len(self.owners) < _few():  # some streams may be replaced
+        few = 0 if "numba" in sys.modules else 64  # below so many, the import of the compiled routines would take longer
+        if type(self.of) is not Streams or len(self.owners) < few:  # some streams may be replaced
             drawn = [each.rng(purpose) for each in self]
             parts = [one.standard_normal(n) if normal else one.random(n) for one, n in zip(drawn, counts.tolist(), strict=True)]
             return np.concatenate([np.empty(0), *parts])
@@ -153,11 +154,6 @@ class StreamBlock:
         key = _words(self.of.seed, self.of.replicate, self.of.scope + purpose)
         _compiled().numbers(key, self.owners, self.steps, counts, normal, found)
         return found
-
-
-def _few() -> int:
-    """Return the number of streams from which on the compiled routines take less time, with that of their import."""
-    return 0 if "numba" in sys.modules else 64
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,7 +53,9 @@ def privacy(
     With --study the computation uses the study's exchange mode, sampling and weights, for one run.
     """
     if study is not None:
-        _refuse_beside_study({"--noise": noise, "--rounds": rounds, "--agents": agents, "--q": q})
+        for name, value in {"--noise": noise, "--rounds": rounds, "--agents": agents, "--q": q}.items():
+            if value is not None:
+                raise typer.BadParameter(f"{name} cannot be combined with --study, which sets it; remove it")
         _of_study(study, epsilon, delta, sets or [], trust, printed)
         return
     if sets:
@@ -69,12 +70,6 @@ def privacy(
     from fedbo.figures.reports.tables import console
 
     console().print(_table(rows, deltas, rounds, q, epsilon))
-
-
-def _refuse_beside_study(values: Mapping[str, float | None]) -> None:
-    for name, value in values.items():
-        if value is not None:
-            raise typer.BadParameter(f"{name} cannot be combined with --study, which sets it; remove it")
 
 
 def _of_study(path: Path, epsilon: float | None, delta: float | None, sets: list[str], trust: bool, printed: Format) -> None:

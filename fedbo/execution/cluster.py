@@ -174,10 +174,6 @@ def _use_token() -> None:
         ray._raylet.Config.initialize("")  # type: ignore[attr-defined]  # it was read when Ray was imported
 
 
-def _plugins_here(names: tuple[str, ...]) -> dict[str, str]:
-    return used((group, name) for group, _, name in (each.partition(".") for each in names))
-
-
 def connection_error(place: str, error: BaseException) -> str:
     """Return why a cluster cannot be reached, with the remedy."""
     # Ray wraps authentication errors, so the whole chain is searched.
@@ -252,7 +248,8 @@ def _host_facts(mark: str, plugins: tuple[str, ...]) -> dict[str, str | bool]:
     while not (seen := os.path.exists(mark)) and time.monotonic() < until:
         time.sleep(0.1)
     writes = seen and os.access(os.path.dirname(mark), os.W_OK)
-    return {**versions(), **_plugins_here(plugins), "package": fingerprint(), "seen": seen, "writes": writes}
+    here = used((group, name) for group, _, name in (each.partition(".") for each in plugins))
+    return {**versions(), **here, "package": fingerprint(), "seen": seen, "writes": writes}
 
 
 def host_problems(found: Any, ours: dict[str, str], folder: Path) -> Iterator[str]:

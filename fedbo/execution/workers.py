@@ -123,7 +123,8 @@ class ActorPool:
             done, _ = ray.wait(list(busy), num_returns=1, timeout=0.3)
             for future in [*done, *(lost := self._lost_calls(busy, done))]:
                 actor, number = busy.pop(future)
-                self._forget(actor)
+                self._asked.pop(actor, None)  # what it has said of the job that it had
+                self._idle_since.pop(actor, None)
                 try:
                     if future in lost:
                         raise _CallLost
@@ -163,11 +164,6 @@ class ActorPool:
                 elif now - self._idle_since.setdefault(actor, now) > _LOST_AFTER:
                     lost.append(call)
         return lost
-
-    def _forget(self, actor: Any) -> None:
-        """Forget what an actor has said of the job that it had."""
-        self._asked.pop(actor, None)
-        self._idle_since.pop(actor, None)
 
     def _replace(self, actor: Any) -> Any:
         ray.kill(actor)  # it may be alive and only out of reach

@@ -63,14 +63,10 @@ def _acquire(directory: Path, path: Path) -> int:
             owner = _owner(os.pread(file, 300, 0).decode(errors="replace"))
             os.close(file)
             if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise _in_use(directory, owner) from None
+                raise DirectoryError(f"'{directory}': is in use by {owner}; wait for that process, or end it") from None
             words = f"cannot be locked ({error.strerror}); use a folder on a file system with POSIX locks"
             raise DirectoryError(f"'{directory}': {words}") from None
         os.close(file)  # its last owner has just removed it
-
-
-def _in_use(directory: Path, owner: str) -> DirectoryError:
-    return DirectoryError(f"'{directory}': is in use by {owner}; wait for that process, or end it")
 
 
 def _owner(noted: str) -> str:

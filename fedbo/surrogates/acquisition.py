@@ -167,7 +167,8 @@ def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.rando
     )
     if isnan(value):
         raise ValueError("the acquisition has values that are not finite")
-    return place, _native(posterior, criterion, value)
+    scale = posterior.hyper.scale
+    return place, posterior.hyper.offset + scale * value if criterion.bounding else log(scale) + value  # in native units
 
 
 def criterion_values(posterior: Posterior, criterion: Criterion, x: Array) -> Array:
@@ -224,12 +225,6 @@ def _standard(posterior: Posterior, criterion: Criterion) -> tuple[float, bool, 
     if criterion.bounding:
         return criterion.level, True, guides
     return (criterion.level - posterior.hyper.offset) / posterior.hyper.scale, False, guides
-
-
-def _native(posterior: Posterior, criterion: Criterion, value: float) -> float:
-    """Return the criterion in the units of the posterior."""
-    scale = posterior.hyper.scale
-    return posterior.hyper.offset + scale * value if criterion.bounding else log(scale) + value
 
 
 @cache

@@ -66,7 +66,8 @@ def maximise(
         bounds, tables = 1.0 / rough, _NO_TABLES
         grid = candidates.product(dim, candidates.grid_sizes(rough, settings.spacing))
     shape: Any = (*grid.shape, 1, 1)[:3] if grid.shape else (0, 0, 0)
-    points = (grid.u, grid.v, _points(extra, dim), _cloud(rng, dim, settings))
+    known = _none(dim) if extra is None else np.ascontiguousarray(extra)
+    points = (grid.u, grid.v, known, _cloud(rng, dim, settings))
     limits = (_count(dim, settings), EXTRA, FEW if features is not None else 0, settings.iterations)
     point = np.empty(dim)
     top = _compiled().maximum(
@@ -143,10 +144,6 @@ def _candidates_of_equal(frequencies: bytes, phases: bytes, dim: int, spacing: f
 @lru_cache(maxsize=64)
 def _none(dim: int) -> Array:
     return np.empty((0, dim))
-
-
-def _points(extra: Array | None, dim: int) -> Array:
-    return _none(dim) if extra is None else np.ascontiguousarray(extra)
 
 
 def _cloud(rng: np.random.Generator | None, dim: int, settings: MaximiserSettings) -> Array:

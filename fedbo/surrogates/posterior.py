@@ -81,7 +81,8 @@ def condition(hyper: Hyperparameters, x: Array, y: Array) -> Posterior:
     covariance = hyper.kernel(x, x)
     covariance.flat[:: len(x) + 1] += hyper.noise_variance
     factor, jitter = factorise(covariance)
-    return Posterior(hyper, x, y, factor=factor, alpha=_solve(factor, _standard(hyper, y)), jitter=jitter)
+    standard = (np.asarray(y, dtype=np.float64) - hyper.offset) / hyper.scale
+    return Posterior(hyper, x, y, factor=factor, alpha=_solve(factor, standard), jitter=jitter)
 
 
 def predict(posterior: Posterior, x: Array) -> tuple[Array, Array]:
@@ -119,10 +120,6 @@ def _cross(posterior: Posterior, x: Array) -> tuple[Array, Array]:
     if cross.shape[1] == 0:
         return cross, cross.T
     return cross, scipy.linalg.lapack.dtrtrs(posterior.factor, cross.T, lower=1)[0]
-
-
-def _standard(hyper: Hyperparameters, y: Array) -> Array:
-    return (np.asarray(y, dtype=np.float64) - hyper.offset) / hyper.scale
 
 
 def _solve(factor: Array, right: Array) -> Array:

@@ -56,7 +56,8 @@ class ScheduledEvaluations:
         state.spent = math.inf if decision.last else state.spent
         queries = self._segmented(queries_of(self._task, self._agent, request.step, decision, state.evaluated))
         pending = {(query.step, query.point): query for query in (*state.pending, *queries)}
-        decided, evaluated, rungs = len(pending), state.evaluated + len(queries), self._rungs(state)
+        decided, evaluated, stopping = len(pending), state.evaluated + len(queries), self._task.stopping
+        rungs = None if stopping is None else state.rungs or stopping.no_rungs()
         made, records, verdicts = list[Query](), list[EvaluationRecord](), list[RungVerdict]()
         for place, end in enumerate(ended):
             query = pending.pop((end.step, end.point))
@@ -98,10 +99,6 @@ class ScheduledEvaluations:
             state.rungs = rungs
         again_keys = tuple(key for key, query in pending.items() if query.tries)
         return state, TakenEvaluations(StepResult(tuple(made), tuple(records)), again_keys, is_over, tuple(verdicts))
-
-    def _rungs(self, state: AgentState) -> Any:
-        stopping = self._task.stopping
-        return None if stopping is None else state.rungs or stopping.no_rungs()
 
     def _foresee(self, left: Sequence[Query], is_over: bool) -> None:
         """Compute the pending evaluations; at the end of a step, forget all others."""

@@ -65,7 +65,7 @@ def ask(method: DrawSharing, state: Several, inbox: Sequence[Inbound], streams: 
     for message in inbox:
         state = _received(method, state, message.payload)
     state = state._replace(states=tuple(changed(each, t=each.t + 1) for each in state.states))
-    local = _local(state)
+    local = state._replace(states=tuple(each.local for each in state.states))
     if not all(len(each.u) for each in local.states):
         return method.own.ask(local, (), streams)[0], state
     own, known = unclipped(method.own), fitted(unclipped(method.own), local, streams)
@@ -102,10 +102,6 @@ def _received(method: DrawSharing, state: Several, payload: Payload) -> Several:
         omega, weight = method.held(block)
         states.append(changed(each, omega=omega, weight=weight))
     return state._replace(states=tuple(states))
-
-
-def _local(state: Several) -> Several:
-    return state._replace(states=tuple(each.local for each in state.states))
 
 
 def _with_local(state: Several, local: Several) -> Several:

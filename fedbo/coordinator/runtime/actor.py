@@ -163,7 +163,10 @@ class Coordinator(PoolWorker):
     def _go_on(self, run: Run, queue: EventQueue) -> RunSummary:
         """Execute a run from its last snapshot, with the present hosts."""
         snapshots = Snapshotter(RunFolder.of(run.folder, run.key), run.seconds, run.events)
-        core, event_log, live = _core(run, snapshots.home), EventLog(snapshots.home), None
+        # Secure noise has its key in the run's folder until the run has ended.
+        key = secret_key(snapshots.home.key_file) if run.budget.secure_noise else None
+        core = assembled(run.task, run.exchange, run.environment, run.budget, key)
+        event_log, live = EventLog(snapshots.home), None
         snapshot = snapshots.load_latest()
         if snapshot is not None:
             core.state, live = snapshot.state, snapshot.live
@@ -259,12 +262,6 @@ class Coordinator(PoolWorker):
         targets = core.rules.targets
         scores = tuple(score for agent, score in sorted(hosts.best().items()) if agent in targets)
         self._progress = RunProgress(run.key, core.share_done(), scores)
-
-
-def _core(run: Run, home: RunFolder) -> Core:
-    """Build the rules of a run; secure noise has its key in the run's folder until the run has ended."""
-    key = secret_key(home.key_file) if run.budget.secure_noise else None
-    return assembled(run.task, run.exchange, run.environment, run.budget, key)
 
 
 def _die() -> None:

@@ -97,7 +97,7 @@ def _descended(torch: Any, images: Any, label: Any, recipe: Recipe) -> Any:
     batches = max(1, round(len(label) / BATCH))
     for _ in range(recipe.epochs):
         for batch in torch.randperm(len(label), generator=draws, device="cpu").tensor_split(batches):
-            kept = _uniform(torch, (len(batch), FEATURES), draws) >= recipe.dropout
+            kept = torch.rand((len(batch), FEATURES), generator=draws, dtype=torch.float32, device="cpu") >= recipe.dropout
             slope = _slope(torch, weights, images[batch], label[batch], kept / (1.0 - recipe.dropout))
             velocity = MOMENTUM * velocity + slope + recipe.l2 * weights
             weights = weights - recipe.learning_rate * velocity
@@ -111,10 +111,6 @@ def _initial(torch: Any, draws: Any) -> Any:
         scale = math.sqrt(2.0 / math.prod(shape[1:])) if len(shape) > 1 else 0.0
         layers.append(scale * torch.randn(size, generator=draws, dtype=torch.float32, device="cpu"))
     return torch.cat(layers)
-
-
-def _uniform(torch: Any, shape: tuple[int, ...], draws: Any) -> Any:
-    return torch.rand(shape, generator=draws, dtype=torch.float32, device="cpu")
 
 
 def _slope(torch: Any, weights: Any, images: Any, label: Any, scale: Any) -> Any:

@@ -23,28 +23,28 @@ export PYTHONDONTWRITEBYTECODE :=
 run: $(VENV)/compiled  ## run the main job: thirty agents tune a classifier together
 	$(BIN)/fedbo run examples/digits.toml
 
-test: $(VENV)/compiled  ## pass the tests, in about three minutes on two cores
+test: $(VENV)/ready $(VENV)/compiled  ## pass the tests, in about three minutes on two cores
 	$(MAKE) --no-print-directory --jobs 2 with-ray without-ray
 
-test-long: $(VENV)/compiled $(VENV)/docs  ## pass those that are left out otherwise, in some hours: more worlds, kills and seeds, and an hour of random studies
+test-long: $(VENV)/ready $(VENV)/compiled $(VENV)/docs  ## pass those that are left out otherwise, in some hours: more worlds, kills and seeds, and an hour of random studies
 	$(BIN)/python -m pytest -m "ray and long"
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "long and not ray"
 
 check: setup  ## everything that a commit must pass
 	$(MAKE) --no-print-directory --jobs 4 style types with-ray without-ray
 
-with-ray: $(VENV)/compiled
+with-ray: $(VENV)/ready $(VENV)/compiled
 	$(BIN)/python -m pytest -m "ray and not long" $$(grep -rl --include="test_*.py" "mark\.ray" tests)
 
-without-ray: $(VENV)/compiled
+without-ray: $(VENV)/ready $(VENV)/compiled
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not ray and not long"
 
-mutants: $(VENV)/compiled  ## plant faults at random and count those that the tests do not notice
+mutants: $(VENV)/ready $(VENV)/compiled  ## plant faults at random and count those that the tests do not notice
 	$(BIN)/python benchmarks/mutation.py record
 	$(BIN)/python benchmarks/mutation.py run --mutants 200
 
 REVISION ?=
-bench: $(VENV)/compiled  ## compare the speed of the core with that of an earlier revision: make bench REVISION=HEAD~10
+bench: $(VENV)/ready $(VENV)/compiled  ## compare the speed of the core with that of an earlier revision: make bench REVISION=HEAD~10
 	$(BIN)/python benchmarks/against.py $(REVISION) --quick
 
 site: $(VENV)/docs  ## build the documentation into build/site; a link that leads nowhere is an error
@@ -71,14 +71,18 @@ types: setup  ## check the types of the package, its plug-ins and the random stu
 
 setup: $(VENV)/ready
 
-$(VENV)/ready: pyproject.toml constraints.txt
+$(VENV)/installed: pyproject.toml constraints.txt  # what running needs
 	$(PYTHON) -c "import sys; sys.exit('fedbo needs Python 3.11 or later; call make PYTHON=python3.11') if sys.version_info < (3, 11) else None"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP) --constraint constraints.txt setuptools
+	$(BIN)/python -m pip install $(PIP) --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/ready: $(VENV)/installed  # and what tests, styles and types need
 	$(BIN)/python -m pip install $(PIP) --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
-$(VENV)/compiled: $(VENV)/ready  # beside which types are checked
+$(VENV)/compiled: $(VENV)/installed  # beside which types are checked
 	$(BIN)/python -m fedbo.execution.compiling
 	touch $@
 

@@ -40,7 +40,7 @@ LINES = {
     "coordinator/logged": 679,
     "coordinator/privacy": 2061,
     "coordinator/runtime": 980,
-    "execution": 2687,
+    "execution": 2699,
     "fast": 2370,
     "figures": 1707,
     "figures/kinds": 931,

@@ -67,7 +67,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "collaborative": "components base catalog reveals streams gp",
         "guide": "components base catalog reveals streams gp",
         "learned_prior": "components base catalog reveals streams gp",
-        "private": "collaborative learned_prior components base catalog reveals streams",
+        "private": "collaborative guide learned_prior components base catalog reveals streams",
         "transfer": "components base catalog reveals streams gp",
         ".": "components",
     },

@@ -9,35 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import hypot, inf, sqrt
-from typing import Annotated, ClassVar, NamedTuple
+from math import hypot, sqrt
+from typing import ClassVar
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
 
-from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism, Payload, Problem
+from fedbo.algorithms.base import Array, Declaration, Field, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.learned_prior.learned_prior import LearnedPrior, Shape, recovered, shape_prior
 from fedbo.algorithms.learned_prior.prior_agent import MOST, PriorAgent, PriorState, level
-from fedbo.algorithms.reveals import Reveals
+from fedbo.algorithms.private.noisy_means import MeanServer, NoisyMeans
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf
 
 PART = 0.5  # norm of the part of a message that speaks for or against stretched coordinates; the shape has 1
 ROUNDING = 1e-9  # relative to the values, what is left of a shape without any
 
 
-class ShapeServer(NamedTuple):
-    """The coordinator's state: the sum of all releases `(M + 1,)`, their number, and the number of agents."""
-
-    total: Array
-    agents: int
-    releases: int = 0
-
-
 @dataclass(frozen=True, slots=True)
-class DPFedPrior(PriorAgent):
+class DPFedPrior(NoisyMeans, PriorAgent):
     """Bayesian optimisation with a private prior; `PriorAgent` has the settings not named here, `Mechanism` the release.
 
     A message is the agent's posterior mean at about `points` design points, centred, divided by its norm, and times its
@@ -47,29 +37,7 @@ class DPFedPrior(PriorAgent):
     noise_multiplier, share, sampling: z, q and `sampling` of the mechanism.
     """
 
-    horizon_use: ClassVar[str] = ""
-
-    every: Annotated[int, Ge(0), "0 means once, before the start"] = 0
-    noise_multiplier: Annotated[float, Ge(0), Lt(inf)] = 1.5
-    """Noise multiplier z of a release."""
-    share: Annotated[float, Gt(0), Le(1)] = 1.0
-    """Sampling rate q of the agents."""
-    sampling: Annotated[str, OneOf(("fixed", "poisson"))] = "poisson"
-    """Independent coins, or a fixed number of agents."""
-
-    @property
-    def reveals(self) -> Reveals:
-        """Return what releases reveal; without noise as much as the messages of `fed_prior`."""
-        return Reveals.NOISY_SUMS if self.noise_multiplier else Reveals.COMPUTABLE
-
-    def mechanism(self, problem: Problem) -> Mechanism:
-        """Declare how messages are released."""
-        norm = hypot(1.0, PART) * (1.0 + 1e-12)  # which no rounding exceeds
-        return Mechanism(1, clip=norm, noise=self.noise_multiplier, share=self.share, sampling=self.sampling)
-
-    def weights(self, problem: Problem, release: int) -> Array:
-        """Return the same weight for all agents `(1, N)`."""
-        return np.full((1, problem.n_agents), 1.0 / problem.n_agents)
+    norm: ClassVar[float] = hypot(1.0, PART)
 
     def upload(self, problem: Problem) -> Declaration | None:
         """Declare the shape at the design points, and the evidence for stretched coordinates: `(M + 1,)`."""
@@ -95,32 +63,19 @@ class DPFedPrior(PriorAgent):
         shape = np.zeros_like(apart) if flat else apart * (known.certainty / norm)
         return {"shape": np.append(shape, PART * known.stretch / MOST)}, state
 
-    def server_init(self, problem: Problem) -> ShapeServer:
+    def server_init(self, problem: Problem) -> MeanServer:
         """Start without a release."""
-        return ShapeServer(np.zeros(self.design_size(problem) + 1), problem.n_agents)
-
-    def receive(self, state: ShapeServer, message: Inbound, now: float) -> ShapeServer:
-        """Raise an error, since single messages must not reach this half."""
-        raise AssertionError("messages use the mechanism")
-
-    def released(self, state: ShapeServer, vectors: Array, release: int) -> ShapeServer:
-        """Add a release to the mean."""
-        return state._replace(total=state.total + vectors[0], releases=state.releases + 1)
-
-    def closed(self, state: ShapeServer) -> ShapeServer:
-        """Return the state unchanged: repeating earlier releases costs no privacy."""
-        return state
+        return MeanServer(np.zeros(self.design_size(problem) + 1), problem.n_agents)
 
     def broadcast(
-        self, state: ShapeServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
-    ) -> tuple[dict[int, Payload], ShapeServer]:
+        self, state: MeanServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], MeanServer]:
         """Send the mean of all releases to all recipients."""
         if not state.releases:
             return {}, state
         mean = state.total / state.releases
-        noise = self.noise_multiplier * hypot(1.0, PART) / (state.agents * self.share * sqrt(state.releases))
         stretch = mean[-1] * state.agents * MOST / PART
-        payload = {"mean": mean[:-1], "noise": np.array([noise]), "stretch": np.array([stretch])}
+        payload = {"mean": mean[:-1], "noise": np.array([self.noise_of(state)]), "stretch": np.array([stretch])}
         return dict.fromkeys(recipients, payload), state
 
 

@@ -8,34 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
-from typing import Annotated, ClassVar, NamedTuple
+from math import sqrt
+from typing import ClassVar
 
 import numpy as np
 import scipy
-from annotated_types import Ge, Gt, Le, Lt
 
-from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism, Payload, Problem
+from fedbo.algorithms.base import Array, Declaration, Field, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.guide.guide_agent import GuideAgent, GuideState, LikelyOptimum, gaussians_declared
-from fedbo.algorithms.reveals import Reveals
+from fedbo.algorithms.private.noisy_means import MeanServer, NoisyMeans
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf
 
 NORM = sqrt(3.0)  # which no message exceeds: the weight, the first and the second moments have norm 1 each at most
 SURE = 2.0  # standard deviations of its noise that the released weight must exceed
 
 
-class MomentServer(NamedTuple):
-    """The coordinator's state: the sum of all releases `(2 d + 1,)`, their number, and the number of agents."""
-
-    total: Array
-    agents: int
-    releases: int = 0
-
-
 @dataclass(frozen=True, slots=True)
-class DPGuide(GuideAgent):
+class DPGuide(NoisyMeans, GuideAgent):
     """Guided optimisation with a private Gaussian; `GuideAgent` has the settings not named here, `Mechanism` the release.
 
     A message has 2 d + 1 numbers: a weight w in [0, 1], and w times the first and second moments of the agent's Gaussian about
@@ -46,29 +36,7 @@ class DPGuide(GuideAgent):
     noise_multiplier, share, sampling: z, q and `sampling` of the mechanism.
     """
 
-    horizon_use: ClassVar[str] = ""
-
-    every: Annotated[int, Ge(0), "0 means once, before the start"] = 0
-    noise_multiplier: Annotated[float, Ge(0), Lt(inf)] = 1.5
-    """Noise multiplier z of a release."""
-    share: Annotated[float, Gt(0), Le(1)] = 1.0
-    """Sampling rate q of the agents."""
-    sampling: Annotated[str, OneOf(("fixed", "poisson"))] = "poisson"
-    """Independent coins, or a fixed number of agents."""
-
-    @property
-    def reveals(self) -> Reveals:
-        """Return what releases reveal; without noise as much as the messages of `guide`."""
-        return Reveals.NOISY_SUMS if self.noise_multiplier else Reveals.COMPUTABLE
-
-    def mechanism(self, problem: Problem) -> Mechanism:
-        """Declare how messages are released."""
-        norm = NORM * (1.0 + 1e-12)  # which no rounding exceeds
-        return Mechanism(1, clip=norm, noise=self.noise_multiplier, share=self.share, sampling=self.sampling)
-
-    def weights(self, problem: Problem, release: int) -> Array:
-        """Return the same weight for all agents `(1, N)`."""
-        return np.full((1, problem.n_agents), 1.0 / problem.n_agents)
+    norm: ClassVar[float] = NORM
 
     def upload(self, problem: Problem) -> Declaration | None:
         """Declare weight and weighted moments, `(2 d + 1,)`."""
@@ -83,30 +51,17 @@ class DPGuide(GuideAgent):
         optimum = self._optimum(state, streams)
         return (None if optimum is None else {"moments": moments(optimum)}), state
 
-    def server_init(self, problem: Problem) -> MomentServer:
+    def server_init(self, problem: Problem) -> MeanServer:
         """Start without a release."""
-        return MomentServer(np.zeros(2 * problem.dim + 1), problem.n_agents)
-
-    def receive(self, state: MomentServer, message: Inbound, now: float) -> MomentServer:
-        """Raise an error, since single messages must not reach this half."""
-        raise AssertionError("messages use the mechanism")
-
-    def released(self, state: MomentServer, vectors: Array, release: int) -> MomentServer:
-        """Add a release to the mean."""
-        return state._replace(total=state.total + vectors[0], releases=state.releases + 1)
-
-    def closed(self, state: MomentServer) -> MomentServer:
-        """Return the state unchanged: repeating earlier releases costs no privacy."""
-        return state
+        return MeanServer(np.zeros(2 * problem.dim + 1), problem.n_agents)
 
     def broadcast(
-        self, state: MomentServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
-    ) -> tuple[dict[int, Payload], MomentServer]:
+        self, state: MeanServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], MeanServer]:
         """Send the Gaussian with the mean moments of all releases to all recipients."""
         if not state.releases:
             return {}, state
-        noise = self.noise_multiplier * NORM / (state.agents * self.share * sqrt(state.releases))
-        gaussian = gaussian_of(state.total / state.releases, noise)
+        gaussian = gaussian_of(state.total / state.releases, self.noise_of(state))
         return ({} if gaussian is None else dict.fromkeys(recipients, gaussian)), state
 
 

@@ -42,7 +42,7 @@ LINES = {
     "coordinator/runtime": 980,
     "execution": 2699,
     "fast": 2370,
-    "figures": 1707,
+    "figures": 1705,
     "figures/kinds": 931,
     "figures/page": 1680,
     "figures/reports": 927,

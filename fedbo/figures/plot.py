@@ -165,10 +165,8 @@ def _check(result: Result, view: View, cells: Sequence[int]) -> None:
         where = "" if view.cell is None or len(cells) == 1 else f" of cell {view.cell}"
         what, instead = ("no panel 'epsilon'", "other panels") if panel else ("no figure 'privacy'", "the curves")
         raise PlotError(f"{what}{where}: it has no private algorithm; draw {instead}")
-    single, many = (
-        ("overview", "timeline", "trouble", "sweep"),
-        tuple(kind for kind in KINDS if kind not in ("timeline", "sweep")),
-    )
+    single = ("overview", "timeline", "trouble", "sweep")
+    many = tuple(kind for kind in KINDS if kind not in ("timeline", "sweep"))
     for given, option, kinds in (
         (view.regret, "regret", ("overview", "curves", "sweep")),
         (view.algorithm is not None, "algorithm", single),

@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import fedbo.actors.host_storage
 import fedbo.coordinator.kernel.core
 import fedbo.coordinator.kernel.event_queue
-import fedbo.coordinator.privacy.budget
-import fedbo.coordinator.privacy.ledger
 import fedbo.coordinator.runtime.actor
+import fedbo.privacy.budget
+import fedbo.privacy.ledger
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.remote import RayHosts, RemoteHost, got
 from fedbo.coordinator.environment.lies import Lies
@@ -35,10 +35,10 @@ from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.network import Network
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.uplink import Uplink
-from fedbo.coordinator.privacy.aggregator import PrivateAggregator
-from fedbo.coordinator.privacy.budget import PrivacyBudget
-from fedbo.coordinator.privacy.receipt import DisclosedReceipt, PrivateReceipt
 from fedbo.coordinator.runtime.snapshots import Snapshotter
+from fedbo.privacy.aggregator import PrivateAggregator
+from fedbo.privacy.budget import PrivacyBudget
+from fedbo.privacy.receipt import DisclosedReceipt, PrivateReceipt
 from fedbo.settings.records import changed
 from fedbo.workers.worker_events import WorkerEvents
 from tests.random_studies.__main__ import Trial, tried
@@ -244,10 +244,10 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
         "laws",
         (DisclosedReceipt, "sent", sometimes(3, lambda *_: None)),
     ),
-    "ledger: half the norm is charged": ("laws", (fedbo.coordinator.privacy.budget, "sensitivities", _half)),
+    "ledger: half the norm is charged": ("laws", (fedbo.privacy.budget, "sensitivities", _half)),
     "ledger: nine tenths of epsilon": (
         "laws",
-        (fedbo.coordinator.privacy.ledger, "gaussian_epsilon", lambda before: lambda *given: 0.9 * before(*given)),
+        (fedbo.privacy.ledger, "gaussian_epsilon", lambda before: lambda *given: 0.9 * before(*given)),
     ),
     "ledger: a message is released twice": ("laws", (PrivateAggregator, "release", _keeps_held)),
     "ledger: what cannot be unmasked is released": ("laws", (PrivateAggregator, "unmasking", _keeps_aborted)),

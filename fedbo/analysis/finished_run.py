@@ -18,7 +18,7 @@ from fedbo.analysis.grouping import by_run
 from fedbo.analysis.indicators import indicators_in
 from fedbo.analysis.manifest import back, check_tables
 from fedbo.analysis.records.configurations import Configurations
-from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, PRINTED, PRIVACY, REPORTS, SPENT
+from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, PRINTED, REPORTS, schema_of_room
 from fedbo.analysis.traces import IncumbentTrace, traces
 from fedbo.objectives.base import Metric
 from fedbo.settings import arguments
@@ -33,9 +33,12 @@ class ResultError(FedboError, ValueError):
 
 
 class StoredTable:
-    """A table of a run, read as an Arrow table when it is first asked for, and empty if the run has no file of it."""
+    """A table of a run, read as an Arrow table when it is first asked for, and empty if the run has no file of it.
 
-    def __init__(self, file: str, schema: Any) -> None:
+    Without a `schema` it is that of a room.
+    """
+
+    def __init__(self, file: str, schema: Any = None) -> None:
         self._file, self._schema = file, schema
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -48,10 +51,11 @@ class StoredTable:
     def _read(self, run: FinishedRun) -> Any:
         path = run.directory / f"{self._file}.parquet"
         check_tables(run.directory, run.manifest, [path.name])
+        schema = schema_of_room(self._file) if self._schema is None else self._schema
         if not path.is_file():
-            return self._schema.empty_table()
+            return schema.empty_table()
         try:
-            table = read_table(path, self._schema, further=True)
+            table = read_table(path, schema, further=True)
         except DamagedError as error:
             raise DamagedError(path, error.why, back(path)) from None
         strange = sorted({*pc.unique(table["algorithm"]).to_pylist()} - {*run.study.labels}, key=str)
@@ -82,8 +86,8 @@ class FinishedRun:
     events = StoredTable("events", EVENTS)
     printed = StoredTable("printed", PRINTED)
     reports = StoredTable("reports", REPORTS)
-    privacy = StoredTable("privacy", PRIVACY)
-    spent = StoredTable("privacy_agents", SPENT)
+    privacy = StoredTable("privacy")
+    spent = StoredTable("privacy_agents")
 
     @cached_property
     def traces(self) -> list[IncumbentTrace]:

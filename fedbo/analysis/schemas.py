@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from fedbo.actors.storage.printed import PRINTED as PRINTED
 from fedbo.actors.storage.rows import OBSERVATIONS as OBSERVATIONS
+from fedbo.actors.storage.rows import RunKey, schema_of
 from fedbo.coordinator.logged.table import EVENTS as EVENTS
-from fedbo.coordinator.privacy.ledger import PRIVACY as PRIVACY
-from fedbo.coordinator.privacy.ledger import SPENT as SPENT
 from fedbo.coordinator.runtime.reports import REPORTS as REPORTS
+from fedbo.settings.rooms import loaded, rooms
 
 PHASES = ("history", "initial", "search")
 
@@ -41,6 +41,12 @@ def canonical(table: Any, labels: Sequence[str]) -> Any:
     # Nulls alone, of which most columns of events are, have no order.
     columns = [column if column.null_count == len(column) else column.take(indices) for column in table.columns]
     return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def schema_of_room(file: str) -> Any:
+    """Return the columns of a table that a room declares by the name of its file; without the room, those that name a run."""
+    place = next((room.schemas[file] for room in rooms().values() if file in room.schemas), None)
+    return schema_of(RunKey) if place is None else loaded(place)
 
 
 def _ranks(column: Any, known: Sequence[str]) -> Any:

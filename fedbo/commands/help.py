@@ -32,12 +32,6 @@ _MAIN = {
             "Repeat a run and check that its results are the same.",
             "fedbo replay runs/first --verify",
         ),
-        "privacy": (
-            7,
-            "privacy:privacy",
-            "Compute noise from epsilon, or epsilon from noise.",
-            "fedbo privacy --epsilon 2 --rounds 60",
-        ),
     },
     "Write studies and plug-ins": {
         "new": (1, "new:new", "Write a small example: a study or your own method.", "fedbo new study first"),

@@ -28,6 +28,7 @@ from fedbo.commands.arguments import (
     offered,
     print_json,
 )
+from fedbo.settings.rooms import optional_or
 from fedbo.settings.signatures import FigureKind
 
 if TYPE_CHECKING:
@@ -52,12 +53,11 @@ def validate(
     from dataclasses import asdict
 
     from fedbo.analysis.estimates.cost import endless_warning, estimate_cost, unused_ids
-    from fedbo.analysis.estimates.privacy import privacy_estimates, total_estimate
     from fedbo.execution.requirements import missing
     from fedbo.figures.reports.tables import console, plain, study_facts
     from fedbo.objectives.datasets.data import without_fetching
     from fedbo.study.check_metrics import stopping_note
-    from fedbo.study.check_privacy import revealed
+    from fedbo.study.listing import revealed
     from fedbo.study.study import load_study
 
     with without_fetching():
@@ -65,7 +65,8 @@ def validate(
     if full and printed is Format.text:
         print(checked.to_toml())
         return
-    cost, private, total = estimate_cost(checked), privacy_estimates(checked), total_estimate(checked)
+    cost, private = estimate_cost(checked), optional_or("privacy_estimates", [])(checked)
+    total = optional_or("total_estimate", None)(checked)
     found = offered("forecast", "--time")(checked, time.process_time()) if timed else None
     lacking, endless, judged = missing(checked), endless_warning(checked), stopping_note(checked)
     unused = unused_ids(checked)
@@ -79,7 +80,7 @@ def validate(
         facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
-    console().print(study_facts(cost, private, reveals, total))
+    console().print(study_facts(cost, optional_or("estimate_lines", ())(private, total), reveals))
     for warning in filter(None, (lacking, endless, judged, unused)):
         print(f"warning: {warning}", file=sys.stderr)
     if timed:
@@ -118,6 +119,8 @@ def show(
         raise typer.BadParameter(f"--{chosen[0]} and --{chosen[1]} cannot be combined; set one of them")
     if agents and not trouble:
         raise typer.BadParameter("--agents: requires --trouble; add --trouble, or remove --agents")
+    if privacy:
+        offered("privacy_table", "--privacy")
     result = Result.open(folder, trust)
     target = target_of(result, algorithm, level)
     view = ReportView(chosen[0] if chosen else "summary", baseline, target, algorithm, agents)

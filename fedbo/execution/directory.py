@@ -28,14 +28,14 @@ from fedbo.analysis.indicators import with_metrics
 from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.analysis.schemas import canonical
 from fedbo.coordinator.logged.table import EVENTS
-from fedbo.coordinator.privacy.ledger import PRIVACY, RELEASES, SPENT, accounted
 from fedbo.coordinator.runtime.event_log import MOMENTS
 from fedbo.coordinator.runtime.reports import REPORTS
 from fedbo.objectives.base import described
+from fedbo.settings.rooms import optional_or
 from fedbo.settings.shown import quoted
 from fedbo.settings.version import fedbo_version
-from fedbo.study.check_privacy import revealed
 from fedbo.study.files import distributions
+from fedbo.study.listing import revealed
 from fedbo.study.paths import PRIVATE, DirectoryError, make_folder, usable
 from fedbo.study.problems import agent_goals
 from fedbo.study.study import Study
@@ -208,7 +208,7 @@ def joined(study: Study, parts: Path, keys: Sequence[RunKey], kept: Collection[R
     folders = {(folder := RunFolder.of(parts, key)): SnapshotStore(folder).latest() for key in keys if key not in kept}
 
     def rows(kind: str, schema: pa.Schema) -> list[pa.Table]:
-        return [*_parts(folders, kind, schema), *kept_rows(parts, (kind, schema), kept)]
+        return [*parts_of(folders, kind, schema), *kept_rows(parts, (kind, schema), kept)]
 
     whole = {}
     for kind, schema in (("observations", OBSERVATIONS), ("events", EVENTS)):
@@ -222,7 +222,7 @@ def joined(study: Study, parts: Path, keys: Sequence[RunKey], kept: Collection[R
         whole["evaluations"] = made.sort_by([(name, "ascending") for name in _NUMBERED])
     if sent := rows("reports", REPORTS):
         whole["reports"] = canonical(pa.concat_tables(sent), study.labels)
-    whole |= _ledger(study, folders, kept)
+    whole |= optional_or("ledger_tables", {})(study, folders, kept)
     earlier = parts / KEPT / "printed.parquet"
     printed = printed_table([*folders], read_table(earlier, PRINTED) if earlier.is_file() else None)
     if len(printed):
@@ -233,7 +233,7 @@ def joined(study: Study, parts: Path, keys: Sequence[RunKey], kept: Collection[R
     return whole
 
 
-def _parts(folders: Mapping[RunFolder, SnapshotIndex], kind: str, schema: pa.Schema) -> list[pa.Table]:
+def parts_of(folders: Mapping[RunFolder, SnapshotIndex], kind: str, schema: pa.Schema) -> list[pa.Table]:
     """Read the parts of a table at these snapshots; DamagedError when one has changed."""
     found = []
     for folder, latest in folders.items():
@@ -258,25 +258,6 @@ def kept_rows(parts: Path, which: tuple[str, pa.Schema], keys: Collection[RunKey
     table = read_table(path, schema)
     columns = (table[column].to_pylist() for column in RunKey._fields)
     return [table.filter(pa.array([key in keys for key in zip(*columns, strict=True)], pa.bool_()))]
-
-
-def _ledger(study: Study, folders: Mapping[RunFolder, SnapshotIndex], kept: Collection[RunKey]) -> dict[str, pa.Table]:
-    """Return the privacy ledger, joined run by run, if any run was private."""
-    cells = {cell.number: cell.study for cell in study.cells()}
-    releases, spent = [], []
-    for folder, latest in folders.items():
-        parts = _parts({folder: latest}, "releases", RELEASES)
-        if parts:
-            of_cell = cells[folder.key.cell]
-            ledger, own = accounted(pa.concat_tables(parts), of_cell.privacy.deltas or (), of_cell.federation().n_agents)
-            releases.append(ledger)
-            spent.append(own)
-    if folders:
-        place = next(iter(folders)).path.parent
-        releases += kept_rows(place, ("privacy", PRIVACY), kept)
-        spent += kept_rows(place, ("privacy_agents", SPENT), kept)
-    found = {"privacy": releases, "privacy_agents": spent} if releases else {}
-    return {name: canonical(pa.concat_tables(tables), study.labels) for name, tables in found.items()}
 
 
 def discard_parts(directory: Path) -> None:

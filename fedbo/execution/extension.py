@@ -63,7 +63,7 @@ def runs_to_keep(before: Study, after: Study, work: Sequence[Run]) -> set[RunKey
 def why_no_extension(before: Study, after: Study) -> list[str]:
     """Return the reasons why a study is not an extension of another one, in lines that start with the key."""
     old, new = before.document(), after.document()
-    if before.privacy.deltas is None:  # they are chosen with the first private algorithm
+    if getattr(before.privacy, "deltas", None) is None:  # they are chosen with the first private algorithm
         new.get("privacy", {}).pop("deltas", None)
     differ = [key for key in {**old, **new} if key not in _FREE and (old.get(key) or {}) != (new.get(key) or {})]
     found = []
@@ -101,7 +101,7 @@ def _budget(before: Study, after: Study) -> list[str]:
     if before.timing.clock == "wall" and (why := _why_not_continued(before)):
         remedy = "start a new run from its observations: pass the run as start in fedbo.tune, or in [agents.history]"
         return [f"budget: a run in real time {why} cannot be extended; {remedy}"]
-    if before.privacy.secure_noise:
+    if before.has_secure_noise:
         return ["budget: used secure noise, whose key was deleted, so the run cannot be extended; run it again"]
     if old.pulls != new.pulls:
         return [

@@ -16,10 +16,10 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.task import EarlyEnd, HistoryFiles, Task
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.runtime.actor import Run, WarmupRun
 from fedbo.objectives.base import Federation
 from fedbo.objectives.derived.federation import Centralised
+from fedbo.settings.rooms import optional_or
 from fedbo.settings.trust import admitted
 from fedbo.study.agents.histories import has_history, history_sources, key_of, observed, warm_agents
 from fedbo.study.agents.tables import HistoryTable
@@ -47,7 +47,7 @@ def runs(study: Study, parts: Path) -> list[Run]:
             until=math.inf if cell.study.budget.time is None else cell.study.budget.time,
             seconds=study.recovery.seconds,
             events=study.recovery.events,
-            budget=_budget(cell.study),
+            budget=optional_or("privacy_budget", None)(cell.study),
         )
         for cell in study.cells()
         for replicate in range(cell.study.study.replicates)
@@ -141,12 +141,6 @@ def _early_end(study: Study, federation: Federation) -> EarlyEnd | None:
     if study.timing.clock == "wall" or (target is None and count is None):
         return None
     return EarlyEnd(None if target is None else metric.sign * (target - metric.offset), count)
-
-
-def _budget(study: Study) -> PrivacyBudget:
-    asked = study.privacy
-    masks = asked.secure_aggregation.make() if asked.secure_aggregation is not None else None
-    return PrivacyBudget(asked.deltas or DEFAULT_BUDGET.deltas, asked.epsilon_max, asked.secure_noise, masks)
 
 
 def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:

@@ -76,7 +76,7 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False, trust
     names = _COMPARED[:1] if at_sites else _COMPARED
     compared = {f"{name}.parquet" for name in names}  # row by row; of all others the sums are checked
     check_tables(directory, manifest, [name for name in manifest.get("files", ()) if name not in compared])
-    if study.privacy.secure_noise:
+    if study.has_secure_noise:
         raise DirectoryError(f"'{directory}': used secure noise, whose key was deleted, so it cannot be replayed")
     with _place(study, out, verify) as place:
         _carry_out(study, directory, place)

@@ -12,7 +12,6 @@ from fedbo.actors.columns import Floats, Ints
 from fedbo.algorithms.base import Inbound, JointHalf, Payload
 from fedbo.algorithms.messages import are_sound, checker, plain_fields, varies
 from fedbo.algorithms.returned import pair, updated
-from fedbo.coordinator.assembly import aggregator_of
 from fedbo.coordinator.kernel.exchange import Rounds
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.state import CoreState, ProgressCounter
@@ -50,7 +49,7 @@ def is_joint(rules: Rules) -> bool:
     A subclass that changes `receive` or `broadcast` alone is called one by one.
     """
     method = rules.algorithm
-    if aggregator_of(rules) is not None or not isinstance(method, JointHalf) or not method.is_joint:
+    if rules.receipt.aggregator is not None or not isinstance(method, JointHalf) or not method.is_joint:
         return False
     if varies(rules.upload) or varies(rules.download):
         return False
@@ -92,7 +91,7 @@ class CoordinatorHalf:
 
     def __init__(self, rules: Rules) -> None:
         self._method, self._streams, self._ones = rules.algorithm, rules.streams, np.ones(rules.problem.n_agents)
-        self._aggregator = aggregator_of(rules)
+        self._aggregator = rules.receipt.aggregator
         self.is_joint = is_joint(rules)
         self._wrong, self._plain_download = checker(rules.download or {}), plain_fields(rules.download or {})
 

@@ -17,7 +17,7 @@ from fedbo.coordinator.kernel.rules import Receipt, Rules
 from fedbo.coordinator.kernel.server import Server
 from fedbo.coordinator.kernel.step_scheduler import StepEvaluations, StepScheduler
 from fedbo.coordinator.kernel.uplink import Uplink
-from fedbo.coordinator.privacy.receipt import PrivateReceipt
+from fedbo.settings.rooms import optional
 
 _FEWEST = 3  # agents of a run for which columns and windows take less time than objects and single events
 
@@ -50,7 +50,7 @@ def _functions(kind: type) -> dict[str, Any]:
 
 
 # The classes whose rules windows repeat, with the functions that they have there.
-_PORTS = (Receipt, PrivateReceipt, StepEvaluations)
+_PORTS: tuple[Any, ...] = (Receipt, *filter(None, [optional("private_receipt")]), StepEvaluations)
 _PARTS = (*_PORTS, Network, Server, StepScheduler, AgentProcesses, Uplink, Downlink, Interruptions, Presence, FaultInjector)
 _REPEATED: dict[type, dict[str, Any]] = {kind: _functions(kind) for kind in (Core, Rules, Rounds, *_PARTS, *MODES.values())}
 

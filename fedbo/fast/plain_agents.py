@@ -20,7 +20,6 @@ from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import LARGEST, Inbound
 from fedbo.algorithms.messages import DUMMY, checker
 from fedbo.algorithms.streams import COORDINATOR
-from fedbo.coordinator.assembly import aggregator_of
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.event_queue import Entry, EventQueue
 from fedbo.coordinator.kernel.events import Answer, AnswerReceived, Event, Finished, Message, MessageReceived, StudyStarted
@@ -42,7 +41,7 @@ class PlainAgents:
         rules, durations, latency = core.rules, core.scheduler.durations, core.network.latency
         assert durations is not None and latency is not None and rules.upload is not None
         self._core, self._queue, self.latency, self.left = core, queue, latency, True
-        self._private, self._dummies = aggregator_of(rules) is not None, rules.sends_dummies
+        self._private, self._dummies = rules.receipt.aggregator is not None, rules.sends_dummies
         self._synchronous, self._targets, self._final = rules.is_synchronous, rules.targets, rules.task.budget_of
         self.wrong = checker(rules.upload, LARGEST)
         count, joint = rules.problem.n_agents, is_joint(rules)

@@ -20,7 +20,6 @@ from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import LARGEST, Inbound, Payload
 from fedbo.algorithms.messages import are_sound, declared_size, plain_fields, size, varies
 from fedbo.algorithms.streams import COORDINATOR
-from fedbo.coordinator.assembly import aggregator_of
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.events import After, Event
@@ -66,7 +65,7 @@ class Windows:
         self._joint = type(hosts).results is not Hosts.results  # whether columns are the hosts' own way
         self._plain_upload, self._checkpoint = plain_fields(rules.upload or {}), rules.task.checkpoint
         self._varies = varies(rules.upload) or varies(rules.download)
-        self._private = aggregator_of(rules) is not None
+        self._private = rules.receipt.aggregator is not None
         drops_late = self._synchronous and (self._private or not rules.exchange.accepts_late)
         bytes_ = (declared_size(rules.upload), declared_size(rules.download))
         per_round = 1 if self._synchronous else len(rules.targets)

@@ -73,7 +73,8 @@ def value_label(metric: Metric, regret: bool = False) -> str:
 
 def axis_label(result: Result, axis: Axis, unit: str) -> str:
     """Return the label of an axis, with its unit."""
-    delta = f" at delta = {result.study.privacy.deltas[0]:.3g}" if result.study.privacy.deltas else ""
+    deltas = getattr(result.study.privacy, "deltas", None)
+    delta = f" at delta = {deltas[0]:.3g}" if deltas else ""
     return {
         "iteration": "iterations of each agent",
         "evaluations": "evaluations of each agent, initial points included",

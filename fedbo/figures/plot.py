@@ -17,18 +17,16 @@ from matplotlib.figure import Figure
 
 from fedbo.analysis.comparison import TargetValue, target_of
 from fedbo.analysis.finished_run import ResultError, check_label
-from fedbo.analysis.privacy_summary import spending
 from fedbo.analysis.regret import plays_bandits, regret_traces
 from fedbo.analysis.result import Choices, Result
 from fedbo.figures.cells import is_swept
 from fedbo.figures.curves import curve_panels, regret_panels
 from fedbo.figures.fronts import feasible_panels, front_panels
 from fedbo.figures.layout import FigurePanel, Look, PlotError, Sheet, arrange, draw_into
-from fedbo.figures.privacy import privacy_panels
 from fedbo.figures.style import save, styled
 from fedbo.figures.timeline import timeline_panels
 from fedbo.settings.errors import unknown
-from fedbo.settings.rooms import optional
+from fedbo.settings.rooms import optional, optional_or
 from fedbo.settings.signatures import FigureKind, SearchKind
 from fedbo.settings.trust import UntrustedError
 
@@ -36,7 +34,7 @@ KINDS = get_args(FigureKind)
 ENDINGS = (".png", ".pdf", ".svg")
 _OF_ALL_CELLS = ("sweep", "privacy")
 # The kinds that a room draws, with the name under which it offers the function that returns their panels.
-_OF_ROOMS = {"trouble": "disruption_panels", "optima": "optima_panels", "sweep": "sweep_panels"}
+_OF_ROOMS = {"trouble": "disruption_panels", "optima": "optima_panels", "sweep": "sweep_panels", "privacy": "privacy_panels"}
 _OF_ROOMS |= dict.fromkeys(get_args(SearchKind), "search_panels")
 
 
@@ -183,7 +181,7 @@ def _is_private(result: Result, view: View) -> bool:
     """Return whether a shown algorithm adds noise."""
     return any(
         row.noise and (view.cell is None or row.cell == view.cell) and row.algorithm in (view.algorithms or (row.algorithm,))
-        for row in spending(result)
+        for row in optional_or("spending", ())(result)
     )
 
 
@@ -232,7 +230,7 @@ def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]
         "regret": lambda: regret_panels(result, cell),
         "timeline": lambda: (timeline_panels(result, cell, target.algorithm), []),
         "trouble": lambda: _of_room("trouble")(result, cell, target.algorithm),
-        "privacy": lambda: privacy_panels(result, cells if view.cell is None else [view.cell]),
+        "privacy": lambda: _of_room("privacy")(result, cells if view.cell is None else [view.cell]),
         "optima": lambda: _of_room("optima")(result, cell),
         "fronts": lambda: front_panels(result, cell),
         "feasible": lambda: feasible_panels(result, cell),

@@ -60,6 +60,8 @@ class Room:
     - `answers`: what its directories hold; `sections`: its sections of the report by their headings, each a function of a
       result and of the keys of the runs through whose time the page can move, which returns markup.
     - `functions`: functions that others call if the room is there, by the names under which they ask `optional` for them.
+    - `analyses`: functions of a `Result` that `fedbo.analysis` offers too.
+    - `schemas`: the columns of its tables in the directory of a run, by the names of their files.
     - `tables`: its tables of a study file by their keys, each a `RoomTable` of `fedbo.study.base` with its defaults and checks.
     """
 
@@ -72,6 +74,8 @@ class Room:
     answers: tuple[AnswerKind, ...] = ()
     sections: Mapping[str, str] = field(default_factory=dict)
     functions: Mapping[str, str] = field(default_factory=dict)
+    analyses: Mapping[str, str] = field(default_factory=dict)
+    schemas: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -104,7 +108,8 @@ def loaded(place: str) -> Any:
 
 def optional(name: str) -> Callable[..., Any] | None:
     """Import and return a function that a room offers by this name; None if no room that is there does."""
-    place = next((room.functions[name] for room in rooms().values() if name in room.functions), None)
+    offered = ({**room.functions, **room.analyses} for room in rooms().values())
+    place = next((places[name] for places in offered if name in places), None)
     return None if place is None else loaded(place)
 
 

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedbo.commands.arguments import (
-    FAILED,
-    Format,
-    Printed,
-    Quiet,
-    Stop,
-    StudyFile,
-    print_json,
-    progress_display,
-    say_failures,
-)
+from fedbo.commands.arguments import FAILED, Format, Printed, Quiet, Stop, StudyFile, print_json, progress_display, say_failures
 from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
@@ -190,8 +180,7 @@ def revoke(
 def preflight(
     approval: ApprovalFile,
     objective: Annotated[
-        str | None,
-        typer.Argument(metavar="OBJECTIVE", help="The site's objective, file.py:function.", show_default=False),
+        str | None, typer.Argument(metavar="OBJECTIVE", help="The site's objective, file.py:function.", show_default=False)
     ] = None,
     site: SiteOption = None,
     printed: Printed = Format.text,

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from fedbo.coordinator.privacy.mask_sizes import HEADER, KEY, SIGNATURE, MessageSizes
-from fedbo.coordinator.privacy.secret_sharing import Limbs, read_shares
-from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
+from fedbo.privacy.mask_sizes import HEADER, KEY, SIGNATURE, MessageSizes
+from fedbo.privacy.secret_sharing import Limbs, read_shares
+from fedbo.privacy.secure_aggregation import SecureAggregation
 from fedbo.sites.errors import SignatureError, SitesError
 from fedbo.sites.keys import PublicKey
 

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from fedbo.coordinator.privacy.mask_sizes import Unmasking
-from fedbo.coordinator.privacy.secure_aggregation import SiteSums
+from fedbo.privacy.mask_sizes import Unmasking
+from fedbo.privacy.secure_aggregation import SiteSums
 from fedbo.sites.keys import PublicKey
 from fedbo.sites.mask_messages import MaskingError, MaskStep, MaskTerms, head, letter_number, opening, read_opening
 from fedbo.sites.mask_sums import CoordinatorRound

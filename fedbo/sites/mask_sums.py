@@ -7,9 +7,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from fedbo.coordinator.privacy.mask_sizes import KEY, PAIR, MessageSizes
-from fedbo.coordinator.privacy.secret_sharing import Words, from_limbs, rejoined
-from fedbo.coordinator.privacy.secure_aggregation import unmasked
+from fedbo.privacy.mask_sizes import KEY, PAIR, MessageSizes
+from fedbo.privacy.secret_sharing import Words, from_limbs, rejoined
+from fedbo.privacy.secure_aggregation import unmasked
 from fedbo.sites.keys import PublicKey
 from fedbo.sites.mask_messages import (
     MaskingError,

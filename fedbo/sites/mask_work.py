@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from fedbo.algorithms.base import Array, Private, Problem
-from fedbo.coordinator.privacy.gaussian import clip_factors
-from fedbo.coordinator.privacy.secure_aggregation import contributions
+from fedbo.privacy.gaussian import clip_factors
+from fedbo.privacy.secure_aggregation import contributions
 from fedbo.sites.errors import PolicyError
 from fedbo.sites.keys import PrivateKey, PublicKey
 from fedbo.sites.mask_messages import MaskingError, MaskStep, MaskTerms, head, letter_number, message

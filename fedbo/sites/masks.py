@@ -20,18 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fedbo.coordinator.privacy.mask_sizes import KEY, PAIR, SIGNATURE, MessageSizes
-from fedbo.coordinator.privacy.secret_sharing import (
-    LIMBS,
-    SECRET,
-    Limbs,
-    Words,
-    dealt,
-    polynomials,
-    share_bytes,
-    to_limbs,
-)
-from fedbo.coordinator.privacy.secure_aggregation import expanded, signed
+from fedbo.privacy.mask_sizes import KEY, PAIR, SIGNATURE, MessageSizes
+from fedbo.privacy.secret_sharing import LIMBS, SECRET, Limbs, Words, dealt, polynomials, share_bytes, to_limbs
+from fedbo.privacy.secure_aggregation import expanded, signed
 from fedbo.sites.keys import PrivateKey
 from fedbo.sites.mask_messages import (
     ADVERT,

@@ -160,10 +160,7 @@ def _port(end: tuple[str, int], via: str) -> Finding:
 def _certificate(approval: Approval, end: tuple[str, int]) -> Finding:
     try:
         context = client_context(approval.trust)
-        with (
-            socket.create_connection(end, SECONDS) as bare,
-            context.wrap_socket(bare, server_hostname=end[0]) as wrapped,
-        ):
+        with socket.create_connection(end, SECONDS) as bare, context.wrap_socket(bare, server_hostname=end[0]) as wrapped:
             found, version = wrapped.getpeercert() or {}, wrapped.version()
     except ssl.SSLCertVerificationError as error:
         remedy = "compare clocks; if they agree, something else answers there: tell the coordinator"

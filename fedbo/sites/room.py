@@ -5,6 +5,7 @@ from fedbo.settings.rooms import Command, Room
 ROOM = Room(
     sentence="Carry out a study whose sites keep their objectives to themselves, over an authenticated network.",
     tests=("sites",),
+    needs=("privacy",),
     commands={
         "serve": Command(
             "fedbo.sites.commands:serve",

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from fedbo.actors.hosts import Hosts, WallClockState
 from fedbo.algorithms.base import Private
 from fedbo.analysis.result import Result
-from fedbo.coordinator.assembly import aggregator_of
 from fedbo.coordinator.runtime.actor import Run, RunProgress
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.execution.again import has_ended, run_again
@@ -81,7 +80,7 @@ class SitesCoordinator(LocalCoordinator):
             return
         with closing(Journal(snapshots.home.path / MASKS)) as journal:
             sites.masks = self._masks(journal, sites.is_there)
-            aggregator = aggregator_of(parts.core.rules)
+            aggregator = parts.core.rules.receipt.aggregator
             assert aggregator is not None, "the study was checked"
             aggregator.site_sums = sites.masks
             self._drive_once_here(run, parts, snapshots, sites)

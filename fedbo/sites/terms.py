@@ -14,16 +14,16 @@ import numpy as np
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Declaration, LocallyPrivate, Private
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
-from fedbo.coordinator.privacy.secure_aggregation import least_cohort
 from fedbo.execution.jobs import runs
 from fedbo.objectives.sites import AtThisSite, Sites
+from fedbo.privacy.gaussian import gaussian_epsilon
+from fedbo.privacy.secure_aggregation import least_cohort
+from fedbo.privacy.study_table import least_delta
 from fedbo.settings.trust import UntrustedError
 from fedbo.sites.errors import DocumentError
 from fedbo.sites.mask_messages import MaskTerms
 from fedbo.sites.policy import Share
 from fedbo.sites.study_table import SitesTable
-from fedbo.study.defaults import least_delta
 from fedbo.study.document import StudyError
 from fedbo.study.files import distributions, names_files
 from fedbo.study.study import Study, checked_study

@@ -15,7 +15,7 @@ from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.messages import decode, encode
-from fedbo.coordinator.privacy.noise import secret_key
+from fedbo.privacy.noise import secret_key
 from fedbo.settings.errors import warn_caller
 from fedbo.settings.records import changed
 from fedbo.settings.shown import quoted

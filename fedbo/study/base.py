@@ -14,7 +14,7 @@ from fedbo.settings.errors import SettingError, unknown
 from fedbo.settings.plugins import PluginError
 from fedbo.settings.rooms import study_tables
 from fedbo.settings.shown import unfit
-from fedbo.study.document import StudyError
+from fedbo.study.document import Loc, StudyError
 from fedbo.study.settings import Settings, build, names_of, plain
 
 T = TypeVar("T")
@@ -195,6 +195,11 @@ class RoomTable(Keeping):
     @classmethod
     def method_combinations(cls, study: Any, number: int, algorithm: Any) -> Iterator[SettingError]:
         """Yield the errors in its combination with algorithm number `number`, whose declarations are right."""
+        yield from ()
+
+    @classmethod
+    def on_messages(cls, study: Any) -> Iterator[Loc]:
+        """Yield the places of its settings that concern messages, and have no effect where no algorithm sends any."""
         yield from ()
 
 

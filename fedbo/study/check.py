@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedbo.actors.task import objective_of
-from fedbo.algorithms.base import CostAware
+from fedbo.algorithms.base import CostAware, Private
 from fedbo.algorithms.returned import check_declarations
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.faults import Preemption
@@ -17,10 +17,9 @@ from fedbo.settings.rooms import optional, study_tables
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history
 from fedbo.study.check_metrics import metric_combinations, metric_methods
-from fedbo.study.check_privacy import privacy_asked, private_combinations, sends_once
 from fedbo.study.document import StudyError
 from fedbo.study.environment.checks import agents_remedy, exchange_combinations, group_combinations, world_combinations
-from fedbo.study.problems import problem_of
+from fedbo.study.problems import problem_of, sends_once
 from fedbo.study.settings import invalid_from
 from fedbo.study.study_tables import StudyTables
 
@@ -52,7 +51,7 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
     if not targets and not groups and not histories and not metrics:
         yield from metric_methods(study)
         declarations = list(_declarations(study))
-        yield from declarations or privacy_asked(study)
+        yield from declarations
         for table in () if declarations else study_tables().values():
             yield from table.last_combinations(study)
         yield from _initial_file(study)
@@ -149,7 +148,9 @@ def _declarations(study: StudyTables) -> Iterator[SettingError]:
         except ValueError as error:
             yield from StudyError.of([invalid_from(error)]).under("algorithm", number).faults
         else:
-            yield from private_combinations(study, number, made)
+            if "privacy" not in study_tables() and (isinstance(made, Private) or getattr(made, "hides", False)):
+                words = "sends private messages, which needs a part of fedbo that is not installed here"
+                yield SettingError(("algorithm", number, "name"), f"{words}; choose another algorithm")
             for room_table in study_tables().values():
                 yield from room_table.method_combinations(study, number, made)
 

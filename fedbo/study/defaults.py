@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from fedbo.algorithms.base import LocallyPrivate, Private
+from fedbo.algorithms.base import Algorithm, Private
 from fedbo.settings.errors import SettingError
 from fedbo.settings.rooms import study_tables
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
-from fedbo.study.check_privacy import WEAK_DELTA, needs_rounds
 from fedbo.study.document import Loc, StudyError, fault_labels
 from fedbo.study.environment.tables import ExchangeTable
+from fedbo.study.problems import bare_problem, sends_once
 from fedbo.study.study_tables import StudyTables
 from fedbo.study.sweeps import NAMES
-from fedbo.study.tables import AlgorithmTable, HostingTable, PrivacyTable
+from fedbo.study.tables import AlgorithmTable, HostingTable
 
 Tables = TypeVar("Tables", bound=StudyTables)
 
@@ -48,7 +48,6 @@ def with_defaults(study: Tables, swept: set[Loc]) -> Tables:
         ),
         "agents": _agents(study.agents, fill),
         "hosting": _hosting(study),
-        "privacy": _privacy(study, fill),
     }
     changes |= {key: table.filled(getattr(study, key), study, fill) for key, table in study_tables().items()}
     if faults:
@@ -77,42 +76,23 @@ def _history(history: HistoryTable, fill: Callable[..., Any], *loc: str | int) -
     return history.resolved().model_copy(update={"algorithm": fill(history.algorithm, *loc, "algorithm")})
 
 
-def _privacy(study: StudyTables, fill: Callable[..., Any]) -> PrivacyTable:
-    """Fill in the settings of masks, if they are used, and deltas, if any algorithm is private.
-
-    The paper's delta, N^-1.1, is omitted for few agents, where it is so large that releases cost almost nothing.
-    """
-    given = study.privacy
-    if given.secure_aggregation is not None:
-        masks = fill(given.secure_aggregation, "privacy", "secure_aggregation")
-        given = given.model_copy(update={"secure_aggregation": masks})
-    try:
-        made = [table.make() for table in study.algorithm]
-        private = any(isinstance(one, Private) or (isinstance(one, LocallyPrivate) and one.hides) for one in made)
-        count = study.federation().n_agents
-    except StudyError:  # told where they are filled in
-        return given
-    if given.deltas is not None or not private:
-        return given
-    least = least_delta(count)
-    return given.model_copy(update={"deltas": (count**-1.1, least) if count**-1.1 <= WEAK_DELTA else (least,)})
-
-
-def least_delta(agents: int) -> float:
-    """Return the smallest delta at which epsilon is reported by default, of so many agents."""
-    return min(1e-3, max(1e-9, 1 / agents**2))
-
-
 def _exchange(study: StudyTables) -> ExchangeTable:
     """Set a mode that is not set: "barrier" where an algorithm is useless without rounds."""
     given = study.exchange
     if "mode" in given.model_fields_set:
         return given
     try:
-        rounds = any(needs_rounds(study, table.make()) for table in _algorithms(study))
+        rounds = any(_needs_rounds(study, table.make()) for table in _algorithms(study))
     except ValueError:  # told where they are filled in
         return given
     return given.model_copy(update={"mode": "barrier"}) if rounds else given
+
+
+def _needs_rounds(study: StudyTables, algorithm: Algorithm) -> bool:
+    """Return whether an algorithm is useless without rounds: it samples them, or sends one message, before the start."""
+    if isinstance(algorithm, Private) and algorithm.mechanism(bare_problem(study)).share < 1:
+        return True
+    return sends_once(study, algorithm)
 
 
 def _algorithms(study: StudyTables) -> Iterator[AlgorithmTable]:

@@ -14,7 +14,6 @@ from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.kernel.exchange import Staleness
-from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives import catalog as objectives
 from fedbo.objectives.derived.differences import Differences
@@ -24,6 +23,7 @@ from fedbo.settings.rooms import optional_or, study_tables
 from fedbo.study.document import one_line
 from fedbo.study.environment.tables import availabilities, exchanges, timings
 from fedbo.study.settings import names_of, plain
+from fedbo.study.study_tables import StudyTables
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +77,17 @@ def _algorithms() -> list[Item]:
     return found
 
 
+def revealed(cells: Iterable[StudyTables]) -> dict[str, Reveals]:
+    """Return what the messages of each algorithm reveal, by label; the most over all cells of a sweep."""
+    found: dict[str, Reveals] = {}
+    for study in cells:
+        for table in study.algorithm:
+            declared = revealed_by(table.make())
+            if table.title not in found or declared.exceeds(found[table.title]):
+                found[table.title] = declared
+    return found
+
+
 def _declared(known: Mapping[str, type[Any]]) -> list[Item]:
     return [_item(name, declared) for name, declared in _usable(known)]
 
@@ -117,7 +128,6 @@ TABLES: dict[str, type[Any]] = {
     "exchange.selection": Selection,
     "evaluation": Policy,
     "algorithm.aggregation": Aggregation,
-    "privacy.secure_aggregation": SecureAggregation,
 }
 
 

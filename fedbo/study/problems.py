@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.algorithms.base import Problem, Starting
+from fedbo.algorithms.base import Algorithm, Problem, Starting
 from fedbo.algorithms.returned import initial
 from fedbo.objectives.goals import AgentGoals, Goal, Goals, Limit
 from fedbo.objectives.typed_spaces.typed import lattice_of
 from fedbo.study.agents.histories import most_observed
 from fedbo.study.base import kept
 from fedbo.study.environment.groups import common_budget, largest_budget, members
+from fedbo.study.limits import STEPS
 from fedbo.study.study_tables import StudyTables
 from fedbo.study.tables import AlgorithmTable
 
@@ -103,3 +104,14 @@ def with_goals(study: StudyTables, known: Problem) -> Problem:
         return known
     known = replace(known, objectives=len(found.objectives), constraints=found.constraints)
     return replace(known, references=found.references, weights=found.weights) if found.several else known
+
+
+def bare_problem(study: StudyTables) -> Problem:
+    """Return the part of the problem that a mechanism may depend on, which excludes budgets and histories."""
+    return Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
+
+
+def sends_once(study: StudyTables, algorithm: Algorithm) -> bool:
+    """Return whether an algorithm sends before the start, and never again."""
+    steps = range(1, min(study.budget.decisions, STEPS) + 1)
+    return algorithm.sends(0) and not any(map(algorithm.sends, steps))

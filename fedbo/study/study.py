@@ -44,7 +44,7 @@ from fedbo.study.metric_table import MetricTable
 from fedbo.study.problems import problem, problem_of
 from fedbo.study.study_tables import StudyTables
 from fedbo.study.sweeps import applies_to, at_sweep, check_values, left_over, not_named_by, swept, with_first_values
-from fedbo.study.tables import AlgorithmTable, BudgetTable, Header, HostingTable, PrivacyTable, RecoveryTable
+from fedbo.study.tables import AlgorithmTable, BudgetTable, Header, HostingTable, RecoveryTable
 
 __all__ = ["Cell", "Study", "StudyError", "load_study", "recall_study"]
 
@@ -285,7 +285,6 @@ _TABLES: dict[str, type[Table]] = {
     "budget": BudgetTable,
     "timing": TimingTable,
     "network": NetworkTable,
-    "privacy": PrivacyTable,
     "group": GroupTable,
     "recovery": RecoveryTable,
     "hosting": HostingTable,

@@ -12,25 +12,9 @@ from fedbo.objectives.base import Federation
 from fedbo.study.agents.tables import AgentsTable, Points, read_points
 from fedbo.study.base import OfRoom, Table
 from fedbo.study.document import Document
-from fedbo.study.environment.tables import (
-    AvailabilityTable,
-    ExchangeTable,
-    FaultTable,
-    GroupTable,
-    NetworkTable,
-    TimingTable,
-)
+from fedbo.study.environment.tables import AvailabilityTable, ExchangeTable, FaultTable, GroupTable, NetworkTable, TimingTable
 from fedbo.study.metric_table import MetricTable
-from fedbo.study.tables import (
-    AlgorithmTable,
-    BudgetTable,
-    EvaluationTable,
-    Header,
-    HostingTable,
-    ObjectiveTable,
-    PrivacyTable,
-    RecoveryTable,
-)
+from fedbo.study.tables import AlgorithmTable, BudgetTable, EvaluationTable, Header, HostingTable, ObjectiveTable, RecoveryTable
 
 
 class StudyTables(Table):
@@ -50,7 +34,7 @@ class StudyTables(Table):
     evaluation: EvaluationTable = EvaluationTable()
     cluster: Annotated[Any, OfRoom("cluster")] = OfRoom("cluster").default
     stopping: Annotated[Any, OfRoom("stopping")] = OfRoom("stopping").default
-    privacy: PrivacyTable = PrivacyTable()
+    privacy: Annotated[Any, OfRoom("privacy")] = OfRoom("privacy").default
     fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
     recovery: RecoveryTable = RecoveryTable()
     hosting: HostingTable = HostingTable()
@@ -67,6 +51,11 @@ class StudyTables(Table):
         """Return the agents that optimise, ascending; a range if they are all agents, since there may be a million."""
         given = self.agents.targets
         return range(self.federation().n_agents) if given == "all" else tuple(sorted(given))
+
+    @property
+    def has_secure_noise(self) -> bool:
+        """Check whether private noise comes from a key that is deleted, so that no run can be repeated."""
+        return getattr(self.privacy, "secure_noise", False)
 
     def federation(self) -> Federation:
         """Return the federation, without added noise."""

@@ -12,7 +12,6 @@ from pydantic_core import PydanticCustomError
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms import catalog as algorithms
 from fedbo.algorithms.base import Algorithm
-from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.objectives import catalog as objectives
 from fedbo.objectives.derived.differences import Differences, DifferingFederation
 from fedbo.settings.errors import SettingError, unknown
@@ -132,35 +131,13 @@ class AlgorithmTable(Named):
             raise StudyError.of(SettingError((name,), f"is fixed in '{self.name}'; remove it") for name in fixed)
         preset = self.preset
         made: Algorithm = build(
-            entry.settings,
-            self.settings,
-            lambda **checked: entry.make(preset, **checked),
-            also=type(self).model_fields,
+            entry.settings, self.settings, lambda **checked: entry.make(preset, **checked), also=type(self).model_fields
         )
         return made
 
     def resolved(self) -> Self:
         """Return the table with every setting and the label."""
         return self._showing(self._look_up().free(), label=self.title)
-
-
-class SecureAggregationTable(Declared):
-    """[privacy.secure_aggregation]: how messages are masked, so that the coordinator learns only sums."""
-
-    declared = SecureAggregation
-
-
-class PrivacyTable(Table):
-    """[privacy]: the deltas at which epsilon is reported, the budget at the smallest, the source of noise, and masks."""
-
-    deltas: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False, min_length=1)] | None = None
-    """Deltas at which epsilon is reported. Default: see privacy."""
-    epsilon_max: Annotated[float, Field(gt=0)] | None = None
-    """Budget at the smallest delta; the release that would exceed it ends federation."""
-    secure_noise: bool = False
-    """Whether noise and coins come from the system's entropy; such a run cannot be repeated."""
-    secure_aggregation: SecureAggregationTable | None = None
-    """Masks on messages, so that the coordinator learns sums only."""
 
 
 class BudgetTable(Table):

@@ -11,10 +11,11 @@ import pytest
 
 from fedbo.analysis.averages import curve, early_span, grid, replicate_means
 from fedbo.analysis.finished_run import regrets
-from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, PRIVACY, canonical
+from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, canonical
 from fedbo.analysis.summary import difference, paired, summary_row
 from fedbo.analysis.traces import IncumbentTrace, traces
 from fedbo.objectives.base import Metric
+from fedbo.privacy.ledger import PRIVACY
 
 
 def observations(*runs: tuple[int, int, list[tuple[int, float, float]]]) -> Any:

@@ -15,14 +15,15 @@ from fedbo.actors.storage.rows import read_table, write_table
 from fedbo.analysis import schemas
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.execution.replay import replay
+from fedbo.privacy.ledger import PRIVACY, SPENT
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = {
     "observations": schemas.OBSERVATIONS,
     "histories": schemas.OBSERVATIONS,
     "events": schemas.EVENTS,
-    "privacy": schemas.PRIVACY,
-    "spent": schemas.SPENT,
+    "privacy": PRIVACY,
+    "spent": SPENT,
     "printed": schemas.PRINTED,
     "reports": schemas.REPORTS,
 }

@@ -19,9 +19,9 @@ from scipy import stats
 
 from fedbo.algorithms.base import Array, Mechanism
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.privacy import aggregator, budget
-from fedbo.coordinator.privacy.ledger import accounted, table_of
-from fedbo.coordinator.privacy.noise import Seeded
+from fedbo.privacy import aggregator, budget
+from fedbo.privacy.ledger import accounted, table_of
+from fedbo.privacy.noise import Seeded
 
 DELTA, CONFIDENCE = 0.02, 0.99
 

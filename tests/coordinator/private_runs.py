@@ -11,15 +11,15 @@ from small_runs import Ran, Setting
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Mechanism, Payload, Problem
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.assembly import aggregator_of, assembled
+from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.exchange import Barrier, Exchange
-from fedbo.coordinator.privacy.aggregator import PrivateAggregator
-from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, AggregatorState, PrivacyBudget
-from fedbo.coordinator.privacy.ledger import LedgerEntry
-from fedbo.coordinator.privacy.noise import NoiseSource, Seeded
+from fedbo.privacy.aggregator import PrivateAggregator
+from fedbo.privacy.budget import DEFAULT_BUDGET, AggregatorState, PrivacyBudget
+from fedbo.privacy.ledger import LedgerEntry
+from fedbo.privacy.noise import NoiseSource, Seeded
 
 NUMBERS = 5  # M
 
@@ -137,7 +137,7 @@ class Discreet(Setting):
 
 def releases(ran: Ran) -> list[LedgerEntry]:
     """Give the entries of the ledger that are releases."""
-    found = aggregator_of(ran.core.rules)
+    found = ran.core.rules.receipt.aggregator
     assert found is not None
     return [entry for entry in found.entries if not entry.refused]
 

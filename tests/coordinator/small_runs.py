@@ -28,9 +28,9 @@ from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import LATE, MODES, Barrier, Exchange, Immediate
 from fedbo.coordinator.logged.kinds import KINDS, EventLine
 from fedbo.coordinator.logged.table import LoggedEvent
-from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.objectives.functions import Quadratic
+from fedbo.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from tests.random_studies.run_tables import RunTables
 
 FTS = {"own": None, "every": 1, "length_scale": 0.3, "noise": 0.01, "features": 20, "p": 0.5}

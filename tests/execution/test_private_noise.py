@@ -10,10 +10,10 @@ import numpy as np
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Private
-from fedbo.coordinator.assembly import aggregator_of, assembled
-from fedbo.coordinator.privacy.aggregator import PrivateAggregator
+from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.execution.jobs import runs
+from fedbo.privacy.aggregator import PrivateAggregator
 from fedbo.study.study import load_study
 
 OWN = {"surrogate": "features", "features": 20}
@@ -37,7 +37,7 @@ LOCAL: dict[str, Any] = {
 
 def released_noise(run: Run) -> list[np.ndarray[Any, Any]]:
     """Return the noise and the coins of a run's first two releases."""
-    aggregator = aggregator_of(assembled(run.task, run.exchange, run.environment, run.budget).rules)
+    aggregator = assembled(run.task, run.exchange, run.environment, run.budget).rules.receipt.aggregator
     assert isinstance(run.task.algorithm, Private) and isinstance(aggregator, PrivateAggregator)
     source = aggregator._source
     draws = [source.normal("privacy noise", number, np.zeros(6)) for number in (0, 1)]

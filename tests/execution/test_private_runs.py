@@ -15,13 +15,13 @@ from killing import Forks, begin_or_go_on, write_study
 
 import fedbo
 from fedbo.analysis import spending, spending_together
-from fedbo.analysis.estimates.privacy import privacy_estimates, total_estimate
-from fedbo.analysis.schemas import PRIVACY, SPENT
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.coordinator.environment.faults import LIES, Lie
 from fedbo.execution.replay import compare
+from fedbo.privacy.check_study import _BLIND_BUDGETS
+from fedbo.privacy.estimates import privacy_estimates, total_estimate
+from fedbo.privacy.ledger import PRIVACY, SPENT
 from fedbo.stopping.stoppers import STOPPERS
-from fedbo.study.check_privacy import _BLIND_BUDGETS
 from fedbo.study.document import StudyError
 from fedbo.study.tables import BudgetTable
 

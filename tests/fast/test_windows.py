@@ -17,7 +17,6 @@ from fedbo.actors.task import StepReport
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.fts import FTS
 from fedbo.algorithms.ts import TS
-from fedbo.coordinator.assembly import aggregator_of
 from fedbo.coordinator.environment.availability import Always, Bernoulli, Markov
 from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.environment.faults import Loss
@@ -26,11 +25,11 @@ from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
-from fedbo.coordinator.privacy.budget import PrivacyBudget
-from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.coordinator.selection import Selection
 from fedbo.fast import plain_agents, windows
 from fedbo.fast.plain import has_windows
+from fedbo.privacy.budget import PrivacyBudget
+from fedbo.privacy.secure_aggregation import SecureAggregation
 from fedbo.settings.own_code import ReturnError
 from fedbo.settings.records import changed
 
@@ -72,7 +71,7 @@ def carried_out(setting: Setting, hosts: type[InlineHosts], every: int = 0) -> t
     core, lines, queue = setting.core(), list[Any](), EventQueue()
     agents = hosts(setting.task(), range(setting.agents))
     if isinstance(agents, Spoilt):
-        agents.chatty = aggregator_of(core.rules) is not None
+        agents.chatty = core.rules.receipt.aggregator is not None
 
     def keep(events: int) -> None:
         if every and events % every == 0:
@@ -85,7 +84,7 @@ def carried_out(setting: Setting, hosts: type[InlineHosts], every: int = 0) -> t
     core.state.agents.unsettle()
     rounds = {name: sorted(value) if isinstance(value, set) else value for name, value in vars_of(core.state.rounds).items()}
     state: Any = replace(core.state, agents=dict(sorted(core.state.agents.items())), rounds=rounds)  # type: ignore[arg-type]
-    ledger = [] if (found := aggregator_of(core.rules)) is None else found.entries
+    ledger = [] if (found := core.rules.receipt.aggregator) is None else found.entries
     return lines, pack(rows), pack(state), pack(left), ledger, queue.scheduled, queue.events, queue.time, queue.waiting
 
 

@@ -13,9 +13,9 @@ from fedbo.actors.task import Task
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.coordinator.logged.table import EVENTS
-from fedbo.coordinator.privacy.ledger import PRIVACY, SPENT
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.execution import jobs
+from fedbo.privacy.ledger import PRIVACY, SPENT
 from fedbo.study.study import Study
 
 Row = Mapping[str, Any]

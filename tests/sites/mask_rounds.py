@@ -7,8 +7,8 @@ from random import Random
 
 import numpy as np
 
-from fedbo.coordinator.privacy.secret_sharing import Words
-from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
+from fedbo.privacy.secret_sharing import Words
+from fedbo.privacy.secure_aggregation import SecureAggregation
 from fedbo.sites.keys import PrivateKey, PublicKey
 from fedbo.sites.mask_messages import MaskingError, MaskTerms
 from fedbo.sites.mask_sums import CoordinatorRound, Phase

@@ -17,7 +17,7 @@ from private_runs import said
 from fedbo.algorithms.base import Private, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.coordinator.kernel.exchange import Barrier, Deadline, Exchange, FirstK
-from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation, least_cohort
+from fedbo.privacy.secure_aggregation import SecureAggregation, least_cohort
 from fedbo.sites.keys import PrivateKey
 from fedbo.sites.mask_messages import MaskingError, MaskStep, head, opening
 from fedbo.sites.mask_sums import CoordinatorRound

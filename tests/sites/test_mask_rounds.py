@@ -15,7 +15,7 @@ from private_runs import NUMBERS, Whisper, said, uneven
 
 from fedbo.actors.task import StepReport
 from fedbo.algorithms.base import Field, Mechanism, Problem
-from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
+from fedbo.privacy.secure_aggregation import SecureAggregation
 from fedbo.sites.errors import PolicyError
 from fedbo.sites.keys import PrivateKey, PublicKey
 from fedbo.sites.mask_messages import MaskStep, MaskTerms, head, letter_number, message, opening

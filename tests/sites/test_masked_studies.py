@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from fedbo.coordinator.privacy.mask_sizes import Unmasking
+from fedbo.privacy.mask_sizes import Unmasking
 from fedbo.sites.mask_messages import MaskStep
 from fedbo.sites.mask_rounds import MaskRounds
 from fedbo.study.study import load_study

@@ -15,10 +15,10 @@ from scipy import stats
 
 from fedbo.algorithms.base import Mechanism
 from fedbo.coordinator.environment.timing import Constant
-from fedbo.coordinator.privacy.budget import PrivacyBudget
-from fedbo.coordinator.privacy.mask_sizes import HEADER, KEY, PAIR, MessageSizes, Unmasking
-from fedbo.coordinator.privacy.secret_sharing import rejoined
-from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
+from fedbo.privacy.budget import PrivacyBudget
+from fedbo.privacy.mask_sizes import HEADER, KEY, PAIR, MessageSizes, Unmasking
+from fedbo.privacy.secret_sharing import rejoined
+from fedbo.privacy.secure_aggregation import SecureAggregation
 from fedbo.sites.keys import PrivateKey
 from fedbo.sites.mask_messages import MaskStep, advert_text, key_of, listed, message, opening, public_of, shares_in
 from fedbo.sites.mask_sums import CoordinatorRound, Phase

@@ -9,8 +9,8 @@ import pytest
 
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.reveals import Reveals, revealed_by
-from fedbo.analysis.estimates.privacy import privacy_estimates
-from fedbo.analysis.public_export import export_public
+from fedbo.privacy.estimates import privacy_estimates
+from fedbo.privacy.public_export import export_public
 from fedbo.sites.documents import SiteRequest
 from fedbo.sites.errors import PolicyError
 from fedbo.sites.folders import REQUEST, ServiceFolder, SiteFolder

@@ -23,12 +23,12 @@ from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.logged.kinds import EventLine
-from fedbo.coordinator.privacy.aggregator import PrivateAggregator
-from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.execution.jobs import learnings, runs
 from fedbo.objectives.derived.federation import with_all_metrics
 from fedbo.objectives.outcome import Outcome, outcome_of
+from fedbo.privacy.aggregator import PrivateAggregator
+from fedbo.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.study.study import Study
 
 Array = np.ndarray[Any, Any]

@@ -16,8 +16,8 @@ import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from private_worlds import Lived, live
 
-from fedbo.study import check_privacy
-from fedbo.study.check_privacy import times_follow_points
+from fedbo.privacy import check_study
+from fedbo.privacy.check_study import times_follow_points
 from fedbo.study.study import Study, StudyError, load_study
 from tests.random_studies.laws.ledger import gaussian
 from tests.random_studies.studies import draw_study
@@ -137,7 +137,7 @@ def test_a_copied_message_would_have_more_influence_than_is_charged(tmp_path: Pa
     """This shows that the account above would notice; the study is refused."""
     with pytest.raises(StudyError, match="sends another agent's message"):
         load_study(COPIED)
-    monkeypatch.setattr(check_privacy, "_copies", lambda study, name: iter(()))
+    monkeypatch.setattr(check_study, "_copies", lambda study, name: iter(()))
     (lived,) = live(load_study(COPIED), tmp_path)
     assert too_much(lived) and "moved it by" in too_much(lived)[0]
 
@@ -145,7 +145,7 @@ def test_a_copied_message_would_have_more_influence_than_is_charged(tmp_path: Pa
 def test_early_stopping_would_show_private_values_in_the_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StudyError, match="depends on private values"):
         load_study(STOPPED)
-    monkeypatch.setattr(check_privacy, "_seen_by_others", lambda study, name: iter(()))
+    monkeypatch.setattr(check_study, "_seen_by_others", lambda study, name: iter(()))
     study = load_study(STOPPED)
 
     def other_optimum(objective: Any) -> Any:

@@ -15,6 +15,7 @@ from fedbo.coordinator.environment.availability import Trace
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.environment.measured import Empirical
 from fedbo.objectives.base import described
+from fedbo.settings.rooms import optional_or
 from fedbo.study.agents.histories import history_sources
 from fedbo.study.environment.groups import budgets_of, common_budget
 from fedbo.study.environment.models import capacities
@@ -96,7 +97,7 @@ def _run(study: Study, table: AlgorithmTable) -> tuple[int, int, int, int, int]:
     messages = sum(count * _sends(algorithm, made) for count, made in budgets.values()) + others
     sent = round(messages * _asked(study, algorithm, problem))
     answered = messages if isinstance(algorithm, Private) else sent
-    more_up, more_down = _masks(study, algorithm, problem)
+    more_up, more_down = optional_or("mask_bytes", (0, 0))(study, algorithm, problem)
     up, down = declared_size(declared) + more_up, declared_size(algorithm.download(problem)) + more_down
     return evaluations, sent, sent * up, answered * down, min(points, evaluations)
 
@@ -106,17 +107,6 @@ def _budgets(study: Study, problem: Problem) -> Counter[AgentBudget]:
     own = budgets_of(study) if problem.n_agents == study.federation().n_agents else {}
     found = Counter(own.values()) or Counter({common_budget(study): len(problem.targets)})
     return found if problem.initial else Counter({one._replace(initial=0): count for one, count in found.items()})
-
-
-def _masks(study: Study, algorithm: Algorithm, problem: Problem) -> tuple[int, int]:
-    """Count the bytes that secure aggregation adds to a message and to an answer."""
-    masks = study.privacy.secure_aggregation
-    if masks is None or not isinstance(algorithm, Private):
-        return 0, 0
-    (declared,) = (algorithm.upload(problem) or {}).values()
-    agents = problem.n_agents if algorithm.sends(0) else len(problem.targets)
-    found: tuple[int, int] = masks.make().added_bytes(algorithm.mechanism(problem), declared.shape[0], agents)
-    return found
 
 
 def _sends(algorithm: Algorithm, decisions: int) -> int:

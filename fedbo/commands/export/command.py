@@ -38,9 +38,7 @@ def export(
 
     result = Result.open(folder)
     if public is not None:
-        from fedbo.analysis.public_export import export_public
-
-        labels = export_public(result, public)
+        labels = offered("export_public", "--public")(result, public)
         print(f"{public}: releases of {', '.join(labels)}; contains no data of single agents")
         return
     if to is Tool.perfetto:

@@ -39,12 +39,14 @@ class Receipt:
     - `notes_sent`: whether `sent` needs to be called.
     - `largest`: the largest number that a message may have.
     - `more_up`, `more_down`: the bytes that messages and answers have beyond their declaration.
+    - `aggregator`: what holds private messages back until they are released; None where they are not private.
     """
 
     is_plain = True
     sends_dummies = hides_asked = drops_late = notes_sent = False
     largest = LARGEST
     more_up = more_down = 0
+    aggregator: Any = None
 
     def __init__(self, rules: Rules) -> None:
         self._rules, self._method = rules, rules.algorithm

@@ -32,12 +32,11 @@ from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.coordinator.kernel.wall_clock import run_wall
-from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
-from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.coordinator.runtime.event_log import EventLog
 from fedbo.coordinator.runtime.replay_log import resume_from_log
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.settings.own_code import exits_as_errors
+from fedbo.settings.rooms import optional_or
 from fedbo.settings.trust import admit_same
 
 
@@ -47,7 +46,7 @@ class Run:
 
     It ends at the time `until`; a snapshot is made after so many `seconds`, and after so many `events` if set. Its agents live
     in `hosts` Ray actors, or with their coordinator if that is 0. With `isolate` evaluations have a process of their own, which
-    is ended after `patience` real seconds.
+    is ended after `patience` real seconds. `budget` is that of the privacy room.
     """
 
     key: RunKey
@@ -61,7 +60,7 @@ class Run:
     until: float = float("inf")
     seconds: float = 60.0
     events: int | None = None
-    budget: PrivacyBudget = DEFAULT_BUDGET
+    budget: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,7 @@ class Coordinator(PoolWorker):
         """Execute a run from its last snapshot, with the present hosts."""
         snapshots = Snapshotter(RunFolder.of(run.folder, run.key), run.seconds, run.events)
         # Secure noise has its key in the run's folder until the run has ended.
-        key = secret_key(snapshots.home.key_file) if run.budget.secure_noise else None
+        key = optional_or("noise_key", None)(run.budget, snapshots.home.key_file)
         core = assembled(run.task, run.exchange, run.environment, run.budget, key)
         event_log, live = EventLog(snapshots.home), None
         snapshot = snapshots.load_latest()

@@ -6,6 +6,7 @@ import os
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from fedbo.coordinator.kernel.engine import RecordedEvent
 from fedbo.coordinator.logged.columns import EventColumns
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.coordinator.logged.table import events_table
-from fedbo.coordinator.privacy.ledger import LedgerEntry, table_of
+from fedbo.settings.rooms import optional_or
 
 MOMENTS = pa.schema(
     [
@@ -89,9 +90,9 @@ class EventLog:
         self._moments: list[RecordedEvent] = []
         self.moments = 0
         self._file: int | None = None
-        self._entries: list[LedgerEntry] = []
+        self._entries: list[Any] = []
 
-    def enter(self, entries: Iterable[LedgerEntry]) -> None:
+    def enter(self, entries: Iterable[Any]) -> None:
         """Append releases to the privacy ledger."""
         self._entries.extend(entries)
 
@@ -128,7 +129,7 @@ class EventLog:
         table, self._tables = pa.concat_tables(self._tables), []
         moments, self._moments = self._moments_table() if self._moments else (), []
         self.moments += len(moments)
-        releases, self._entries = table_of(self._entries, self.home.key) if self._entries else (), []
+        releases, self._entries = optional_or("ledger_table", ())(self._entries, self.home.key) if self._entries else (), []
         names = dict[str, str]()
         for kind, found in (("events", table), ("record", moments), ("releases", releases)):
             if len(found):

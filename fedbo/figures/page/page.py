@@ -21,8 +21,6 @@ from fedbo.analysis.agent_fronts import goals_of
 from fedbo.analysis.comparison import target_of
 from fedbo.analysis.described import failures
 from fedbo.analysis.finished_run import ResultError
-from fedbo.analysis.privacy_summary import spending
-from fedbo.analysis.public_export import is_private
 from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.overview import overview
 from fedbo.analysis.summary import SummaryRow, main_algorithm
@@ -35,11 +33,10 @@ from fedbo.figures.page.verdict import Verdict, verdict
 from fedbo.figures.ranks import draw_overview
 from fedbo.figures.reports.disruptions import disruptions_table, tables_of
 from fedbo.figures.reports.html import html_of
-from fedbo.figures.reports.privacy import privacy_table
 from fedbo.figures.reports.views import statistics_table
 from fedbo.figures.style import INK, STYLE, colour_at, dashes_at, styled
 from fedbo.settings.errors import FedboError
-from fedbo.settings.rooms import loaded, rooms
+from fedbo.settings.rooms import loaded, optional_or, rooms
 from fedbo.settings.shown import shown
 from fedbo.settings.version import fedbo_version
 
@@ -134,13 +131,17 @@ def check_report(path: Path, runs: Sequence[Path]) -> None:
         raise ReportError(f"'{twice}': is passed twice; pass each run once")
 
 
+def _is_private(result: Result) -> bool:
+    return bool(optional_or("is_private", False)(result))
+
+
 def _check_beliefs(results: Sequence[Result], agents: bool, beliefs: Sequence[int]) -> None:
     """Raise ReportError if a run has no such agent, or may not show what single agents believe."""
     for result in results if beliefs else ():
         known = {trace.agent for trace in result.traces}
         if strange := sorted(set(beliefs) - known):
             raise ReportError(f"--belief {strange[0]}: '{result.directory}' has no such agent; choose from {_ranges(known)}")
-        if not agents and is_private(result):
+        if not agents and _is_private(result):
             raise ReportError(f"--belief: '{result.directory}' is private; add --agents to show values of single agents")
 
 
@@ -160,7 +161,12 @@ def report(
     if len(results) > 1 and beliefs is None:
         beliefs = ()  # of every run they would take long
     runs = [
-        _run_part(result, f"r{number}", name, Shown(agents or not is_private(result), beliefs, MOST // len(results)))
+        _run_part(
+            result,
+            f"r{number}",
+            name,
+            Shown(agents or not _is_private(result), beliefs, MOST // len(results)),
+        )
         for number, (result, name) in enumerate(zip(results, titles(results), strict=True))
     ]
     panels, timelines, moments = dict[str, Any](), dict[str, Any](), dict[str, Any]()
@@ -261,7 +267,7 @@ def _run_part(result: Result, key: str, title: str, told: Shown) -> RunPart:
         failed=failed,
         observed=len(result.observations),
         withheld=not told.agents,
-        privacy=html_of(privacy_table(result)) if spending(result) else Markup(),
+        privacy=optional_or("privacy_section", Markup())(result),
         asked=asked(result),
         study=(result.directory / "study.toml").read_text(encoding="utf-8"),
         version=str(result.manifest.get("fedbo") or fedbo_version()),

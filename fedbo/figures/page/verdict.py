@@ -12,9 +12,9 @@ from fedbo.algorithms.catalog import algorithms
 from fedbo.analysis.averages import replicate_means
 from fedbo.analysis.comparison import ratio_of_times, time_to_target
 from fedbo.analysis.grouping import by_cell_and_algorithm, by_replicate
-from fedbo.analysis.privacy_summary import spending
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference, SummaryRow, difference, main_algorithm
+from fedbo.settings.rooms import optional_or
 
 _MANY = 5_000_000  # agents times evaluations of a run, each of which is looked at
 
@@ -43,7 +43,7 @@ def verdict(result: Result, cell: int, summary: Sequence[SummaryRow]) -> Verdict
     name, sign = result.metric(cell).name, result.metric(cell).sign
     tone = _tone(main.difference, sign)
     equal, told = _controls(result, cell, main)
-    spent = [row for row in spending(result) if row.cell == cell and row.noise]
+    spent = [row for row in optional_or("spending", ())(result) if row.cell == cell and row.noise]
     further = [
         *told,
         *_others(result, cell, [row for row in others if row is not main], baseline),

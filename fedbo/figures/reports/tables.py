@@ -25,7 +25,6 @@ from fedbo.settings.shown import ShownStream, shown, written
 if TYPE_CHECKING:  # the lists of names need not wait for what reads a run
     from fedbo.algorithms.reveals import Reveals
     from fedbo.analysis.estimates.cost import CostEstimate
-    from fedbo.analysis.estimates.privacy import PrivacyEstimate, TotalEstimate
     from fedbo.analysis.result import Result
     from fedbo.analysis.summary import Difference, SummaryRow
     from fedbo.study.listing import Item
@@ -118,14 +117,9 @@ def _name(result: Result) -> str:
 
 
 def study_facts(
-    cost: CostEstimate,
-    private: Sequence[PrivacyEstimate] = (),
-    revealed: Mapping[str, Reveals] | None = None,
-    total: TotalEstimate | None = None,
+    cost: CostEstimate, private: Iterable[tuple[str, str]] = (), revealed: Mapping[str, Reveals] | None = None
 ) -> RenderableType:
-    """Return the cost of a study, including its privacy, and the information that each algorithm's messages reveal."""
-    from fedbo.study.check_privacy import weak_deltas
-
+    """Return the cost of a study, including `private` lines on its privacy, and what each algorithm's messages reveal."""
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in (
         ("runs", f"{cost.runs:,}"),
@@ -136,21 +130,8 @@ def study_facts(
         ("answers", amount(cost.bytes_down)),
     ):
         table.add_row(Text(name, style="bold"), value)
-    for each in private:
-        spent = ", ".join(f"{e:.3g} at delta {d:.3g}" for e, d in zip(each.epsilon, each.deltas, strict=True) if e == e)
-        where = f" ({each.cell})" if each.cell else ""
-        if each.epsilon and each.epsilon[0] == math.inf:
-            spent = "no privacy"
-        remark = f"; no gain from sampling, {each.whole}" if each.whole else ""
-        remark += f"; {each.times}, which can reveal private values" if each.times else ""
-        bound = f"{each.bound} " if each.bound else ""
-        table.add_row(Text("epsilon", style="bold"), f"{each.algorithm}{where}: {bound}{spent}{remark}")
-    if total is not None:
-        spent = ", ".join(f"{e:.3g} at delta {d:.3g}" for e, d in zip(total.epsilon, total.deltas, strict=True))
-        together = f"{total.bound} {spent} if all {total.runs} private runs use the data of the same agents".strip()
-        table.add_row(Text("epsilon, together", style="bold"), together)
-    if weak := weak_deltas(delta for each in private for delta in each.deltas):
-        table.add_row(Text("warning", style="bold"), weak)
+    for name, words in private:
+        table.add_row(Text(name, style="bold"), words)
     for label, reveals in (revealed or {}).items():
         table.add_row(Text("messages reveal", style="bold"), f"{label}: {reveals} ({reveals.meaning})")
     return Group(

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from fedbo.analysis.comparison import TargetValue
 from fedbo.analysis.disruptions import trouble, trouble_by_agent
-from fedbo.analysis.privacy_summary import spending, spending_together
 from fedbo.analysis.recommendation import best_configurations, best_table
 from fedbo.analysis.records.records import ResultTable, Tabular
 from fedbo.analysis.records.text_table import TextTable
@@ -20,8 +19,8 @@ from fedbo.analysis.result import Result
 from fedbo.analysis.statistics.side_by_side import RunRow, run_names
 from fedbo.figures.reports.answers import configurations_table, regret_table
 from fedbo.figures.reports.disruptions import disruptions_table, facts_of, tables_of, trouble_facts
-from fedbo.figures.reports.privacy import privacy_table
 from fedbo.figures.reports.tables import amount, gap_in_words, plain, table_of
+from fedbo.settings.rooms import optional_or
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class ReportView:
         makers: dict[str, Callable[[], RenderableType]] = {
             "summary": lambda: tables_of(result, self.baseline, self.target),
             "trouble": lambda: disruptions_table(result, self.agents),
-            "privacy": lambda: privacy_table(result),
+            "privacy": lambda: optional_or("privacy_table", "")(result),
             "regret": lambda: regret_table(result),
             "best": lambda: configurations_table(result, best_configurations(result, self.algorithm)),
             "trials": lambda: self.records(result).in_words(),
@@ -56,7 +55,7 @@ class ReportView:
         makers: dict[str, Callable[[], Tabular]] = {
             "summary": lambda: result.summary(self.baseline),
             "trouble": lambda: (trouble_by_agent if self.agents else trouble)(result),
-            "privacy": lambda: spending(result),
+            "privacy": lambda: optional_or("spending", None)(result),
             "regret": lambda: regret_summary(result),
             "best": lambda: best_table(result, self.algorithm),
             "trials": result.trials,
@@ -68,14 +67,10 @@ class ReportView:
         """Return the summary of a run as plain data, with the view's own data."""
         if self.name == "printed":
             return {"printed": plain(result.printed.to_pylist())}
-        total = spending_together(result) if self.name == "privacy" else None
         makers: dict[str, Any] = {
             "summary": dict,
             "trouble": lambda: trouble_facts(result, self.agents),
-            "privacy": lambda: {
-                "privacy": plain(spending(result)),
-                "privacy_together": plain([] if total is None else [total]),
-            },
+            "privacy": lambda: optional_or("privacy_facts", {})(result),
             "regret": lambda: {"regret": plain(regret_summary(result))},
             "best": lambda: {"configurations": plain([one.facts() for one in best_configurations(result, self.algorithm)])},
             "trials": lambda: {"trials": plain(result.trials().to_arrow().to_pylist())},

@@ -199,7 +199,7 @@ def whole_study(directory: Path, trust: bool) -> Study:
     study = repeatable_study(directory, trust)
     if study.timing.clock == "wall":
         raise DirectoryError(f"'{directory}': ran in real time, which cannot be repeated; fork a run in virtual time")
-    if study.privacy.secure_noise:
+    if study.has_secure_noise:
         raise DirectoryError(f"'{directory}': used secure noise, whose key was deleted; fork a run without secure_noise")
     return study
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from fedbo.actors.hosts import Hosts
-from fedbo.coordinator.assembly import aggregator_of
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.errors import ForkError
 from fedbo.coordinator.kernel.core import Core
@@ -100,7 +99,7 @@ def _change_waiting(after: Core, queue: EventQueue, now: float) -> None:
     """Convert the waiting: without rounds, reported agents fill the buffer; with rounds, a new one waits for working agents."""
     state, rules = after.state, after.rules
     rounds, agents = state.rounds, state.agents
-    if aggregator_of(rules) is not None:
+    if rules.receipt.aggregator is not None:
         raise ForkError(
             "exchange.mode: private rounds sample their agents when they open; keep a mode with rounds, or one without"
         )

@@ -94,7 +94,7 @@ def question_of(
     named = source if is_file else "study"
     if study.sweep:
         raise StudyError(f"{named}: [sweep] cannot be hunted in; remove it, or set one of its values")
-    if study.timing.clock == "wall" or study.hosting.kind == "sites" or study.privacy.secure_noise:
+    if study.timing.clock == "wall" or study.hosting.kind == "sites" or study.has_secure_noise:
         raise StudyError(
             f"{named}: runs in real time, at sites or with secure noise, so no world of it can be repeated; use another"
         )

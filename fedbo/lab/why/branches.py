@@ -20,7 +20,7 @@ from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.analysis.grouping import column_of
 from fedbo.analysis.indicators import indicators_in
-from fedbo.analysis.schemas import PRIVACY
+from fedbo.analysis.schemas import schema_of_room
 from fedbo.coordinator.errors import EndlessError, ForkError
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.events import BACKGROUND
@@ -160,7 +160,7 @@ class Branches:
 
     def _tables(self, run: Run, was_stuck: bool) -> EndedRun:
         whole = joined(self.study, run.folder, [run.key])
-        private = whole.get("privacy", PRIVACY.empty_table())
+        private = whole.get("privacy", schema_of_room("privacy").empty_table())
         return self.of_run(run.key, whole["observations"], whole["events"], private, was_stuck)
 
     def of_run(self, key: RunKey, observations: Any, events: Any, private: Any, was_stuck: bool = False) -> EndedRun:

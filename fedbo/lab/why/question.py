@@ -76,7 +76,7 @@ def askable(directory: Path, question: Question, trust: bool) -> tuple[Study, di
     manifest = read_manifest(directory)
     stuck = question.end == STUCK and str(manifest.get("error", "")).startswith("EndlessError")
     study = repeatable_study(directory, trust, failed=stuck)
-    if study.timing.clock == "wall" or study.privacy.secure_noise:
+    if study.timing.clock == "wall" or study.has_secure_noise:
         is_real = study.timing.clock == "wall"
         reason = "ran in real time, which cannot be repeated" if is_real else "used secure noise, whose key was deleted"
         remedy = f"fit a twin in virtual time, run its study, and ask that run: fedbo twin {quoted(directory)}"

@@ -18,7 +18,6 @@ from fedbo.analysis.averages import mean_and_error, replicate_means
 from fedbo.analysis.finished_run import own_metric
 from fedbo.analysis.grouping import grouped
 from fedbo.analysis.indicators import is_plain
-from fedbo.analysis.privacy_summary import spending
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference
 from fedbo.analysis.traces import IncumbentTrace
@@ -26,6 +25,7 @@ from fedbo.figures.reports.tables import amount, table_of
 from fedbo.lab.worth.gain import Gain
 from fedbo.objectives.base import Metric
 from fedbo.settings.errors import ArgumentError
+from fedbo.settings.rooms import optional_or
 from fedbo.settings.shown import quoted
 from fedbo.study.document import StudyError
 from fedbo.study.study import Study, load_study
@@ -120,7 +120,7 @@ def verdict(result: Result, gain: Gain) -> WorthReport:
     local = max(locals_, key=lambda label: float(_mean(means[label])[-1]))
     compared = max(1, sum(role == "federated" for role in roles.values()))
     sent = {row.algorithm: row.bytes_up for row in result.summary()}
-    spent = {row.algorithm: row.epsilon[0] for row in spending(result)}
+    spent = {row.algorithm: row.epsilon[0] for row in optional_or("spending", ())(result)}
     rows = []
     for label in means:
         gains = _gaps(means[label], means[local], compared)

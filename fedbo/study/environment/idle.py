@@ -7,6 +7,7 @@ from typing import Any
 
 from fedbo.coordinator.environment.faults import Lie
 from fedbo.settings.errors import SettingError
+from fedbo.settings.rooms import study_tables
 from fedbo.study.document import Loc
 from fedbo.study.problems import problem_of
 from fedbo.study.study_tables import StudyTables
@@ -65,13 +66,10 @@ def _choices(study: StudyTables) -> Iterator[tuple[Loc, str]]:
 def _messages(study: StudyTables) -> Iterator[tuple[Loc, str]]:
     """Yield settings on messages where no algorithm sends any; other settings may serve a comparison with other methods."""
     lies = [number for number, table in enumerate(study.fault) if isinstance(table.make(), Lie)]
-    masked = study.privacy.secure_aggregation is not None
-    if not (lies or masked) or any(_sends(study, number) for number in range(len(study.algorithm))):
-        return
-    for number in lies:
-        yield ("fault", number, "kind"), _NO_MESSAGES
-    if masked:
-        yield ("privacy", "secure_aggregation"), _NO_MESSAGES
+    places: list[Loc] = [("fault", number, "kind") for number in lies]
+    places += [loc for table in study_tables().values() for loc in table.on_messages(study)]
+    if places and not any(_sends(study, number) for number in range(len(study.algorithm))):
+        yield from ((loc, _NO_MESSAGES) for loc in places)
 
 
 def _sends(study: StudyTables, number: int) -> bool:

@@ -16,7 +16,7 @@ from fedbo.algorithms.learned_prior.prior_space import common_points
 from fedbo.algorithms.private import dp_share_best
 from fedbo.algorithms.private.dp_share_best import DPShareBest, vote
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.privacy.ledger import accounted, local_entry, table_of
+from fedbo.privacy.ledger import accounted, local_entry, table_of
 from fedbo.testing.lockstep import Lockstep, noisy
 
 N, TRIALS = 12, 3000

@@ -16,13 +16,13 @@ import pytest
 from synthetic_run import document, write_run
 
 from fedbo.analysis.manifest import read_manifest, write_manifest
-from fedbo.analysis.public_export import is_private
 from fedbo.analysis.result import Result
 from fedbo.cli import WRONG_INPUT, main
 from fedbo.commands.watch.page_server import PageServer
 from fedbo.commands.watch.run_watch import ResultSoFar, result_so_far, state_of_files
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.figures.page.page import report
+from fedbo.privacy.public_export import is_private
 from fedbo.settings.errors import FedboError
 from fedbo.study.study import load_study
 

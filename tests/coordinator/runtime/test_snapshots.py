@@ -29,13 +29,13 @@ from fedbo.coordinator.environment.faults import Crash, Duplication, Loss
 from fedbo.coordinator.kernel.engine import RecordedEvent
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Barrier
-from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
 from fedbo.coordinator.runtime.snapshots import PARTS, Snapshotter
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.python_function import PythonFunction
+from fedbo.privacy.noise import secret_key
 from fedbo.settings.trust import admit
 
 admit(["sleeping:sulky"])

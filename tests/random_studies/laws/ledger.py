@@ -10,7 +10,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from fedbo.algorithms.base import LocallyPrivate, Private
-from fedbo.coordinator.privacy.ledger import LOCAL
+from fedbo.privacy.ledger import LOCAL
 from tests.random_studies.run_tables import NEAR, Row, RunTables
 
 

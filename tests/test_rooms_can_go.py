@@ -104,6 +104,8 @@ def test_a_room_says_what_it_is_for_and_has_tests_and_a_budget(name: str) -> Non
     places = [*(each.function for each in room.commands.values()), *room.names.values()]
     places += [
         *room.functions.values(),
+        *room.analyses.values(),
+        *room.schemas.values(),
         *room.tables.values(),
         *room.errors,
         *room.sections.values(),

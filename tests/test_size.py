@@ -65,7 +65,7 @@ LINES = {
     "objectives/tasks": 1986,
     "objectives/typed_spaces": 902,
     "privacy": 3204,
-    "settings": 1805,
+    "settings": 1809,
     "sites": 6554,
     "stopping": 475,
     "study": 4525,

@@ -4,7 +4,7 @@ from fedbo.settings.rooms import Command, Room
 
 ROOM = Room(
     sentence="Release noisy sums of private messages, account for them, and mask messages.",
-    tests=("privacy",),
+    tests=("privacy", "execution/test_private_noise.py", "execution/test_private_runs.py", "testing/test_private_studies.py"),
     commands={
         "privacy": Command(
             "fedbo.privacy.command:privacy",

@@ -108,9 +108,13 @@ def loaded(place: str) -> Any:
 
 def optional(name: str) -> Callable[..., Any] | None:
     """Import and return a function that a room offers by this name; None if no room that is there does."""
-    offered = ({**room.functions, **room.analyses} for room in rooms().values())
-    place = next((places[name] for places in offered if name in places), None)
+    place = _offered().get(name)
     return None if place is None else loaded(place)
+
+
+@cache
+def _offered() -> dict[str, str]:
+    return {name: place for room in rooms().values() for name, place in {**room.functions, **room.analyses}.items()}
 
 
 def optional_or(name: str, otherwise: Any) -> Callable[..., Any]:

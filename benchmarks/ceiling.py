@@ -21,7 +21,7 @@ from scipy.stats import ttest_1samp
 
 import fedbo
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.significance import holm
+from fedbo.analysis.summary import holm
 from fedbo.execution.directory import unfinished
 from fedbo.study.study import Study, load_study
 

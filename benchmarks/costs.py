@@ -19,7 +19,7 @@ import scipy
 from kernels import result_of
 
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.significance import holm
+from fedbo.analysis.summary import holm
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.typed import lattice_of
 from fedbo.study.study import Study, load_study

@@ -30,7 +30,7 @@ from scipy.stats import rankdata, ttest_1samp
 
 from fedbo.algorithms.base import Decision, Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.analysis.statistics.significance import holm
+from fedbo.analysis.summary import holm
 from fedbo.objectives.classifiers.har import Har
 from fedbo.objectives.classifiers.landmine import Landmine
 from fedbo.objectives.space import from_unit

@@ -16,7 +16,7 @@ import scipy
 
 import fedbo
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.significance import holm
+from fedbo.analysis.summary import holm
 from fedbo.analysis.traces import Axis
 from fedbo.execution.directory import unfinished
 from fedbo.objectives.tasks.gpu_kernels import GPUKernels

@@ -47,8 +47,8 @@ from alone import read  # noqa: E402
 from fedbo.algorithms.base import Inbound, Problem  # noqa: E402
 from fedbo.algorithms.catalog import entry  # noqa: E402
 from fedbo.algorithms.streams import Streams  # noqa: E402
-from fedbo.analysis.statistics.significance import (  # noqa: E402
-    holm,
+from fedbo.analysis.summary import holm  # noqa: E402
+from fedbo.lab.benchmarking.significance import (  # noqa: E402
     ranking,  # noqa: E402
     signed_ranks,
 )

@@ -86,7 +86,7 @@ WITHIN: dict[str, dict[str, str]] = {
     },
     "fast": {".": ""},
     "study": {"agents": ". environment", "environment": ". agents", ".": "agents environment"},
-    "analysis": {"estimates": "", "records": "", "statistics": ". records", ".": "records"},
+    "analysis": {"estimates": "", "records": "", ".": "records"},
     "execution": {".": ""},
     "figures": {"kinds": ".", "reports": "", "page": ". reports", ".": ""},
     "privacy": {".": ""},

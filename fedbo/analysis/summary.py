@@ -160,3 +160,14 @@ def _estimate(found: Sequence[IncumbentTrace], step: float, metric: Metric) -> E
     means = replicate_means(found, "iteration", np.array([step]))
     mean, error = mean_and_error(metric.native(np.stack(list(means.values()))))
     return Estimate(float(mean[0]), float(error[0]) if len(means) > 1 else None)
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """Correct p-values for their number by Holm's step-down procedure; NaN stays and does not count."""
+    values = np.asarray(chances, dtype=np.float64)
+    corrected, known = values.copy(), np.flatnonzero(~np.isnan(values))
+    order, running = known[np.argsort(values[known], kind="stable")], 0.0
+    for place, number in enumerate(order):
+        running = max(running, min(1.0, (len(order) - place) * float(values[number])))
+        corrected[number] = running
+    return [float(value) for value in corrected]

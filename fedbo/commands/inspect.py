@@ -174,7 +174,7 @@ def compare(
 ) -> None:
     """Print several runs of the same objective side by side; compare each algorithm with the same one in the first run."""
     from fedbo.analysis.result import Result
-    from fedbo.analysis.statistics.side_by_side import side_by_side
+    from fedbo.analysis.side_by_side import side_by_side
     from fedbo.figures.reports.tables import console, plain
     from fedbo.figures.reports.views import runs_table, written
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +19,7 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.agent_fronts import goals_of
 from fedbo.analysis.comparison import target_of
 from fedbo.analysis.described import failures
-from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.overview import overview
 from fedbo.analysis.summary import SummaryRow, main_algorithm
 from fedbo.analysis.timeline_bars import BAR_KINDS
 from fedbo.figures.page.about import Failure, again, as_link, asked, chips, grouped_failures, titles
@@ -30,11 +27,9 @@ from fedbo.figures.page.moments_data import MOST, MomentsPart, Shown, moments_pa
 from fedbo.figures.page.panels import EXACT, PagePanel, curve_panels, feasible_panels, front_panels
 from fedbo.figures.page.timeline_drawing import HATCHES, Layer, TimelineDrawing, draw_timeline
 from fedbo.figures.page.verdict import Verdict, verdict
-from fedbo.figures.ranks import draw_overview
 from fedbo.figures.reports.disruptions import disruptions_table, tables_of
 from fedbo.figures.reports.html import html_of
-from fedbo.figures.reports.views import statistics_table
-from fedbo.figures.style import INK, STYLE, colour_at, dashes_at, styled
+from fedbo.figures.style import INK, colour_at, dashes_at
 from fedbo.settings.errors import FedboError
 from fedbo.settings.rooms import loaded, optional_or, rooms
 from fedbo.settings.shown import shown
@@ -181,7 +176,7 @@ def report(
         title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,
         exact=[(EXACT, INK, "2 2")],
-        statistics=_statistics(results),
+        statistics=optional_or("statistics_section", Markup())(results),
         hatches=HATCHES,
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
         js=Markup(script),
@@ -201,23 +196,6 @@ def _template() -> Template:
     )
     environment.filters |= {"as_link": as_link, "paint": _paint}
     return environment.get_template("page.html.jinja")
-
-
-def _statistics(results: Sequence[Result]) -> Markup:
-    """Compare the methods of several runs over their tasks, if they are comparable; empty for one run."""
-    if len(results) < 2:
-        return Markup()
-    try:
-        found = overview(results)
-    except ResultError as error:
-        return Markup("<p class=faint>{}.</p>").format(str(error))
-    with styled(STYLE | {"svg.fonttype": "none"}):
-        drawn = io.StringIO()
-        draw_overview(found).savefig(drawn, format="svg", metadata={"Date": None})
-    picture = base64.b64encode(drawn.getvalue().encode()).decode()
-    image = '<div class="scroll ranks"><img alt="Mean ranks and performance profiles" src="data:image/svg+xml;base64,{}"></div>'
-    figure = Markup(image).format(picture)
-    return Markup("\n").join([figure, *(html_of(statistics_table(table)) for table in found.tables())])
 
 
 def _embedded(value: Mapping[str, Any]) -> Markup:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from fedbo.analysis.answers import AnswerRow, answers
 from fedbo.analysis.finished_run import ResultError, own_metric
 from fedbo.analysis.recommendation import ESTIMATED, EVALUATED, UNKNOWN, BestConfiguration
 from fedbo.analysis.regret import RegretRow, plays_bandits, regret_summary
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.answers import AnswerRow, answers
 from fedbo.figures.reports.tables import table_of
 from fedbo.objectives.typed_spaces.declared_space import flattened
 

@@ -8,12 +8,12 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from fedbo.analysis.answers import answers
 from fedbo.analysis.comparison import Comparison, TargetValue, against_first, metric_of
 from fedbo.analysis.disruptions import trouble, trouble_by_agent
 from fedbo.analysis.finished_run import trusted_cells
 from fedbo.analysis.recommendation import best_configurations
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.answers import answers
 from fedbo.figures.reports.answers import before_summary, configurations_table, shows_configurations
 from fedbo.figures.reports.tables import amount, gap_in_words, plain, results_table, run_facts, table_of
 from fedbo.settings.rooms import optional

@@ -16,7 +16,7 @@ from fedbo.analysis.records.records import ResultTable, Tabular
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.regret import regret_summary
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.side_by_side import RunRow, run_names
+from fedbo.analysis.side_by_side import RunRow, run_names
 from fedbo.figures.reports.answers import configurations_table, regret_table
 from fedbo.figures.reports.disruptions import disruptions_table, facts_of, tables_of, trouble_facts
 from fedbo.figures.reports.tables import amount, gap_in_words, plain, table_of

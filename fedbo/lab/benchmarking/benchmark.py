@@ -12,13 +12,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fedbo.algorithms.catalog import catalogue, entry
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.overview import Overview, overview
 from fedbo.execution.again import has_ended, run_again
 from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import ABSENT, require_objective
-from fedbo.figures.ranks import draw_overview
 from fedbo.figures.style import save
+from fedbo.lab.benchmarking.overview import Overview, overview
+from fedbo.lab.benchmarking.ranks import draw_overview
 from fedbo.lab.benchmarking.suites import SUITES
 from fedbo.settings.errors import unknown
 from fedbo.settings.rooms import optional

@@ -14,5 +14,8 @@ ROOM = Room(
             "fedbo bench suite --quick --algorithms gp_ei,fts",
         ),
     },
-    functions={"suites": "fedbo.lab.benchmarking.suites:suites"},
+    functions={
+        "statistics_section": "fedbo.lab.benchmarking.ranks:statistics_section",
+        "suites": "fedbo.lab.benchmarking.suites:suites",
+    },
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
-from fedbo.analysis.statistics.significance import holm
+from fedbo.analysis.summary import holm
 from fedbo.execution.progress import Progress, RowInfo
 from fedbo.lab.hunt.claims import LEVEL, Claim, lower_bound, p_value, parse_claim
 from fedbo.lab.hunt.result import FOUND, WORLD, Hunt, TriedRow, VerdictRow

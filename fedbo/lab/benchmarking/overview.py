@@ -11,9 +11,9 @@ from fedbo.analysis.averages import mean_and_error
 from fedbo.analysis.comparison import short
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.significance import PairTest, Ranking, pair_tests, ranking
-from fedbo.analysis.statistics.tasks import AXES, Comparable, CostToLevel, comparable, costs_to_level
 from fedbo.analysis.summary import Estimate
+from fedbo.lab.benchmarking.significance import PairTest, Ranking, pair_tests, ranking
+from fedbo.lab.benchmarking.tasks import AXES, Comparable, CostToLevel, comparable, costs_to_level
 
 
 @dataclass(frozen=True, slots=True)

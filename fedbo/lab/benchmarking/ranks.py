@@ -1,20 +1,23 @@
-"""A diagram of critical differences, and performance profiles, over many runs."""
+"""A diagram of critical differences, and performance profiles, over many runs; and the section of a report that shows them."""
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedbo.analysis.statistics.tasks import factors_of
+from fedbo.analysis.finished_run import ResultError
+from fedbo.analysis.result import Result
+from fedbo.figures.reports.html import html_of
+from fedbo.figures.reports.views import statistics_table
 from fedbo.figures.style import FAINT, INK, STYLE, colour_at, decades, style_at, styled
-
-if TYPE_CHECKING:
-    from fedbo.analysis.statistics.overview import Overview
-    from fedbo.analysis.statistics.significance import Ranking
-    from fedbo.analysis.statistics.tasks import CostToLevel
+from fedbo.lab.benchmarking.overview import Overview, overview
+from fedbo.lab.benchmarking.significance import Ranking
+from fedbo.lab.benchmarking.tasks import CostToLevel, factors_of
 
 
 def draw_overview(found: Overview) -> Figure:
@@ -74,3 +77,20 @@ def draw_profile(axes: Axes, found: CostToLevel, all_of_them: Sequence[CostToLev
     axes.set_xlabel(f"{found.axis}, as a multiple of the best method's")
     if found is all_of_them[0]:
         axes.set_ylabel("share that reached the level")
+
+
+def statistics_section(results: Sequence[Result]) -> Markup:
+    """Compare the methods of several runs over their tasks, if they are comparable; empty for one run."""
+    if len(results) < 2:
+        return Markup()
+    try:
+        found = overview(results)
+    except ResultError as error:
+        return Markup("<p class=faint>{}.</p>").format(str(error))
+    with styled(STYLE | {"svg.fonttype": "none"}):
+        drawn = io.StringIO()
+        draw_overview(found).savefig(drawn, format="svg", metadata={"Date": None})
+    picture = base64.b64encode(drawn.getvalue().encode()).decode()
+    image = '<div class="scroll ranks"><img alt="Mean ranks and performance profiles" src="data:image/svg+xml;base64,{}"></div>'
+    figure = Markup(image).format(picture)
+    return Markup("\n").join([figure, *(html_of(statistics_table(table)) for table in found.tables())])

@@ -13,8 +13,8 @@ from itertools import combinations, product
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.analysis.statistics.tasks import Comparable
-from fedbo.analysis.summary import paired
+from fedbo.analysis.summary import holm, paired
+from fedbo.lab.benchmarking.tasks import Comparable
 
 Array = npt.NDArray[np.float64]
 
@@ -109,17 +109,6 @@ def student(differences: Array) -> float:
     if error == 0:
         return 1.0 if mean == 0 else 0.0
     return float(2 * stdtr(count - 1, -abs(mean) / error))
-
-
-def holm(chances: Sequence[float]) -> list[float]:
-    """Correct p-values for their number by Holm's step-down procedure; NaN stays and does not count."""
-    values = np.asarray(chances, dtype=np.float64)
-    corrected, known = values.copy(), np.flatnonzero(~np.isnan(values))
-    order, running = known[np.argsort(values[known], kind="stable")], 0.0
-    for place, number in enumerate(order):
-        running = max(running, min(1.0, (len(order) - place) * float(values[number])))
-        corrected[number] = running
-    return [float(value) for value in corrected]
 
 
 @dataclass(frozen=True, slots=True)

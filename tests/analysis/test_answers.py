@@ -9,8 +9,8 @@ import pytest
 
 import fedbo
 from fedbo.analysis import regret_summary
+from fedbo.analysis.answers import answers
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.answers import answers
 from fedbo.cli import OK, main
 from fedbo.figures.plot import View, figure_of
 

@@ -16,9 +16,10 @@ from fedbo.analysis.comparison import restricted_ratio
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
-from fedbo.analysis.statistics.overview import overview
-from fedbo.analysis.statistics.significance import holm, pair_tests, ranking, signed_ranks, student
-from fedbo.analysis.statistics.tasks import Comparable, CostToLevel, comparable, costs_to_level
+from fedbo.analysis.summary import holm
+from fedbo.lab.benchmarking.overview import overview
+from fedbo.lab.benchmarking.significance import pair_tests, ranking, signed_ranks, student
+from fedbo.lab.benchmarking.tasks import Comparable, CostToLevel, comparable, costs_to_level
 
 # Demsar 2006, table 6: the area under the curve of C4.5, C4.5+m, C4.5+cf and C4.5+m+cf on 14 data sets. On "voting" the
 # last two are both printed as 0.975, but have the ranks 2 and 3.
@@ -219,7 +220,7 @@ def test_latex_of_any_length_is_compiled(rows: int, tmp_path: Path) -> None:
 
 
 def test_the_figure_has_a_line_for_each_method(runs: list[Result]) -> None:
-    from fedbo.figures.ranks import draw_overview
+    from fedbo.lab.benchmarking.ranks import draw_overview
 
     figure = draw_overview(overview(runs))
     words = [text.get_text() for axes in figure.get_axes() for text in axes.texts]

@@ -20,11 +20,12 @@ from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, Spe
 from fedbo.coordinator.kernel.exchange import MODES, Staleness
 from fedbo.objectives.catalog import federations
 from fedbo.privacy.estimates import privacy_estimates
+from fedbo.privacy.study_table import PrivacyTable
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.document import Loc, StudyError, with_value
 from fedbo.study.environment.tables import NetworkTable
 from fedbo.study.study import load_study
-from fedbo.study.tables import BudgetTable, Header, HostingTable, PrivacyTable, RecoveryTable
+from fedbo.study.tables import BudgetTable, Header, HostingTable, RecoveryTable
 
 VALUES = (10**6, 10**9, 10**18, 1e308, -1, 0, float("nan"), float("inf"))
 MEMORY = 2**30  # bytes beside those of the libraries

@@ -99,7 +99,8 @@ class Ran:
 
     def tables(self, setting: Setting) -> RunTables:
         """Return what the run would leave on disk, beside what it was made of."""
-        job = Run(RunKey(0, "small", 0), setting.task(), setting.exchange, setting.environment(), Path(), until=setting.until)
+        key, task, environment = RunKey(0, "small", 0), setting.task(), setting.environment()
+        job = Run(key, task, setting.exchange, environment, Path(), until=setting.until, budget=setting.budget)
         following = self.outcome.next_time()
         ends_early = following is not None and following > setting.until
         events = [{**record._asdict(), "sequence": place} for place, record in enumerate(self.records)]

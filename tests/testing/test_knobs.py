@@ -9,7 +9,17 @@ from pathlib import Path
 from tests.random_studies.chaos.knobs import KNOBS, draw_knobs, in_words, turned
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("actors", "coordinator", "fast", "workers", "execution", "commands/watch", "algorithms/messages.py")
+PLACES = (
+    "actors",
+    "coordinator",
+    "fast",
+    "privacy",
+    "stopping",
+    "workers",
+    "execution",
+    "commands/watch",
+    "algorithms/messages.py",
+)
 # Results, messages or what a user is told depend on these, or only speed does and nothing that can go wrong. This list shrinks.
 FIXED = {
     "decides which numbers are drawn": {"duration_blocks._BLOCK"},
@@ -33,7 +43,10 @@ FIXED = {
         *("progress._ROWS", "progress._EVERY", "progress._RARER", "progress._SURE"),
         *("page_server._PATIENCE", "run_watch._TRIES"),
     },
-    "is a limit that a user is told": {"messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST", "evaluate.LONGEST"},
+    "is a limit that a user is told": {
+        *("messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST", "evaluate.LONGEST"),
+        *("gaussian.WEAK_DELTA", "command._SMALL_DELTA", "table._RUNGS"),
+    },
 }
 
 

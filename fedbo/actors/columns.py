@@ -297,7 +297,9 @@ class ByAgent:
             row = row[order]
         found, first = [], 0
         for number, count in zip(numbers, counts, strict=True):
-            found.append(_all_or_some(self._parts[number], row[first : first + count]))
+            columns, rows = self._parts[number], row[first : first + count]
+            whole = count == len(columns.agent) and bool((rows == np.arange(count)).all())
+            found.append(columns if whole else rows_of(columns, rows))
             first += count
         self._forget(agents, (numbers, counts))
         return found, None if order is None else np.argsort(order)
@@ -370,8 +372,3 @@ def _form(part: Any) -> Any:
     if not isinstance(part, StepReports):
         return None
     return tuple((name, array.dtype, array.shape[1:]) for name, array in (part.payload or {}).items())
-
-
-def _all_or_some(columns: Columns, rows: Ints) -> Columns:
-    whole = len(rows) == len(columns.agent) and bool((rows == np.arange(len(rows))).all())
-    return columns if whole else rows_of(columns, rows)

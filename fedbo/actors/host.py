@@ -135,18 +135,15 @@ class Host:
         """Run steps of different agents, or one by one, and return their reports; fewer where the run ends meanwhile."""
         reports: Reports = []
         with self._may_have_ended():
-            several = requests if isinstance(requests, StepRequests) else self._joint(requests)
+            several = requests if isinstance(requests, StepRequests) else None
+            # As columns where that serves: to different agents that may be in columns.
+            if isinstance(requests, list) and self.agents.serves and len({one.agent for one in requests}) == len(requests) > 0:
+                several = joint_requests(requests)
             if several is not None and not self._halted:
                 reports = self.agents.work(several, self._work)
             elif isinstance(requests, list):
                 reports = [report for report in map(self._work, requests) if report is not None]
         return reports
-
-    def _joint(self, requests: Sequence[StepRequest]) -> StepRequests | None:
-        """Return requests as columns where that serves: to different agents that may be in columns."""
-        if not self.agents.serves or not requests or len({request.agent for request in requests}) < len(requests):
-            return None
-        return joint_requests(requests)
 
     @contextlib.contextmanager
     def _may_have_ended(self) -> Iterator[None]:

@@ -79,7 +79,10 @@ class HostProcesses:
         config = self._config._replace(life=host.life)
         loaded = host.handle.load.remote(self._task, host.numbers, config, host.place)
         host.calls.append(loaded)
-        self._reapply_faults(host)
+        for agent in host.numbers:  # held and slowed down as before
+            for wanted, call in ((self.live.held, host.handle.hold), (self.live.slowed, host.handle.slow)):
+                if agent in wanted:
+                    host.calls.append(call.remote(agent, wanted[agent]))
         return loaded
 
     def _start_spare(self) -> Any:
@@ -87,13 +90,6 @@ class HostProcesses:
         (spare,) = start_hosts(1)
         spare.load.remote(self._task, [])
         return spare
-
-    def _reapply_faults(self, host: RemoteHost) -> None:
-        """Hold and slow down the agents of a new process as before."""
-        for agent in host.numbers:
-            for wanted, call in ((self.live.held, host.handle.hold), (self.live.slowed, host.handle.slow)):
-                if agent in wanted:
-                    host.calls.append(call.remote(agent, wanted[agent]))
 
 
 class SupervisedHosts(RayHosts):

@@ -121,7 +121,11 @@ class Evaluator:
         judge = None if self.stopping is None else self.stopping.judge(query, streams)
         try:
             with _UNJUDGED if judge is None else answered_by(judge):
-                outcome = self._evaluated(objective, query, streams)
+                known = query.x, streams, query.pulls, query.fidelity
+                if self._isolated is not None:
+                    outcome = self._isolated.evaluate(query.agent, objective, *known)
+                else:
+                    outcome = evaluate(objective, *known)
         except BaseException as error:  # a training script that is called as a function may end by sys.exit
             if ends_process(error) or isinstance(error, ChangedCodeError):
                 raise
@@ -135,11 +139,6 @@ class Evaluator:
             record = judge.judged(record)
         goals = None if self.goals is None else self.goals(query.agent)
         return record if goals is None else with_metrics(goals, query, record)
-
-    def _evaluated(self, objective: Objective, query: Query, streams: Streams) -> Outcome:
-        if self._isolated is not None:
-            return self._isolated.evaluate(query.agent, objective, query.x, streams, query.pulls, query.fidelity)
-        return evaluate(objective, query.x, streams, query.pulls, query.fidelity)
 
 
 def with_metrics(goals: Goals, query: Query, record: EvaluationRecord) -> EvaluationRecord:

@@ -65,17 +65,15 @@ def told_numbers(
     of their messages.
     """
     places, values = seen
-    broken = np.array([_is_broken(goals, outcomes.get(place)) for place in places.tolist()], dtype=np.bool_)
+    # An evaluation with a value breaks a bound, or does not show that it keeps it.
+    made = [outcomes.get(place) for place in places.tolist()]
+    bad = [one is not None and not np.isnan(one.value) and not (goals.margins(one) >= 0.0).all() for one in made]
+    broken = np.array(bad, dtype=np.bool_)
     if not broken.any():
         return places, values
     if learner.policy.infeasible == "drop" or worst is None or hides(learner.algorithm):
         return places[~broken], values[~broken]
     return places, np.where(broken, worst, values)
-
-
-def _is_broken(goals: Goals, outcome: Outcome | None) -> bool:
-    """Return whether an evaluation with a value breaks a bound, or does not show that it keeps it."""
-    return outcome is not None and not np.isnan(outcome.value) and not (goals.margins(outcome) >= 0.0).all()
 
 
 def learned(

@@ -237,14 +237,10 @@ def _write_record(writer: Encoder, value: Any) -> None:
 def _token(value: AnyArray | np.generic) -> bytes:
     dtype = value.dtype
     known = TOKENS.get((dtype.byteorder, dtype.char))  # equal dtypes may have different letters
-    return known or TOKENS.setdefault((dtype.byteorder, dtype.char), _token_of(dtype))
-
-
-def _token_of(dtype: np.dtype[Any]) -> bytes:
-    if dtype.char not in LETTERS:
+    if known is None and dtype.char not in LETTERS:
         raise _CannotHold(f"has dtype {dtype}, which a checkpoint cannot store; use numbers or booleans")
     # The letter keeps apart what is of one size, as long and long long are; the sign before it is the order of bytes.
-    return (dtype.str[0] + dtype.char).encode()
+    return known or TOKENS.setdefault((dtype.byteorder, dtype.char), (dtype.str[0] + dtype.char).encode())
 
 
 def _write_scalar(writer: Encoder, value: np.generic) -> None:

@@ -60,7 +60,8 @@ def record_of(kind: type) -> RecordType:
     read: Callable[[Any], Sequence[Any]] = tuple
     if dataclasses.is_dataclass(kind):
         names = tuple(each.name for each in dataclasses.fields(kind))
-        slots = {slot for base in kind.__mro__ for slot in _slots(base)}
+        own = [vars(base).get("__slots__", ()) for base in kind.__mro__]
+        slots = {slot for some in own for slot in ((some,) if isinstance(some, str) else some)}
         if slots - {*names, "__weakref__", "__dict__"}:
             raise CheckpointError("has slots besides its fields")
         try:
@@ -80,11 +81,6 @@ def record_of(kind: type) -> RecordType:
 def head_of(kind: type, names: Sequence[str]) -> bytes:
     """Return the bytes that name a class and fields in a checkpoint."""
     return "\0".join((kind.__module__, kind.__qualname__, *names)).encode()
-
-
-def _slots(kind: type) -> tuple[str, ...]:
-    slots = kind.__dict__.get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
 def find_class(module: str, name: str) -> type | None:

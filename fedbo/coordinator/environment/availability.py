@@ -216,12 +216,12 @@ AVAILABILITIES: dict[str, type[_Model]] = {m.model: m for m in _MODELS}
 
 def absences(availability_of: Callable[[int], Availability], streams: Streams) -> Callable[[int, int], float]:
     """Return the function (agent, step) -> length of the absence before that iteration; 0 means available."""
-    return durations(lambda agent: _lengths(availability_of(agent)), "absence", streams)
 
+    def lengths(agent: int) -> Timing:
+        availability = availability_of(agent)
+        return Constant(0.0) if never_before_steps(availability) else _Absences(availability)  # spares the stream
 
-def _lengths(availability: Availability) -> Timing:
-    """Read an availability as a model of durations, one for each iteration."""
-    return Constant(0.0) if never_before_steps(availability) else _Absences(availability)  # spares the stream
+    return durations(lengths, "absence", streams)
 
 
 def never_before_steps(availability: Availability) -> bool:

@@ -94,11 +94,7 @@ class StepDurations:
         lengths = [drawn.of(agent, number) for number in numbers]
         if self._even:
             return lengths
-        factor = self._factor(agent)
-        return [length * factor for length in lengths]
-
-    def _factor(self, agent: int) -> float:
         if agent not in self._factors:
             rng = self._streams.of(agent).at(0).rng("speed class")
             self._factors[agent] = self._environment.of(agent).speed.factor(rng)
-        return self._factors[agent]
+        return [length * self._factors[agent] for length in lengths]

@@ -62,13 +62,17 @@ class Empirical:
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Draw `size` durations from all measurements, of any agent."""
-        return _drawn(np.concatenate(self._measured()))(rng, 0, size)
+        values = np.concatenate(self._measured())
+        drawn: Array = values[rng.integers(len(values), size=size)]
+        return drawn
 
     def of(self, agent: int) -> Callable[[np.random.Generator, int, int], Array]:
         """Return the function (rng, first, size) -> an agent's durations from number `first` on."""
         measured = self._measured()
         values = measured[agent % len(measured)]
-        return _drawn(values) if self.order == "drawn" else _replayed(values)
+        if self.order == "drawn":
+            return lambda rng, first, size: values[rng.integers(len(values), size=size)]
+        return lambda rng, first, size: values[np.arange(first, first + size) % len(values)]
 
     @property
     def ids(self) -> int:
@@ -81,14 +85,6 @@ class Empirical:
         path = Path(self.file)
         modified = path.stat().st_mtime_ns if path.is_file() else 0
         return _read(path, self.column, None if self.pooled else self.by, self.mean, modified)
-
-
-def _drawn(values: Array) -> Callable[[np.random.Generator, int, int], Array]:
-    return lambda rng, first, size: values[rng.integers(len(values), size=size)]
-
-
-def _replayed(values: Array) -> Callable[[np.random.Generator, int, int], Array]:
-    return lambda rng, first, size: values[np.arange(first, first + size) % len(values)]
 
 
 @lru_cache(maxsize=64)

@@ -75,16 +75,15 @@ def read_capacities(path: str | Path) -> tuple[Capacity, ...]:
     The file is a JSON object {client: {"computation": ms, "communication": kbit/s}} (Lai et al. 2022; `ClientMetadata`), which
     is made of FedScale's pickle in the same way as a trace. SettingError when it is not of this form.
     """
-    clients = _object(Path(path))
-    return tuple(_capacity(name, clients[name]) for name in sorted(clients, key=int))
-
-
-def _capacity(name: str, told: Any) -> Capacity:
-    for key in Capacity._fields:
-        value: Any = told.get(key) if isinstance(told, dict) else None
-        if not (_number(value) and value > 0):
-            raise SettingError("file", f"has {key} = {value!r} for client {name}; it must be a number above 0")
-    return Capacity(*(float(told[key]) for key in Capacity._fields))
+    found, clients = list[Capacity](), _object(Path(path))
+    for name in sorted(clients, key=int):
+        told: Any = clients[name]
+        values: list[Any] = [told.get(key) if isinstance(told, dict) else None for key in Capacity._fields]
+        for key, value in zip(Capacity._fields, values, strict=True):
+            if not (_number(value) and value > 0):
+                raise SettingError("file", f"has {key} = {value!r} for client {name}; it must be a number above 0")
+        found.append(Capacity(*map(float, values)))
+    return tuple(found)
 
 
 def once(windows: Iterable[tuple[float, float]]) -> Iterator[float]:

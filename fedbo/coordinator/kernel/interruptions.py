@@ -147,13 +147,13 @@ class Presence:
         """Interrupt the agents that are away from the start, and schedule the first absences of the others."""
         if self.is_plain:
             return []
-        leaving = (number for number in agents if leaves(self._environment.of(number).availability))
-        return [effect for number in leaving for effect in self._start(state, state.agents[number], now)]
-
-    def _start(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
-        if self._changes(agent.number, 0) == now:
-            return self.changed(state, AvailabilityChanged(agent.number, 0), now)
-        return self._next_change(agent, 0, now)
+        effects = list[Effect]()
+        for number in [one for one in agents if leaves(self._environment.of(one).availability)]:
+            if self._changes(number, 0) == now:
+                effects += self.changed(state, AvailabilityChanged(number, 0), now)
+            else:
+                effects += self._next_change(state.agents[number], 0, now)
+        return effects
 
     def switch(self, state: CoreState, away: Mapping[int, bool], now: float) -> list[Effect]:
         """Switch agents, present or away, to models that have held from the start; ended agents stay unchanged."""

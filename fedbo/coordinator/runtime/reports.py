@@ -45,14 +45,9 @@ def write_reports(reports: Sequence[StepReport], key: RunKey, upload: Declaratio
     columns |= {name: [getattr(report, name) for report in reports] for name in _COUNTS}
     columns["number"] = columns["lease"]
     columns["failed"] = [list(report.failed) for report in reports]
-    columns["message"] = [_message(report, upload) for report in reports]
+    messages = [None if upload is None else report.payload for report in reports]
+    columns["message"] = [one if one is None else encode(one, upload or {}) if one else b"" for one in messages]
     return write_table(pa.table(columns, schema=REPORTS), path)
-
-
-def _message(report: StepReport, upload: Declaration | None) -> bytes | None:
-    if report.payload is None or upload is None:
-        return None
-    return encode(report.payload, upload) if report.payload else b""
 
 
 def read_reports(table: pa.Table, key: RunKey, upload: Declaration | None) -> list[StepReport]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedbo.actors.storage.evaluation_log import _line, _summed, read_log
+from fedbo.actors.storage.evaluation_log import _line, read_log
 from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.objectives.outcome import Outcome
 
 
 def line(number: int) -> bytes:
-    return _summed(_line(EvaluationRecord(0, number, [0.5], Outcome(1.0), finished=float(number))))
+    return _line(EvaluationRecord(0, number, [0.5], Outcome(1.0), finished=float(number)))
 
 
 def test_a_log_is_read_on_from_the_end_of_its_last_whole_line(tmp_path: Path) -> None:

@@ -57,14 +57,9 @@ class Talkative(Random):
 
     is_joint = True
 
-    def receive_each(self, state: Any, senders: Numbers, payload: Any) -> Any:
-        return state
-
-    def broadcast_each(self, state: Any, recipients: Numbers, worth: Any, streams: Streams) -> tuple[AnswerColumns, Any]:
-        return AnswerColumns(np.arange(len(recipients)), _messages(len(recipients))), state
-
-    def answer_each(self, state: Any, senders: Numbers, payload: Any, worth: Any, numbers: Any, streams: Streams) -> Any:
-        return _messages(len(senders)), state
+    def answer_each(self, state: Any, senders: Numbers, payload: Any, worth: Any, occasions: Any, streams: Streams) -> Any:
+        count = len(occasions.recipients)
+        return AnswerColumns(np.arange(count), _messages(count)), state
 
 
 def _messages(count: int) -> dict[str, Any]:

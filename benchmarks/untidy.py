@@ -1,10 +1,11 @@
 """Processor time of a row where a study is not plain, relative to plain rounds of as many agents in the same process.
 
 All agents run FTS with nothing fitted on a free objective, with lognormal durations and one constant latency. The time of a row
-of the observations has all that a run does: decisions, draws, messages, events, tables. Cases take turns, and the best pass of
-each counts. The cases `idle` have ten times as many agents, of which each round asks one in a hundred.
+of the observations has all that a run does: decisions, draws, messages, events, tables. Cases take turns; the best pass of each
+counts, and of the ratios within a pass the median, since other load on the machine changes from pass to pass. The cases `idle`
+have ten times as many agents, of which each round asks one in a hundred.
 
-    python benchmarks/untidy.py [--agents 1000] [--iterations 3] [--passes 3] [--only buffered immediate] [--profile]
+    python benchmarks/untidy.py [--agents 1000] [--iterations 3] [--passes 5] [--only buffered immediate] [--profile]
 
 With `--profile` one pass of each case runs under the profiler instead.
 """
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -95,7 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--agents", type=int, default=1000)
     parser.add_argument("--iterations", type=int, default=3)
-    parser.add_argument("--passes", type=int, default=3)
+    parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
@@ -116,10 +118,11 @@ def main() -> None:
             for name in names:
                 seconds, rows = carry_out(name, given.agents, given.iterations)
                 found[name].append(1e6 * seconds / rows)
-    print(f"{given.agents} agents, {given.iterations} iterations, best of {given.passes} passes of processor time")
+    print(f"{given.agents} agents, {given.iterations} iterations, {given.passes} passes of processor time")
     for name in () if given.profile else names:
-        best, plain = min(found[name]), min(found["idle" if name.startswith("idle") else "barrier"])
-        print(f"{name:16s} {best:6.0f} us a row, {best / plain:5.2f} times, wanted {CASES[name][1]}", flush=True)
+        plain = found["idle" if name.startswith("idle") else "barrier"]
+        ratio = median(one / other for one, other in zip(found[name], plain, strict=True))
+        print(f"{name:16s} {min(found[name]):6.0f} us a row, {ratio:5.2f} times, wanted {CASES[name][1]}", flush=True)
 
 
 if __name__ == "__main__":

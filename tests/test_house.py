@@ -308,7 +308,7 @@ BY_POSITION = {
     "fedbo/fast/windows.py": "the rows of its columns are plain lists and tuples",
     "fedbo/algorithms/streams.py": "the counter of Philox is four words",
 }
-COMPILED = "fedbo/surrogates/compiled/"  # numba passes tuples of arrays between functions
+COMPILED = ("fedbo/surrogates/compiled/", "fedbo/fast/window_kernel.py")  # numba passes tuples of arrays between functions
 
 
 @cache

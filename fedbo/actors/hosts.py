@@ -132,6 +132,7 @@ class LiveHosts(Hosts, Protocol):
 
 
 _MOST = 128  # steps that are carried out together, at most
+_MANY = 24  # steps that are due together and gain little from others
 _ENOUGH = 0.02  # seconds that these may take
 
 
@@ -183,7 +184,7 @@ class InlineHosts(Hosts):
     def _with_others(self, agents: list[int]) -> list[int]:
         """Return these agents and those that are computed with them."""
         room = self._together - len(agents)
-        if room <= 0:
+        if room <= 0 or len(agents) >= _MANY:
             return agents
         due = set(agents)
         return [*agents, *islice((number for number in self._requests if number not in due), room)]

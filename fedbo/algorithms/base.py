@@ -428,12 +428,23 @@ class Columnar(Protocol):
         """Return empty columns for the agents of a run; None where these settings have none."""
 
 
+class Occasions(NamedTuple):
+    """Answers that follow messages: answer number `numbers (l,)` to each of `recipients (l,)`, once `after (l,)` are received.
+
+    All are in order. Those with one number belong to one occasion, of different recipients in ascending order.
+    """
+
+    recipients: Numbers
+    after: Numbers
+    numbers: Numbers
+
+
 @runtime_checkable
 class JointHalf(Protocol):
     """Optional protocol of methods whose coordinator half processes many messages at once, in a fraction of the time.
 
-    Messages and answers have fixed shapes. The functions leave the state and return the answers that `receive` and `broadcast`
-    do for one message after another, to the bit. They refuse no message that is as declared, and keep no reference to arrays
+    Messages and answers have fixed shapes. The function leaves the state and returns the answers that `receive` and `broadcast`
+    do for one message after another, to the bit. It refuses no message that is as declared, and keeps no reference to arrays
     `payload`, which are `(k, ...)`. A subclass that overrides `receive` or `broadcast` is called one by one.
     """
 
@@ -441,26 +452,18 @@ class JointHalf(Protocol):
     def is_joint(self) -> bool:
         """Return whether these settings can be processed so."""
 
-    def receive_each(self, state: Any, senders: Numbers, payload: Mapping[str, npt.NDArray[Any]]) -> Any:
-        """Update the state with the messages of `senders (k,)`, in their order."""
-
-    def broadcast_each(
-        self, state: Any, recipients: Numbers, staleness_weight: Array, streams: Streams
-    ) -> tuple[AnswerColumns, Any]:
-        """Return the answers to those of the `recipients (k,)` that are answered, when the exchange mode closes a round."""
-
     def answer_each(
         self,
         state: Any,
         senders: Numbers,
         payload: Mapping[str, npt.NDArray[Any]],
         staleness_weight: Array,
-        numbers: Numbers,
+        occasions: Occasions,
         streams: Streams,
-    ) -> tuple[dict[str, npt.NDArray[Any]], Any]:
-        """Receive each message and answer its sender before the next one; answer n of `numbers (k,)` has `streams.at(n)`.
+    ) -> tuple[AnswerColumns, Any]:
+        """Receive the messages of `senders (k,)`, and answer on each occasion among them; that of number n has `streams.at(n)`.
 
-        It ends with the first sender that is not answered, whose message is received. Return the answers before it.
+        Return the answers to those recipients that are answered. End with the first occasion on which one is not.
         """
 
 

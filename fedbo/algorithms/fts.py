@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms import ts
-from fedbo.algorithms.base import AnswerColumns, Array, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.base import AnswerColumns, Array, Declaration, Field, Inbound, Occasions, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.draw_search import Values
 from fedbo.algorithms.components.federated import Federated, FederatedState
@@ -27,6 +27,7 @@ from fedbo.surrogates.draws import compiled_surface, message_function
 from fedbo.surrogates.features import Features
 
 Columns = dict[str, npt.NDArray[Any]]
+_PURPOSE = "P_N at the coordinator"  # of the draw of a sender
 _ONE = np.ones(1)
 _ONE.flags.writeable = False  # the weight of the only message that agents hold, for all of them
 
@@ -198,7 +199,7 @@ class FTS(Federated):
     def _relayed(self, state: FTSServer, preference: Array, recipients: Sequence[int], streams: Streams) -> dict[int, Payload]:
         """Draw one sender for each recipient."""
         asked = np.array(recipients, dtype=np.int64)
-        places, chosen = _drawn(preference, asked, np.full(len(asked), streams.step), streams)
+        places, chosen = _drawn(preference, asked, streams.each(asked, np.full(len(asked), streams.step)).uniforms(_PURPOSE))
         sent = zip(asked[places].tolist(), state.row[chosen].tolist(), chosen[:, None], strict=True)
         return {agent: {"omega": state.omega[row].copy(), "sender": sender} for agent, row, sender in sent}
 
@@ -207,21 +208,13 @@ class FTS(Federated):
         """Return whether an answer is one message."""
         return self.relay == "one"
 
-    def receive_each(self, state: FTSServer, senders: Numbers, payload: Columns) -> FTSServer:
+    def _received(self, state: FTSServer, senders: Numbers, omega: Array) -> FTSServer:
         """Store the newest messages of agents."""
         first = dict.fromkeys(senders[state.row[senders] < 0].tolist())
         state = self._with_rows(state, list(first)) if first else state
-        state.omega[state.row[senders]] = payload["omega"]  # of equal rows NumPy keeps the last
+        state.omega[state.row[senders]] = omega  # of equal rows NumPy keeps the last
         state.held[senders] = 1.0
         return state
-
-    def broadcast_each(
-        self, state: FTSServer, recipients: Numbers, staleness_weight: Array, streams: Streams
-    ) -> tuple[AnswerColumns, FTSServer]:
-        """Relay one message to each recipient."""
-        preference = state.held * staleness_weight * np.asarray(self.weights or 1.0)
-        places, chosen = _drawn(preference, recipients, np.full(len(recipients), streams.step), streams)
-        return AnswerColumns(places, {"omega": state.omega[state.row[chosen]], "sender": chosen[:, None]}), state
 
     def answer_each(
         self,
@@ -229,48 +222,60 @@ class FTS(Federated):
         senders: Numbers,
         payload: Columns,
         staleness_weight: Array,
-        numbers: Numbers,
+        occasions: Occasions,
         streams: Streams,
-    ) -> tuple[Columns, FTSServer]:
-        """Relay one message to each sender, of those that were there by then; P_N changes with first messages alone."""
-        omega, chosen, start, count = np.empty_like(payload["omega"]), np.empty(len(senders), np.int64), 0, len(senders)
-        while start < count:
-            new = start + np.flatnonzero(state.row[senders[start:]] < 0)
-            end = start + 1 if len(new) and new[0] == start else int(new[0]) if len(new) else count
-            part = slice(start, end)
-            before = state
-            if state.row[senders[start]] < 0:
-                before = state = self.receive_each(state, senders[part], {"omega": payload["omega"][part]})
-            preference = state.held * staleness_weight * np.asarray(self.weights or 1.0)
-            places, found = _drawn(preference, senders[part], numbers[part], streams)
-            if len(places) < end - start:  # the first that is not answered
-                end = start + 1 + int((np.append(places, -1) != np.arange(len(places) + 1)).argmax())
-                part, found = slice(start, end), found[: end - start - 1]
-            answered = start + len(found)
-            chosen[start:answered] = found
-            omega[start:answered] = before.omega[before.row[found]]
-            newest = dict[int, int]()
-            for place, (sender, of) in enumerate(zip(senders[start:answered].tolist(), found.tolist(), strict=True), start):
-                if of in newest:
-                    omega[place] = payload["omega"][newest[of]]
-                newest[sender] = place
-            state = self.receive_each(state, senders[part], {"omega": payload["omega"][part]})
-            if answered < end:
-                break
-            start = end
-        return {"omega": omega[:answered], "sender": chosen[:answered, None]}, state
+    ) -> tuple[AnswerColumns, FTSServer]:
+        """Relay one message to each recipient, of those that were there by then; P_N changes with first messages alone."""
+        recipients, after, numbers = occasions
+        uniform, taken, count = streams.each(recipients, numbers).uniforms(_PURPOSE), len(senders), len(recipients)
+        weights, chosen, start = staleness_weight * np.asarray(self.weights or 1.0), np.full(count, -1), 0
+        preference, known, new = state.held * weights, state.held > 0, list[int]()
+        for place, sender in enumerate(senders.tolist()):
+            if not known[sender]:
+                known[sender] = True
+                new.append(place)
+        for place, end in zip([*new, -1], [*after.searchsorted(new, side="right").tolist(), count], strict=True):
+            if end > start:
+                places, found = _drawn(preference, recipients[start:end], uniform[start:end])
+                chosen[start + places] = found
+                if len(places) < end - start:  # there is nobody whose message one of them could get
+                    first = start + int((np.append(places, -1) != np.arange(len(places) + 1)).argmax())
+                    taken, count = int(after[first]), int(numbers.searchsorted(numbers[first], side="right"))
+                    break
+                start = end
+            if place >= 0:
+                preference[senders[place]] = weights[senders[place]]
+        answered = np.flatnonzero(chosen[:count] >= 0)
+        chosen = chosen[answered]
+        omega = _newest(state, senders, payload["omega"], chosen, after[answered])
+        state = self._received(state, senders[:taken], payload["omega"][:taken])
+        return AnswerColumns(answered, {"omega": omega, "sender": chosen[:, None]}), state
 
 
-def _drawn(preference: Array, asked: Numbers, steps: Numbers, streams: Streams) -> tuple[Numbers, Numbers]:
-    """Draw a sender from P_N without the agent itself, by inversion, for each of the `asked` agents; each has its own step.
+def _newest(state: FTSServer, senders: Numbers, omega: Array, chosen: Numbers, after: Numbers) -> Array:
+    """Return the newest message `(l, M)` of each of the `chosen` agents, once so many messages `omega (k, M)` were received."""
+    if not len(senders):
+        return state.omega[state.row[chosen]]
+    width = len(senders) + 1
+    order = np.sort(senders * width + np.arange(len(senders)))
+    last = order[order.searchsorted(chosen * width + after) - 1]
+    is_new = (last // width == chosen) & (last % width < after)
+    found = np.empty((len(chosen), omega.shape[1]))
+    found[is_new] = omega[last[is_new] % width]
+    found[~is_new] = state.omega[state.row[chosen[~is_new]]]
+    return found
+
+
+def _drawn(preference: Array, asked: Numbers, uniform: Array) -> tuple[Numbers, Numbers]:
+    """Find a sender from P_N without the agent itself, by inversion of a `uniform` number for each of the `asked` agents.
 
     Return the places of those that have a sender, and the senders. The others know nobody but themselves.
     """
     reach = np.cumsum(preference)
     places = np.flatnonzero(reach[-1] - preference[asked] > 0)
-    asked, steps = asked[places], steps[places]
+    asked = asked[places]
     own = preference[asked]
-    place = streams.each(asked, steps).uniforms("P_N at the coordinator") * (reach[-1] - own)
+    place = uniform[places] * (reach[-1] - own)
     place += np.where(place >= reach[asked] - own, own, 0.0)
     return places, reach.searchsorted(place, side="right")
 

@@ -38,8 +38,7 @@ _PAIRS: dict[str, tuple[Any, str]] = {
     "ask": (Decision, "Decision"),
     "outbox": ((dict, type(None)), "message or None"),
     "broadcast": (dict, "answers by recipient"),
-    "broadcast_each": (tuple, "AnswerColumns"),
-    "answer_each": (dict, "arrays of the answers"),
+    "answer_each": (tuple, "AnswerColumns"),
 }
 _OF_AGENTS = ("ask", "tell", "tell_outcomes", "outbox", "pending", "avoiding", "costing")  # others are of the coordinator
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic)  # states that anything may replace

@@ -19,7 +19,7 @@ from fedbo.algorithms.base import ORIGINS_IN_ORDER, AnswerColumns, Array, StateC
 from fedbo.algorithms.components.feature_columns import offsets
 from fedbo.algorithms.returned import CheckedColumns, Steps
 from fedbo.fast.row_columns import RowColumns, RowLog
-from fedbo.fast.slots import KEPT, SavedColumns, Slots
+from fedbo.fast.slots import KEPT, SavedColumns, SingleStates, Slots
 from fedbo.fast.together import JointEvaluator
 from fedbo.objectives.space import from_unit
 
@@ -27,10 +27,11 @@ from fedbo.objectives.space import from_unit
 class ColumnAgents:
     """Agents in columns: the numbers `of` each slot, the `states` of the algorithm, and the `rows` not written yet."""
 
-    def __init__(self, task: Task, states: StateColumns, evaluator: JointEvaluator) -> None:
-        self._task, self.states, self._evaluator = task, states, evaluator
-        self._checked = CheckedColumns(task.algorithm, states, task.problem)
-        self.of, self.rows = Slots(), RowLog(task.problem.dim)
+    def __init__(self, task: Task, states: StateColumns | None, evaluator: JointEvaluator) -> None:
+        self._task, self._evaluator, self.of, self.rows = task, evaluator, Slots(), RowLog(task.problem.dim)
+        self.single = SingleStates(task, self.of) if states is None else None
+        own: Any = self.single if states is None else states
+        self.states, self._checked = own, CheckedColumns(task.algorithm, own, task.problem)
         self._sends = cache(task.algorithm.sends)
         self._objectives: list[Any] = []
         self._free: list[int] = []
@@ -82,6 +83,8 @@ class ColumnAgents:
             slot, row = slot[better], row[better]
             of.best[slot], of.best_score[slot], of.best_step[slot] = made.value[row], made.score[row], made.step[row]
         of.uncommitted[slots], of.touched[slots] = False, True
+        if self.single is not None:
+            self.single.forget(slots)
 
     def commit_one(self, slot: int, times: Sequence[float]) -> None:
         """Commit the step of one agent; `times` are the start of its evaluations and the end of each, if given."""
@@ -105,9 +108,20 @@ class ColumnAgents:
         return failed
 
     def _run(self, requests: StepRequests, slots: Ints) -> npt.NDArray[np.bool_]:
-        """Decide, evaluate and learn; return the agents whose evaluation fails, whose states are as before."""
-        of, states = self.of, self.states
+        """Decide, evaluate and learn; return the agents whose decision is not plain or whose evaluation fails."""
         self.commit(slots)
+        left, later = np.zeros(len(slots), bool), requests.step > 0
+        if self.single is not None and later.any():
+            left[later] = self.single.ask(slots[later], rows_of(requests, later))
+        if left.any():
+            requests, slots = rows_of(requests, ~left), slots[~left]
+        if len(slots):
+            left[~left] = self._evaluate(requests, slots)
+        return left
+
+    def _evaluate(self, requests: StepRequests, slots: Ints) -> npt.NDArray[np.bool_]:
+        """Evaluate and learn; return the agents whose evaluation fails, whose states are as before."""
+        of, states = self.of, self.states
         first = requests.step == 0
         counts = np.full(len(slots), self._task.algorithm.queries)
         parts: list[tuple[npt.NDArray[np.bool_], Array, Any]] = []
@@ -117,27 +131,18 @@ class ColumnAgents:
             parts.append((first, np.concatenate(points), ORIGINS_IN_ORDER.index("initial")))
         if not first.all():
             asked, own = (rows_of(requests, ~first), slots[~first]) if parts else (requests, slots)
-            streams = self._task.streams.each(asked.agent, asked.step)
-            parts.append((~first, *self._checked.ask(own, streams, _answers(asked), Steps(asked.agent, asked.step))))
+            parts.append((~first, *(self._asked(asked, own) if self.single is None else self.single.decided(own))))
         x, origin = np.empty((counts.sum(), self._task.problem.dim)), np.empty(counts.sum(), np.int8)
         none = np.zeros(len(x))
         for which, some, code in parts:
             rows = which.repeat(counts) if len(parts) > 1 else slice(None)
             x[rows], origin[rows] = some, code
         each, query = np.arange(len(slots)).repeat(counts), offsets(counts)
-        made = RowColumns(
-            agent=requests.agent[each].astype(np.int32),
-            step=requests.step[each].astype(np.int32),
-            query=query.astype(np.int32),
-            origin=origin,
-            x=from_unit(self._task.federation.parameters, x),
-            u=x,
-            value=none,
-            score=none,
-            t_n=(of.t_n[slots][each] + query + 1).astype(np.int32),
-            started=none,
-            finished=none,
-        )
+        numbers = (requests.agent[each], requests.step[each], query, of.t_n[slots][each] + query + 1)
+        agent, step, point, t_n = (one.astype(np.int32) for one in numbers)
+        native = from_unit(self._task.federation.parameters, x)
+        given = {"agent": agent, "step": step, "query": point, "origin": origin, "x": native, "u": x, "t_n": t_n}
+        made = RowColumns(**given, value=none, score=none, started=none, finished=none)
         objectives = [self._objectives[slot] for slot in slots[each].tolist()]
         plain = self._evaluator.evaluate(objectives, made, of.evaluated[slots][each] + query)
         failed = np.zeros(len(slots), bool)
@@ -150,17 +155,21 @@ class ColumnAgents:
             self._learn(requests, slots, counts, made)
         return failed
 
+    def _asked(self, requests: StepRequests, slots: Ints) -> tuple[Array, npt.NDArray[np.int8]]:
+        streams = self._task.streams.each(requests.agent, requests.step)
+        return self._checked.ask(slots, streams, _answers(requests), Steps(requests.agent, requests.step))
+
     def _learn(self, requests: StepRequests, slots: Ints, counts: Ints, made: RowColumns) -> None:
         """Pass observations to the algorithm, and store them as rows that do not count yet."""
         of, starts = self.of, counts.cumsum() - counts
+        of.step_before[slots], of.step[slots] = of.step[slots], requests.step
         self.states.tell(slots, counts, made.u, made.value)
         of.row[slots], of.queries[slots] = self.rows.append(made) + starts, counts
         of.worst_before[slots] = of.worst[slots]
         of.worst[slots] = np.fmin(of.worst[slots], np.minimum.reduceat(made.value, starts))
         for name in ("evaluated", "pulled", "t_n"):
             getattr(of, name)[slots] += counts
-        of.step_before[slots] = of.step[slots]
-        of.step[slots], of.uncommitted[slots] = requests.step, True
+        of.uncommitted[slots] = True
         of.speaks[slots] = requests.speaks & np.array(list(map(self._sends, requests.step.tolist())), bool)
 
     def reports(self, slots: Ints) -> StepReports | list[StepReport]:
@@ -171,6 +180,11 @@ class ColumnAgents:
         speaks, payload = of.speaks[slots], None
         if speaks.any():
             steps = Steps(numbers["agent"][speaks], numbers["step"][speaks])
+            if self.single is not None:
+                reports = single_reports(StepReports(**numbers))
+                for place, one in zip(speaks.nonzero()[0].tolist(), self.single.outbox(slots[speaks], steps), strict=True):
+                    reports[place].payload = one
+                return reports
             payload = self._checked.outbox(slots[speaks], self._task.streams.each(*steps), steps)
         if payload is None or speaks.all():
             return StepReports(**numbers, payload=payload)
@@ -210,7 +224,7 @@ class ColumnAgents:
 
     def _state(self, slot: int) -> AgentState:
         of = self.of
-        state = AgentState(self.states.state(slot))
+        state = AgentState(self.states.state(slot)) if self.single is None else self.single.state(slot)
         for name in ("step", "evaluated", "pulled", "t_n"):
             setattr(state, name, int(getattr(of, name)[slot]))
         if not np.isnan(of.worst[slot]):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.actors.columns import Floats, Ints
-from fedbo.algorithms.base import Inbound, JointHalf, Payload
+from fedbo.algorithms.base import Inbound, JointHalf, Occasions, Payload
 from fedbo.algorithms.messages import are_sound, checker, plain_fields, varies
 from fedbo.algorithms.returned import pair, updated
 from fedbo.coordinator.kernel.exchange import Rounds
@@ -28,11 +28,19 @@ class Arrivals(NamedTuple):
     payload: Columns
 
 
+class Closings(NamedTuple):
+    """Full buffers: how many messages were heard by then and answers given in all `(c,)`, and their `recipients (l,)`."""
+
+    heard: Ints
+    ends: Ints
+    recipients: Ints
+
+
 class Heard(NamedTuple):
-    """What the coordinator half made of messages: its state, the number it took, and the answers to the first.
+    """What the coordinator half made of messages: its state, the number it took, and the answers to the first buffers.
 
     `dummies` is the number of dummy messages among those that it took.
-    `unusual` is what it returned for the last message it took, or raised, where that is not one answer to its sender. If it
+    `unusual` is what it returned or raised with the last message it took, where that is not one answer to each recipient. If it
     took fewer messages than there are, and nothing is `unusual`, the next one is for the core.
     """
 
@@ -41,6 +49,9 @@ class Heard(NamedTuple):
     answers: Columns | Sequence[Payload] = ()
     unusual: dict[int, Payload] | Exception | None = None
     dummies: int = 0
+
+
+_NONE = np.empty(0, np.int64)
 
 
 def is_joint(rules: Rules) -> bool:
@@ -53,8 +64,7 @@ def is_joint(rules: Rules) -> bool:
         return False
     if varies(rules.upload) or varies(rules.download):
         return False
-    pairs = (("receive_each", "receive"), ("broadcast_each", "broadcast"), ("answer_each", "broadcast"))
-    return all(_defined(type(method), joint) <= _defined(type(method), single) for joint, single in pairs)
+    return all(_defined(type(method), "answer_each") <= _defined(type(method), single) for single in ("receive", "broadcast"))
 
 
 def _defined(kind: type, name: str) -> int:
@@ -69,21 +79,18 @@ def note_each(progress: ProgressCounter, count: int, last: int, now: float) -> N
     progress.events += count
 
 
-def close_each(rounds: Rounds, now: float, count: int) -> None:
-    """Close rounds of one message each, one after the other, the last one now."""
-    rounds.buffer, rounds.messages, rounds.left = [], 0, False
-    rounds.number, rounds.opened, rounds.age = rounds.number + count, now, rounds.age + count
+def close_each(rounds: Rounds, now: float, count: int, answered: int) -> None:
+    """Answer so many buffers one after the other, the last one now, with so many answers in all."""
+    rounds.buffer, rounds.messages, rounds.left, rounds.is_heard = [], 0, False, False
+    rounds.number, rounds.opened, rounds.age = rounds.number + count, now, rounds.age + answered
 
 
-def hear(rounds: Rounds, senders: Sequence[int], counted: int, synchronous: bool) -> None:
+def hear(rounds: Rounds, senders: Sequence[int], counted: int) -> None:
     """Record messages that close no round, of which so many took effect, and the others are dummies in time."""
     rounds.messages += counted
     rounds.is_heard |= bool(senders)
-    if synchronous:
-        rounds.reported.update(senders)
-        rounds.missing.difference_update(senders)
-    else:
-        rounds.buffer.extend(senders)
+    rounds.reported.update(senders)
+    rounds.missing.difference_update(senders)
 
 
 class CoordinatorHalf:
@@ -98,8 +105,7 @@ class CoordinatorHalf:
     def receive(self, server: Any, arrivals: Arrivals) -> Heard:
         """Receive messages that nothing answers yet."""
         if self.is_joint:
-            server = updated(self._method, "receive_each", server, arrivals.senders, arrivals.payload)
-            return Heard(server, len(arrivals.senders))
+            return self._answer_together(server, arrivals, Closings(_NONE, _NONE, _NONE), 0)
         taken = 0
         for sender, step, sent, now, payload in _each(arrivals):
             try:
@@ -122,42 +128,54 @@ class CoordinatorHalf:
             taken, dummies = taken + 1, dummies + (payload is None)
         return Heard(state.server, taken, dummies=dummies)
 
-    def answer(self, server: Any, arrivals: Arrivals, first: int) -> Heard:
-        """Receive messages, each of which is answered at once, by answer number `first` and those that follow."""
+    def answer(self, server: Any, arrivals: Arrivals, closings: Closings, first: int) -> Heard:
+        """Receive messages, and answer buffers as they are full, by answer number `first` and those that follow."""
         if self.is_joint:
-            return self._answer_together(server, arrivals, first)
-        answers, method = list[Payload](), self._method
-        for place, (sender, step, sent, now, payload) in enumerate(_each(arrivals)):
+            return self._answer_together(server, arrivals, closings, first)
+        answers, closed, begin, method = list[Payload](), 0, 0, self._method
+        heard, ends, readers = (one.tolist() for one in closings)
+        for place, (sender, step, sent, now, payload) in enumerate(_each(arrivals), 1):
             try:
                 server = updated(method, "receive", server, Inbound(sender, step, sent, payload), now)
             except Exception:  # noqa: BLE001 -- the core logs it
-                return Heard(server, place, answers)
+                return Heard(server, place - 1, answers)
+            if closed == len(heard) or place < heard[closed]:
+                continue
+            recipients, streams = readers[begin : ends[closed]], self._streams.at(first + closed)
             try:
-                payloads, server = pair(method, "broadcast", server, [sender], self._ones, self._streams.at(first + place))
+                payloads, server = pair(method, "broadcast", server, recipients, self._ones, streams)
             except Exception as error:  # noqa: BLE001 -- it ends the run, once what came before is noted
-                return Heard(server, place + 1, answers, error)
-            answer = payloads.get(sender)
-            if len(payloads) != 1 or answer is None or self._wrong(answer):
-                return Heard(server, place + 1, answers, payloads)
-            answers.append(answer)
-        return Heard(server, len(answers), answers)
+                return Heard(server, place, answers, error)
+            found = list(payloads.values())
+            if list(payloads) != recipients or self.sound(found) < len(found):
+                return Heard(server, place, answers, payloads)
+            answers, begin, closed = answers + found, ends[closed], closed + 1
+        return Heard(server, len(arrivals.senders), answers)
 
-    def _answer_together(self, server: Any, arrivals: Arrivals, first: int) -> Heard:
-        senders, method = arrivals.senders, self._method
-        numbers = np.arange(first, first + len(senders))
-        known = (arrivals.payload, self._ones, numbers, self._streams)
-        answers, server = pair(method, "answer_each", server, senders, *known)
-        count = self.sound(answers)
-        if count == len(senders):
-            return Heard(server, count, answers)
-        unusual = {} if count == _length(answers) else {int(senders[count]): _row(answers, count)}
-        return Heard(server, count + 1, {name: array[:count] for name, array in answers.items()}, unusual)
+    def _answer_together(self, server: Any, arrivals: Arrivals, closings: Closings, first: int) -> Heard:
+        heard, ends, recipients = closings
+        counts = np.diff(ends, prepend=0)
+        occasions = Occasions(recipients, heard.repeat(counts), np.arange(first, first + len(ends)).repeat(counts))
+        places, answers, server = self._answered(server, arrivals.senders, arrivals.payload, occasions)
+        sound = self.sound(answers)
+        if sound == len(recipients):
+            return Heard(server, len(arrivals.senders), answers)
+        lacking = int((np.append(places[:sound], -1) != np.arange(sound + 1)).argmax())  # the first recipient
+        closed = int(np.searchsorted(ends, lacking, side="right"))
+        begin, end = int(ends[closed] - counts[closed]), ends[closed]
+        some = {int(recipients[at]): _row(answers, place) for place, at in enumerate(places.tolist()) if begin <= at < end}
+        return Heard(server, int(heard[closed]), {name: array[:begin] for name, array in answers.items()}, some)
 
-    def broadcast(self, server: Any, recipients: Ints, number: int) -> tuple[Ints, Columns, Any]:
+    def _answered(self, server: Any, senders: Ints, payload: Columns, occasions: Occasions) -> tuple[Ints, Columns, Any]:
         """Return the places of the recipients that are answered, the answers, and the next state."""
-        known = (recipients, self._ones, self._streams.at(number))
-        (places, answers), server = pair(self._method, "broadcast_each", server, *known)
+        known = (senders, payload, self._ones, occasions, self._streams)
+        (places, answers), server = pair(self._method, "answer_each", server, *known)
         return places, answers, server
+
+    def broadcast(self, server: Any, recipients: Ints, number: int, empty: Columns) -> tuple[Ints, Columns, Any]:
+        """Answer the recipients once, after no messages, which are `empty` columns; return what `_answered` does."""
+        occasion = Occasions(recipients, np.zeros_like(recipients), np.full_like(recipients, number))
+        return self._answered(server, _NONE, empty, occasion)
 
     def sound(self, answers: Columns | Sequence[Payload]) -> int:
         """Return the number of answers before the first that is not as declared."""

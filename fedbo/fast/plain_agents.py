@@ -62,6 +62,13 @@ class PlainAgents:
         """Check whether an agent is inside the columns."""
         return number in self._records
 
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """Return the columns as the kernel takes them."""
+        up, down = self.up, self.down
+        sent = (self.sent, up.slots, down.slots, up.free, down.free)
+        return (self.agents, self.ends, *sent, self.counters, self.past, self.lengths, self.sends)
+
     def __len__(self) -> int:
         """Return the number of events in the columns."""
         size, head, tail, *_ = self.counters.tolist()
@@ -130,13 +137,8 @@ class PlainAgents:
             return None
         row = SimpleNamespace(**dict(zip(_FIELDS, self.agents[number].item(), strict=True)))
         self.agents["inside"][number] = 0
-        record.step, record.lease, record.base, record.newest_base = row.step, row.lease, row.base, row.newest_base
-        record.next_evaluation, record.t_n, record.pulled, record.saved_t_n = (
-            row.next_evaluation,
-            row.t_n,
-            row.pulled,
-            row.saved_t_n,
-        )
+        for name in ("step", "lease", "base", "newest_base", "next_evaluation", "t_n", "pulled", "saved_t_n"):
+            setattr(record, name, getattr(row, name))
         record.ended = bool(row.ended)
         record.asked = bool(row.asked) if self._private else record.asked
         record.last_duration = None if math.isnan(row.last_duration) else row.last_duration
@@ -235,12 +237,11 @@ class PlainAgents:
         """Put a message or an answer on its way; return its slot."""
         self.make_room(1, answers=True)
         if isinstance(sent, Message):
-            who, step, base, now, box = sent.sender, sent.step, sent.base, sent.sent, self.up
+            who, step, base, now = sent.sender, sent.step, sent.base, sent.sent
         else:
             now = 0.0 if sent.inbound is None else sent.inbound.sent
-            who, step, base, box = sent.agent, sent.number, 0, self.down
-        counters = self.counters
-        return kernel.send(self.agents, self.sent, box.slots, box.free, counters, kind, time, number, who, step, base, now)
+            who, step, base = sent.agent, sent.number, 0
+        return kernel.send(self.arrays, kind, time, number, who, step, base, now)
 
     @property
     def first(self) -> tuple[float, int, int, bool] | None:

@@ -21,7 +21,6 @@ from fedbo.actors.task import StepReport, Task
 from fedbo.algorithms.base import Array, Columnar, StateColumns
 from fedbo.algorithms.returned import columns_of
 from fedbo.fast.column_agents import ColumnAgents
-from fedbo.fast.plain import is_plain
 from fedbo.fast.slots import SavedColumns
 from fedbo.fast.together import agree
 
@@ -29,11 +28,11 @@ _MOST = 512  # steps whose arrays are worked on together
 
 
 class AgentsInColumns(HostedAgents):
-    """The agents of a host by number; `usual`: time is virtual, so that plain steps may be columns."""
+    """The agents of a host by number; `usual`: time is virtual and steps are plain, so that they may be columns."""
 
     def __init__(self, task: Task, make: Callable[[int], HostedAgent], columns: ColumnAgents, usual: bool) -> None:
         super().__init__(task, make)
-        self.columns, self.serves = columns, usual and is_plain(task)
+        self.columns, self.serves = columns, usual
         self._targets = frozenset(task.problem.targets) if self.serves else frozenset()
         self._slot = np.full(task.problem.n_agents, -1)  # by number, -1 for agents that are not in the columns
         self._loose: list[Row] = []  # of agents that have come back
@@ -131,7 +130,7 @@ class AgentsInColumns(HostedAgents):
 
     def _come_in(self, requests: StepRequests) -> npt.NDArray[np.bool_]:
         """Assign a slot to each agent that may have one; return which have."""
-        if not self.serves:
+        if not self.serves or (self.columns.single is not None and self.columns.single.says_more):
             return np.zeros(len(requests.agent), bool)
         new, left = [], self._slot[requests.agent] < 0
         for place in left.nonzero()[0].tolist():
@@ -140,19 +139,16 @@ class AgentsInColumns(HostedAgents):
                 continue
             if number in self.objects or number in self.objects.settled:
                 self._put_back(number)
-            elif step == 0 and self._begins(number):
-                new.append(number)
+            elif step == 0:
+                given = self._task.initial.get(number)
+                if (self._task.budget_of(number).initial if given is None else len(given)) > 0:
+                    new.append(number)
         if new:
             self._slot[new] = self.columns.start(new)
         slots = self._slot[requests.agent]
         here = slots >= 0
         here[here] = (requests.step[here] == 0) | (self.columns.of.t_n[slots[here]] > 0)
         return here
-
-    def _begins(self, number: int) -> bool:
-        """Return whether an agent has initial points."""
-        given = self._task.initial.get(number)
-        return (self._task.budget_of(number).initial if given is None else len(given)) > 0
 
     def _put_back(self, number: int) -> None:
         """Store an agent in the columns again, if nothing about it is unusual."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from fedbo.actors.storage.rows import ROW_COLUMNS, Row
 from fedbo.algorithms.base import ORIGINS_IN_ORDER
+from fedbo.algorithms.components.feature_columns import enlarged
 from fedbo.objectives.outcome import Outcome
 
 Places = npt.NDArray[np.int64]
@@ -40,19 +41,7 @@ class RowColumns:
     def empty(cls, dim: int) -> RowColumns:
         """Return columns without rows."""
         points, numbers, times = np.empty((0, dim)), np.empty(0, np.int32), np.empty(0)
-        return cls(
-            agent=numbers,
-            step=numbers,
-            query=numbers,
-            origin=np.empty(0, np.int8),
-            x=points,
-            u=points,
-            value=times,
-            score=times,
-            t_n=numbers,
-            started=times,
-            finished=times,
-        )
+        return cls(numbers, numbers, numbers, np.empty(0, np.int8), points, points, times, times, numbers, times, times)
 
     def __len__(self) -> int:
         return len(self.agent)
@@ -103,9 +92,10 @@ class RowLog:
         first, end = self._used, self._used + len(rows)
         if end > len(self.all):
             count = max(end, 2 * len(self.all), 256)
-            self._kept = _enlarged(self._kept, count)
+            self._kept = enlarged(self._kept, (count,))
             for name in _NAMES:
-                setattr(self.all, name, _enlarged(getattr(self.all, name), count))
+                column = getattr(self.all, name)
+                setattr(self.all, name, enlarged(column, (count, *column.shape[1:])))
         for name in _NAMES:
             getattr(self.all, name)[first:end] = getattr(rows, name)
         self._kept[first:end], self._used = False, end
@@ -128,9 +118,3 @@ class RowLog:
         found = self.kept()
         self.all, self._kept, self._used = self.all.take(left), np.zeros(len(left), bool), len(left)
         return found.take(np.argsort(found.agent, kind="stable")) if len(found) else None
-
-
-def _enlarged(array: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-    found = np.zeros((count, *array.shape[1:]), array.dtype)
-    found[: len(array)] = array
-    return found

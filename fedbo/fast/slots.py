@@ -1,15 +1,23 @@
-"""The bookkeeping of the agents in columns: one number for each agent in each column, by slot."""
+"""The bookkeeping of the agents in columns: one number for each agent in each column, by slot.
+
+Where a method has no columns, so are the states of its agents, and its functions are called for one agent after another.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.actors.columns import Ints
-from fedbo.algorithms.base import Array
+from fedbo.actors.agent_state import AgentState
+from fedbo.actors.columns import Ints, StepRequests, single_requests
+from fedbo.actors.task import Task
+from fedbo.algorithms.base import ORIGINS_IN_ORDER, Array, Decision, Payload
 from fedbo.algorithms.components.feature_columns import enlarged
+from fedbo.algorithms.returned import Steps, asked, outgoing, updated
+from fedbo.settings.own_code import note_step
 
 
 class SavedColumns(NamedTuple):
@@ -78,3 +86,127 @@ class Slots:
         for name in _FLOATS:
             getattr(self, name)[slots] = np.nan
         self.number[slots], self.step[slots] = numbers, -1
+
+
+_PLAIN = (None, None, None, False)  # what a plain decision has beside its points and their origin
+
+
+def is_single(task: Task) -> bool:
+    """Check whether a method's decisions, by what it declares, are always of as many points and made of a state alone."""
+    method = task.algorithm
+    asks_more = getattr(method, "hides", False) or getattr(method, "needs_costs", False)
+    return bool(method.queries) and task.problem.lattice is None and not asks_more
+
+
+class _at:  # noqa: N801 -- a generator as context takes ten times as long
+    """Notes the step of an agent on an error of its method."""
+
+    def __init__(self, agent: int, step: int) -> None:
+        self._step = agent, step
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Exception):
+            note_step(error, *self._step)
+
+
+class SingleStates:
+    """States by slot, each with that before its last step, its decision while it is not told, and its message."""
+
+    def __init__(self, task: Task, of: Slots) -> None:
+        self._task, self._of = task, of
+        self._states, self._before = list[Any](), list[Any]()
+        self._decisions, self._sent = list[Decision | None](), list[tuple[Payload | None] | None]()
+        self.says_more = False  # whether a decision has said more than its points and their origin
+
+    def grow(self, count: int) -> None:
+        """Make room for `count` agents."""
+        for column in (self._states, self._before, self._decisions, self._sent):
+            column += [None] * (count - len(column))
+
+    def start(self, slots: Ints) -> None:
+        """Store the states before the first evaluation."""
+        task = self._task
+        for slot, number in zip(slots.tolist(), self._of.number[slots].tolist(), strict=True):
+            with _at(number, 0):
+                self._store(slot, task.algorithm.agent_init(replace(task.problem, agent=number), task.streams.of(number).at(0)))
+
+    def _store(self, slot: int, state: Any) -> None:
+        self._states[slot] = self._before[slot] = state
+        self._decisions[slot] = self._sent[slot] = None
+
+    def put(self, slot: int, state: Any) -> bool:
+        """Store an agent's state."""
+        self._store(slot, state)
+        return True
+
+    def state(self, slot: int) -> AgentState:
+        """Return an agent's state, with its decision if it has not learned of the values."""
+        state = AgentState(self._states[slot])
+        if (decision := self._decisions[slot]) is not None:
+            state.decision, state.before_decision = decision, self._before[slot]
+        return state
+
+    def ask(self, slots: Ints, requests: StepRequests) -> npt.NDArray[np.bool_]:
+        """Make the decisions of all agents; return which of them say more than points and their origin."""
+        more, task = np.zeros(len(slots), bool), self._task
+        for place, (slot, request) in enumerate(zip(slots.tolist(), single_requests(requests), strict=True)):
+            streams = task.streams.of(request.agent).at(request.step)
+            with _at(request.agent, request.step):
+                decision, own = asked(task.algorithm, self._states[slot], request.inbox, streams, task.problem.dim)
+            self._before[slot], self._states[slot], self._decisions[slot] = self._states[slot], own, decision
+            more[place] = decision[2:] != _PLAIN
+        self.says_more |= bool(more.any())
+        return more
+
+    def decided(self, slots: Ints) -> tuple[Array, npt.NDArray[np.int8]]:
+        """Return the points of the agents' decisions, and the number of each one's origin."""
+        decisions = [decision for slot in slots.tolist() if (decision := self._decisions[slot]) is not None]
+        origins = np.array([ORIGINS_IN_ORDER.index(one.origin) for one in decisions], np.int8)
+        return np.concatenate([one.x for one in decisions]), origins.repeat(self._task.algorithm.queries or 0)
+
+    def tell(self, slots: Ints, counts: Ints, x: Array, y: Array) -> None:
+        """Pass the observations of each agent to the method."""
+        first, method = 0, self._task.algorithm
+        for slot, count in zip(slots.tolist(), counts.tolist(), strict=True):
+            decision, part = self._decisions[slot], slice(first, first + count)
+            points = x[part].copy() if decision is None else decision.x
+            own, first = self._states[slot], first + count
+            with _at(self._of.number.item(slot), self._of.step.item(slot)):
+                self._states[slot] = updated(method, "tell", own, points, y[part].copy())
+            if decision is None:
+                self._before[slot] = own
+            self._decisions[slot] = self._sent[slot] = None
+
+    def outbox(self, slots: Ints, steps: Steps) -> list[Payload | None]:
+        """Return the messages of all agents, each of which is written once."""
+        found, task = list[Payload | None](), self._task
+        for slot, number, step in zip(slots.tolist(), steps.agents.tolist(), steps.steps.tolist(), strict=True):
+            if self._sent[slot] is None:
+                streams = task.streams.of(number).at(step)
+                with _at(number, step):
+                    payload, self._states[slot] = outgoing(task.algorithm, self._states[slot], streams, task.problem)
+                self._sent[slot] = (payload,)
+            found += self._sent[slot] or ()
+        return found
+
+    def turn(self, slots: Ints, counts: Ints, asked: npt.NDArray[np.bool_], forth: bool) -> None:
+        """Undo a step that was told, or do it again; a decision that was not told stays."""
+        for slot, count in zip(slots.tolist(), counts.tolist(), strict=True):
+            if count:
+                self._states[slot], self._before[slot] = self._before[slot], self._states[slot]
+
+    def forget(self, slots: Ints) -> None:
+        """Forget what was before the last steps, which are committed."""
+        for slot in slots.tolist():
+            self._before[slot] = self._sent[slot] = None
+
+    def save(self, slots: Ints) -> Any:
+        """Return states as plain data."""
+        return [self._states[slot] for slot in slots.tolist()]
+
+    def load(self, slots: Ints, saved: Any) -> None:
+        """Store what `save` returned."""
+        for slot, state in zip(slots.tolist(), saved, strict=True):
+            self._store(slot, state)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.actors.evaluation.evaluator import Evaluator
-from fedbo.actors.storage.evaluations import EvaluationRecord, Query
+from fedbo.actors.storage.evaluations import Query
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import ORIGINS_IN_ORDER, Array
 from fedbo.algorithms.streams import Numbers
@@ -51,17 +51,15 @@ class JointEvaluator:
             records.append(self._evaluator(objective, query, streams, self._clock))
         rows.value = np.array([record.outcome.value for record in records])
         rows.score = np.array([record.outcome.score for record in records])
-        plain = np.array([_is_plain(record) for record in records], bool)
+        usual = [
+            one.error is None and one.rungs is None and not one.outcome.metrics and not one.outcome.reports for one in records
+        ]
+        plain = np.array(usual, bool)
         others = set(rows.agent[~plain].tolist())
         for record in records if others else ():
             if record.agent in others:
                 self._evaluator.ahead[record.agent, record.number] = record
         return plain
-
-
-def _is_plain(record: EvaluationRecord) -> bool:
-    outcome = record.outcome
-    return record.error is None and record.rungs is None and not outcome.metrics and not outcome.reports
 
 
 def _joint_scores(objectives: Sequence[Any], x: Array) -> Array | None:

@@ -37,28 +37,37 @@ SLOT = _dtype("before number base", "sent")
 # An event of a window; `starts` says whether a step starts.
 EVENT = _dtype("kind agent lease number slot starts", "time")
 LINE = _dtype("kind agent step bytes staleness", "time")  # of the event log
-FINISHED, ARRIVED, DELIVERED, STARTED, SPOKEN, DONE = range(6)  # kinds of lines, the first three of which are kinds of events
-# What a window found, in rows: the steps that ended, the slots of their messages, the messages that were heard with the slots
-# of answers to them, the answers that were met, the steps that begun, the agents without durations for the next one, and the
-# answers that come with a step by its place.
-ENDED_WHO, ENDED_STEP, ENDED_PLACE, SPOKEN_SLOT, HEARD_WHO, HEARD_STEP, HEARD_SLOT, HEARD_PLACE, ANSWER_SLOT = range(9)
-MET_WHO, MET_SLOT, BEGUN_WHO, BEGUN_STEP, BEGUN_LEASE, DRAWN_WHO = range(9, 15)
+# Kinds of lines; the first three are kinds of events, and so is MISSED, the answer to an agent that has ended.
+FINISHED, ARRIVED, DELIVERED, STARTED, SPOKEN, DONE, MISSED = range(7)
+# What a window found, in rows: the steps that ended, the slots of their messages, the messages that were heard, the answers
+# that were met, the steps that begun, the agents without durations for the next one, those that left, and the numbers of
+# messages heard, senders buffered and answers given by the time that a buffer was full.
+ENDED_WHO, ENDED_STEP, ENDED_PLACE, SPOKEN_SLOT, HEARD_WHO, HEARD_STEP, HEARD_SLOT, HEARD_PLACE = range(8)
+MET_WHO, MET_SLOT, BEGUN_WHO, BEGUN_STEP, BEGUN_LEASE, DRAWN_WHO, LEFT_WHO = range(8, 15)
+CLOSED_HEARD, CLOSED_BUFFERED, CLOSED_ANSWERED = range(15, 18)
+N_FOUND = 18
 ENDED_BEGUN, ENDED_AT, HEARD_SENT, HEARD_AT = range(4)
-LETTER_SLOT, LETTER_PLACE, LETTER_NUMBER = range(3)
+LETTER_SLOT, LETTER_PLACE, LETTER_NUMBER = range(3)  # the answers that come with a step, by its place
+BUFFERED_WHO, ANSWER_WHO, ANSWER_SLOT = range(3)  # the senders in buffers, and the answers to them
 # The numbers of each, with other counters, before each event; N_UNEVEN is that of steps with more or less than one answer.
 N_LINES, N_ENDED, N_SPOKEN, N_HEARD, N_MET, N_BEGUN, N_DRAWN, N_LETTERS, NOTED = range(9)
-SCHEDULED_BY, TAIL_AT, PAST_BY, UP_AT, DOWN_AT, N_UNEVEN = range(9, 15)
+SCHEDULED_BY, TAIL_AT, PAST_BY, UP_AT, DOWN_AT, N_UNEVEN, N_LEFT, N_BUFFERED, N_ANSWERED, N_CLOSED = range(9, 19)
+N_MARKS = 19
 # Counters: entries of the heap of ends, what is on its way from HEAD to TAIL, entries of `past`, and free slots.
 COUNTERS = SIZE, HEAD, TAIL, SCHEDULED, PAST, UP, DOWN = range(7)
-# Rules of a run, and what a window begins with.
-RULES = IN_ROUNDS, AT_ONCE, DROPS_LATE, DUMMIES, PER_ROUND, BYTES_UP, BYTES_DOWN = range(7)
-BEGINS_WITH = NUMBER, AGE, ARRIVALS, MOST, MOST_ENDS = range(7, 12)
+# Rules of a run, where FULL messages fill a buffer if there are no rounds, and what a window begins with.
+RULES = IN_ROUNDS, FULL, DROPS_LATE, DUMMIES, PER_ROUND, BYTES_UP, BYTES_DOWN = range(7)
+BEGINS_WITH = NUMBER, AGE, ARRIVALS, ACTIVE, MESSAGES, BUFFERED, MOST, MOST_ENDS = range(7, 15)
 _AGENTS, _ENDS, _SENT, _SLOTS, _EVENTS, _LINES = (
     numba.types.Array(numba.from_dtype(kind), 1, "C") for kind in (AGENT, END, SENT, SLOT, EVENT, LINE)
 )
 _INT, _FLOAT, _BOOL = numba.int64, numba.float64, numba.boolean
 _INTS, _PAIRS, _FLOATS = _INT[::1], _INT[:, ::1], _FLOAT[:, ::1]
 _READ_ONLY = numba.types.Array(_INT, 1, "C", readonly=True)
+# The columns of a run: agents, ends, sent, slots up and down, those that are free up and down, counters, past, lengths, sends.
+_COLUMNS = Tuple((_AGENTS, _ENDS, _SENT, _SLOTS, _SLOTS, _INTS, _INTS, _INTS, _PAIRS, _FLOATS, _BOOL[::1]))
+# What a window writes: before, events, lines, marks, found, times, letters, written, answers.
+_WINDOW = Tuple((_AGENTS, _EVENTS, _LINES, _PAIRS, _PAIRS, _FLOATS, _PAIRS, _FLOAT[::1], _PAIRS))
 
 
 @compiled(_INT(_ENDS, _INT, _FLOAT, _INT, _INT, _INT))
@@ -96,23 +105,11 @@ def pop(ends: Any, size: int) -> int:
     return size
 
 
-@compiled(_INT(_AGENTS, _SENT, _SLOTS, _INTS, _INTS, _INT, _FLOAT, _INT, _INT, _INT, _INT, _FLOAT))
-def send(
-    agents: Any,
-    sent: Any,
-    slots: Any,
-    free: Any,
-    counters: Any,
-    kind: int,
-    time: float,
-    number: int,
-    who: int,
-    step: int,
-    base: int,
-    now: float,
-) -> int:
+@compiled(_INT(_COLUMNS, _INT, _FLOAT, _INT, _INT, _INT, _INT, _FLOAT))
+def send(columns: Any, kind: int, time: float, number: int, who: int, step: int, base: int, now: float) -> int:
     """Put a message or an answer number `step` on its way, to arrive at `time`; return its slot."""
-    way = DOWN if kind in (ANSWER, EMPTY) else UP
+    agents, _, sent, slots_up, slots_down, free_up, free_down, counters, _, _, _ = columns
+    way, slots, free = (DOWN, slots_down, free_down) if kind in (ANSWER, EMPTY) else (UP, slots_up, free_up)
     counters[way] -= 1
     slot = free[counters[way]]
     into, entry = slots[slot], sent[counters[TAIL]]
@@ -126,32 +123,20 @@ def send(
     return int(slot)
 
 
-@compiled(_INTS(_AGENTS, _SENT, _SLOTS, _INTS, _INTS, _INTS, _BOOL[::1], _BOOL, _INT, _FLOAT, _FLOAT))
-def answer_each(
-    agents: Any,
-    sent: Any,
-    slots: Any,
-    free: Any,
-    counters: Any,
-    recipients: Any,
-    answered: Any,
-    all_wait: bool,
-    number: int,
-    now: float,
-    latency: float,
-) -> Any:
-    """Put answer `number` to each recipient on its way, an empty one to others if they wait; return the slots of the former."""
+@compiled(_INTS(_COLUMNS, _INTS, _BOOL[::1], _INT, _FLOAT, _FLOAT))
+def answer_each(columns: Any, recipients: Any, answered: Any, number: int, now: float, latency: float) -> Any:
+    """Put answer `number` to each recipient on its way, an empty one to those not answered; return the slots of the former."""
+    agents, counters = columns[0], columns[7]
     found, count = np.empty(len(recipients), np.int64), 0
     for place in range(len(recipients)):
         who = recipients[place]
         agents[who].awaits = number
-        if answered[place] or all_wait:
-            counters[SCHEDULED] += 1
-            kind, order = ANSWER if answered[place] else EMPTY, counters[SCHEDULED]
-            slot = send(agents, sent, slots, free, counters, kind, now + latency, order, who, number, 0, now)
-            if answered[place]:
-                found[count] = slot
-                count += 1
+        counters[SCHEDULED] += 1
+        kind, order = ANSWER if answered[place] else EMPTY, counters[SCHEDULED]
+        slot = send(columns, kind, now + latency, order, who, number, 0, now)
+        if answered[place]:
+            found[count] = slot
+            count += 1
     return found[:count].copy()
 
 
@@ -160,68 +145,31 @@ def _line(entry: Any, kind: int, agent: int, step: int, time: float, bytes_: int
     entry.kind, entry.agent, entry.step, entry.time, entry.bytes, entry.staleness = kind, agent, step, time, bytes_, 0
 
 
-@compiled(
-    Tuple((_INT, _INT))(
-        *(
-            _AGENTS,
-            _AGENTS,
-            _ENDS,
-            _SENT,
-            _EVENTS,
-            _LINES,
-            _PAIRS,
-            _PAIRS,
-            _FLOATS,
-            _PAIRS,
-            _FLOAT[::1],
-            _PAIRS,
-            _SLOTS,
-            _SLOTS,
-        ),
-        *(_INTS, _INTS, _FLOATS, _BOOL[::1], _INTS, _INTS, _FLOAT, _FLOAT, _INT, _FLOAT),
-    )
-)
+@compiled(Tuple((_INT, _INT))(_COLUMNS, _WINDOW, _INTS, _FLOAT, _FLOAT, _INT, _FLOAT))
 def plan(
-    agents: Any,
-    before: Any,
-    ends: Any,
-    sent: Any,
-    events: Any,
-    lines: Any,
-    marks: Any,
-    found: Any,
-    times: Any,
-    letters: Any,
-    written: Any,
-    past: Any,
-    slots_up: Any,
-    slots_down: Any,
-    free_up: Any,
-    free_down: Any,
-    lengths: Any,
-    sends: Any,
-    counters: Any,
-    rules: Any,
-    until: float,
-    limit_time: float,
-    limit_number: int,
-    latency: float,
+    columns: Any, window: Any, rules: Any, until: float, limit_time: float, limit_number: int, latency: float
 ) -> tuple[int, int]:
     """Process events in order until one is not for a window; return their number, and that of the arrivals left.
 
     No event happens at or after the first end of a step that starts in the window, the entry (`limit_time`, `limit_number`) of
     other events, or `until`. `before` gets each agent as it was before the event, `found` and `times` what happened, `marks`
-    how much of it before each event, and `letters` with their times, `written`, the answers that come with steps.
+    how much of it before each event, `letters` with their times, `written`, the answers that come with steps, and `answers`
+    those to full buffers.
     """
-    in_rounds, at_once, arrivals = rules[IN_ROUNDS] > 0, rules[AT_ONCE] > 0, rules[ARRIVALS]
-    count = line = ended = spoken = heard = met = begun = drawn = letter = uneven = noted = 0
-    first_end, age = np.inf, rules[AGE]
+    agents, ends, sent, slots_up, slots_down, _, _, counters, past, lengths, sends = columns
+    before, events, lines, marks, found, times, letters, written, answers = window
+    in_rounds, full, arrivals, active = rules[IN_ROUNDS] > 0, rules[FULL], rules[ARRIVALS], rules[ACTIVE]
+    count = line = ended = spoken = heard = met = begun = drawn = letter = uneven = noted = left = closed = answered = (
+        opened
+    ) = 0
+    first_end, age, messages, buffered = np.inf, rules[AGE], rules[MESSAGES], rules[BUFFERED]
     while True:
         mark = marks[count]
         mark[N_LINES], mark[N_ENDED], mark[N_SPOKEN], mark[N_HEARD], mark[N_MET] = line, ended, spoken, heard, met
         mark[N_BEGUN], mark[N_DRAWN], mark[N_LETTERS], mark[NOTED] = begun, drawn, letter, noted
         mark[SCHEDULED_BY], mark[TAIL_AT], mark[PAST_BY] = counters[SCHEDULED], counters[TAIL], counters[PAST]
-        mark[UP_AT], mark[DOWN_AT], mark[N_UNEVEN] = counters[UP], counters[DOWN], uneven
+        mark[UP_AT], mark[DOWN_AT], mark[N_UNEVEN], mark[N_LEFT] = counters[UP], counters[DOWN], uneven, left
+        mark[N_BUFFERED], mark[N_ANSWERED], mark[N_CLOSED] = buffered, answered, closed
         if count == rules[MOST] or ended == rules[MOST_ENDS] or not arrivals:
             break
         kind, time, order, head = -1, np.inf, 0, counters[HEAD]
@@ -237,11 +185,15 @@ def plan(
             break
         starts, step, base, slot = 0, agent.step, agent.base, -1
         silent = False  # whether it leaves no line: an empty answer, or a dummy
+        is_last = not in_rounds and agent.ended > 0 and agent.flights == 1  # whether its agent leaves the exchange
         if kind == FINISHED:
-            starts = 0 if in_rounds and sends[step] else 1
-            if not agent.working or agent.lease != ends[0].lease or step > agent.final - starts:
+            starts = 0 if step == agent.final or (in_rounds and sends[step]) else 1
+            if not agent.working or agent.lease != ends[0].lease or step > agent.final:
                 break
             if sends[step] and not agent.asked and not rules[DUMMIES]:
+                break
+            is_last = step == agent.final and not sends[step] and (in_rounds or agent.flights == 0)
+            if is_last and in_rounds:
                 break
         elif kind == DELIVERED:
             slot, silent = sent[head].slot, sent[head].kind == EMPTY
@@ -249,21 +201,23 @@ def plan(
             waits = agent.working == 0 and agent.awaits == step
             if step <= agent.received or (in_rounds and not waits) or (not in_rounds and silent):
                 break
-            starts = 1 if in_rounds else 0
+            starts, is_last, kind = 1 if in_rounds else 0, False, MISSED if agent.ended else DELIVERED
         else:
             slot = sent[head].slot
             step, base = slots_up[slot].number, slots_up[slot].base
             if sent[head].kind == REFUSED or step <= agent.accepted or (rules[DROPS_LATE] and base < age):
                 break
             silent = sent[head].kind == DUMMY
-            if agent.ended and agent.flights > 1:
+            if in_rounds and agent.ended and agent.flights > 1:
                 break
+        if is_last and active == 1:
+            break
         before[count] = agent
         happens = events[count]
         happens.kind, happens.agent, happens.lease, happens.number, happens.time = kind, who, agent.lease, order, time
         happens.slot, happens.starts = slot, starts
         if not silent:
-            _line(lines[line], kind, who, step, time, rules[BYTES_DOWN] if kind == DELIVERED else 0)
+            _line(lines[line], kind, who, step, time, rules[BYTES_DOWN] if kind in (DELIVERED, MISSED) else 0)
             line += 1
         if kind == FINISHED:
             counters[SIZE] = pop(ends, counters[SIZE])
@@ -275,7 +229,7 @@ def plan(
                 way = MESSAGE if agent.asked else DUMMY
                 counters[SCHEDULED] += 1
                 order = counters[SCHEDULED]
-                slot = send(agents, sent, slots_up, free_up, counters, way, time + latency, order, who, step, base, time)
+                slot = send(columns, way, time + latency, order, who, step, base, time)
                 found[SPOKEN_SLOT, spoken] = slot
                 spoken += 1
                 if agent.asked:
@@ -295,25 +249,39 @@ def plan(
                 agent.accepted, agent.newest_base, agent.heard = step, base, counters[PAST]
             agent.flights -= 1
             arrivals -= 1
+            is_last = agent.ended > 0 and agent.flights == 0
             found[HEARD_WHO, heard], found[HEARD_STEP, heard], found[HEARD_SLOT, heard] = who, step, slot
             found[HEARD_PLACE, heard], times[HEARD_SENT, heard], times[HEARD_AT, heard] = count, slots_up[slot].sent, time
-            if at_once:
-                counters[SCHEDULED] += 1
-                order, number = counters[SCHEDULED], rules[NUMBER] + heard
-                found[ANSWER_SLOT, heard] = send(
-                    agents, sent, slots_down, free_down, counters, ANSWER, time + latency, order, who, number, 0, time
-                )
-                age += 1
             heard += 1
-        elif kind == DELIVERED:
+            if full and not agent.ended:
+                answers[BUFFERED_WHO, buffered] = who
+                buffered, messages = buffered + 1, messages + 1
+            if full and messages == full and not agent.ended:
+                number, reader, members = rules[NUMBER] + closed, -1, np.sort(answers[BUFFERED_WHO, opened:buffered])
+                for one in members:
+                    has_left = agents[one].inside and agents[one].ended and agents[one].flights == 0
+                    if one == reader or has_left:
+                        continue
+                    reader = one
+                    counters[SCHEDULED] += 1
+                    order, answers[ANSWER_WHO, answered] = counters[SCHEDULED], one
+                    answers[ANSWER_SLOT, answered] = send(columns, ANSWER, time + latency, order, one, number, 0, time)
+                    answered, age = answered + 1, age + 1
+                found[CLOSED_HEARD, closed], found[CLOSED_BUFFERED, closed] = heard, buffered
+                found[CLOSED_ANSWERED, closed] = answered
+                closed, opened, messages = closed + 1, buffered, 0
+        elif kind in (DELIVERED, MISSED):
             agent.received, agent.told = step, counters[PAST]
             found[MET_WHO, met], found[MET_SLOT, met] = who, slot
             met += 1
-            if not silent:
+            if not silent and kind == DELIVERED:
                 slots_down[slot].before = agent.inbox
                 agent.inbox = slot
                 agent.letters += 1
         counters[PAST] += kind != FINISHED
+        if is_last:
+            found[LEFT_WHO, left] = who
+            left, active = left + 1, active - 1
         if starts:
             agent.working, agent.step, agent.lease = 1, agent.step + 1, agent.lease + 1
             agent.base, agent.begun = age, time
@@ -338,15 +306,16 @@ def plan(
             first_end = min(first_end, time + agent.length)
             counters[SIZE] = push(ends, counters[SIZE], time + agent.length, counters[SCHEDULED], who, agent.lease)
         count += 1
-        if kind != DELIVERED or in_rounds:
+        if kind in (FINISHED, ARRIVED) or in_rounds:
             noted = count
     return count, arrivals
 
 
-@compiled(numba.void(_AGENTS, _AGENTS, _ENDS, _EVENTS, _INTS, _PAIRS, _INT, _INT))
-def undo(agents: Any, before: Any, ends: Any, events: Any, counters: Any, marks: Any, kept: int, count: int) -> None:
+@compiled(numba.void(_COLUMNS, _WINDOW, _INT, _INT))
+def undo(columns: Any, window: Any, kept: int, count: int) -> None:
     """Undo the planned events from number `kept` on."""
-    mark, size = marks[kept], 0
+    agents, ends, counters, before, events = columns[0], columns[1], columns[7], window[0], window[1]
+    mark, size = window[3][kept], 0
     entries = ends[: counters[SIZE]].copy()
     for place in range(len(entries)):  # without those that were scheduled since
         entry = entries[place]
@@ -363,31 +332,14 @@ def undo(agents: Any, before: Any, ends: Any, events: Any, counters: Any, marks:
     counters[PAST], counters[UP], counters[DOWN] = mark[PAST_BY], mark[UP_AT], mark[DOWN_AT]
 
 
-@compiled(
-    numba.void(
-        *(_AGENTS, _AGENTS, _EVENTS, _SENT, _SLOTS, _INTS, _INTS, _INTS, _PAIRS, _READ_ONLY, _READ_ONLY, _INT, _INT, _INT),
-    )
-)
-def settle(
-    agents: Any,
-    before: Any,
-    events: Any,
-    sent: Any,
-    slots: Any,
-    free_up: Any,
-    free_down: Any,
-    counters: Any,
-    found: Any,
-    t_n: Any,
-    pulled: Any,
-    checkpoint: int,
-    ended: int,
-    kept: int,
-) -> None:
+@compiled(numba.void(_COLUMNS, _WINDOW, _READ_ONLY, _READ_ONLY, _INT, _INT, _INT))
+def settle(columns: Any, window: Any, t_n: Any, pulled: Any, checkpoint: int, ended: int, kept: int) -> None:
     """Enter the counts of evaluations after the steps that have ended, and free the slots of what was read.
 
-    These are messages that have arrived, empty answers, and answers that came with an earlier step.
+    These are messages that have arrived, empty answers, answers that nobody reads, and those that came with an earlier step.
     """
+    agents, _, sent, _, slots, free_up, free_down, counters, _, _, _ = columns
+    before, events, found = window[0], window[1], window[4]
     for place in range(ended):
         agent = agents[found[ENDED_WHO, place]]
         agent.t_n, agent.pulled = t_n[place], pulled[place]
@@ -401,7 +353,7 @@ def settle(
             counters[UP] += 1
         if happens.kind != FINISHED:
             head -= 1
-            if sent[head].kind == EMPTY:
+            if sent[head].kind == EMPTY or happens.kind == MISSED:
                 free_down[counters[DOWN]] = happens.slot
                 counters[DOWN] += 1
         if happens.starts:

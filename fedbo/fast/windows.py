@@ -3,7 +3,7 @@
 A step that ends needs no event but its start, since a request to an agent is complete when it is made. So all events before the
 first end of a step that starts among them form a window (conservative parallel simulation: Chandy and Misra 1979): the compiled
 kernel finds their order, and what they change in the columns; reports, messages and answers pass through in that order. A round
-or buffer that closes ends its window. All else is left to the core: first steps, last steps without rounds, failed
+that closes ends its window; buffers that are full are answered within it. All else is left to the core: first steps, failed
 evaluations, refused messages.
 """
 
@@ -24,10 +24,9 @@ from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.events import After, Event
 from fedbo.coordinator.kernel.server import recipients_of
-from fedbo.coordinator.kernel.state import AgentStep
 from fedbo.coordinator.logged.columns import EventColumns
 from fedbo.fast import window_kernel as kernel
-from fedbo.fast.coordinator_half import Arrivals, CoordinatorHalf, Heard, close_each, hear, note_each
+from fedbo.fast.coordinator_half import Arrivals, Closings, CoordinatorHalf, Heard, close_each, hear, note_each
 from fedbo.fast.payload_slots import OBJECTS, Columns, Payloads
 from fedbo.fast.plain_agents import PlainAgents
 
@@ -61,7 +60,6 @@ class Windows:
         self._core, self._hosts, self._queue, self._half = core, hosts, queue, CoordinatorHalf(rules)
         self._columns = queue.columns = core.state.agents.columns = PlainAgents(core, queue)
         self._synchronous, self._k = rules.is_synchronous, getattr(rules.exchange, "k", None)
-        self._at_once = not self._synchronous and self._k is None
         self._joint = type(hosts).results is not Hosts.results  # whether columns are the hosts' own way
         self._plain_upload, self._checkpoint = plain_fields(rules.upload or {}), rules.task.checkpoint
         self._varies = varies(rules.upload) or varies(rules.download)
@@ -69,12 +67,13 @@ class Windows:
         drops_late = self._synchronous and (self._private or not rules.exchange.accepts_late)
         bytes_ = (declared_size(rules.upload), declared_size(rules.download))
         per_round = 1 if self._synchronous else len(rules.targets)
-        modes = self._synchronous, self._at_once, drops_late, rules.sends_dummies
-        self._rules = np.array([*modes, per_round, *bytes_, 0, 0, 0, 0, _ENDS])
+        modes = self._synchronous, 0 if self._synchronous else self._k or 1, drops_late, rules.sends_dummies
+        self._rules = np.array([*modes, per_round, *bytes_, *[0] * len(kernel.BEGINS_WITH)])
         self.most = most = _MOST if rules.problem.n_agents > _FEW else min(_MOST, _FEW)
         self._before, self._events = np.zeros(most, kernel.AGENT), np.zeros(most, kernel.EVENT)
-        self._lines, self._marks = np.zeros(3 * most, kernel.LINE), np.zeros((most + 1, 15), np.int64)
-        self._found, self._times = np.zeros((15, most), np.int64), np.zeros((4, most))
+        self._lines, self._marks = np.zeros(3 * most, kernel.LINE), np.zeros((most + 1, kernel.N_MARKS), np.int64)
+        self._found, self._times = np.zeros((kernel.N_FOUND, most), np.int64), np.zeros((4, most))
+        self._answers = np.zeros((3, 0), np.int64)
         self._letters, self._written = np.zeros((3, 0), np.int64), np.zeros(0)
         self._reports = dict[int, StepReport]()  # of ends that were taken back
 
@@ -103,31 +102,34 @@ class Windows:
     def _plan(self, until: float, most: int) -> int:
         """Find the events of a window; return their number."""
         columns, rounds, heap, rules = self._columns, self._core.state.rounds, self._queue.heap, self._rules
-        columns.make_room(self.most, self._at_once, min(self.most, _ENDS))
+        buffered = [agent for agent in rounds.buffer if agent in rounds.active]
+        room = self.most + len(buffered)
+        columns.make_room(room, not self._synchronous, min(self.most, _ENDS))
+        if room > self._answers.shape[1]:
+            self._answers = np.zeros((3, 2 * room), np.int64)
+        self._answers[kernel.BUFFERED_WHO, : len(buffered)] = buffered
         if len(self._written) < len(columns.down.slots):
             self._letters, self._written = np.zeros((3, len(columns.down.slots)), np.int64), np.zeros(len(columns.down.slots))
         limit = heap[0][:2] if heap else (np.inf, 0)
-        arrivals = self._until_closing()
-        rules[kernel.NUMBER : kernel.MOST_ENDS] = rounds.number, rounds.age, arrivals, most
+        round_ = rounds.number, rounds.age, self._until_closing(), len(rounds.active), rounds.messages, len(buffered)
+        rules[kernel.NUMBER :] = *round_, most, _ENDS
         columns.counters[kernel.SCHEDULED] = self._queue.scheduled
-        up, down = columns.up, columns.down
-        count, left = kernel.plan(
-            *(columns.agents, self._before, columns.ends, columns.sent, self._events, self._lines, self._marks, self._found),
-            *(self._times, self._letters, self._written, columns.past, up.slots, down.slots, up.free, down.free),
-            *(columns.lengths, columns.sends, columns.counters, rules, until, *limit, columns.latency),
-        )
+        count, left = kernel.plan(columns.arrays, self._window, rules, until, *limit, columns.latency)
         self._closes = not left
         return int(count)
 
+    @property
+    def _window(self) -> tuple[Any, ...]:
+        written = self._letters, self._written, self._answers
+        return (self._before, self._events, self._lines, self._marks, self._found, self._times, *written)
+
     def _until_closing(self) -> int:
-        """Return the least number of messages that may close the round or buffer."""
+        """Return the least number of messages that may close the round."""
         rounds = self._core.state.rounds
-        if self._at_once:
+        if not self._synchronous:
             return _MOST + 1
         left = _MOST + 1 if self._k is None else self._k - rounds.messages
-        if self._synchronous:
-            left = 1 if rounds.deadline_passed else min(left, len(rounds.missing))
-        return max(left, 1)
+        return max(1 if rounds.deadline_passed else min(left, len(rounds.missing)), 1)
 
     def _carry_out(self, count: int) -> int:
         """Carry out the planned events up to the first that is not for a window; take the others back. Return their number."""
@@ -145,25 +147,26 @@ class Windows:
         if mark[kernel.N_SPOKEN]:
             columns.up.put(found[kernel.SPOKEN_SLOT, : mark[kernel.N_SPOKEN]], ended.payload)
         arrived = mark[kernel.N_HEARD]
-        heard = self._hear(arrived) if arrived else Heard(self._core.state.server, 0)
+        heard = self._hear(arrived, mark[kernel.N_CLOSED]) if arrived else Heard(self._core.state.server, 0)
         if heard.taken < arrived or heard.unusual is not None:
             last = heard.unusual is not None
             kept = found.item(kernel.HEARD_PLACE, heard.taken - last) + last
             mark = self._marks[kept].tolist()
-        answered = heard.taken - (heard.unusual is not None) if self._at_once else 0
+        closed = mark[kernel.N_CLOSED] - (heard.unusual is not None)
+        answered = found.item(kernel.CLOSED_ANSWERED, closed - 1) if closed else 0
         if answered:
-            columns.down.put(found[kernel.ANSWER_SLOT, :answered], heard.answers)
+            columns.down.put(self._answers[kernel.ANSWER_SLOT, :answered], heard.answers)
         if kept < count:
             self._undo(kept, count)
             self._closes = False
             self._keep_reports(ended, mark[kernel.N_ENDED], steps)
-        self._note(kept, mark, heard, answered)
+        self._note(kept, mark, heard, closed)
         self._commit(mark, ended)
         if mark[kernel.N_BEGUN]:
             self._begin(mark)
         self._settle(kept, mark, ended)
         if heard.unusual is not None or self._closes:
-            self._close(heard.unusual, self._events["agent"].item(kept - 1))
+            self._close(heard.unusual)
         return kept
 
     def _ended(self, count: int, spoken: int) -> Ended:
@@ -211,55 +214,68 @@ class Windows:
         singles = rest if isinstance(rest, list) else single_reports(rest)
         self._reports.update((report.agent, report) for report in singles)
 
-    def _hear(self, count: int) -> Heard:
-        """Pass messages to the coordinator half, which answers each of them where that happens at once."""
+    def _hear(self, count: int, closed: int) -> Heard:
+        """Pass messages to the coordinator half, which answers so many full buffers."""
         state, found, times = self._core.state, self._found, self._times
         senders, steps = found[kernel.HEARD_WHO, :count], found[kernel.HEARD_STEP, :count]
         payload = self._columns.up.take(found[kernel.HEARD_SLOT, :count])
         arrivals = Arrivals(senders, steps, times[kernel.HEARD_SENT, :count], times[kernel.HEARD_AT, :count], payload)
         if self._private:
             return self._half.hold(state, arrivals, self._columns.agents["asked"][senders] > 0)
-        if self._at_once:
-            return self._half.answer(state.server, arrivals, state.rounds.number)
-        return self._half.receive(state.server, arrivals)
+        if not closed:
+            return self._half.receive(state.server, arrivals)
+        ends = found[kernel.CLOSED_ANSWERED, :closed]
+        closings = Closings(found[kernel.CLOSED_HEARD, :closed], ends, self._answers[kernel.ANSWER_WHO, : ends[-1]])
+        return self._half.answer(state.server, arrivals, closings, state.rounds.number)
 
     def _undo(self, kept: int, count: int) -> None:
         """Undo the planned events from number `kept` on."""
-        columns = self._columns
-        kernel.undo(columns.agents, self._before, columns.ends, self._events, columns.counters, self._marks, kept, count)
+        kernel.undo(self._columns.arrays, self._window, kept, count)
 
-    def _note(self, kept: int, mark: list[int], heard: Heard, answered: int) -> None:
-        """Note in the state of the run that so many of the planned events have happened."""
+    def _note(self, kept: int, mark: list[int], heard: Heard, closed: int) -> None:
+        """Note in the state of the run that so many of the planned events have happened, and buffers were answered."""
         state, queue, columns, times = self._core.state, self._queue, self._columns, self._events["time"]
         state.server = heard.server
-        if heard.unusual is not None:  # the answer that was planned for the last message
-            columns.counters[[kernel.SCHEDULED, kernel.TAIL]] -= 1
-            columns.counters[kernel.DOWN] += 1
+        answered = self._found.item(kernel.CLOSED_ANSWERED, closed - 1) if closed else 0
+        if (planned := mark[kernel.N_ANSWERED] - answered) > 0:  # the answers that the last buffer does not get
+            columns.counters[[kernel.SCHEDULED, kernel.TAIL]] -= planned
+            columns.counters[kernel.DOWN] += planned
         queue.scheduled, queue.events = columns.counters.item(kernel.SCHEDULED), queue.events + kept
         if kept:
             queue.time = times.item(kept - 1)
-        noted, arrived = mark[kernel.NOTED], mark[kernel.N_HEARD]
+        noted = mark[kernel.NOTED]
         note_each(state.progress, kept, noted, times.item(noted - 1) if noted else 0.0)
-        if answered:
-            close_each(state.rounds, self._times.item(kernel.HEARD_AT, answered - 1), answered)
-        elif arrived and not self._at_once:
-            senders = self._found[kernel.HEARD_WHO, :arrived]
-            hear(state.rounds, senders.tolist(), arrived - heard.dummies, self._synchronous)
-            state.rounds.remove(senders[columns.agents["ended"][senders] > 0].tolist())
+        self._note_senders(mark, heard.dummies, closed)
         lines = self._lines[: mark[kernel.N_LINES]].copy()
         if self._varies:
             self._weigh(mark, lines)
         self._core.rules.log.append(EventColumns(lines))
 
+    def _note_senders(self, mark: list[int], dummies: int, closed: int) -> None:
+        """Note whose messages have arrived, of which so many were dummies, and who has left."""
+        rounds, found, arrived = self._core.state.rounds, self._found, mark[kernel.N_HEARD]
+        if self._synchronous:
+            hear(rounds, found[kernel.HEARD_WHO, :arrived].tolist(), arrived - dummies)
+        elif arrived:
+            first, last = int(self._rules[kernel.BUFFERED]), closed - 1
+            if closed:
+                heard, first, answered = found[kernel.CLOSED_HEARD : kernel.CLOSED_ANSWERED + 1, last].tolist()
+                close_each(rounds, self._times.item(kernel.HEARD_AT, heard - 1), closed, answered)
+            more = self._answers[kernel.BUFFERED_WHO, first : mark[kernel.N_BUFFERED]].tolist()
+            rounds.buffer.extend(more)
+            rounds.messages += len(more)
+            rounds.is_heard |= not closed or arrived > heard
+        rounds.remove(found[kernel.LEFT_WHO, : mark[kernel.N_LEFT]].tolist())
+
     def _weigh(self, mark: list[int], lines: npt.NDArray[Any]) -> None:
         """Enter the sizes of messages and answers into the lines about them."""
-        for kind, box, row, count in (
-            (kernel.SPOKEN, self._columns.up, kernel.SPOKEN_SLOT, mark[kernel.N_SPOKEN]),
-            (kernel.ARRIVED, self._columns.up, kernel.HEARD_SLOT, mark[kernel.N_HEARD]),
-            (kernel.DELIVERED, self._columns.down, kernel.MET_SLOT, mark[kernel.N_MET]),
+        for kinds, box, row, count in (
+            ([kernel.SPOKEN], self._columns.up, kernel.SPOKEN_SLOT, mark[kernel.N_SPOKEN]),
+            ([kernel.ARRIVED], self._columns.up, kernel.HEARD_SLOT, mark[kernel.N_HEARD]),
+            ([kernel.DELIVERED, kernel.MISSED], self._columns.down, kernel.MET_SLOT, mark[kernel.N_MET]),
         ):
             payloads = box.columns[OBJECTS][self._found[row, :count]].tolist()
-            lines["bytes"][lines["kind"] == kind] = [size(one) for one in payloads if one is not None]
+            lines["bytes"][np.isin(lines["kind"], kinds)] = [size(one) for one in payloads if one is not None]
 
     def _commit(self, mark: list[int], ended: Ended) -> None:
         """Commit the steps that have ended; note who waits for a round, and who waits no longer."""
@@ -268,24 +284,17 @@ class Windows:
         if count:
             who, begun = found[kernel.ENDED_WHO, :count].copy(), times[kernel.ENDED_BEGUN, :count].copy()
             now, first = times[kernel.ENDED_AT, :count].copy(), self._columns.first_steps
-            if first:
-                self._commit_first(first, who.tolist(), now.tolist())
-                later = found[kernel.ENDED_STEP, :count] > 0
-                self._hosts.commit_each(who[later], begun[later], now[later])
-            else:
-                self._hosts.commit_each(who, begun, now)
+            later = found[kernel.ENDED_STEP, :count] > 0 if first else slice(None)
+            self._hosts.commit_each(who[later], begun[later], now[later])
+            for agent, at in zip(who.tolist(), now.tolist(), strict=True) if first else ():
+                if agent in first:  # of any number of evaluations
+                    self._hosts.commit(agent, first.pop(agent).times(at))
             if self._synchronous:
                 waits = self._columns.sends[found[kernel.ENDED_STEP, :count]] & (self._columns.agents["ended"][who] == 0)
                 waiting.update(dict.fromkeys(who[waits].tolist()))
         if self._synchronous:
             for agent in found[kernel.MET_WHO, :met].tolist():
                 del waiting[agent]
-
-    def _commit_first(self, first: dict[int, AgentStep], agents: list[int], times: list[float]) -> None:
-        """Commit steps 0, of several evaluations."""
-        for agent, now in zip(agents, times, strict=True):
-            if agent in first:
-                self._hosts.commit(agent, first.pop(agent).times(now))
 
     def _begin(self, mark: list[int]) -> None:
         """Request the steps that begin, with the answers that their agents have got."""
@@ -317,42 +326,37 @@ class Windows:
         """Enter what the steps that have ended leave, and free the slots of what was read."""
         columns, up, down = self._columns, self._columns.up, self._columns.down
         free = columns.counters.tolist()
-        kernel.settle(
-            *(columns.agents, self._before, self._events, columns.sent, down.slots, up.free, down.free, columns.counters),
-            *(self._found, ended.t_n, ended.pulled, self._checkpoint, mark[kernel.N_ENDED], kept),
-        )
+        known = ended.t_n, ended.pulled, self._checkpoint, mark[kernel.N_ENDED], kept
+        kernel.settle(columns.arrays, self._window, *known)
         up.forget(free[kernel.UP])
         down.forget(free[kernel.DOWN])
 
-    def _close(self, unusual: dict[int, Payload] | Exception | None, sender: int) -> None:
-        """Close the round or the buffer, or answer the last message as the core does, if what it should get is `unusual`."""
+    def _close(self, unusual: dict[int, Payload] | Exception | None) -> None:
+        """Close the round, or answer the buffer as the core does, if what it should get is `unusual`."""
         state, queue, server = self._core.state, self._queue, self._core.server
         queue.events -= 1  # until it is over
-        if unusual is not None:
-            hear(state.rounds, [sender], 1, self._synchronous)
         if isinstance(unusual, Exception):
             raise unusual
         if unusual is not None:
-            effects = server.reply(state, [sender], unusual, queue.time)
+            effects = server.reply(state, recipients_of(state.rounds, synchronous=False), unusual, queue.time)
         else:
-            together = self._synchronous or self._half.is_joint
-            effects = self._answer_each() if together else server.settle(state, queue.time)
+            effects = self._answer_each()
         for effect in effects:
             assert isinstance(effect, After)
             queue.push(queue.time + effect.delay, effect.event)
         queue.events += 1
 
     def _answer_each(self) -> list[Any]:
-        """Answer all that have reported, in columns."""
+        """Close the round, and answer all that have reported, in columns."""
         state, queue, columns, server = self._core.state, self._queue, self._columns, self._core.server
         rounds, now = state.rounds, queue.time
         if not self._core.exchange.should_close(rounds) and not rounds.is_overdue:
             return []
-        recipients, number = recipients_of(rounds, self._synchronous), rounds.number
+        recipients, number = recipients_of(rounds, synchronous=True), rounds.number
         numbers, payloads = np.array(recipients, np.int64), dict[int, Payload]()
         answers: Columns | list[Payload]
         if self._half.is_joint:
-            places, answers, state.server = self._half.broadcast(state.server, numbers, number)
+            places, answers, state.server = self._half.broadcast(state.server, numbers, number, columns.up.take(_NOTHING))
             bytes_ = len(places) * int(self._rules[kernel.BYTES_DOWN])
         else:
             payloads = server.aggregate(state, recipients, now)
@@ -367,15 +371,11 @@ class Windows:
         answered = np.zeros(len(recipients), bool)
         answered[places] = True
         columns.counters[kernel.SCHEDULED] = queue.scheduled
-        slots = kernel.answer_each(
-            *(columns.agents, columns.sent, columns.down.slots, columns.down.free, columns.counters, numbers, answered),
-            *(self._synchronous, number, now, columns.latency),
-        )
+        slots = kernel.answer_each(columns.arrays, numbers, answered, number, now, columns.latency)
         columns.down.put(slots, answers)
         queue.scheduled = int(columns.counters[kernel.SCHEDULED])
-        if self._synchronous:
-            rounds.waiting.update(dict.fromkeys(recipients, number))
-        return server.open(state, recipients, now) if self._synchronous else []
+        rounds.waiting.update(dict.fromkeys(recipients, number))
+        return server.open(state, recipients, now)
 
 
 def _rows(payload: Columns) -> list[Payload]:

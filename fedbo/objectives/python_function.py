@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, SupportsFloat
 
 import numpy as np
@@ -23,7 +24,8 @@ from fedbo.settings.trust import file_of, module_at
 class CalledFunction:
     """One agent's view of a Python function; a value that is not a finite number is passed on as it is.
 
-    Without a function for the `cost`, every evaluation costs 1.
+    Without a function for the `cost`, every evaluation costs 1. `wanted` is the number of arguments of the function, 0 if it is
+    not known yet.
     """
 
     function: Callable[..., float | Outcome]
@@ -33,6 +35,7 @@ class CalledFunction:
     best_value: float | None = None
     costs: Callable[..., float] | None = None
     metric: str = "value"
+    wanted: int = 0
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float | Outcome:
         """Call the function at x `(d,)`.
@@ -40,7 +43,7 @@ class CalledFunction:
         TypeError unless it returns a number, a dictionary of numbers with `metric`, or an outcome with native value and score.
         """
         point = inside(self.parameters, x).copy()  # a copy, since the function may change its argument
-        value: Any = self.function(*(point, self.agent, rng)[: _wanted(self.function)])
+        value: Any = self.function(*(point, self.agent, rng)[: self.wanted or _wanted(self.function)])
         if isinstance(value, Outcome):
             return Outcome(self.sign * value.value, self.sign * value.score, value.metrics, value.reports)
         if isinstance(value, Mapping):
@@ -144,7 +147,11 @@ class PythonFunction(CountedFederation):
         best = None if self.best is None else sign * self.best
         costs = None if self.cost is None else load(self.cost, "cost")
         found = CalledFunction(load(self.function), agent, sign, parameters=self.parameters, best_value=best, costs=costs)
-        return replace(found, metric=self.metric_name)
+        return replace(found, metric=self.metric_name, wanted=self._wanted)
+
+    @cached_property
+    def _wanted(self) -> int:
+        return _wanted(load(self.function))
 
 
 def load(function: str | Callable[..., float], setting: str = "function") -> Callable[..., float]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo.algorithms.base import Inbound, JointHalf, Problem
+from fedbo.algorithms.base import Inbound, JointHalf, Occasions, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
 
@@ -28,31 +28,44 @@ def arrivals(seed: int, count: int) -> tuple[np.ndarray[Any, Any], dict[str, np.
     return rng.integers(AGENTS, size=count), {"omega": rng.standard_normal((count, FEATURES))}
 
 
-def singly(method: Any, state: Any, senders: Any, payload: Any, numbers: Any = None) -> tuple[Any, list[Any]]:
-    """Receive messages one by one, and answer them if answers have numbers, up to the first that is not answered."""
-    answers = []
-    for place, sender in enumerate(senders.tolist()):
-        state = method.receive(state, Inbound(sender, 1, 0.0, {"omega": payload["omega"][place]}), 1.0)
-        if numbers is not None:
-            found, state = method.broadcast(state, [sender], ONES, STREAMS.at(int(numbers[place])))
-            if not found:
+def singly(method: Any, state: Any, senders: Any, payload: Any, full: int = 0, first: int = 0) -> tuple[Any, list[Any]]:
+    """Receive messages one by one, and answer senders whenever `full` have come, until one is not answered."""
+    answers: list[Any] = []
+    for place, sender in enumerate(senders.tolist(), 1):
+        state = method.receive(state, Inbound(sender, 1, 0.0, {"omega": payload["omega"][place - 1]}), 1.0)
+        if full and place % full == 0:
+            recipients = sorted({*senders[place - full : place].tolist()})
+            found, state = method.broadcast(state, recipients, ONES, STREAMS.at(first + place // full - 1))
+            answers += found.values()
+            if list(found) != recipients:
                 break
-            answers.append(found[sender])
     return state, answers
 
 
+def occasions(senders: Any, full: int, first: int) -> Occasions:
+    """Return the occasions of full buffers."""
+    buffers = [np.unique(senders[place : place + full]) for place in range(0, len(senders) - full + 1, full)]
+    counts, numbers = [len(one) for one in buffers], np.arange(len(buffers))
+    return Occasions(
+        np.concatenate([np.empty(0, np.int64), *buffers]),
+        np.repeat((numbers + 1) * full, counts),
+        np.repeat(first + numbers, counts),
+    )
+
+
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("full", [1, 3])
 @pytest.mark.parametrize("seed", range(5))
-def test_answers_to_messages_that_are_read_together_are_those_to_each_in_turn(seed: int, weighted: bool) -> None:
+def test_answers_to_messages_that_are_read_together_are_those_to_each_in_turn(seed: int, full: int, weighted: bool) -> None:
     method = relaying(weighted)
     assert isinstance(method, JointHalf) and method.is_joint
     states = [method.server_init(PROBLEM) for _ in range(2)]
     for part, count in enumerate((1, 1, 12, 30)):  # nobody is there to answer the first one with
         senders, payload = arrivals(10 * seed + part, count)
-        numbers = np.arange(100 * part, 100 * part + count)
-        answers, states[0] = method.answer_each(states[0], senders, payload, ONES, numbers, STREAMS)
-        states[1], expected = singly(method, states[1], senders, payload, numbers)
-        assert len(answers["omega"]) == len(expected)
+        some = occasions(senders, full, 100 * part)
+        (places, answers), states[0] = method.answer_each(states[0], senders, payload, ONES, some, STREAMS)
+        states[1], expected = singly(method, states[1], senders, payload, full, 100 * part)
+        assert len(places) == len(answers["omega"]) == len(expected)
         for place, answer in enumerate(expected):
             assert all(np.array_equal(answers[name][place], answer[name]) for name in answer)
         assert repr(states[0]) == repr(states[1])
@@ -62,10 +75,12 @@ def test_answers_to_messages_that_are_read_together_are_those_to_each_in_turn(se
 def test_a_round_of_messages_leaves_the_same_together_as_one_by_one(weighted: bool) -> None:
     method = relaying(weighted)
     senders, payload = arrivals(7, 6)
-    state = method.receive_each(method.server_init(PROBLEM), senders, payload)
+    none = Occasions(*[np.empty(0, np.int64)] * 3)
+    _, state = method.answer_each(method.server_init(PROBLEM), senders, payload, ONES, none, STREAMS)
     other, _ = singly(method, method.server_init(PROBLEM), senders, payload)
     assert repr(state) == repr(other)
-    (places, answers), _ = method.broadcast_each(state, np.arange(AGENTS), ONES, STREAMS.at(4))
+    round_ = Occasions(np.arange(AGENTS), np.zeros(AGENTS, np.int64), np.full(AGENTS, 4))
+    (places, answers), _ = method.answer_each(state, senders[:0], {"omega": payload["omega"][:0]}, ONES, round_, STREAMS)
     expected, _ = method.broadcast(other, list(range(AGENTS)), ONES, STREAMS.at(4))
     assert places.tolist() == list(expected)
     for place, agent in enumerate(places.tolist()):

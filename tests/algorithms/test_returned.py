@@ -96,14 +96,9 @@ class Together(Sums):
     def columns(self, problem: Problem, streams: Any) -> Any:
         return self.made()
 
-    def receive_each(self, state: Any, senders: Any, payload: Any) -> Any:
-        return state
-
-    def broadcast_each(self, state: Any, recipients: Any, staleness_weight: Any, streams: Any) -> Any:
-        return AnswerColumns(np.arange(len(recipients)), {"seen": np.ones((len(recipients), 2))}), state
-
-    def answer_each(self, state: Any, senders: Any, payload: Any, staleness_weight: Any, numbers: Any, streams: Any) -> Any:
-        return {"seen": np.ones((len(senders), 2))}, state
+    def answer_each(self, state: Any, senders: Any, payload: Any, staleness_weight: Any, occasions: Any, streams: Any) -> Any:
+        count = len(occasions.recipients)
+        return AnswerColumns(np.arange(count), {"seen": np.ones((count, 2))}), state
 
 
 def run(method: Any, exchange: Exchange) -> None:
@@ -124,7 +119,7 @@ def spoiled(kind: type, function: str, returned: Any) -> Any:
 
 
 JUNK = [None, (), (1, 2, 3), 7.0, NAN, "words", [1.0]]
-PAIRS = ("ask", "outbox", "broadcast", "broadcast_each", "answer_each")
+PAIRS = ("ask", "outbox", "broadcast", "answer_each")
 POINTS = [np.full((1, 2), NAN), np.full((1, 2), 7.0), np.full((2, 2), 0.5), np.full(2, 0.5), np.full((1, 3), 0.5), [[0.5, 0.5]]]
 MESSAGES = [
     {"sein": np.ones(2)},
@@ -156,18 +151,16 @@ def cases() -> Iterator[Any]:
         kind = Together if function.endswith("each") else Sums
         for junk in (None, 7.0, "words", (1, 2)):
             yield pytest.param(kind, function, lambda found, junk=junk: (found[0], junk), id=f"{function}-state {junk}")
-    for function in ("receive_each", "broadcast_each", "answer_each"):
-        for junk in JUNK[:6]:
-            yield pytest.param(Together, function, junk, id=f"{function}-{junk}")
+    for junk in JUNK[:6]:
+        yield pytest.param(Together, "answer_each", junk, id=f"answer_each-{junk}")
 
 
 @pytest.mark.parametrize(("kind", "function", "returned"), list(cases()))
 def test_a_wrong_result_ends_the_run_with_class_function_agent_and_step(kind: type, function: str, returned: Any) -> None:
     method = spoiled(kind, function, returned)()
-    exchange = Barrier() if function in ("receive_each", "broadcast_each") else Immediate()
     where = "" if function.endswith("each") or function == "broadcast" else r" \(agent \d, step \d\)"
     with pytest.raises((CodeError, ReturnError), match=rf"test_returned.py:\d+: Spoiled.{function}{where}"):
-        run(method, exchange)
+        run(method, Immediate())
 
 
 @pytest.mark.parametrize("exchange", [Barrier(), Immediate()])

@@ -47,7 +47,7 @@ SETTINGS = {
 @pytest.fixture(autouse=True)
 def of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few agents be in columns and windows too."""
-    monkeypatch.setattr("fedbo.fast.plain._FEWEST", 1)
+    monkeypatch.setattr("fedbo.fast.accelerate._FEWEST", 1)
 
 
 def task_of(name: str, settings: dict[str, Any], dim: int = 2, initial: int = 2) -> Task:

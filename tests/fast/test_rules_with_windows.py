@@ -16,7 +16,7 @@ from fedbo.coordinator.kernel.exchange import MODES, Barrier, Immediate, Rounds
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.uplink import Uplink
 from fedbo.coordinator.logged.messages import TransmissionRejected
-from fedbo.fast.plain import has_windows
+from fedbo.fast.accelerate import has_windows
 
 PLAIN = Setting(fts(every=1), agents=3, iterations=3, availability=Always())
 SETTINGS = [replace(PLAIN, exchange=exchange) for exchange in (Immediate(), Barrier())]
@@ -37,7 +37,7 @@ FUNCTIONS = sorted(
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return what sets the number of agents from which on a run may have windows."""
-    return lambda number: monkeypatch.setattr("fedbo.fast.plain._FEWEST", number)
+    return lambda number: monkeypatch.setattr("fedbo.fast.accelerate._FEWEST", number)
 
 
 @pytest.mark.parametrize(("kind", "name"), FUNCTIONS, ids=lambda one: getattr(one, "__name__", one))

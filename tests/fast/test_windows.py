@@ -27,7 +27,7 @@ from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
 from fedbo.coordinator.selection import Selection
 from fedbo.fast import plain_agents, windows
-from fedbo.fast.plain import has_windows
+from fedbo.fast.accelerate import has_windows
 from fedbo.privacy.budget import PrivacyBudget
 from fedbo.privacy.secure_aggregation import SecureAggregation
 from fedbo.settings.own_code import ReturnError
@@ -40,7 +40,7 @@ DP = entry("dp_fts_de").make(features=20, length_scale=0.3, own=None)
 @pytest.fixture(autouse=True)
 def of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few agents be in columns and windows too."""
-    monkeypatch.setattr("fedbo.fast.plain._FEWEST", 1)
+    monkeypatch.setattr("fedbo.fast.accelerate._FEWEST", 1)
 
 
 class Spoilt(InlineHosts):

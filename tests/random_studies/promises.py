@@ -27,7 +27,7 @@ from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.execution.extension import extended_study, why_not_extended
 from fedbo.execution.replay import replay
 from fedbo.execution.runner import resume_study, run_study
-from fedbo.fast import plain
+from fedbo.fast import accelerate
 from fedbo.study.study import Study, StudyError, load_study
 from tests.random_studies.carrying_out import (
     LEGAL_NAMES,
@@ -255,7 +255,7 @@ def broken_windows(study: Study, folder: Path, seconds: float, seed: int) -> lis
 
 def _of_size(study: Study, directory: Path, fewest: int) -> None:
     """Run a study with columns and windows if it has so many agents."""
-    plain._FEWEST = fewest
+    accelerate._FEWEST = fewest
     begin_or_go_on(study, directory)
 
 

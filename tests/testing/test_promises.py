@@ -164,7 +164,7 @@ def test_random_studies_give_the_same_bytes_with_windows_and_without(
 ) -> None:
     study = plain_study(draw_study(seed)[1])
     for way, fewest in (("with", 1), ("without", 10**9)):
-        monkeypatch.setattr("fedbo.fast.plain._FEWEST", fewest)
+        monkeypatch.setattr("fedbo.fast.accelerate._FEWEST", fewest)
         run_study(study, tmp_path / way)
     assert tables(tmp_path / "with") == tables(tmp_path / "without")
 

@@ -66,11 +66,11 @@ def contained() -> Iterator[KeptText]:
     """Capture what an evaluation prints, and restore the working directory afterwards."""
     with contextlib.suppress(FileNotFoundError):  # the working directory may have been removed
         before = os.getcwd()
-    kept = KeptText()
-    out, error = (_KeepingStream(kept, stream) for stream in (sys.stdout, sys.stderr))
+    kept, streams = KeptText(), (sys.stdout, sys.stderr)
+    sys.stdout, sys.stderr = (_KeepingStream(kept, stream) for stream in streams)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-            yield kept
+        yield kept
     finally:
+        sys.stdout, sys.stderr = streams
         with contextlib.suppress(OSError, UnboundLocalError):
             os.chdir(before)

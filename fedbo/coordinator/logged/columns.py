@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from fedbo.coordinator.logged.agents import AgentDone, StepFinished, StepStarted
 from fedbo.coordinator.logged.kinds import EventLine
-from fedbo.coordinator.logged.messages import AnswerDelivered, MessageArrived, MessageSent
+from fedbo.coordinator.logged.messages import AnswerDelivered, AnswerMissed, MessageArrived, MessageSent
 
-# The records of the kinds, and the column of `LINE` of each of their fields; `again` never holds.
-_FIELDS: Final[tuple[tuple[type[EventLine], dict[str, str]], ...]] = tuple(
-    (record, {name: {"answer": "step"}.get(name, name) for name in record._fields})
-    for record in (StepFinished, MessageArrived, AnswerDelivered, StepStarted, MessageSent, AgentDone)
+RECORDS: Final[tuple[type[EventLine], ...]] = (
+    *(StepFinished, MessageArrived, AnswerDelivered, StepStarted, MessageSent, AgentDone),
+    AnswerMissed,
 )
-RECORDS: Final = tuple(record for record, _ in _FIELDS)
+# What the fields of these lines are where they have no column of their own.
+_ALWAYS: Final[dict[str, Any]] = {"again": False, "reason": "agent_ended", "attempts": None}
 
 
 @dataclass(slots=True)
@@ -35,9 +35,10 @@ class EventColumns:
 def values_of(lines: npt.NDArray[Any], kind: int) -> dict[str, npt.NDArray[Any]]:
     """Return the fields of those lines that are of a kind."""
     found = lines[lines["kind"] == kind]
-    names = {name: column for name, column in _FIELDS[kind][1].items() if name != "again"}
-    values = {name: found[column] for name, column in names.items()}
-    return values | ({"again": np.zeros(len(found), bool)} if len(names) < len(_FIELDS[kind][1]) else {})
+    return {
+        name: np.full(len(found), _ALWAYS[name]) if name in _ALWAYS else found["step" if name == "answer" else name]
+        for name in RECORDS[kind]._fields
+    }
 
 
 def single_lines(log: Iterable[EventLine | EventColumns]) -> list[EventLine]:

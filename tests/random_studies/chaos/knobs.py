@@ -20,7 +20,7 @@ KNOBS: dict[str, tuple[float, ...]] = {
     "fedbo.actors.host_storage._PART": (1, 2, 3),
     "fedbo.actors.hosts._ENOUGH": (0.0, 10.0),
     "fedbo.actors.hosts._MOST": (1, 2, 3),
-    "fedbo.fast.plain._FEWEST": (1, 100),
+    "fedbo.fast.accelerate._FEWEST": (1, 100),
     "fedbo.fast.population._MOST": (1, 2, 3),
     "fedbo.actors.remote._AHEAD": (1, 2),
     "fedbo.actors.remote._COMMITS": (1, 2, 5),

@@ -101,7 +101,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
-    names = [name for name in CASES if name in given.only or name == ("idle" if "idle" in " ".join(given.only) else "barrier")]
+    plain = {"idle" if name.startswith("idle") else "barrier" for name in given.only}
+    names = [name for name in CASES if name in {*given.only, *plain}]
     found: dict[str, list[float]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
         sys.path += [str(Path(__file__).parent), folder]
@@ -120,8 +121,8 @@ def main() -> None:
                 found[name].append(1e6 * seconds / rows)
     print(f"{given.agents} agents, {given.iterations} iterations, {given.passes} passes of processor time")
     for name in () if given.profile else names:
-        plain = found["idle" if name.startswith("idle") else "barrier"]
-        ratio = median(one / other for one, other in zip(found[name], plain, strict=True))
+        others = found["idle" if name.startswith("idle") else "barrier"]
+        ratio = median(one / other for one, other in zip(found[name], others, strict=True))
         print(f"{name:16s} {min(found[name]):6.0f} us a row, {ratio:5.2f} times, wanted {CASES[name][1]}", flush=True)
 
 

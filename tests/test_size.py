@@ -18,7 +18,7 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
     ".": 631,
-    "actors": 2845,
+    "actors": 2853,
     "actors/evaluation": 1218,
     "actors/storage": 1969,
     "algorithms": 2246,

@@ -106,6 +106,13 @@ def joint_requests(requests: Sequence[StepRequest]) -> StepRequests | None:
     return StepRequests(**numbers, speaks=speaks, letters=letters)
 
 
+def joint_and_single(requests: list[StepRequest]) -> tuple[StepRequests | None, list[StepRequest]]:
+    """Return those requests that are plain as columns, and the others; all are others where messages differ in form."""
+    plain = [one for one in requests if _are_plain(StepRequests, [one])]
+    joint = joint_requests(plain) if plain else None
+    return joint, requests if joint is None else [one for one in requests if not _are_plain(StepRequests, [one])]
+
+
 def single_reports(reports: StepReports) -> list[StepReport]:
     """Return plain reports one by one."""
     count = len(reports.agent)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from fedbo.actors.agent import HostedAgent
-from fedbo.actors.columns import StepReports, StepRequests, joint_requests, single_reports
+from fedbo.actors.columns import StepReports, StepRequests, joint_and_single, single_reports
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.learning import rehearse
 from fedbo.actors.host_storage import HostConfig, HostStorage
@@ -135,14 +135,15 @@ class Host:
         """Run steps of different agents, or one by one, and return their reports; fewer where the run ends meanwhile."""
         reports: Reports = []
         with self._may_have_ended():
-            several = requests if isinstance(requests, StepRequests) else None
+            several, alone = (None, requests) if isinstance(requests, list) else (requests, list[StepRequest]())
             # As columns where that serves: to different agents that may be in columns.
-            if isinstance(requests, list) and self.agents.serves and len({one.agent for one in requests}) == len(requests) > 0:
-                several = joint_requests(requests)
+            if self.agents.serves and len({one.agent for one in alone}) == len(alone) > 0:
+                several, alone = joint_and_single(alone)
             if several is not None and not self._halted:
                 reports = self.agents.work(several, self._work)
-            elif isinstance(requests, list):
-                reports = [report for report in map(self._work, requests) if report is not None]
+            more = [report for report in map(self._work, alone) if report is not None]
+            if more:
+                reports = [*more, *(single_reports(reports) if isinstance(reports, StepReports) else reports)]
         return reports
 
     @contextlib.contextmanager

@@ -19,6 +19,7 @@ KNOBS: dict[str, tuple[float, ...]] = {
     "fedbo.actors.evaluation.step.MIN_BATCH": (1, 2, 1000),
     "fedbo.actors.host_storage._PART": (1, 2, 3),
     "fedbo.actors.hosts._ENOUGH": (0.0, 10.0),
+    "fedbo.actors.hosts._MANY": (1, 1000),
     "fedbo.actors.hosts._MOST": (1, 2, 3),
     "fedbo.fast.accelerate._FEWEST": (1, 100),
     "fedbo.fast.population._MOST": (1, 2, 3),

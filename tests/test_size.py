@@ -77,7 +77,7 @@ LINES = {
     "workers": 1960,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 89278, "no room": 56384, "modules": 650}
+MOST = {"all": 89253, "no room": 43418, "modules": 647}
 
 
 def _modules() -> Iterator[tuple[str, int]]:

@@ -23,8 +23,8 @@ def columns() -> str:
     """Return the page of the columns of a run's tables."""
     from fedbo.actors.storage.rows import OBSERVATIONS, Row, RunKey
     from fedbo.coordinator.logged.table import EVENTS, LoggedEvent
-    from fedbo.privacy.ledger import RELEASES, LedgerEntry
     from fedbo.objectives.outcome import Outcome
+    from fedbo.privacy.ledger import RELEASES, LedgerEntry
 
     intro = ("The columns of the tables of a run, from the classes that write them.", "", "")
     return page(

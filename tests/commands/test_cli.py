@@ -131,6 +131,7 @@ def test_ctrl_c_keeps_what_was_done_and_says_where(study: str, tmp_path: Path) -
     process = subprocess.Popen(
         [*command, "--set", "budget.iterations=1000000"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONWARNINGS": "error"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background of a shell ignore it
     )  # fmt: skip
     try:
         deadline = time.monotonic() + 60

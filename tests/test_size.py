@@ -65,7 +65,7 @@ LINES = {
     "objectives/tasks": 1986,
     "objectives/typed_spaces": 902,
     "privacy": 3204,
-    "settings": 1809,
+    "settings": 1807,
     "sites": 6554,
     "stopping": 475,
     "study": 4525,
@@ -77,7 +77,7 @@ LINES = {
     "workers": 1960,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 89253, "no room": 43418, "modules": 647}
+MOST = {"all": 89251, "no room": 43416, "modules": 647}
 
 
 def _modules() -> Iterator[tuple[str, int]]:

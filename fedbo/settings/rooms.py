@@ -90,14 +90,17 @@ def rooms() -> dict[str, Room]:
 
 
 def package_folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the folder of a package and all those below it, each with the names of its files, in a fixed order."""
+    """Yield a folder of the package and all those below it, each with the names of its files, in a fixed order."""
     for folder, below, files in os.walk(root):
+        if "room.py" in files and Path(folder).relative_to(_PACKAGE).as_posix() not in rooms():
+            below.clear()  # without a room that it needs, this one counts as deleted
+            continue
         below[:] = sorted(name for name in below if name.isidentifier() and name != "__pycache__")
         yield Path(folder), sorted(files)
 
 
 def _folders() -> Iterator[str]:
-    return (folder.relative_to(_PACKAGE).as_posix() for folder, files in package_folders(_PACKAGE) if "room.py" in files)
+    return (path.parent.relative_to(_PACKAGE).as_posix() for path in _PACKAGE.rglob("room.py"))
 
 
 def loaded(place: str) -> Any:
@@ -108,13 +111,8 @@ def loaded(place: str) -> Any:
 
 def optional(name: str) -> Callable[..., Any] | None:
     """Import and return a function that a room offers by this name; None if no room that is there does."""
-    place = _offered().get(name)
-    return None if place is None else loaded(place)
-
-
-@cache
-def _offered() -> dict[str, str]:
-    return {name: place for room in rooms().values() for name, place in {**room.functions, **room.analyses}.items()}
+    offered = ({**room.functions, **room.analyses}.get(name) for room in rooms().values())
+    return next((loaded(place) for place in offered if place is not None), None)
 
 
 def optional_or(name: str, otherwise: Any) -> Callable[..., Any]:

@@ -68,16 +68,16 @@ LINES = {
     "settings": 1807,
     "sites": 6554,
     "stopping": 475,
-    "study": 4525,
+    "study": 4524,
     "surrogates": 2554,
     "surrogates/compiled": 2621,
     "templates": 1,
     "testing": 861,
     "tuning": 3027,
-    "workers": 1960,
+    "workers": 1959,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 89251, "no room": 43416, "modules": 647}
+MOST = {"all": 89249, "no room": 43415, "modules": 647}
 
 
 def _modules() -> Iterator[tuple[str, int]]:

@@ -13,7 +13,7 @@ from fedbo.objectives.base import reports_costs
 from fedbo.objectives.derived.differences import DifferingFederation
 from fedbo.objectives.derived.mean import BatchFunction
 from fedbo.settings.errors import SettingError
-from fedbo.settings.rooms import optional, study_tables
+from fedbo.settings.rooms import study_tables
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history
 from fedbo.study.check_metrics import metric_combinations, metric_methods
@@ -129,8 +129,7 @@ def _single_evaluations(study: StudyTables) -> Iterator[SettingError]:
                 ("fault", number, "kind"),
                 "affects the workers of a [cluster], but this study has none; add a [cluster], or remove the fault",
             )
-    if (invalid_overlap := optional("invalid_overlap")) is not None:
-        yield from invalid_overlap(study)
+    if "cluster" in study_tables():
         return
     words = "needs a part of fedbo that is not installed here; remove {}, or install all of fedbo"
     if study.evaluation.make().overlaps:

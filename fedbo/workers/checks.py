@@ -11,11 +11,14 @@ from fedbo.study.study_tables import StudyTables
 
 
 def invalid_overlap(study: StudyTables) -> Iterator[SettingError]:
-    """Yield errors for overlapping evaluations in real time with settings that need sequential ones."""
+    """Yield errors for resources, and for overlapping evaluations in real time with settings that need sequential ones."""
     policy = study.evaluation.make()
     if not policy.overlaps:
         return
     key = "parallel" if policy.parallel > 1 else "prefetch" if policy.prefetch else "resources"
+    count = study.federation().n_agents
+    if len(policy.resources) not in (0, 1, count):
+        yield SettingError(("evaluation", "resources"), f"must be one table for all agents, or one table for each of {count}")
     if study.timing.clock != "wall":
         if policy.resources and study.cluster is None:
             yield SettingError(
@@ -31,9 +34,6 @@ def invalid_overlap(study: StudyTables) -> Iterator[SettingError]:
         yield SettingError(("evaluation", key), "cannot be combined with [agents.history]; remove one of them")
     if study.objective.noise:
         yield SettingError(("evaluation", key), "cannot be combined with added noise; remove noise")
-    count = study.federation().n_agents
-    if len(policy.resources) not in (0, 1, count):
-        yield SettingError(("evaluation", "resources"), f"must be one table for all agents, or one table for each of {count}")
     for number, table in enumerate(study.algorithm):
         made = table.make()
         if policy.most_pending > 1 and not (isinstance(made, Overlapping) and made.queries == 1) or table.centralised:

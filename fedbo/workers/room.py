@@ -8,7 +8,6 @@ ROOM = Room(
     functions={
         "dispatcher": "fedbo.workers.ray_pool:start_dispatcher",
         "evaluations": "fedbo.workers.scheduler:evaluations_of",
-        "invalid_overlap": "fedbo.workers.checks:invalid_overlap",
         "overlapping_evaluations": "fedbo.workers.overlap:overlapping_evaluations",
         "scheduled_evaluations": "fedbo.workers.scheduled:ScheduledEvaluations",
         "worker_use": "fedbo.workers.use:worker_use",

@@ -65,7 +65,10 @@ class ClusterTable(Table, RoomTable):
 
     @classmethod
     def combinations(cls, study: Any) -> Iterator[SettingError]:
-        """Yield the errors in the combination of a cluster with the rest of its study."""
+        """Yield the errors of overlapping evaluations, and those in the combination of a cluster with the rest of its study."""
+        from fedbo.workers.checks import invalid_overlap
+
+        yield from invalid_overlap(study)
         cluster = study.cluster
         if cluster is None:
             return
@@ -127,10 +130,7 @@ def _gone(study: Any, cluster: ClusterTable) -> Iterator[SettingError]:
 
 def _needs(study: Any) -> Iterator[SettingError]:
     """Yield errors for resources that no worker has."""
-    assert study.cluster is not None
-    resources, count = study.evaluation.make().resources, study.federation().n_agents
-    if len(resources) not in (0, 1, count):
-        yield SettingError(("evaluation", "resources"), f"must be one table for all agents, or one table for each of {count}")
+    resources = study.evaluation.make().resources
     model = study.cluster.make(resources)
     for table in resources:
         for name in table.keys() - set(KNOWN):

@@ -388,7 +388,7 @@ exchange.mode = ["buffered"]
 def test_without_their_room_evaluations_do_not_overlap_and_a_preemption_needs_a_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fedbo.study.check.optional", lambda name: None)
+    monkeypatch.setattr("fedbo.study.check.study_tables", lambda: {})
     with pytest.raises(StudyError) as caught:
         load_study(tomllib.loads(added('[evaluation]\nparallel = 2\n[[fault]]\nkind = "preemption"\nrate = 0.1')))
     words = str(caught.value)

@@ -1,1 +1,1 @@
-"""Differential privacy: the aggregator, noise, masks, accountants and ledger, and what a user sees of them."""
+"""Differential privacy: the aggregator, noise, masks, accountants and ledger; their table of a study, command and report."""

@@ -15,7 +15,7 @@ make: Final = tuple.__new__
 
 EventLine = NamedTuple
 Record = TypeVar("Record", bound=EventLine)
-KINDS: Final = dict[str, type[EventLine]]()
+KINDS: Final = dict[str, type[EventLine]]()  # complete once `table.py` has imported `agents.py` and `messages.py`
 
 
 def logged_as(kind: str) -> Callable[[type[Record]], type[Record]]:

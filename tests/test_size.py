@@ -40,7 +40,7 @@ LINES = {
     "coordinator/logged": 680,
     "coordinator/runtime": 970,
     "execution": 2674,
-    "fast": 2455,
+    "fast": 2454,
     "figures": 1499,
     "figures/kinds": 931,
     "figures/page": 1664,
@@ -77,7 +77,7 @@ LINES = {
     "workers": 1959,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 89249, "no room": 43415, "modules": 647}
+MOST = {"all": 89248, "no room": 43415, "modules": 647}
 
 
 def _modules() -> Iterator[tuple[str, int]]:

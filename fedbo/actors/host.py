@@ -19,7 +19,7 @@ from fedbo.actors.storage.printed import keep_printed
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task, reported_stopping
 from fedbo.actors.threads import blas_threads
-from fedbo.settings.own_code import exits_as_errors, note_step
+from fedbo.settings.own_code import CodeError, code_error, exits_as_errors, note_step
 from fedbo.settings.rooms import optional
 from fedbo.settings.trust import admit_same
 
@@ -162,11 +162,12 @@ class Host:
         try:
             return self._step(request)
         except EvaluationError as error:
-            # It is raised when this step is due, not when the steps beside it are.
-            return StepReport(request.agent, request.step, queries=0, payload=None, lease=request.lease, failure=str(error))
+            failure: str | CodeError | None = str(error)
         except Exception as error:
             note_step(error, request.agent, request.step)
-            raise
+            if not self.in_virtual_time or (failure := code_error(error)) is None:
+                raise
+        return StepReport(request.agent, request.step, queries=0, payload=None, lease=request.lease, failure=failure)
 
     def _step(self, request: StepRequest) -> StepReport | None:
         agent, storage = self.agents[request.agent], self._storage

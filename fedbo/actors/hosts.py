@@ -139,8 +139,7 @@ _ENOUGH = 0.02  # seconds that these may take
 class InlineHosts(Hosts):
     """All agents in this process; a step is computed when its result is requested.
 
-    Other submitted steps are computed with it where the algorithm is faster for several agents and steps take little time. They
-    are not if the run may end before these steps do.
+    Others are computed with it where agents are in columns and steps take little time, unless a target may end the run.
     """
 
     def __init__(self, task: Task, numbers: Sequence[int], config: HostConfig | None = None) -> None:
@@ -247,5 +246,5 @@ class InlineHosts(Hosts):
 def raise_if_failed(report: StepReport) -> StepReport:
     """Return a report, or raise the error that ended the run."""
     if report.failure is not None:
-        raise EvaluationError(report.failure)
+        raise EvaluationError(report.failure) if isinstance(report.failure, str) else report.failure
     return report

@@ -16,6 +16,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective
 from fedbo.objectives.derived.federation import Centralised
 from fedbo.objectives.goals import Goals
+from fedbo.settings.own_code import CodeError
 from fedbo.settings.rooms import optional
 
 
@@ -81,13 +82,12 @@ class StepReport:
     - `t_n`: the agent's observations.
     - `retried`: points evaluated again, by number.
     - `failed`: one line for each failed evaluation.
-    - `failure`: why the run cannot continue.
+    - `failure`: why the run cannot continue, which is raised when this step is due, not when those beside it are.
     - `pulled`: evaluations of the agent so far, failed points included, retries and those that a crash cut short not.
     - `again`: failed evaluations to repeat, by step and point, where they are scheduled one by one.
     - `reached`: whether a value reached the study's target.
     - `verdicts`: verdicts on evaluations at rungs, in order.
-    - `spent`: time of the agent's evaluations so far, where the study limits it and the agent knows it; else 0. Infinite if its
-      decision was its last.
+    - `spent`: time of its evaluations so far, where limited and known, else 0; infinite if its decision was its last.
     """
 
     agent: int
@@ -98,7 +98,7 @@ class StepReport:
     t_n: int = 0
     retried: tuple[int, ...] = ()
     failed: tuple[str, ...] = ()
-    failure: str | None = None
+    failure: str | CodeError | None = None
     pulled: int = 0
     again: tuple[tuple[int, int], ...] = ()
     reached: bool = False

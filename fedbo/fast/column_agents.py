@@ -19,7 +19,7 @@ from fedbo.algorithms.base import ORIGINS_IN_ORDER, AnswerColumns, Array, StateC
 from fedbo.algorithms.components.feature_columns import offsets
 from fedbo.algorithms.returned import CheckedColumns, Steps
 from fedbo.fast.row_columns import RowColumns, RowLog
-from fedbo.fast.slots import KEPT, SavedColumns, SingleStates, Slots
+from fedbo.fast.slots import KEPT, Flags, SavedColumns, SingleStates, Slots
 from fedbo.fast.together import JointEvaluator
 from fedbo.objectives.space import from_unit
 
@@ -92,8 +92,8 @@ class ColumnAgents:
             self.rows.time(self.of.row[slot] + np.arange(len(times) - 1), np.array(times[:-1]), np.array(times[1:]))
         self.commit(np.array([slot]))
 
-    def run(self, requests: StepRequests, slots: Ints) -> npt.NDArray[np.bool_]:
-        """Run plain steps; return the agents whose evaluation fails, whose states are as before.
+    def run(self, requests: StepRequests, slots: Ints) -> Flags:
+        """Run plain steps; return the agents whose evaluation or method fails, whose states are as before.
 
         A step that is done already is not run again: only the lease of its report is new.
         """
@@ -107,8 +107,8 @@ class ColumnAgents:
             failed[due] = self._run(rows_of(requests, due), slots[due])
         return failed
 
-    def _run(self, requests: StepRequests, slots: Ints) -> npt.NDArray[np.bool_]:
-        """Decide, evaluate and learn; return the agents whose decision is not plain or whose evaluation fails."""
+    def _run(self, requests: StepRequests, slots: Ints) -> Flags:
+        """Decide, evaluate and learn; return the agents whose decision is not plain, or whose evaluation or method fails."""
         self.commit(slots)
         left, later = np.zeros(len(slots), bool), requests.step > 0
         if self.single is not None and later.any():
@@ -119,12 +119,12 @@ class ColumnAgents:
             left[~left] = self._evaluate(requests, slots)
         return left
 
-    def _evaluate(self, requests: StepRequests, slots: Ints) -> npt.NDArray[np.bool_]:
-        """Evaluate and learn; return the agents whose evaluation fails, whose states are as before."""
+    def _evaluate(self, requests: StepRequests, slots: Ints) -> Flags:
+        """Evaluate and learn; return the agents whose evaluation or method fails, whose states are as before."""
         of, states = self.of, self.states
         first = requests.step == 0
         counts = np.full(len(slots), self._task.algorithm.queries)
-        parts: list[tuple[npt.NDArray[np.bool_], Array, Any]] = []
+        parts: list[tuple[Flags, Array, Any]] = []
         if first.any():
             points = [initial_points(self._task, number) for number in requests.agent[first].tolist()]
             counts[first] = [len(some) for some in points]
@@ -152,25 +152,31 @@ class ColumnAgents:
             made, requests = made.take(~failed[each]), rows_of(requests, ~failed)
             slots, counts = slots[~failed], counts[~failed]
         if len(slots):
-            self._learn(requests, slots, counts, made)
+            failed[~failed] = self._learn(requests, slots, counts, made)
         return failed
 
     def _asked(self, requests: StepRequests, slots: Ints) -> tuple[Array, npt.NDArray[np.int8]]:
         streams = self._task.streams.each(requests.agent, requests.step)
         return self._checked.ask(slots, streams, _answers(requests), Steps(requests.agent, requests.step))
 
-    def _learn(self, requests: StepRequests, slots: Ints, counts: Ints, made: RowColumns) -> None:
-        """Pass observations to the algorithm, and store them as rows that do not count yet."""
-        of, starts = self.of, counts.cumsum() - counts
+    def _learn(self, requests: StepRequests, slots: Ints, counts: Ints, made: RowColumns) -> Flags:
+        """Pass observations to the algorithm, and store them as rows that do not count yet; return the agents that fail."""
+        of, failed = self.of, np.zeros(len(slots), bool)
+        speaks = requests.speaks & np.array(list(map(self._sends, requests.step.tolist())), bool)
+        if self.single is None:
+            self.states.tell(slots, counts, made.u, made.value)
+        elif (failed := self.single.learn(slots, requests, counts, made, speaks)).any():
+            made, requests, speaks = made.take(~failed.repeat(counts)), rows_of(requests, ~failed), speaks[~failed]
+            slots, counts = slots[~failed], counts[~failed]
+        starts = counts.cumsum() - counts
         of.step_before[slots], of.step[slots] = of.step[slots], requests.step
-        self.states.tell(slots, counts, made.u, made.value)
         of.row[slots], of.queries[slots] = self.rows.append(made) + starts, counts
         of.worst_before[slots] = of.worst[slots]
         of.worst[slots] = np.fmin(of.worst[slots], np.minimum.reduceat(made.value, starts))
         for name in ("evaluated", "pulled", "t_n"):
             getattr(of, name)[slots] += counts
-        of.uncommitted[slots] = True
-        of.speaks[slots] = requests.speaks & np.array(list(map(self._sends, requests.step.tolist())), bool)
+        of.uncommitted[slots], of.speaks[slots] = True, speaks
+        return failed
 
     def reports(self, slots: Ints) -> StepReports | list[StepReport]:
         """Return the reports of the last steps, whose messages are written from the states after them."""
@@ -179,12 +185,12 @@ class ColumnAgents:
         numbers["agent"] = of.number[slots]
         speaks, payload = of.speaks[slots], None
         if speaks.any():
-            steps = Steps(numbers["agent"][speaks], numbers["step"][speaks])
             if self.single is not None:
                 reports = single_reports(StepReports(**numbers))
-                for place, one in zip(speaks.nonzero()[0].tolist(), self.single.outbox(slots[speaks], steps), strict=True):
+                for place, one in zip(speaks.nonzero()[0].tolist(), self.single.messages(slots[speaks]), strict=True):
                     reports[place].payload = one
                 return reports
+            steps = Steps(numbers["agent"][speaks], numbers["step"][speaks])
             payload = self._checked.outbox(slots[speaks], self._task.streams.each(*steps), steps)
         if payload is None or speaks.all():
             return StepReports(**numbers, payload=payload)

@@ -16,8 +16,9 @@ from fedbo.actors.columns import Ints, StepRequests, single_requests
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import ORIGINS_IN_ORDER, Array, Decision, Payload
 from fedbo.algorithms.components.feature_columns import enlarged
-from fedbo.algorithms.returned import Steps, asked, outgoing, updated
-from fedbo.settings.own_code import note_step
+from fedbo.algorithms.returned import asked, outgoing, updated
+from fedbo.fast.row_columns import RowColumns
+from fedbo.settings.own_code import ends_process, note_step
 
 
 class SavedColumns(NamedTuple):
@@ -35,6 +36,7 @@ class SavedColumns(NamedTuple):
     state: Any
 
 
+Flags = npt.NDArray[np.bool_]
 KEPT = SavedColumns._fields[:-1]
 _FLOATS = ("worst", "worst_before", "best", "best_score")
 _INTS = ("number", "step", "step_before", "lease", "evaluated", "pulled", "t_n", "best_step", "queries", "row")
@@ -65,9 +67,9 @@ class Slots:
     worst_before: Array
     best: Array
     best_score: Array
-    uncommitted: npt.NDArray[np.bool_]
-    speaks: npt.NDArray[np.bool_]
-    touched: npt.NDArray[np.bool_]
+    uncommitted: Flags
+    speaks: Flags
+    touched: Flags
 
     def __init__(self) -> None:
         for names, kind in ((_INTS, np.int64), (_FLOATS, np.float64), (_FLAGS, np.bool_)):
@@ -98,19 +100,6 @@ def is_single(task: Task) -> bool:
     return bool(method.queries) and task.problem.lattice is None and not asks_more
 
 
-class _at:  # noqa: N801 -- a generator as context takes ten times as long
-    """Notes the step of an agent on an error of its method."""
-
-    def __init__(self, agent: int, step: int) -> None:
-        self._step = agent, step
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, Exception):
-            note_step(error, *self._step)
-
-
 class SingleStates:
     """States by slot, each with that before its last step, its decision while it is not told, and its message."""
 
@@ -129,16 +118,16 @@ class SingleStates:
         """Store the states before the first evaluation."""
         task = self._task
         for slot, number in zip(slots.tolist(), self._of.number[slots].tolist(), strict=True):
-            with _at(number, 0):
-                self._store(slot, task.algorithm.agent_init(replace(task.problem, agent=number), task.streams.of(number).at(0)))
-
-    def _store(self, slot: int, state: Any) -> None:
-        self._states[slot] = self._before[slot] = state
-        self._decisions[slot] = self._sent[slot] = None
+            try:
+                self.put(slot, task.algorithm.agent_init(replace(task.problem, agent=number), task.streams.of(number).at(0)))
+            except Exception as error:
+                note_step(error, number, 0)
+                raise
 
     def put(self, slot: int, state: Any) -> bool:
         """Store an agent's state."""
-        self._store(slot, state)
+        self._states[slot] = self._before[slot] = state
+        self._decisions[slot] = self._sent[slot] = None
         return True
 
     def state(self, slot: int) -> AgentState:
@@ -148,17 +137,22 @@ class SingleStates:
             state.decision, state.before_decision = decision, self._before[slot]
         return state
 
-    def ask(self, slots: Ints, requests: StepRequests) -> npt.NDArray[np.bool_]:
-        """Make the decisions of all agents; return which of them say more than points and their origin."""
-        more, task = np.zeros(len(slots), bool), self._task
+    def ask(self, slots: Ints, requests: StepRequests) -> Flags:
+        """Make the decisions of all agents; return which of them fail, or say more than points and their origin."""
+        left, task = np.zeros(len(slots), bool), self._task
         for place, (slot, request) in enumerate(zip(slots.tolist(), single_requests(requests), strict=True)):
             streams = task.streams.of(request.agent).at(request.step)
-            with _at(request.agent, request.step):
+            try:
                 decision, own = asked(task.algorithm, self._states[slot], request.inbox, streams, task.problem.dim)
+            except BaseException as error:
+                if ends_process(error):
+                    raise
+                left[place] = True  # its agent alone raises the error again
+                continue
             self._before[slot], self._states[slot], self._decisions[slot] = self._states[slot], own, decision
-            more[place] = decision[2:] != _PLAIN
-        self.says_more |= bool(more.any())
-        return more
+            if decision[2:] != _PLAIN:
+                left[place] = self.says_more = True
+        return left
 
     def decided(self, slots: Ints) -> tuple[Array, npt.NDArray[np.int8]]:
         """Return the points of the agents' decisions, and the number of each one's origin."""
@@ -166,32 +160,31 @@ class SingleStates:
         origins = np.array([ORIGINS_IN_ORDER.index(one.origin) for one in decisions], np.int8)
         return np.concatenate([one.x for one in decisions]), origins.repeat(self._task.algorithm.queries or 0)
 
-    def tell(self, slots: Ints, counts: Ints, x: Array, y: Array) -> None:
-        """Pass the observations of each agent to the method."""
-        first, method = 0, self._task.algorithm
-        for slot, count in zip(slots.tolist(), counts.tolist(), strict=True):
-            decision, part = self._decisions[slot], slice(first, first + count)
-            points = x[part].copy() if decision is None else decision.x
-            own, first = self._states[slot], first + count
-            with _at(self._of.number.item(slot), self._of.step.item(slot)):
-                self._states[slot] = updated(method, "tell", own, points, y[part].copy())
-            if decision is None:
-                self._before[slot] = own
-            self._decisions[slot] = self._sent[slot] = None
+    def learn(self, slots: Ints, requests: StepRequests, counts: Ints, made: RowColumns, speaks: Flags) -> Flags:
+        """Pass observations to the method, and write messages; return which agents fail, with the state before the step."""
+        first, failed, task = 0, np.zeros(len(slots), bool), self._task
+        numbers = (one.tolist() for one in (slots, requests.agent, requests.step, counts, speaks))
+        for place, (slot, number, step, count, sends) in enumerate(zip(*numbers, strict=True)):
+            decision, own, part, sent = self._decisions[slot], self._states[slot], slice(first, first + count), None
+            points, before = (made.u[part].copy(), own) if decision is None else (decision.x, self._before[slot])
+            first += count
+            try:
+                own = updated(task.algorithm, "tell", own, points, made.value[part].copy())
+                if sends:
+                    payload, own = outgoing(task.algorithm, own, task.streams.of(number).at(step), task.problem)
+                    sent = (payload,)
+            except BaseException as error:
+                if ends_process(error):
+                    raise
+                own, sent, failed[place] = before, None, True
+            self._states[slot], self._before[slot], self._decisions[slot], self._sent[slot] = own, before, None, sent
+        return failed
 
-    def outbox(self, slots: Ints, steps: Steps) -> list[Payload | None]:
-        """Return the messages of all agents, each of which is written once."""
-        found, task = list[Payload | None](), self._task
-        for slot, number, step in zip(slots.tolist(), steps.agents.tolist(), steps.steps.tolist(), strict=True):
-            if self._sent[slot] is None:
-                streams = task.streams.of(number).at(step)
-                with _at(number, step):
-                    payload, self._states[slot] = outgoing(task.algorithm, self._states[slot], streams, task.problem)
-                self._sent[slot] = (payload,)
-            found += self._sent[slot] or ()
-        return found
+    def messages(self, slots: Ints) -> list[Payload | None]:
+        """Return the messages that agents wrote after their last steps."""
+        return [payload for slot in slots.tolist() for payload in self._sent[slot] or ()]
 
-    def turn(self, slots: Ints, counts: Ints, asked: npt.NDArray[np.bool_], forth: bool) -> None:
+    def turn(self, slots: Ints, counts: Ints, asked: Flags, forth: bool) -> None:
         """Undo a step that was told, or do it again; a decision that was not told stays."""
         for slot, count in zip(slots.tolist(), counts.tolist(), strict=True):
             if count:
@@ -209,4 +202,4 @@ class SingleStates:
     def load(self, slots: Ints, saved: Any) -> None:
         """Store what `save` returned."""
         for slot, state in zip(slots.tolist(), saved, strict=True):
-            self._store(slot, state)
+            self.put(slot, state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -16,13 +16,14 @@ from fedbo.actors.host import Host
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.actors.task import EarlyEnd, StepReport, StepRequest, Task
-from fedbo.algorithms.base import Columnar, Inbound, Problem
+from fedbo.algorithms.base import Columnar, Decision, Declaration, Field, Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.fts import FTS
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.algorithms.ts import TS
 from fedbo.objectives.functions import Bowl, Quadratic
 from fedbo.objectives.python_function import PythonFunction
+from fedbo.settings.own_code import CodeError, ExitError
 from fedbo.settings.records import changed
 from fedbo.settings.trust import admit
 
@@ -243,6 +244,79 @@ def test_a_step_that_fails_ends_the_run_when_its_own_result_is_asked_for() -> No
                 hosts.result(agent)
         else:
             hosts.result(agent)
+
+
+class Place(NamedTuple):
+    """The state of an agent: its number, and the decisions that it has made."""
+
+    agent: int
+    decisions: int
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A method without columns, of which a `function` raises an error in step 2 of agent 3."""
+
+    function: str
+    queries = 1
+    reveals = "nothing"
+
+    def sends(self, step: int) -> bool:
+        return True
+
+    def upload(self, problem: Problem) -> Declaration:
+        return {"decisions": Field((1,))}
+
+    download = upload
+
+    def _after(self, function: str, state: Place) -> Place:
+        if function == self.function and state == (3, 2):
+            raise SystemExit if function == "exit" else ValueError("not yet")
+        return state
+
+    def agent_init(self, problem: Problem, streams: Streams) -> Place:
+        return Place(problem.agent, 0)
+
+    def ask(self, state: Place, inbox: Any, streams: Streams) -> Any:
+        return Decision(streams.rng("x").random((1, 2)), "own"), self._after(
+            "ask", state._replace(decisions=state.decisions + 1)
+        )
+
+    def tell(self, state: Place, x: Any, y: Any) -> Place:
+        return self._after("exit", self._after("tell", state))
+
+    def outbox(self, state: Place, streams: Streams) -> Any:
+        return {"decisions": np.array([float(state.decisions)])}, self._after("outbox", state)
+
+
+@pytest.mark.parametrize("function", ["ask", "tell", "outbox"])
+def test_an_error_of_a_method_is_raised_when_its_step_is_due_and_leaves_all_states_as_before(
+    function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.actors.hosts._ENOUGH", float("inf"))
+    own: Any = Failing(function)
+    hosts = InlineHosts(replace(task_of(*SETTINGS["one model"]), algorithm=own), range(AGENTS))
+    sizes = _sizes(hosts.host)
+    for step in range(3):
+        for agent in range(AGENTS):
+            hosts.submit(StepRequest(agent, step))
+        for agent in range(AGENTS):
+            if (agent, step) != (3, 2):
+                assert hosts.result(agent).payload == {"decisions": np.array([float(step)])}
+    with pytest.raises(CodeError, match=r"test_population.py:\d+ in _after \(agent 3, step 2\): ValueError: not yet"):
+        hosts.result(3)
+    assert sizes[-1] == AGENTS
+    assert [hosts.host.agents[agent].committed.algorithm for agent in range(AGENTS)] == [(agent, 1) for agent in range(AGENTS)]
+
+
+def test_an_exit_of_a_method_leaves_all_states_as_before() -> None:
+    host, own = Host(), cast("Any", Failing("exit"))
+    host.load(replace(task_of(*SETTINGS["one model"]), algorithm=own), range(AGENTS))
+    for step in range(2):
+        host.work((), [StepRequest(agent, step) for agent in range(AGENTS)])
+    with pytest.raises(ExitError, match="test_population.py, line .*, in _after"):
+        host.work((), [StepRequest(agent, 2) for agent in range(AGENTS)])
+    assert [host.agents[agent].committed.algorithm for agent in range(AGENTS)] == [(agent, 1) for agent in range(AGENTS)]
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
     ".": 631,
-    "actors": 2853,
+    "actors": 2850,
     "actors/evaluation": 1218,
     "actors/storage": 1969,
-    "algorithms": 2246,
+    "algorithms": 2247,
     "algorithms/admm": 957,
     "algorithms/bandits": 2258,
     "algorithms/collaborative": 701,
@@ -40,7 +40,7 @@ LINES = {
     "coordinator/logged": 680,
     "coordinator/runtime": 970,
     "execution": 2674,
-    "fast": 2454,
+    "fast": 2452,
     "figures": 1499,
     "figures/kinds": 931,
     "figures/page": 1664,

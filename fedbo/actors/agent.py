@@ -33,7 +33,7 @@ Sent = tuple[Payload | None, Any]
 
 
 class HostedAgent:
-    """One agent of a run. `overlapping` are its `AsyncEvaluations`, where the study has any."""
+    """One agent of a run, with its `state` if it has one; `overlapping` are its `AsyncEvaluations`, if the study has any."""
 
     overlapping: Any = None
 
@@ -43,6 +43,7 @@ class HostedAgent:
         number: int,
         clock: Callable[[], float] | None = None,
         evaluator: Evaluator | None = None,
+        state: AgentState | None = None,
     ) -> None:
         self.number, self.task = number, task
         self.streams = task.streams.of(number)
@@ -66,11 +67,12 @@ class HostedAgent:
         self._problem = replace(task.problem, agent=number, history_x=history_x, history_y=history_y)
         if self.goals is not None:
             self._problem = problem_with_goals(self._problem, task, self.goals, warm)
-        own = task.algorithm.agent_init(self._problem, self.streams.at(0))
-        if warm and x is not None and y is not None and len(x):
-            own = self._warmed(own, x, y)
-        self.state = AgentState(own)
-        self.saved = self.state
+        if state is None:
+            own = task.algorithm.agent_init(self._problem, self.streams.at(0))
+            if warm and x is not None and y is not None and len(x):
+                own = self._warmed(own, x, y)
+            state = AgentState(own)
+        self.state = self.saved = state
         self.uncommitted: UncommittedStep | None = None
 
     def _warmed(self, own: Any, x: Array, y: Array) -> Any:

@@ -364,18 +364,13 @@ def joined_requests(parts: Sequence[StepRequests]) -> list[StepRequests]:
 
 def _joined(parts: Sequence[Any]) -> StepReports | None:
     """Return reports in one set of columns; None where some are not plain, or have other messages than others."""
-    forms = {_form(part) for part in parts}
-    if len(forms) > 1 or None in forms:
+    if not all(isinstance(part, StepReports) for part in parts):
+        return None
+    forms = {tuple((name, array.dtype, array.shape[1:]) for name, array in (part.payload or {}).items()) for part in parts}
+    if len(forms) > 1:
         return None
     numbers = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _NUMBERS[StepReports]}
     payload = parts[0].payload
     if payload is not None:
         payload = {name: np.concatenate([part.payload[name] for part in parts]) for name in payload}
     return StepReports(**numbers, payload=payload)
-
-
-def _form(part: Any) -> Any:
-    """Return the names, types and shapes of the messages; None for single reports."""
-    if not isinstance(part, StepReports):
-        return None
-    return tuple((name, array.dtype, array.shape[1:]) for name, array in (part.payload or {}).items())

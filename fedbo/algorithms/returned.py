@@ -153,11 +153,12 @@ def initial(method: Any, problem: Problem, uniform: Array) -> Array:
 
 
 def outgoing(method: Any, state: Any, streams: Any, problem: Problem) -> tuple[Payload | None, Any]:
-    """Return the message of an agent, which is as its `upload` declares, and its state."""
+    """Return the message of an agent, which is as its `upload` declares and shares no array with it, and its state."""
     payload, own = pair(method, "outbox", state, streams)
-    if payload is not None:
-        check_message(method, "outbox", payload, method.upload(problem))
-    return payload, own
+    if payload is None:
+        return None, own
+    check_message(method, "outbox", payload, method.upload(problem))
+    return {name: array.copy() for name, array in payload.items()}, own
 
 
 def check_message(method: Any, function: str, payload: object, declared: Declaration | None) -> None:

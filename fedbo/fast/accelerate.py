@@ -90,7 +90,7 @@ def windows_of(core: Core, hosts: Hosts, queue: EventQueue) -> Windows | None:
 
 
 def agents_in_columns(
-    task: Task, make: Callable[[int], HostedAgent], evaluator: Evaluator, clock: Callable[[], float], usual: bool
+    task: Task, make: Callable[..., HostedAgent], evaluator: Evaluator, clock: Callable[[], float], usual: bool
 ) -> AgentsInColumns | None:
     """Return the agents of a host, in columns while they are plain; None where the algorithm's steps never are."""
     from fedbo.fast.column_agents import ColumnAgents

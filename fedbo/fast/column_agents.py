@@ -38,6 +38,12 @@ class ColumnAgents:
 
     def start(self, numbers: Sequence[int]) -> Ints:
         """Assign slots to agents that have done nothing."""
+        slots = self._assign(numbers)
+        self.states.start(slots)
+        return slots
+
+    def _assign(self, numbers: Sequence[int]) -> Ints:
+        """Assign slots to agents whose states follow."""
         if len(self._free) < len(numbers):
             held = len(self._objectives)
             count = max(held + len(numbers), min(held + held // 2, self._task.problem.n_agents))
@@ -47,7 +53,6 @@ class ColumnAgents:
             self._objectives += [None] * (count - held)
         slots = np.array([self._free.pop() for _ in numbers], np.int64)
         self.of.start(slots, numbers)
-        self.states.start(slots)
         world = self._task.streams.within("")  # an agent's objective is the same in all its tasks
         for number, slot in zip(numbers, slots.tolist(), strict=True):
             self._objectives[slot] = objective_of(self._task.federation, number, world)
@@ -203,7 +208,7 @@ class ColumnAgents:
         plain = state.decision is None and not state.pending and state.rungs is None and state.failed is None and not state.cut
         if not plain or not state.t_n:
             return None
-        slot = int(self.start([number])[0])
+        slot = int(self._assign([number])[0])
         if not self.states.put(slot, state.algorithm):
             self.release(slot)
             return None
@@ -274,7 +279,7 @@ class ColumnAgents:
 
     def load(self, saved: SavedColumns) -> Ints:
         """Assign slots to the agents that `save` returned."""
-        slots = self.start(saved.number.tolist())
+        slots = self._assign(saved.number.tolist())
         for name, column in zip(KEPT, saved, strict=False):
             getattr(self.of, name)[slots] = column
         self.states.load(slots, saved.state)

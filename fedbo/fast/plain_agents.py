@@ -151,16 +151,11 @@ class PlainAgents:
         reads = tuple(self._take_answers(row.reading, row.reads))
         messages = [self._message(number, slot) for slot in self.up.chain(row.newest, row.flights)]
         record.unacknowledged = {message.step: message for message in messages}
-        first = self.first_steps.pop(number, None)
-        if first is not None:
-            record.current = first
-        elif row.working:
+        record.current = self.first_steps.pop(number, None)
+        if record.current is None and row.working:
             speaks, segments = bool(self.sends[row.step] and row.asked), (0.0, row.length)
-            order = StepRequest(number, row.step, row.lease, reads, speaks)
-            step = AgentStep(
-                reads, speaks, row.begun, True, segments=segments, remaining=row.length, since=row.begun, order=order
-            )
-            record.current = step
+            record.current = step = AgentStep(reads, speaks, row.begun, True, segments=segments, remaining=row.length)
+            step.since, step.order = row.begun, StepRequest(number, row.step, row.lease, reads, speaks)
         return record
 
     def leave_all(self) -> None:
@@ -293,6 +288,10 @@ class PlainAgents:
         """Note which of these agents, of whom some may not be inside, are asked for a message."""
         self.agents["asked"][agents] = False
         self.agents["asked"][list(chosen)] = True
+
+    def total(self, name: str) -> int:
+        """Return the sum of a number of the agents inside."""
+        return int((self.agents["inside"] * self.agents[name]).sum())
 
     def ends_of(self, agents: Sequence[int]) -> list[float]:
         """Return the end times of agents' steps; those of agents outside the columns are not known."""

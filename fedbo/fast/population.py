@@ -30,9 +30,9 @@ _MOST = 512  # steps whose arrays are worked on together
 class AgentsInColumns(HostedAgents):
     """The agents of a host by number; `usual`: time is virtual and steps are plain, so that they may be columns."""
 
-    def __init__(self, task: Task, make: Callable[[int], HostedAgent], columns: ColumnAgents, usual: bool) -> None:
+    def __init__(self, task: Task, make: Callable[..., HostedAgent], columns: ColumnAgents, usual: bool) -> None:
         super().__init__(task, make)
-        self.columns, self.serves = columns, usual
+        self._made, self.columns, self.serves = make, columns, usual
         self._targets = frozenset(task.problem.targets) if self.serves else frozenset()
         self._slot = np.full(task.problem.n_agents, -1)  # by number, -1 for agents that are not in the columns
         self._loose: list[Row] = []  # of agents that have come back
@@ -41,12 +41,13 @@ class AgentsInColumns(HostedAgents):
     def __getitem__(self, number: int) -> HostedAgent:
         """Return an agent as an object, out of the columns."""
         self._settle()
-        agent, slot = self.objects[number], int(self._slot[number])
+        slot = int(self._slot[number])
         if slot >= 0:
             self._slot[number] = -1
-            agent.state, agent.uncommitted = self.columns.take(slot)
-            agent.saved = agent.committed
-        return agent
+            state, uncommitted = self.columns.take(slot)
+            agent = self.objects[number] = self._made(number, state=state)
+            agent.uncommitted, agent.saved = uncommitted, agent.committed
+        return self.objects[number]
 
     def __iter__(self) -> Iterator[int]:
         """Return the numbers of all agents that exist."""

@@ -22,7 +22,7 @@ from fedbo.algorithms.messages import are_sound, declared_size, plain_fields, si
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.event_queue import EventQueue
-from fedbo.coordinator.kernel.events import After, Event
+from fedbo.coordinator.kernel.events import After
 from fedbo.coordinator.kernel.server import recipients_of
 from fedbo.coordinator.logged.columns import EventColumns
 from fedbo.fast import window_kernel as kernel
@@ -59,6 +59,7 @@ class Windows:
         rules = core.rules
         self._core, self._hosts, self._queue, self._half = core, hosts, queue, CoordinatorHalf(rules)
         self._columns = queue.columns = core.state.agents.columns = PlainAgents(core, queue)
+        self.readmit = self._columns.readmit
         self._synchronous, self._k = rules.is_synchronous, getattr(rules.exchange, "k", None)
         self._joint = type(hosts).results is not Hosts.results  # whether columns are the hosts' own way
         self._plain_upload, self._checkpoint = plain_fields(rules.upload or {}), rules.task.checkpoint
@@ -80,10 +81,6 @@ class Windows:
     def result(self, agent: int) -> StepReport:
         """Wait for the report of an agent's last request, for the core."""
         return raise_if_failed(self._reports.pop(agent) if agent in self._reports else self._hosts.report(agent))
-
-    def readmit(self, event: Event) -> None:
-        """Move the agent of an event that the core has processed into the columns."""
-        self._columns.readmit(event)
 
     def take(self, until: float, most: int) -> int:
         """Process a window of at most so many events, and return their number; 0 before one of the core."""
@@ -139,7 +136,7 @@ class Windows:
         try:
             ended = self._ended(steps, mark[kernel.N_SPOKEN]) if steps else _NONE
         except BaseException:
-            self._undo(0, count)
+            kernel.undo(columns.arrays, self._window, 0, count)
             raise
         if ended.plain < steps:
             kept = found.item(kernel.ENDED_PLACE, ended.plain)
@@ -157,7 +154,7 @@ class Windows:
         if answered:
             columns.down.put(self._answers[kernel.ANSWER_SLOT, :answered], heard.answers)
         if kept < count:
-            self._undo(kept, count)
+            kernel.undo(columns.arrays, self._window, kept, count)
             self._closes = False
             self._keep_reports(ended, mark[kernel.N_ENDED], steps)
         self._note(kept, mark, heard, closed)
@@ -227,10 +224,6 @@ class Windows:
         ends = found[kernel.CLOSED_ANSWERED, :closed]
         closings = Closings(found[kernel.CLOSED_HEARD, :closed], ends, self._answers[kernel.ANSWER_WHO, : ends[-1]])
         return self._half.answer(state.server, arrivals, closings, state.rounds.number)
-
-    def _undo(self, kept: int, count: int) -> None:
-        """Undo the planned events from number `kept` on."""
-        kernel.undo(self._columns.arrays, self._window, kept, count)
 
     def _note(self, kept: int, mark: list[int], heard: Heard, closed: int) -> None:
         """Note in the state of the run that so many of the planned events have happened, and buffers were answered."""

@@ -319,6 +319,38 @@ def test_an_exit_of_a_method_leaves_all_states_as_before() -> None:
     assert [host.agents[agent].committed.algorithm for agent in range(AGENTS)] == [(agent, 1) for agent in range(AGENTS)]
 
 
+class Begun(Failing):
+    """The same without errors; it notes the agents that begin, and sends an array of its state."""
+
+    def __init__(self) -> None:
+        super().__init__("none")
+        object.__setattr__(self, "begun", list[int]())
+
+    def agent_init(self, problem: Problem, streams: Streams) -> Any:
+        self.begun.append(problem.agent)  # type: ignore[attr-defined]
+        return Place(problem.agent, cast("Any", np.zeros(1)))
+
+    def outbox(self, state: Place, streams: Streams) -> Any:
+        return {"decisions": state.decisions}, state
+
+
+def test_an_agent_that_leaves_the_columns_and_returns_begins_once_and_its_message_is_its_own() -> None:
+    own: Any = Begun()
+    task = replace(task_of(*SETTINGS["one model"]), algorithm=own)
+    host, other = Host(), Host()
+    for each in (host, other):
+        each.load(task, range(AGENTS))
+    reports = host.work((), [StepRequest(agent, 0) for agent in range(AGENTS)])
+    for agent in range(AGENTS):
+        host.agents[agent].commit(())
+        state = host.agents[agent].state.algorithm
+        assert not np.shares_memory(state.decisions, reports[agent].payload["decisions"])  # type: ignore[index]
+    host.work((), [StepRequest(agent, 1) for agent in range(AGENTS)])
+    assert len(host.agents.saved_columns(AGENTS)) == 1 and not host.agents.objects
+    other.agents.load(*host.agents.saved_columns(AGENTS), numbers=range(AGENTS))
+    assert own.begun == list(range(AGENTS))
+
+
 @dataclass(frozen=True)
 class Slippery(Quadratic):
     """Bowls whose joint evaluation is not finite in a corner, where that of one agent raises an error."""

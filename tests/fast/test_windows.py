@@ -239,6 +239,18 @@ def test_durations_say_that_they_are_plain_only_where_a_step_takes_one_evaluatio
         assert core.scheduler.durations.plain is expected
 
 
+def test_the_used_share_of_the_budget_is_that_of_the_agents_in_columns_and_of_all_others() -> None:
+    core, queue, shares = PLAIN.core(), EventQueue(), list[float]()
+
+    def keep(events: int) -> None:
+        shares.append(core.share_done())
+        core.state.agents.every()  # for which all leave the columns
+        assert core.share_done() == shares[-1]
+
+    run_virtual(core, InlineHosts(PLAIN.task(), range(PLAIN.agents)), RunHooks(len, keep=keep, every=7), queue)
+    assert len(set(shares)) > 3 and shares[-1] == 1.0
+
+
 @pytest.mark.parametrize("wrong", ["raises", "nothing", "malformed", "others", "last"])
 @pytest.mark.parametrize("agents", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_an_answer_that_is_unusual_has_the_same_effect_in_a_window(wrong: str, agents: int) -> None:

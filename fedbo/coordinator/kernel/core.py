@@ -91,7 +91,7 @@ class Core:
             events.Finished: self.processes.finished,
             **self.evaluations.handlers,
             events.AgentAvailable: self.processes.available,
-            events.MessageAtLink: self._uplink.at_link,
+            events.MessageAtLink: network.queue_at_link,
             events.MessageReceived: self._uplink.received,
             events.AnswerReceived: self._downlink.received,
             events.AckTimeout: self._ack_timeout,
@@ -155,19 +155,15 @@ class Core:
         rules, problem = self.rules, self.rules.problem
         if rules.idles:
             return min(1.0, self.state.rounds.number / (problem.iterations + 1))
-        agents = [agent for agent in self.state.agents.every() if agent.number in rules.targets]
-        count = sum(agent.pulled if problem.pulls else agent.step for agent in agents)
-        return count / rules.task.whole_budget
+        return self.state.agents.total("pulled" if problem.pulls else "step", rules.targets) / rules.task.whole_budget
 
     def will_recover(self) -> bool:
         """Check whether a temporary interruption, queue or deadline keeps agents from continuing."""
         state, rounds = self.state, self.state.rounds
         agents = (state.agents[number] for number in rounds.active)
-        held = bool(state.outages) or any(agent.interruptions and not agent.ended for agent in agents)
-        held = held or bool(self.evaluations.waiting(state))
-        return held or (
-            self.exchange.deadline is not None and not rounds.deadline_passed and rounds.is_heard and bool(rounds.reported)
-        )
+        held = any(agent.interruptions and not agent.ended for agent in agents)
+        closes = self.exchange.deadline is not None and not rounds.deadline_passed and rounds.is_heard and bool(rounds.reported)
+        return held or closes or bool(state.outages or self.evaluations.waiting(state))
 
     def orders(self) -> list[StepRequest]:
         """List the steps that agents work on, for a shell that has lost its hosts and starts again with others."""

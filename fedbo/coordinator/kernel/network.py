@@ -128,13 +128,13 @@ class Network:
             delay, copies = self._disturbed(place, fault, key, delay, copies)
         return [After(delay + later, AnswerReceived(answer)) for later in copies]
 
-    def queue_at_link(self, state: CoreState, message: Message, now: float) -> list[Effect]:
+    def queue_at_link(self, state: CoreState, event: MessageAtLink, now: float) -> list[Effect]:
         """Queue a message at the coordinator's own link."""
         assert self._link is not None
         # One that was cut short on its way takes as long as any other, and so does a dummy.
-        bytes_ = size(message.payload) if self._varies else self._message_bytes
+        bytes_ = size(event.message.payload) if self._varies else self._message_bytes
         state.link_free_at = max(now, state.link_free_at) + bytes_ / self._link
-        return [After(state.link_free_at - now, MessageReceived(message))]
+        return [After(state.link_free_at - now, MessageReceived(event.message))]
 
     def dropped_on_arrival(self, state: CoreState, sent: Message | Answer, bytes_: int, now: float) -> list[Effect]:
         """Lose a transmission that arrives while its way is cut off; return no effects otherwise."""

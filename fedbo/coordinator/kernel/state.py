@@ -212,6 +212,9 @@ class AgentColumns(Protocol):
     def ask(self, agents: Sequence[int], chosen: Collection[int]) -> None:
         """Note which of these agents, of whom some may not be inside, are asked for a message."""
 
+    def total(self, name: str) -> int:
+        """Return the sum of a number of the agents inside, which all optimise."""
+
 
 class AgentRecords(LazyRecords[AgentRecord]):
     """The records of all agents, some of which may be in `columns`."""
@@ -233,6 +236,11 @@ class AgentRecords(LazyRecords[AgentRecord]):
         if self.columns is not None:
             self.columns.leave_all()
         return super().every()
+
+    def total(self, name: str, numbers: Collection[int]) -> int:
+        """Return the sum of a number of these agents, which all that are in columns belong to."""
+        known: int = sum(getattr(record, name) for record in super().every() if record.number in numbers)
+        return known if self.columns is None else known + self.columns.total(name)
 
     def ask(self, numbers: Sequence[int], chosen: Collection[int]) -> list[AgentRecord]:
         """Note which of these agents are asked for a message; return the records of those that are not in columns."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedbo.algorithms.messages import DUMMY, checker, sizer
 from fedbo.coordinator.kernel.agent_processes import AgentProcesses
-from fedbo.coordinator.kernel.events import Effect, Message, MessageAtLink, MessageReceived
+from fedbo.coordinator.kernel.events import Effect, Message, MessageReceived
 from fedbo.coordinator.kernel.network import Network
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.server import Server
@@ -29,10 +29,6 @@ class Uplink:
     def is_plain(self) -> bool:
         """Check whether agents send messages."""
         return self._rules.upload is not None
-
-    def at_link(self, state: CoreState, event: MessageAtLink, now: float) -> list[Effect]:
-        """Queue a message at the coordinator's link."""
-        return self._network.queue_at_link(state, event.message, now)
 
     def received(self, state: CoreState, event: MessageReceived, now: float) -> list[Effect]:
         """Process a received message; its sender has then reported, whether or not the message takes effect."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import pytest
 from small_runs import Setting, fts
 
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.kernel.core import Core
-from fedbo.coordinator.kernel.exchange import MODES, Barrier, Immediate, Rounds
+from fedbo.coordinator.kernel.exchange import MODES, Barrier, Immediate, InRounds, Rounds, Staleness
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.uplink import Uplink
 from fedbo.coordinator.logged.messages import TransmissionRejected
+from fedbo.coordinator.selection import Selection
 from fedbo.fast.accelerate import has_windows
 
 PLAIN = Setting(fts(every=1), agents=3, iterations=3, availability=Always())
@@ -75,6 +76,29 @@ def test_a_part_of_another_class_or_with_a_function_of_its_own_has_no_windows(pl
     assert has_windows(core)
     part.__class__ = type("Other", (type(part),), {})
     assert not has_windows(core)
+
+
+@dataclass(frozen=True, slots=True)
+class Majority(InRounds):
+    """A round closes with the messages of half of those that it asks."""
+
+    mode: ClassVar[str] = "majority"
+    staleness: Staleness = Staleness()
+    selection: Selection = Selection()
+
+    def should_close(self, rounds: Rounds) -> bool:
+        """Close with half of the messages."""
+        return bool(rounds.reported) and rounds.messages >= len(rounds.missing)
+
+
+def test_a_mode_in_the_list_that_closes_rounds_by_a_rule_of_its_own_has_no_windows(
+    few: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few(1)
+    monkeypatch.setitem(MODES, "majority", Majority)
+    monkeypatch.setattr("fedbo.fast.accelerate._is_known", lambda part: True)
+    assert has_windows(PLAIN.core())
+    assert not has_windows(replace(PLAIN, exchange=Majority()).core())
 
 
 def test_a_message_that_a_new_rule_refuses_is_refused_with_few_agents_and_with_many(

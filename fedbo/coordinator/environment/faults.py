@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, get_args
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
@@ -231,10 +231,10 @@ MessageFault = TransmissionFault | Lie
 Fault = ProcessFault | MessageFault | Preemption
 Plan = tuple[Fault, ...]
 
-PROCESS_FAULTS: tuple[type[ProcessFault], ...] = (Crash, Hang, Slow, NetworkPartition, Restart)
-TRANSMISSION_FAULTS: tuple[type[TransmissionFault], ...] = (Loss, Duplication, Reordering, Delay, Corruption)
-MESSAGE_FAULTS: tuple[type[MessageFault], ...] = (*TRANSMISSION_FAULTS, Lie)
-FAULTS: dict[str, type[Fault]] = {declared.kind: declared for declared in (*PROCESS_FAULTS, *MESSAGE_FAULTS, Preemption)}
+PROCESS_FAULTS: tuple[type[ProcessFault], ...] = get_args(ProcessFault)
+TRANSMISSION_FAULTS: tuple[type[TransmissionFault], ...] = get_args(TransmissionFault)
+MESSAGE_FAULTS: tuple[type[MessageFault], ...] = get_args(MessageFault)
+FAULTS: dict[str, type[Fault]] = {declared.kind: declared for declared in get_args(Fault)}
 
 
 def fault_times(fault: ProcessFault | Preemption, rng: np.random.Generator) -> Iterator[float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol, get_args
 
 from annotated_types import Ge, Gt
 
@@ -279,5 +279,5 @@ class FirstK(InRounds):
         check(self)
 
 
-Mode = type[Barrier] | type[Deadline] | type[FirstK] | type[Buffered] | type[Immediate]
-MODES: dict[str, Mode] = {declared.mode: declared for declared in (Barrier, Deadline, FirstK, Buffered, Immediate)}
+Mode = Barrier | Deadline | FirstK | Buffered | Immediate
+MODES: dict[str, type[Mode]] = {declared.mode: declared for declared in get_args(Mode)}

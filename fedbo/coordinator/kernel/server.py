@@ -12,7 +12,7 @@ from fedbo.algorithms.messages import checker, sizer
 from fedbo.algorithms.returned import updated, wrong_message
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.kernel.events import After, Answer, Effect, RoundDeadline
-from fedbo.coordinator.kernel.exchange import MODES, Rounds
+from fedbo.coordinator.kernel.exchange import Answers, InRounds, Rounds
 from fedbo.coordinator.kernel.network import Network
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.state import AgentRecord, CoreState
@@ -35,11 +35,11 @@ class Server:
 
     @property
     def is_plain(self) -> bool:
-        """Check whether all agents are asked, messages do not age, and no one waits for another."""
-        exchange = self._exchange
+        """Check whether all agents are asked, a count closes rounds, messages do not age, and no one waits for another."""
+        exchange: Any = self._exchange
         ages = not exchange.staleness.is_constant or exchange.oldest is not None
-        is_known = type(exchange) in MODES.values() and exchange.selection.who == "all"
-        return is_known and not ages and not self._waiting
+        counts = type(exchange).should_close in (Answers.should_close, InRounds.should_close)
+        return counts and exchange.selection.who == "all" and not ages and not self._waiting
 
     def report(self, state: CoreState, agent: AgentRecord, counted: bool, now: float) -> list[Effect]:
         """Record that an agent has sent its message, or has none to send."""

@@ -1,7 +1,8 @@
-"""Plants small faults at random in the core, the actors and the algorithms, and counts those that no test notices.
+"""Plants small faults at random in the core, the actors, the algorithms and some rooms, and counts those that no test notices.
 
     python benchmarks/mutation.py record           which test calls which function, and how long it takes: once, some minutes
     python benchmarks/mutation.py run --mutants 200 --seed 1
+    python benchmarks/mutation.py run --rooms fedbo/coordinator/kernel fedbo/sites
     python benchmarks/mutation.py run --suite long    the survivors again, with the tests marked long
 
 A mutant changes one operator, constant, condition, return value or call of one function. The tests that call the function
@@ -21,6 +22,7 @@ import resource
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -36,7 +38,7 @@ from source_changes import ROOMS, ROOT, Mutant, changed, mutants
 
 FOLDER = ROOT / "build" / "mutation"
 SUITES = {"quick": "not ray and not long", "long": "long and not ray"}
-PLACES = ("tests/coordinator", "tests/actors", "tests/algorithms", "tests/testing", "tests/execution")
+PLACES = ("tests/testing", "tests/execution", "tests/prediction", *(room.replace("fedbo", "tests") for room in ROOMS))
 MEMORY = 4 << 30  # bytes of data until a mutant that never stops to allocate fails
 COUNTED = 30  # calls of a function whose lines are recorded: the others cost too much
 
@@ -113,7 +115,9 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self.called, begun = set(), time.process_time() + sum(os.times()[2:4])
         sys.settrace(self._trace)
+        threading.settrace(self._trace)
         yield
+        threading.settrace(None)
         sys.settrace(None)
         seconds = time.process_time() + sum(os.times()[2:4]) - begun
         found = {(_relative(code), ".".join(code.co_qualname.split(".<locals>")[:1])) for code in self.called}
@@ -156,7 +160,9 @@ class Runner:
             return [Mutant(*row["mutant"]) for row in rows if row["end"] == "survived"]
         called = {name for test in self.tests.values() for name in test["functions"]}
         found = [
-            one for one in mutants() if f"{one.path}:{one.function}" in called and one.line in self.lines.get(one.path, ())
+            one
+            for one in mutants(self.given.rooms)
+            if f"{one.path}:{one.function}" in called and one.line in self.lines.get(one.path, ())
         ]
         return random.Random(self.given.seed).sample(found, min(self.given.mutants, len(found)))
 
@@ -263,6 +269,7 @@ def main() -> None:
     parser.add_argument("what", choices=("record", "run"))
     parser.add_argument("--mutants", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rooms", nargs="*", default=list(ROOMS), help="folders whose functions are changed")
     parser.add_argument("--suite", choices=tuple(SUITES), default="quick")
     parser.add_argument("--seconds", type=float, default=30.0, help="time limit for all tests of a mutant")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds until a hanging test is killed")

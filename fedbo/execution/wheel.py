@@ -53,14 +53,14 @@ def build_wheel(folder: Path) -> Path:
     files[f"{info}/WHEEL"] = (
         f"Wheel-Version: 1.0\nGenerator: fedbo\nRoot-Is-Purelib: true\nBuild: {build}\nTag: py3-none-any\n".encode()
     )
-    record = "".join(f"{name},sha256={_sum(content)},{len(content)}\n" for name, content in files.items())
+    sums = {
+        name: base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        for name, content in files.items()
+    }
+    record = "".join(f"{name},sha256={sums[name]},{len(content)}\n" for name, content in files.items())
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
     path = folder / f"fedbo-{release}-{build}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, content in files.items():
             wheel.writestr(zipfile.ZipInfo(name, _MOMENT), content, zipfile.ZIP_DEFLATED)
     return path
-
-
-def _sum(content: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

@@ -134,7 +134,8 @@ class ActorPool:
                     if left[number]:
                         waiting.appendleft(number)
                     else:
-                        failure = failure or _lost(jobs[number], self._deaths)
+                        words = f"its process died {self._deaths} times; {WHY_ONE_DIES}; see also Ray's logs on its host"
+                        failure = failure or ClusterError(f"{getattr(jobs[number], 'key', jobs[number])}: {words}")
                 except Exception as error:
                     failure = failure or error
                 idle.append(actor)
@@ -169,12 +170,6 @@ class ActorPool:
         ray.kill(actor)  # it may be alive and only out of reach
         self._actors[self._actors.index(actor)] = new = self._start()
         return new
-
-
-def _lost(job: Any, deaths: int) -> ClusterError:
-    return ClusterError(
-        f"{getattr(job, 'key', job)}: its process died {deaths} times; {WHY_ONE_DIES}; see also Ray's logs on its host"
-    )
 
 
 class LocalCoordinator(Coordinator):

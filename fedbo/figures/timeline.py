@@ -64,13 +64,10 @@ def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]
                 "linewidth": 0.5,
             }
             add_bars(axes, bars, HALF / lanes if kind in EVALUATION_KINDS else HALF, **options)
-            handles.append(Patch(label=_word(kind, result), **options))
+            # In real time it is unknown whether a step decides, or waits for a process to start.
+            is_either = kind == "deciding" and result.study.timing.clock == "wall"
+            handles.append(Patch(label="deciding or waiting for a process" if is_either else kind, **options))
     return handles + draw_marks(axes, events, place, {agent: spans[row][2] for agent, row in place.items()})
-
-
-def _word(kind: str, result: Result) -> str:
-    """Return the legend label of a kind; in real time it is unknown whether a step decides, or waits for a process to start."""
-    return "deciding or waiting for a process" if kind == "deciding" and result.study.timing.clock == "wall" else kind
 
 
 def _label_panel(axes: Axes, agents: Sequence[int], title: str, unit: str) -> None:

@@ -37,6 +37,11 @@ class CalledFunction:
     metric: str = "value"
     wanted: int = 0
 
+    @property
+    def draws(self) -> bool:
+        """Return whether the function asks for a generator."""
+        return (self.wanted or _wanted(self.function)) > 2
+
     def evaluate(self, x: Array, rng: np.random.Generator) -> float | Outcome:
         """Call the function at x `(d,)`.
 
@@ -125,9 +130,9 @@ class PythonFunction(CountedFederation):
         """Return whether a cost function is set."""
         return self.cost is not None
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Return the parameters in the order of x."""
+        """Return the parameters in the order of x, the same object to all agents."""
         names = self.names or tuple(f"x{i + 1}" for i in range(len(self.low)))
         log = self.log or (False,) * len(self.low)
         return tuple(
@@ -165,9 +170,9 @@ def load(function: str | Callable[..., float], setting: str = "function") -> Cal
     module_name, _, name = function.rpartition(":")
     require(bool(module_name and name), setting, function, 'write it as "package.module:name"')
     module = _module(module_name, function, setting)
-    module_name = module.__name__
-    there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-    require(hasattr(module, name), setting, function, f"{module_name} has no {name!r}; its callables: {there}")
+    if not hasattr(module, name):
+        there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise invalid(setting, function, f"{module.__name__} has no {name!r}; its callables: {there}")
     found: Any = getattr(module, name)
     require(callable(found), setting, function, f"it is a {type(found).__name__}; use a callable")
     return found  # type: ignore[no-any-return]

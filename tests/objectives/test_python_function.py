@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedbo.actors.evaluation.evaluate import evaluate
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array, Costly, Objective, cost_of, reports_costs
 from fedbo.objectives.functions import Branin, Quadratic
@@ -58,6 +59,20 @@ def test_a_function_is_given_the_agent_and_the_stream_when_it_asks() -> None:
     assert value_of(lambda x, power=2: x[0] ** power) == 0.0625
     assert value_of(of_all) == 1.25 + draws().standard_normal()
     assert value_of(np.sum) == 1.0
+
+
+def test_a_generator_is_made_only_for_a_function_that_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, rng = list[str](), Streams.rng
+    monkeypatch.setattr(Streams, "rng", lambda self, purpose: (made.append(purpose), rng(self, purpose))[1])
+
+    def noisy(x: Array, agent: int, rng: np.random.Generator) -> float:
+        return float(rng.random())
+
+    plain, drawn = (PythonFunction(one, (0.0, 0.0), (1.0, 1.0)) for one in (np.sum, noisy))
+    assert plain.parameters is plain.parameters
+    made.clear()
+    assert evaluate(plain.objective(0, draws(), draws()), X, Streams(3)).value == 1.0 and "evaluation" not in made
+    assert evaluate(drawn.objective(0, draws(), draws()), X, Streams(3)).value == Streams(3).rng("evaluation").random()
 
 
 def test_a_minimised_function_is_negated_once_and_its_metric_turns_it_back() -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, Self, TextIO
 
 from fedbo.settings.shown import encodable
 
@@ -24,11 +22,29 @@ class SentText(NamedTuple):
     error: bool  # to standard error
 
 
-class KeptText:
-    """The first `LONGEST` characters that an evaluation prints to standard output and standard error, in order."""
+class Contained:
+    """Containment: captures the first `LONGEST` characters that an evaluation prints, and restores the working directory.
+
+    What it prints to standard output and standard error is kept in order.
+    """
 
     def __init__(self) -> None:
         self._parts, self._length = list[str](), 0
+
+    def __enter__(self) -> Self:
+        try:
+            self._folder: str | None = os.getcwd()
+        except FileNotFoundError:  # it may have been removed
+            self._folder = None
+        self._streams = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = _KeepingStream(self, sys.stdout), _KeepingStream(self, sys.stderr)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.stdout, sys.stderr = self._streams
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                os.chdir(self._folder)
 
     def add(self, text: str) -> None:
         """Append a text, as far as there is room."""
@@ -46,7 +62,7 @@ class KeptText:
 class _KeepingStream:
     """A stream that captures what is written to it, and passes it on to the stream `below`."""
 
-    def __init__(self, kept: KeptText, below: TextIO) -> None:
+    def __init__(self, kept: Contained, below: TextIO) -> None:
         self.below, self._kept = below, kept
 
     def write(self, text: str) -> int:
@@ -59,18 +75,3 @@ class _KeepingStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.below, name)
-
-
-@contextmanager
-def contained() -> Iterator[KeptText]:
-    """Capture what an evaluation prints, and restore the working directory afterwards."""
-    with contextlib.suppress(FileNotFoundError):  # the working directory may have been removed
-        before = os.getcwd()
-    kept, streams = KeptText(), (sys.stdout, sys.stderr)
-    sys.stdout, sys.stderr = (_KeepingStream(kept, stream) for stream in streams)
-    try:
-        yield kept
-    finally:
-        sys.stdout, sys.stderr = streams
-        with contextlib.suppress(OSError, UnboundLocalError):
-            os.chdir(before)

@@ -11,6 +11,7 @@ import sys
 import traceback
 from pathlib import PurePath
 from types import FrameType
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,10 @@ def _outcome(objective: Objective, x: Array, streams: Streams, pulls: Pulls | No
         return outcome_of(returned, score, objective)
     if pulls is not None:
         return _mean(objective, x, streams, pulls)
-    return outcome_of(objective.evaluate(x, streams.rng("evaluation")), objective.score(x), objective)
+    rng: Any = (
+        streams.rng("evaluation") if getattr(objective, "draws", True) else None
+    )  # which takes longer than many objectives
+    return outcome_of(objective.evaluate(x, rng), objective.score(x), objective)
 
 
 def _mean(objective: Objective, x: Array, streams: Streams, pulls: Pulls) -> Outcome:

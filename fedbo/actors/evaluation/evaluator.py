@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 import fedbo.actors.evaluation.children  # noqa: F401  # which binds what objectives fork to this process
-from fedbo.actors.evaluation.contained import contained
+from fedbo.actors.evaluation.contained import Contained
 from fedbo.actors.evaluation.evaluate import evaluate, failure_text
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy
@@ -111,7 +111,7 @@ class Evaluator:
         """Run one evaluation and return its record, without times."""
         if self.printed is None:
             return self._judged(objective, query, streams)
-        with contained() as kept:
+        with Contained() as kept:
             record = self._judged(objective, query, streams)
         if text := kept.text:
             self.printed(query, text)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from fedbo.actors.evaluation.children import die_with_parent
-from fedbo.actors.evaluation.contained import LONGEST, SentText, contained
+from fedbo.actors.evaluation.contained import LONGEST, Contained, SentText
 from fedbo.actors.evaluation.evaluate import evaluate, text_of, with_text
 from fedbo.actors.storage.evaluations import Pulls
 from fedbo.algorithms.base import Array
@@ -233,7 +233,7 @@ def main() -> None:
         try:
             x, pulls, fidelity = point
             sys.stdout, sys.stderr = _SendingStream(sink, error=False), _SendingStream(sink, error=True)
-            with contained(), answered_by(ask):
+            with Contained(), answered_by(ask):
                 found = evaluate(objectives[agent], x, streams, pulls, fidelity)
             send(sink, found)
         except BaseException as error:

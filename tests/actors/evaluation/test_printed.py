@@ -104,7 +104,7 @@ def test_a_module_that_prints_as_it_is_imported_disturbs_no_answer(
 
 def test_no_more_is_kept_than_a_user_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contained, "LONGEST", 10)
-    with contained.contained() as text:
+    with contained.Contained() as text:
         for _ in range(3):
             print("12345")
     assert text.text == "12345\n1234\n… and 8 more characters"

@@ -16,6 +16,7 @@ from fedbo.algorithms.base import Decision
 from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.kernel.events import ConnectionChanged, Finished, Message, MessageReceived, ProcessDied, StudyStarted
 from fedbo.coordinator.kernel.exchange import Barrier
+from fedbo.coordinator.kernel.interruptions import Interruptions
 from fedbo.coordinator.kernel.state import ProgressCounter
 from fedbo.settings.own_code import CodeError, ReturnError
 
@@ -148,3 +149,28 @@ def test_an_agent_whose_process_dies_while_it_is_interrupted_begins_again_only_w
     core.handle(ConnectionChanged(1, away=False), 0.7)
     assert core.handle(ProcessDied(1), 0.8) != []
     assert [line.kind for line in logged(core.rules.log)][-3:] == ["crashed", "restarted", "started"]
+
+
+def test_a_connection_that_is_told_twice_is_noted_once_and_never_after_the_end_of_its_agent() -> None:
+    core = Setting(fts()).core()
+    core.handle(StudyStarted(), 0.0)
+    core.handle(ConnectionChanged(1, away=True), 0.5)
+    core.state.agents[2].ended = True
+    before, lines = _everything(core), len(core.rules.log)
+    for agent, away in ((1, True), (2, True), (3, False)):
+        assert core.handle(ConnectionChanged(agent, away), 0.6) == []
+    assert (_everything(core), len(core.rules.log)) == (before, lines)
+
+
+def test_restarts_are_counted_from_one_until_a_message_is_processed() -> None:
+    core = Setting(fts()).core()
+    core.handle(StudyStarted(), 0.0)
+    core.handle(Finished(1, 1, StepReport(1, 0, 2, GOOD)), 0.5)
+    (interruptions,) = [part for part in core.parts if isinstance(part, Interruptions)]
+    agent = core.state.agents[2]
+    for time in (0.6, 0.7):
+        interruptions.interrupt(core.state, agent, time, known=True, void=True)
+        interruptions.resume(core.state, agent, time, restore="")
+    assert core.state.progress.restarts == {2: 2}
+    core.handle(MessageReceived(Message(1, 1, 0, 0, 0.5, GOOD)), 1.0)
+    assert core.state.progress.restarts == {}

@@ -490,3 +490,17 @@ def test_what_is_sent_again_is_the_message_and_not_its_damaged_copy(how: str) ->
     ran, algorithm = talk(Immediate(), agents=1, world={"plan": plan, "retry": 0.5}, **still)
     assert [(r.step, r.again, r.bytes) for r in ran.of("sent")][:2] == [(0, False, 8), (0, True, 8)]
     assert algorithm.received == [(0, 0, 0.0), (0, 1, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("weight", "weights"),
+    [
+        ("constant", [1.0, 1.0, 1.0, 1.0, 0.0]),
+        ("polynomial", [1.0, 2**-0.5, 3**-0.5, 0.5, 0.0]),
+        ("exponential", [1.0, math.exp(-0.5), math.exp(-1.0), math.exp(-1.5), 0.0]),
+        ("hinge", [1.0, 1.0, 1.0, 1 / 1.5, 0.0]),
+    ],
+)
+def test_a_weight_is_that_of_its_formula_up_to_its_bound(weight: str, weights: list[float]) -> None:
+    staleness = Staleness(weight, decay=0.5, after=2, bound=3)
+    assert [staleness.of(age) for age in range(5)] == pytest.approx(weights)

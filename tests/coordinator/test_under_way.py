@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from small_runs import Ran, Setting
 from talking import Talk
 
+from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Array, Inbound, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
-from fedbo.coordinator.environment.faults import Crash, Loss, NetworkPartition, Restart
+from fedbo.coordinator.environment.faults import Corruption, Crash, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant, Lognormal
 from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate
 from fedbo.coordinator.selection import Selection
@@ -152,3 +153,39 @@ def test_agents_that_crash_at_one_instant_are_all_gone_before_the_next_round_is_
         closed += bool(drawn)
         assert not drawn & gone or {0, 6, 7} <= at_work, f"seed {seed}: {drawn} of {gone} were drawn as they crashed"
     assert closed >= 3
+
+
+class Unanswered(Talk):
+    """Answer nobody: with rounds all are told that theirs has closed, in no bytes."""
+
+    def broadcast(self, state: Any, recipients: Sequence[int], worth: Array, streams: Streams) -> Any:
+        return {}, state
+
+
+def test_the_end_of_a_round_without_an_answer_takes_no_bandwidth_and_loses_no_bytes() -> None:
+    """Round 0 closes when the messages of 1.0 arrive; what is lost at the end of its latency comes half a unit later again."""
+    world = {"plan": (NetworkPartition((0,), at=2.5, duration=1.0),), "retry": 0.5}
+    setting = Setting(Unanswered(), 2, exchange=Barrier(), latency=Constant(1.0), world=world, **STEADY)
+    ran = replace(setting, models={"bandwidth": 100.0}).run()
+    (closed,) = [record.time for record in ran.of("round") if record.time < 2.5]
+    lost = [record for record in ran.of("lost") if record.direction == "down"]
+    assert [(record.time, record.bytes, record.reason) for record in lost] == [(closed + 1.0, 0, "partition")]
+    assert [record.time for record in ran.of("started") if record.agent == 0][1] == closed + 1.0 + 0.5 + 1.0
+
+
+def test_a_message_that_was_cut_short_takes_the_link_as_long_as_any_other() -> None:
+    """Four numbers are 32 bytes: one unit of the link, after one of evaluation and one of latency."""
+    world = {"plan": (Corruption((0,), 1.0, how="shape"),), "link": 32.0}
+    ran = Setting(Talk(up=4), 1, latency=Constant(1.0), world=world, **STEADY, iterations=1).run()
+    assert times(ran, "rejected") == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2])
+def test_a_step_takes_as_long_as_all_its_tries(retries: int) -> None:
+    """Evaluations of 2 units are ended after 1.5, and tried again at once."""
+    policy = Policy(retries, "drop", time_limit=1.5)
+    ran = Setting(Talk(), 1, evaluation=Constant(2.0), policy=policy, initial=1, iterations=3, availability=Always()).run()
+    tries = 1 + retries
+    assert times(ran, "finished") == [1.5 * tries * step for step in (1, 2, 3, 4)]
+    assert [(row.started, row.finished) for row in ran.rows] == [(1.5 * place, 1.5 * (place + 1)) for place in range(4 * tries)]
+    assert (len(ran.of("started")), len(ran.of("failed"))) == (4, 4 * tries)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from small_runs import Setting, fts
+from talking import Talk
 
 from fedbo.actors.columns import Ints, StepReports, joint_reports
 from fedbo.actors.hosts import Hosts, InlineHosts
@@ -27,6 +28,7 @@ from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
 from fedbo.coordinator.selection import Selection
 from fedbo.fast import plain_agents, windows
+from fedbo.fast import window_kernel as kernel
 from fedbo.fast.accelerate import has_windows
 from fedbo.privacy.budget import PrivacyBudget
 from fedbo.privacy.secure_aggregation import SecureAggregation
@@ -249,6 +251,26 @@ def test_the_used_share_of_the_budget_is_that_of_the_agents_in_columns_and_of_al
 
     run_virtual(core, InlineHosts(PLAIN.task(), range(PLAIN.agents)), RunHooks(len, keep=keep, every=7), queue)
     assert len(set(shares)) > 3 and shares[-1] == 1.0
+
+
+@pytest.mark.parametrize("exchange", [Barrier(), Buffered(3), Buffered(7), Immediate()], ids=lambda one: f"{one.mode}-{one.k}")
+@pytest.mark.parametrize("algorithm", [fts(), Talk()], ids=lambda one: type(one).__name__)
+def test_a_plain_run_is_in_windows_nearly_whole_and_all_its_slots_are_free_in_the_end(
+    algorithm: Any, exchange: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a method hears many messages at once or one by one."""
+    take, taken = windows.Windows.take, list[int]()
+
+    def counted(self: windows.Windows, until: float, most: int) -> int:
+        taken.append(take(self, until, most))
+        return taken[-1]
+
+    monkeypatch.setattr(windows.Windows, "take", counted)
+    queue = replace(PLAIN, algorithm=algorithm, exchange=exchange, agents=20).run().outcome
+    assert sum(taken) >= queue.events - 3, "but for the start of the study and its very end"
+    columns: Any = queue.columns
+    free = columns.counters[[kernel.UP, kernel.DOWN]].tolist()
+    assert free == [len(columns.up.slots), len(columns.down.slots)]
 
 
 @pytest.mark.parametrize("wrong", ["raises", "nothing", "malformed", "others", "last"])

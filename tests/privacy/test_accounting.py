@@ -26,7 +26,7 @@ from fedbo.privacy.accounting import (
     multiplier_for,
     running,
 )
-from fedbo.privacy.displacement import _log_excess
+from fedbo.privacy.displacement import _log_excess, divergences
 from fedbo.privacy.gaussian import PrivacyCharge, gaussian_epsilon
 from fedbo.privacy.loss_sums import LossSum
 
@@ -426,3 +426,24 @@ def test_the_same_charges_are_composed_once_for_all_deltas(monkeypatch: pytest.M
     assert [epsilon(dict(charges), delta, "pld") for delta in (1e-5, 1e-3)] == found
     with pytest.raises(TypeError):
         epsilon({PrivacyCharge(0.31, 1.37): 8}, 1e-5, "pld")
+
+
+@pytest.mark.parametrize(("share", "noise", "order"), [(0.5, 0.025, 1.2), (0.05, 1.0, 4.0), (0.3, 3.0, 8.0)])
+def test_the_divergence_of_a_fixed_number_is_between_the_worst_of_others_and_their_sum(
+    share: float, noise: float, order: float
+) -> None:
+    """By quadrature, with others opposite, silent and alike; also where so little noise puts the peak far outside."""
+    norm = 1 / noise
+    x = np.arange(-(order + 1) * norm - 15, (order + 1) * norm + 15, 0.01)
+
+    def density(own: float, other: float) -> Array:
+        return np.logaddexp(math.log(share) - (x - own) ** 2 / 2, math.log1p(-share) - (x - other) ** 2 / 2)
+
+    def moment(p: Array, q: Array) -> float:
+        return float(logsumexp(order * p - (order - 1) * q)) + math.log(0.01 / math.sqrt(2 * math.pi))
+
+    pairs = [(density(norm, other), density(0.0, other)) for other in (-norm, norm, 0.0)]
+    ways = [[moment(*pair) for pair in pairs], [moment(q, p) for p, q in pairs]]
+    bound = (order - 1) * divergences(share, noise, [order])[0]
+    assert max(map(max, ways)) <= bound * (1 + 1e-9)
+    assert bound <= max(float(np.logaddexp(*way[:2])) for way in ways) + 1e-4

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from fedbo.privacy.summary import epsilon_together
+from fedbo.privacy.summary import BY, epsilon_together, ledgers
 
 Row = dict[str, Any]
 
@@ -65,3 +66,17 @@ def test_two_runs_cost_more_than_one_and_less_than_their_sum() -> None:
     fixed = [{**row, "sampling": "fixed", "population": 6} for row in run]
     assert (epsilon_together(fixed, (1e-3,), 2) >= one).all(), "only Rényi divergences are known there"
     assert np.isinf(epsilon_together([*run, whole({0: math.inf})], (1e-3,), 2)[0, 0])
+
+
+def test_the_releases_of_an_algorithm_are_means_over_replicates_of_those_that_were_made() -> None:
+    """Two replicates of one and two releases, one of which was refused; noise of norm 2 in 4 numbers of deviation 1."""
+
+    def row(replicate: int, arrived: list[int], signal: float, clipped: int, refused: str = "") -> Row:
+        spent = {by: [float(len(arrived)), 9.0] for by in BY}
+        of_run = {"cell": 0, "algorithm": "dp", "replicate": replicate, "refused": refused}
+        return {**of_run, "arrived": arrived, "signal": signal, "clipped": clipped, "noise": [1.0], "numbers": 4, **spent}
+
+    rows = [row(0, [0, 1], 6.0, 1), row(1, [], 0.0, 0, "the budget"), row(1, [0, 1, 2, 3], 2.0, 2)]
+    ledger = ledgers(pa.Table.from_pylist(rows), 0)["dp"]
+    assert (ledger.arrived, ledger.signal, ledger.clipped) == ([3.0], [2.0], [0.5])
+    assert all(spent == [4.0] for spent in ledger.epsilon.values())

@@ -497,7 +497,7 @@ def test_a_budget_is_never_exceeded_and_its_end_is_told_once(mode: Exchange, sha
     entries, made = private_part(ran.core).entries, releases(ran)
     refused = [entry for entry in entries if entry.refused]
     assert entries[: len(made)] == made and refused and "epsilon_max is 3" in refused[0].refused
-    assert all(not entry.charged and not entry.arrived for entry in refused)
+    assert all((entry.charged, entry.arrived, entry.signal, entry.clipped) == ([], [], 0.0, 0) for entry in refused)
 
     def spent(rows: list[LedgerEntry]) -> float:
         if rows[0].whole:

@@ -132,12 +132,17 @@ def test_too_many_connections_of_strangers_leave_room_for_a_site(honest: Honest,
     monkeypatch.setattr(connections, "STRANGER_TIME", 30.0)
     honest.step()
     attacker = Attacker(honest.study, honest.port, [], seed=0)
-    opened = [attacker.connect() for _ in range(20)]
+    opened = [attacker.connect() for _ in range(8)]
+    honest.step()
+    assert honest.study.refusals() == [], "so many may be there, and say nothing"
+    opened += [attacker.connect() for _ in range(12)]
     assert wait_for(lambda: len(honest.study.refusals()) >= 12)
     assert {why for why in honest.study.refusals()} == {"there are too many connections that have sent no request of a site"}
     honest.step()
     for connection in opened:
         connection.close()
+    honest.step()
+    assert len(honest.study.refusals()) == 12, "who has asked for nothing is no refusal"
 
 
 def test_answers_that_a_site_does_not_read_take_no_more_than_some_connections(

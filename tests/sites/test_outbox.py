@@ -83,3 +83,11 @@ def test_a_change_is_found(path: Path) -> None:
     path.write_bytes(b"another file")
     with pytest.raises(DamagedError, match="does not begin"):
         Journal(path)
+
+
+def test_what_follows_a_torn_end_is_read_again(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+    journal = Journal(path)
+    journal.append(b"after")
+    journal.close()
+    assert _read(path) == [*RECORDS[:3], b"after"]

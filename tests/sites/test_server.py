@@ -14,6 +14,7 @@ from hostile import wait_for
 from sync_study import SyncStudy
 
 from fedbo.actors.task import StepRequest
+from fedbo.settings.errors import ArgumentError
 from fedbo.sites import connections, wire
 from fedbo.sites.audit import read_sent
 from fedbo.sites.certificates import client_context, create_authority
@@ -22,6 +23,7 @@ from fedbo.sites.coordinator_machine import REVOKED
 from fedbo.sites.errors import SitesError
 from fedbo.sites.keys import PrivateKey
 from fedbo.sites.release import SiteReport
+from fedbo.sites.serve import address_of
 from fedbo.sites.server import SyncServer
 
 
@@ -221,3 +223,11 @@ def _work(client: SiteClient, agent: int, steps: int) -> None:
         client.report(SiteReport(agent, order.step, 1, {"mean": np.ones(3), "count": np.array(1)}, lease=order.lease))
         if order.step == steps:
             return
+
+
+def test_an_address_to_listen_at_is_a_host_and_a_port() -> None:
+    assert address_of("0.0.0.0:65535") == ("0.0.0.0", 65535)
+    assert address_of("[::1]:7443") == ("::1", 7443)
+    for wrong in ("", "7443", ":7443", "host", "host:", "host:x", "host:-1", "host:65536"):
+        with pytest.raises(ArgumentError, match="write HOST:PORT"):
+            address_of(wrong)

@@ -229,3 +229,8 @@ def test_what_runs_on_a_worker_goes_on_while_its_agent_hangs() -> None:
     assert [(row.started, row.finished) for row in hung.rows] == [(0.0, 2.0), (4.0, 6.0)]
     crashed = setting.run(world={"cluster": equal(1), "plan": (Crash((0,), at=1.0, restart=3.0),)})
     assert [(row.started, row.finished) for row in crashed.rows] == [(4.0, 6.0), (6.0, 8.0)]
+
+
+def test_a_need_of_nothing_is_a_whole_share() -> None:
+    model = ClusterModel((WorkerClass("big", 2, resources=Resources(4.0, 1.0)),))
+    assert [model.share(Resources(cpu, gpu)) for cpu, gpu in ((2.0, 0.0), (1.0, 0.5), (0.0, 0.0))] == [0.25, 0.25, 1.0]

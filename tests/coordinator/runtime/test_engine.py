@@ -10,10 +10,13 @@ import pytest
 from small_runs import BOTH_MODES, Setting, fts
 
 from fedbo.actors.hosts import InlineHosts
-from fedbo.actors.task import StepReport
+from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.catalog import entry
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.timing import Constant, Lognormal
+from fedbo.coordinator.kernel.engine import apply_effects
+from fedbo.coordinator.kernel.event_queue import EventQueue
+from fedbo.coordinator.kernel.events import After, RoundDeadline
 from fedbo.coordinator.kernel.exchange import Barrier, Immediate
 
 mode = pytest.mark.parametrize("exchange", BOTH_MODES, ids=lambda m: m.mode)
@@ -161,3 +164,11 @@ def test_a_dropout_of_ten_percent_takes_ten_percent() -> None:
     ran = Setting(entry("random").make(), agents=40, iterations=100, availability=Bernoulli(0.1, 1.0)).run()
     n = 40 * 100
     assert abs(len(ran.of("absent")) - 0.1 * n) < 4.9 * np.sqrt(n * 0.1 * 0.9)
+
+
+def test_effects_say_whether_they_concern_the_hosts() -> None:
+    """Then the requests of one instant leave together, and agents compute at the same time."""
+    hosts, queue = InlineHosts(Setting(fts()).task(), range(5)), EventQueue()
+    later, request = After(1.0, RoundDeadline(0)), StepRequest(0, 0, lease=1)
+    assert not apply_effects([later], 0.0, hosts, queue)
+    assert apply_effects([later, request], 0.0, hosts, queue)

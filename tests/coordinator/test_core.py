@@ -174,3 +174,18 @@ def test_restarts_are_counted_from_one_until_a_message_is_processed() -> None:
     assert core.state.progress.restarts == {2: 2}
     core.handle(MessageReceived(Message(1, 1, 0, 0, 0.5, GOOD)), 1.0)
     assert core.state.progress.restarts == {}
+
+
+def test_a_report_that_comes_twice_or_without_a_step_is_discarded_and_changes_nothing() -> None:
+    core = Setting(fts()).core()
+    core.handle(StudyStarted(), 0.0)
+    again = Finished(1, 1, StepReport(1, 0, 2, GOOD))
+    core.handle(again, 0.5)
+    idle = core.state.agents[0]
+    idle.current = None
+    for event in (again, Finished(0, idle.lease, StepReport(0, 0, 2, GOOD))):
+        before = _everything(core)
+        core.rules.log.clear()
+        assert core.handle(event, 0.6) == []
+        assert _everything(core) == before
+        assert [(line.kind, line.agent, line.step) for line in logged(core.rules.log)] == [("discarded", event.agent, 0)]

@@ -60,6 +60,7 @@ def test_without_a_cost_that_is_reached_nothing_changes(exchange: Exchange, plac
     setting = Costly(fts(), exchange=exchange, iterations=6, policy=Policy(parallel=places))
     some, whole = setting.run(cost=1e9), setting.run(cost=math.inf)
     assert (some.records, some.rows) == (whole.records, whole.rows)
+    assert {agent.spent for agent in whole.core.state.agents.every()} == {0.0}, "it is counted where it is limited"
 
 
 def test_an_agent_that_has_spent_its_cost_begins_nothing_before_all_that_it_has_begun_has_ended() -> None:

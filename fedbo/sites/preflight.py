@@ -96,7 +96,11 @@ def _read_terms(approval: Approval) -> tuple[Finding, Study | None]:
     found = f'{table.name}, parameters {short(parameters)[1:-1]}, messages reveal: {reveals.value}, share = "{asked.share}"'
     found += "" if cost is None else f", messages cost at most {cost}"
     masks = mask_terms(study, approval.digest)
-    return Finding("terms", "ok", found + ("" if masks is None else f", hidden among at least {masks.least} sites")), study
+    found += "" if masks is None else f", hidden among at least {masks.least} sites"
+    if masks is not None and masks.least == 2:  # the sum of two less the message of one is that of the other
+        found += ": with the coordinator, any one other can read them"
+        return Finding("terms", "missing", found, "ask for rounds of three sites or more, or trust each of them"), study
+    return Finding("terms", "ok", found), study
 
 
 def _policy(study: Study, approval: Approval, folder: SiteFolder) -> str:

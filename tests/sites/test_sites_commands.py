@@ -225,6 +225,19 @@ def test_each_thing_that_can_be_wrong_is_named(
     assert "of the proxy in HTTPS_PROXY" in proxied["name"][1] and proxied["port"][0] == "broken"
 
 
+@pytest.mark.parametrize(("share", "least"), [(0.2, 2), (0.3, 2), (0.5, 4), (1.0, 7)])
+def test_a_site_is_warned_of_rounds_in_which_one_other_site_can_read_its_messages(
+    share: float, least: int, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    masked = f'name = "dp_fts"\nshare = {share}\n\n[privacy]\nsecure_noise = true\nsecure_aggregation = {{ threshold = 0.66 }}'
+    study = STUDY.replace("agents = 2", "agents = 10").replace('name = "fts"', masked)
+    Path("study.toml").write_text(study + '\n[exchange]\nmode = "barrier"\n')
+    state, found, remedy = states(joined(capsys, free_port()))["terms"]
+    assert f"hidden among at least {least} sites" in found
+    assert (state, "any one other can read" in found) == (("missing", True) if least == 2 else ("ok", False))
+    assert ("three sites or more" in remedy) == (least == 2)
+
+
 class ConnectProxy(socketserver.StreamRequestHandler):
     """A proxy that knows one method: CONNECT to a host and port."""
 

@@ -66,7 +66,7 @@ LINES = {
     "objectives/typed_spaces": 902,
     "privacy": 3204,
     "settings": 1807,
-    "sites": 6558,
+    "sites": 6556,
     "stopping": 475,
     "study": 4524,
     "surrogates": 2554,

@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -119,11 +120,8 @@ def _connection(approval: Approval, folder: SiteFolder) -> Iterator[Finding]:
     proxy = _proxy_for(approval.endpoint)
     via = "" if proxy is None else f" (of the proxy in HTTPS_PROXY for {host})"
     end = (host, port) if proxy is None else proxy
-    findings: list[Callable[[], Finding]] = [lambda: _name(end, via), lambda: _port(end, via)]
-    if proxy is None:
-        findings.append(lambda: _certificate(approval, (host, port)))
-    findings.append(lambda: _answer(approval, folder))
-    for check in findings:
+    own = [partial(_certificate, approval, end)] if proxy is None else []
+    for check in (partial(_name, end, via), partial(_port, end, via), *own, partial(_answer, approval, folder)):
         finding = check()
         yield finding
         if finding.state == "broken":

@@ -495,12 +495,12 @@ def test_what_is_sent_again_is_the_message_and_not_its_damaged_copy(how: str) ->
 @pytest.mark.parametrize(
     ("weight", "weights"),
     [
-        ("constant", [1.0, 1.0, 1.0, 1.0, 0.0]),
-        ("polynomial", [1.0, 2**-0.5, 3**-0.5, 0.5, 0.0]),
-        ("exponential", [1.0, math.exp(-0.5), math.exp(-1.0), math.exp(-1.5), 0.0]),
-        ("hinge", [1.0, 1.0, 1.0, 1 / 1.5, 0.0]),
+        ("constant", [1.0, 1.0, 1.0, 1.0, 1.0, 0.0]),
+        ("polynomial", [1.0, 2**-0.5, 3**-0.5, 0.5, 5**-0.5, 0.0]),
+        ("exponential", [1.0, math.exp(-0.5), math.exp(-1.0), math.exp(-1.5), math.exp(-2.0), 0.0]),
+        ("hinge", [1.0, 1.0, 1.0, 1 / 1.5, 1 / 2, 0.0]),
     ],
 )
 def test_a_weight_is_that_of_its_formula_up_to_its_bound(weight: str, weights: list[float]) -> None:
-    staleness = Staleness(weight, decay=0.5, after=2, bound=3)
-    assert [staleness.of(age) for age in range(5)] == pytest.approx(weights)
+    staleness = Staleness(weight, decay=0.5, after=2, bound=4)
+    assert [staleness.of(age) for age in range(6)] == pytest.approx(weights)

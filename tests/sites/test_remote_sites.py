@@ -55,6 +55,7 @@ def test_sites_make_the_decisions_of_the_study_without_a_network(tmp_path: Path,
     assert {number: summary.evaluations for number, summary in world.summaries.items()} == {
         number: 6 for number in range(AGENTS)
     }
+    assert max(len(disk.reports) for disk in world.post.disks) <= 1, "sites are told which reports have been taken"
 
 
 def hindered(folder: Path, seed: int, kills: int) -> int:

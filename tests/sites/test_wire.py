@@ -77,6 +77,15 @@ def test_an_order_and_a_report_come_back_as_they_were() -> None:
     assert _same(_fields(report), _fields(REPORT))
 
 
+def test_an_order_has_at_most_so_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orders, "MOST_LETTERS", 2)
+    (letter, *_) = REQUEST.inbox
+    full = StepRequest(0, 1, inbox=(letter, letter))
+    assert len(orders.decode_order(orders.encode_order(full, TERMS), TERMS).inbox) == 2
+    with pytest.raises(ValueError, match="3 messages in one order, but at most 2 are allowed"):
+        orders.encode_order(StepRequest(0, 1, inbox=(letter, letter, letter)), TERMS)
+
+
 def test_a_report_without_a_message_differs_from_an_empty_message() -> None:
     for payload in (None, {}):
         report = SiteReport(3, 4, 0, payload, lease=10)

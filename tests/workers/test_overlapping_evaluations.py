@@ -102,6 +102,12 @@ def test_a_hang_stops_all_that_is_under_way_and_slowness_stretches_it() -> None:
     assert ends == [[2.0] * 3 + [4.0] * 3, [3.0] * 3 + [5.0] * 3, [3.5] * 3 + [5.5] * 3]
 
 
+@pytest.mark.parametrize(("length", "took"), [(1.0, 1.0), (1.5, 1.5), (2.0, 1.5)])
+def test_a_time_limit_cuts_off_what_is_longer_and_nothing_else(length: float, took: float) -> None:
+    ran = ALONE.run(evaluation=Constant(length), policy=Policy(0, "drop", parallel=3, time_limit=1.5))
+    assert {(row.finished - row.started, row.error is None) for row in ran.rows} == {(took, length == took)}
+
+
 def test_what_a_crash_cuts_short_is_begun_again_and_nothing_is_evaluated_twice() -> None:
     crashes = Crash((0,), rate=0.5, restart=0.5)
     ran = ALONE.run(evaluation=WIDE, policy=Policy(parallel=3), world={"plan": (crashes,)})

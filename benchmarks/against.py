@@ -163,7 +163,8 @@ def installed(revision: str | None, folder: Path) -> Path:
         archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
     subprocess.run(["tar", "-x", "-C", str(source)], input=archive, check=True)
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--target", str(target)]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(source)], check=True)
+    for each in (source, *sorted((source / "plugins").glob("*/"))):
+        subprocess.run([sys.executable, "-m", "pip", "install", *options, str(each)], check=True)
     shutil.copy(source / "benchmarks" / "engine.py", target)
     shutil.copy(__file__, target)
     return target

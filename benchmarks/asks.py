@@ -1,6 +1,7 @@
 """Time of one decision of every method with a surrogate, with and without the fit, and against the number of agents.
 
 A run of 50 iterations on a bowl with three initial points; the objective is free and is not timed. M = 100.
+Some of the methods are those of the plug-in fedbo-rivals (`plugins/rivals`), which must be installed.
 
     python benchmarks/asks.py [--repeats 5]
 """

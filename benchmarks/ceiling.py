@@ -5,7 +5,7 @@
 Methods send after every iteration, behind a barrier, with their default settings. `pooled` and `pooled_ei` see the observations
 of all agents, now and before. Scores are in per cent of an agent's range, from the worst to the best score of any method.
 Differences are paired over replicates, whose values are means over agents; Holm's correction covers all tests of a task. Run it
-again to continue after an interruption; `--show` prints the tasks that are whole.
+again to continue after an interruption; `--show` prints the tasks that are whole. `guide` is of the plug-in fedbo-rivals.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Time of all decisions of a run against the number of other agents (Dai et al. 2020, Fig. 3d), without evaluations.
 
 Every agent has its history and sends one message before the first decision. Then one target makes all decisions of the study,
-on one thread. `fedbo reproduce fts --only fig3d` draws what this prints.
+on one thread. `fedbo reproduce fts --only fig3d` draws what this prints. RGPE and TAF are of the plug-in fedbo-rivals.
 
     python benchmarks/decision_time.py [examples/papers/fts_fig3d.toml] [--set KEY=VALUE ...]
 """

@@ -9,7 +9,8 @@
 points and rounds, noise, shifts and rotations are those of Wei, Li and Wang (2026), whose code says that level 2 has
 shifts with a deviation of 5 % of the range and rotations by 0.1, and level 3 of 30 % and 1. In `shifted` all optima are away
 from the middle, in `rotated` all axes are turned about it. A score is the share of the gap between an agent's best initial
-value and its optimum that is closed, both without noise. Differences are paired over tasks and replicates.
+value and its optimum that is closed, both without noise. Differences are paired over tasks and replicates. The methods are
+those of the plug-in fedbo-rivals (`plugins/rivals`), which must be installed.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "trust_best_alone": {"name": "trust_best_alone"},
     "trust_best_noise": {"name": "trust_best_noise"},
     "trust_best_uniform": {"name": "trust_best_uniform"},
-    "rgpe": {"name": "rgpe", "every": 1},
+    "rgpe": {"name": "rgpe", "every": 1},  # of the plug-in fedbo-rivals
 }
 
 

@@ -165,7 +165,7 @@ def of_agents() -> Iterator[tuple[str, Any, Callable[[Path], object]]]:
     yield (
         "algorithm",
         "reveals",
-        lambda folder: fedbo.Agent(folder / "a", SPACE, fedbo.Terms("rgpe"), meeting=fedbo.Meeting(folder / "m")),
+        lambda folder: fedbo.Agent(folder / "a", SPACE, fedbo.Terms("fed_prior"), meeting=fedbo.Meeting(folder / "m")),
     )
     for value in ("everything", 5):
         yield "reveals", value, lambda folder, value=value: fedbo.Meeting(folder / "m", reveals=value)

@@ -9,6 +9,13 @@ from collections.abc import Iterable
 from types import FrameType
 
 _MANY = 40
+# What the plug-ins in fedbo's own repository have, by its kind, for the error where they are not installed.
+_IN_PLUGINS = {
+    "algorithm": {
+        "fedbo-rivals": "consensus dp_guide dp_guide_noise fed_gp flora fmtbo guide guide_alone guide_centre guide_noise "
+        "guide_shuffled quantile_transfer rgpe taf"
+    },
+}
 _CONTROLS = ("_centre", "_noise", "_shuffled", "_uniform")  # how the names of controls of an algorithm end
 
 
@@ -75,13 +82,24 @@ def unknown_choice(key: str, choice: str, known: Iterable[str]) -> SettingError:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """Return an error for an unknown name, with the closest known name and all of them, of many without controls."""
+    """Return an error for an unknown name, with the closest known name and all of them, of many without controls.
+
+    A name that a plug-in of fedbo's own repository has is answered with the name of this plug-in.
+    """
+    if lacking := in_plugin(kind, name):
+        return lacking
     names = sorted(known)
     near = closest(name, names)
     hint = f"; did you mean '{near}'?" if near else ";"
     if len(names) > _MANY and any(each.endswith(_CONTROLS) for each in names):
         names = [*(each for each in names if not each.endswith(_CONTROLS)), "and controls of them (`fedbo list`)"]
     return f"no {kind} '{name}'{hint} available: {', '.join(names) or 'none'}"
+
+
+def in_plugin(kind: str, name: str) -> str:
+    """Return the error of a name that a plug-in has which is not installed; empty if none has it."""
+    plugins = (plugin for plugin, names in _IN_PLUGINS.get(kind, {}).items() if name in names.split())
+    return next((f"{kind} '{name}' is in the plug-in {each}, which is not installed; install it" for each in plugins), "")
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -90,18 +90,20 @@ class SyncTerms(NamedTuple):
 
 
 def public_terms(study: Study) -> dict[str, Any]:
-    """Return the public terms of a study as plain JSON; StudyError where it is no study of sites, or needs plug-ins."""
+    """Return the public terms of a study as plain JSON, with the versions of its plug-ins; StudyError if it is not at sites."""
     if not isinstance(study.federation(), Sites):
         raise StudyError(f"[objective] name = '{study.objective.name}': is not at sites; set name = \"sites\"")
     document = {key: value for key, value in study.document().items() if key not in _OWN}
     document["timing"] = {"clock": "wall"}
-    if found := distributions(study):
-        raise StudyError(f"names plug-ins ({', '.join(found)}), which sites do not load; use what fedbo contains")
-    return {"study": study.study.name, "agents": study.federation().n_agents, "document": document}
+    versions = {"plugins": found} if (found := distributions(study)) else {}
+    return {"study": study.study.name, "agents": study.federation().n_agents, "document": document, **versions}
 
 
 def load_terms(terms: Mapping[str, Any]) -> Study:
-    """Return the study of public terms; DocumentError where they are invalid. No code is imported and no file read for it."""
+    """Return the study of public terms; DocumentError where they are invalid.
+
+    No file is read for it, and no code is imported but that of plug-ins which are installed here.
+    """
     document = terms.get("document")
     objective = document.get("objective") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(objective, dict) or objective.get("name") != "sites":
@@ -116,7 +118,7 @@ def load_terms(terms: Mapping[str, Any]) -> Study:
         words = (error.lines or "; ".join(map(str, error.faults))).splitlines()[0]
         raise DocumentError(f"the terms are invalid: {words}") from None
     if public_terms(study) != terms:
-        raise DocumentError("the terms leave out settings, or are of another version of fedbo; install the coordinator's")
+        raise DocumentError("the terms leave out settings, or are of another version of fedbo or a plug-in; install that one")
     return study
 
 

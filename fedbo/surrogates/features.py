@@ -64,20 +64,6 @@ def phi(features: Features, x: Array) -> Array:
     return c
 
 
-def phi_and_jacobian(features: Features, x: Array) -> tuple[Array, Array]:
-    """Return the feature rows `(n, m)` and their gradients with respect to the inputs, `(n, m, d)`."""
-    angle = x @ features.frequencies.T + features.phases
-    c, s = np.cos(angle), np.sin(angle)
-    rise = -s[:, :, None] * features.frequencies
-    if not features.normalise:
-        scale = sqrt(2.0 * features.variance / features.phases.size)
-        return scale * c, scale * rise
-    scale_by_point = sqrt(features.variance) / np.sqrt(np.einsum("ij,ij->i", c, c))
-    along = np.einsum("im,imd->id", c, rise) / np.einsum("ij,ij->i", c, c)[:, None]
-    rise -= c[:, :, None] * along[:, None, :]
-    return scale_by_point[:, None] * c, scale_by_point[:, None, None] * rise
-
-
 def derivatives(features: Features, omega: Array) -> Callable[[Array], Derivatives]:
     """Return a function that computes value `(n,)`, gradient `(n, d)` and Hessian `(n, d, d)` of phi(x)'omega at `x (n, d)`."""
     s, b = features.frequencies, features.phases

@@ -109,13 +109,8 @@ def mean(model: LinearModel) -> Array:
     return _solve(model, model.factor[:-1, -1])
 
 
-def covariance(model: LinearModel) -> Array:
-    """Return the posterior covariance sigma^2 Sigma^-1 of the weights, `(m, m)`."""
-    return model.noise_variance * inverse_precision(model)
-
-
 def inverse_precision(model: LinearModel) -> Array:
-    """Return Sigma^-1, `(m, m)`, the matrix that RGPE and TAF send."""
+    """Return Sigma^-1, `(m, m)`: times the noise variance, it is the posterior covariance of the weights."""
     inverse = _solve(model, np.eye(model.factor.shape[0] - 1))
     return np.asarray(inverse @ inverse.T)
 

@@ -20,9 +20,8 @@ from fedbo.tuning.tune import tuning_study
 
 SETTINGS = [(name, preset) for name, found in algorithms().items() for preset in (None, *found.presets)]
 each = pytest.mark.parametrize(("name", "preset"), SETTINGS, ids=lambda word: str(word))
-# Those that take long, and whose parts others have: the prior and the noise, the ensemble, the consensus, the joint model,
-# and the guidance, which `dp_guide` has.
-COSTLY = {"dp_fed_prior", "taf", "admm_consensus", "quantile_transfer", "guide"}
+# Those that take long, and whose parts others have: the prior and the noise, and the consensus.
+COSTLY = {"dp_fed_prior", "admm_consensus"}
 FIRST = {type(entry(name).make()): name for name in reversed(list(algorithms()))}  # one name of each class
 
 

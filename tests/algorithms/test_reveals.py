@@ -67,7 +67,6 @@ def test_the_contract_finds_a_number_of_an_observation_in_a_message() -> None:
         ("pooled", {}, "y"),
         ("share_best", {"values": True}, "x"),
         ("share_best", {"values": True}, "value"),
-        ("taf", {"centre": False}, "best"),
     ],
 )
 def test_messages_that_are_said_to_hold_observations_do(name: str, settings: dict[str, Any], field: str) -> None:
@@ -81,35 +80,6 @@ def attacked(name: str, **settings: Any) -> tuple[Any, Any, Array]:
     run = started(algorithm, history=False, seed=SEED)
     own = getattr(algorithm, "own", None)
     return run.sent[0][VICTIM], run, to_coordinates(run.initial[VICTIM], own.coordinates if own is not None else "plain")
-
-
-def found_in_span(residual: Any, starts: int = 24) -> Array:
-    """Find the points `(k, 2)` of the unit cube at which a residual is 0, by descents from random places."""
-    rng = np.random.default_rng(0)
-    ends = [least_squares(residual, rng.random(2), bounds=(0.0, 1.0), xtol=1e-12, gtol=1e-12) for _ in range(starts)]
-    return np.array([one.x for one in ends if one.cost < 1e-10])
-
-
-@pytest.mark.parametrize(
-    "name", ["rgpe", *(pytest.param(each, marks=pytest.mark.long) for each in ("taf", "quantile_transfer"))]
-)
-def test_the_points_are_found_in_sums_of_features(name: str) -> None:
-    """Sums over three points have rank three: a point is where phi(x) lies in their span, and nowhere else."""
-    message, run, true = attacked(name)
-    if name in ("rgpe", "taf"):  # Sigma^-1: what Sigma adds to noise I has the same span
-        values, vectors = np.linalg.eigh(np.linalg.inv(message["inverse"]))
-        features = run.states[ATTACKER].features
-    else:
-        values, vectors = np.linalg.eigh(message["gram"])
-        features = run.algorithm.shared(Streams(SEED), 2)
-    span = vectors[:, np.argsort(values)[-3:]]
-
-    def residual(x: Array) -> Array:
-        row = phi(features, x[None])[0]
-        return np.asarray(row - span @ (span.T @ row))
-
-    found = found_in_span(residual)
-    assert all(np.abs(found - point).max(axis=1).min() < 1e-4 for point in true)
 
 
 def test_the_arms_are_found_in_sums_of_gradients() -> None:
@@ -190,9 +160,7 @@ def test_agents_of_a_meeting_draw_messages_with_a_secret(tmp_path: Any) -> None:
     assert len(sent[0]) == len(sent[1]) == 1 and sent[0] != sent[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "word"), [("rgpe", "computable"), ("share_best", "observations"), ("fed_prior", "computable")]
-)
+@pytest.mark.parametrize(("name", "word"), [("share_best", "observations"), ("fed_prior", "computable")])
 def test_a_meeting_refuses_what_was_not_accepted_by_name(name: str, word: str, tmp_path: Any) -> None:
     space, terms = {"x": (0.0, 1.0)}, fedbo.Terms(name, agents=2)
     with pytest.raises(ValueError, match=f"algorithm = '{name}': .*; open the meeting with reveals = '{word}' to accept that"):

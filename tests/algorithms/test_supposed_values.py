@@ -93,7 +93,7 @@ def test_no_message_holds_anything_of_a_failure(name: str) -> None:
     assert all(plain[key].tobytes() == other[key].tobytes() for key in plain)
 
 
-@pytest.mark.parametrize("name", ["gp_ei", "ts", "fed_prior", "rgpe", "share_best"])
+@pytest.mark.parametrize("name", ["gp_ei", "ts", "fed_prior", "share_best"])
 def test_where_all_has_failed_decisions_differ_and_keep_away(name: str) -> None:
     method, streams, rng = entry(name).make(), Streams(3).of(1), np.random.default_rng(2)
     state = method.agent_init(replace(Problem(2, 3, (0, 1, 2), 4, 30), agent=1), streams.at(0))

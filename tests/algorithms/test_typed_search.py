@@ -70,7 +70,7 @@ def told(name: str, typed: Space | None, n: int, dim: int = 2) -> tuple[Any, Any
     return algorithm, state, streams
 
 
-@pytest.mark.parametrize("name", ["ts", "fts", "gp_ei", "gp_ucb", "rgpe", "pooled", "fed_prior_alone"])
+@pytest.mark.parametrize("name", ["ts", "fts", "gp_ei", "gp_ucb", "pooled", "fed_prior_alone"])
 def test_what_is_asked_in_a_typed_space_can_be_evaluated(name: str) -> None:
     typed = space(n=(1, 50), kind=["a", "b", "c"])
     algorithm, state, streams = told(name, typed, 6)
@@ -126,7 +126,7 @@ def test_without_word_of_points_under_way_the_same_one_is_asked_again(name: str)
 
 
 def test_those_that_can_decide_with_points_under_way_are_known() -> None:
-    assert {"ts", "fts", "gp_ei", "gp_ucb", "random", "rgpe", "taf"} <= set(OVERLAPPING)
+    assert {"ts", "fts", "gp_ei", "gp_ucb", "random", "share_best"} <= set(OVERLAPPING)
     assert not {"admm_consensus", "pooled", "gp_ts"} & set(OVERLAPPING)
 
 

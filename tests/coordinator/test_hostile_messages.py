@@ -159,7 +159,7 @@ def check(name: str, message: str, preset: str | None = None) -> None:
 
 @pytest.mark.parametrize("message", FEW)
 @pytest.mark.parametrize(
-    "name", ["rgpe", *(pytest.param(name, marks=pytest.mark.long) for name in ("fts_de", "pooled", "quantile_transfer"))]
+    "name", ["share_best", *(pytest.param(name, marks=pytest.mark.long) for name in ("fts_de", "pooled", "fed_prior"))]
 )
 def test_a_message_that_is_as_declared_ends_no_study(name: str, message: str) -> None:
     check(name, message)

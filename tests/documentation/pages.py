@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
+PLUGINS = tuple(sorted(str(path.relative_to(ROOT)) for path in (ROOT / "plugins").rglob("*.md")))
 RECORDS = tuple(sorted(str(path.relative_to(ROOT)) for path in (ROOT / "benchmarks" / "results").glob("*.md")))  # of the past
 
 

@@ -17,7 +17,7 @@ from tests import test_house
 ROOMS = "actors|algorithms|benchmarks|coordinator|examples|fedbo|objectives|surrogates|tests"
 
 
-@pytest.mark.parametrize("name", [*pages.NAMES, *pages.RECORDS])
+@pytest.mark.parametrize("name", [*pages.NAMES, *pages.RECORDS, *pages.PLUGINS])
 def test_every_link_leads_somewhere(name: str) -> None:
     here = pages.ROOT / name
     for target in re.findall(r"\]\(([^)\s]+)\)", pages.prose(name)):

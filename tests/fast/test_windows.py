@@ -174,10 +174,8 @@ def test_a_run_leaves_the_same_with_windows_and_without_them(
 @pytest.mark.parametrize(
     ("method", "exchange"),
     [
-        ("dp_guide", Barrier()),
-        ("dp_guide", Deadline(2.0)),
         ("dp_fed_prior", Barrier()),
-        ("guide", FirstK(1)),
+        ("dp_fed_prior", Deadline(2.0)),
         ("trust_best", FirstK(1)),
         ("share_best", Deadline(0.5)),
     ],

@@ -77,20 +77,15 @@ CHEAP: dict[str, Table] = {
     "gp_ei": {"refit": 1000},
     "gp_ucb": {"refit": 1000},
     "pooled": {"refit": 1000, "features": 12},
-    "rgpe": {"features": 12, "samples": 10, "own": {"refit": 1000}},
-    "taf": {"features": 12, "own": {"refit": 1000}},
     "share_best": {"own": {"refit": 1000}},
     **{name: {"own": {"refit": 1000}} for name in ("trust_best", "trust_best_alone", "trust_best_noise", "trust_best_uniform")},
     **{name: {"points": 9, "own": {"refit": 1000}} for name in ("dp_share_best", "dp_share_best_noise")},
-    "quantile_transfer": {"features": 12, "candidates": 50, "own": {"refit": 1000}},
     "fn_ucb": {"arms": 8, "width": 4, "steps": 3, "until": 40, "rise": 10},
     "gp_ts": {"arms": 12},
     "fed1_ucb": {"arms": 8},
 }
 _FTS = {"features": 12, "own": {"refit": 1000, "features": 12}}
 CHEAP |= {name: {"points": 9} for name in algorithms() if "fed_prior" in name}
-_GUIDED = {"draws": 20, "features": 12, "candidates": 30, "refit": 1000}
-CHEAP |= {name: _GUIDED for name in algorithms() if name.startswith(("guide", "dp_guide"))}
 CHEAP |= {
     name: _FTS
     for name in (

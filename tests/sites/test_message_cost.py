@@ -43,7 +43,7 @@ def test_every_method_whose_messages_have_noise_has_a_cost_and_no_other() -> Non
     studies = {name: of_any_kind(name) for name in algorithms()}
     noisy = [name for name, study in studies.items() if study is not None and most_cost(study, 0) is not None]
     declared = [revealed_by(study.algorithm[0].make()) for study in studies.values() if study is not None]
-    assert {"dp_fts", "dp_fts_de", "dp_guide", "dp_fed_prior", "dp_share_best", "dp_fed_pne"} <= {*noisy}
+    assert {"dp_fts", "dp_fts_de", "dp_fed_prior", "dp_share_best", "dp_fed_pne"} <= {*noisy}
     assert len(noisy) == declared.count(Reveals.NOISY_SUMS) and len(noisy) < len(declared)
 
 
@@ -74,7 +74,7 @@ WEAK: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"name": "dp_share_best", "every": 1, "epsilon": 500.0}, {}),
     ({"name": "dp_fed_pne", "epsilon": 1e12}, {"budget": {"pulls": 12}, "agents": {}}),
     ({"name": "dp_fts", "noise_multiplier": 1e-9}, SECURE),
-    ({"name": "dp_guide", "noise_multiplier": 1e-12}, SECURE),
+    ({"name": "dp_fed_prior", "noise_multiplier": 1e-12}, SECURE),
 ]
 
 

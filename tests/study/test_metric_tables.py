@@ -94,8 +94,8 @@ F1, F2, G1 = BNH[0], BNH[1], BNH[2]
         ([{**F1, "weight": 0.0}, F2], {}, "[[metric]] 1 weight = 0.0: must be above 0"),
         (
             BNH,
-            {"algorithm": [{"name": "rgpe"}]},
-            "[[algorithm]] 1 name = 'rgpe': learns one objective, and this study has 2",
+            {"algorithm": [{"name": "trust_best"}]},
+            "[[algorithm]] 1 name = 'trust_best': learns one objective, and this study has 2",
         ),
         (
             BNH,

@@ -11,7 +11,6 @@ from fedbo.surrogates.features import (
     derivatives,
     draw_features,
     phi,
-    phi_and_jacobian,
 )
 from fedbo.surrogates.kernels import FAMILIES, make_kernel
 
@@ -74,15 +73,6 @@ def test_gradients_and_hessians_agree_with_differences(normalise: bool, dim: int
     by_gradient = [(slope(a)[1] - slope(b)[1]) / (2 * step) for a, b in pairs]
     np.testing.assert_allclose(gradient, np.stack(by_value, axis=1), atol=1e-7)
     np.testing.assert_allclose(hessian, np.stack(by_gradient, axis=1), atol=1e-6)
-
-
-@pytest.mark.parametrize("normalise", [True, False])
-def test_the_jacobian_of_the_features_agrees_with_differences(normalise: bool) -> None:
-    features, x = features_of(normalise), np.random.default_rng(7).random((6, 3))
-    rows, jacobian = phi_and_jacobian(features, x)
-    np.testing.assert_allclose(rows, phi(features, x), atol=1e-13)
-    differences = [(phi(features, x + e) - phi(features, x - e)) / 2e-6 for e in 1e-6 * np.eye(3)]
-    np.testing.assert_allclose(jacobian, np.stack(differences, axis=2), atol=1e-8)
 
 
 def test_an_unknown_kernel_is_refused() -> None:

@@ -39,7 +39,7 @@ def test_rank_one_updates_agree_with_a_dense_solve(n: int) -> None:
     sigma = rows.T @ rows + 0.01 * np.eye(30)
     np.testing.assert_allclose(linear.inverse_precision(model), np.linalg.inv(sigma), atol=1e-9)
     np.testing.assert_allclose(linear.mean(model), np.linalg.solve(sigma, rows.T @ y), atol=1e-11)
-    np.testing.assert_allclose(linear.covariance(model), 0.01 * np.linalg.inv(sigma), atol=1e-11)
+    np.testing.assert_allclose(0.01 * linear.inverse_precision(model), 0.01 * np.linalg.inv(sigma), atol=1e-11)
     assert model.n == n
 
 
@@ -138,7 +138,7 @@ def test_draws_have_the_law_of_equation_3(n: int, beta: float, how: str) -> None
     model, rng = fitted(rows, y, 0.05), np.random.default_rng(11)
     make: Callable[[], Array] = lambda: linear.draw_weights(rows, y, 0.05, rng, beta)  # noqa: E731
     draws = linear.draw(model, rng, 4000, beta) if how == "model" else np.array([make() for _ in range(4000)])
-    mean, covariance = linear.mean(model), beta**2 * linear.covariance(model)
+    mean, covariance = linear.mean(model), beta**2 * model.noise_variance * linear.inverse_precision(model)
     of_mean, of_spread = mahalanobis(draws, mean, covariance)
     assert of_mean > 1e-5 and 1e-5 < of_spread < 1 - 1e-5
     whitened = np.linalg.solve(np.linalg.cholesky(covariance), (draws - mean).T)
@@ -148,7 +148,7 @@ def test_draws_have_the_law_of_equation_3(n: int, beta: float, how: str) -> None
 def test_without_observations_the_prior_is_left() -> None:
     model = update(linear_model(4, 0.1), np.empty((0, 4)), np.empty(0))
     np.testing.assert_array_equal(linear.mean(model), np.zeros(4))
-    np.testing.assert_allclose(linear.covariance(model), np.eye(4), atol=1e-15)
+    np.testing.assert_allclose(model.noise_variance * linear.inverse_precision(model), np.eye(4), atol=1e-15)
     assert linear.draw_weights(np.empty((0, 4)), np.empty(0), 0.1, np.random.default_rng(0)).shape == (4,)
 
 

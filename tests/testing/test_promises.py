@@ -78,7 +78,7 @@ def test_studies_are_drawn_with_overlapping_evaluations_clusters_and_early_ends(
 
 def test_studies_in_real_time_are_drawn_with_overlapping_evaluations_faults_and_shared_hosts() -> None:
     """One of them is run by hand or in the long series: each takes seconds of processes that start."""
-    studies = [draw_real_time_study(seed) for seed in range(30)]
+    studies = [draw_real_time_study(seed) for seed in range(60)]
     assert all(study.timing.clock == "wall" for study in studies)
     assert sum(study.evaluation.make().parallel > 1 for study in studies) >= 2
     assert sum(bool(study.fault) for study in studies) >= 3

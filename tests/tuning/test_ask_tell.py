@@ -94,8 +94,8 @@ def test_points_under_way_are_told_apart(tmp_path: Path) -> None:
         assert len(set(asked)) == 4
 
 
-@pytest.mark.parametrize("name", ["taf", pytest.param("rgpe", marks=pytest.mark.long)])
-def test_those_that_rank_points_decide_with_some_under_way_and_some_failed(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["fed_prior"])
+def test_those_that_learn_of_others_decide_with_some_under_way_and_some_failed(name: str, tmp_path: Path) -> None:
     terms, meeting = fedbo.Terms({"name": name, "every": 1}, agents=2), fedbo.Meeting(tmp_path / "shared", reveals="computable")
     agents = [fedbo.Agent(tmp_path / str(n), SPACE, terms, n, meeting) for n in range(2)]
     for _ in range(4):

@@ -76,7 +76,7 @@ def check(name: str, messages: tuple[str, ...], folder: Path) -> None:
             assert again.best() is not None
 
 
-@pytest.mark.parametrize("name", ["fts", pytest.param("rgpe", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["fts", pytest.param("share_best", marks=pytest.mark.long)])
 def test_hostile_files_end_nothing(name: str, tmp_path: Path) -> None:
     check(name, FEW, tmp_path)
 

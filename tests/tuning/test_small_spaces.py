@@ -17,7 +17,7 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.tuning.tune import tuning_study
 
-NAMES = ("ts", "gp_ei", "gp_ucb", "fts", "rgpe", "random")
+NAMES = ("ts", "gp_ei", "gp_ucb", "fts", "random")
 SMALL: dict[str, Any] = {"n": (1, 3), "kind": ["a", "b"]}
 
 
@@ -54,7 +54,7 @@ def test_failed_and_added_configurations_count_and_withdrawn_ones_do_not(tmp_pat
     assert len(rest) == 4
 
 
-@pytest.mark.parametrize("name", ["ts", "gp_ei", "gp_ucb", "fts", "rgpe", "taf"])
+@pytest.mark.parametrize("name", ["ts", "gp_ei", "gp_ucb", "fts"])
 def test_what_repeats_gives_way_to_the_best_of_what_is_left(name: str) -> None:
     """By the acquisition: the value grows with n, so 8 of 10 known points leave the larger of the two others."""
     space = read_space(written_space({"n": (1, 10)}))

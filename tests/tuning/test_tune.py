@@ -73,8 +73,8 @@ def test_what_is_prefetched_waits_until_another_evaluation_of_its_agent_has_ende
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
-@pytest.mark.parametrize("name", ["rgpe", "taf"])
-def test_ensembles_of_surrogates_tune_with_evaluations_under_way(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["share_best"])
+def test_a_method_that_sends_points_tunes_with_evaluations_under_way(name: str, tmp_path: Path) -> None:
     result = fedbo.tune(
         tuned_functions.loss, SPACE, 2, iterations=4, parallel=2, metric="loss", mode="min", resources={"CPU": 0.5},
         out=tmp_path / "run", algorithm={"name": name, "every": 1},

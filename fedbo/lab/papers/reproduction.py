@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedbo.algorithms.catalog import catalogue
 from fedbo.execution.again import has_ended, run_again
 from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress
@@ -26,7 +27,8 @@ from fedbo.lab.papers.statements import (
     judge,
 )
 from fedbo.objectives.datasets.data import DataMissingError
-from fedbo.study.document import StudyError
+from fedbo.settings.errors import in_plugin
+from fedbo.study.document import StudyError, read
 from fedbo.study.paths import make_folder, usable
 from fedbo.study.study import Study, load_study
 
@@ -96,7 +98,7 @@ def reproduce(
     """Run the missing studies, draw every figure, and judge the statements; yield the reproduction after each figure.
 
     Finished studies are not run again, interrupted ones are resumed. Figures outside the request are shown too if their runs
-    exist. A figure whose data are missing, or whose study fails, is left out, with the reason.
+    exist. A figure whose data or plug-in is missing, or whose study fails, is left out, with the reason.
 
     Raises:
         StudyError: the manifest or a study is invalid; nothing has run then.
@@ -135,6 +137,9 @@ def _plans(request: ReproductionRequest, figures: Sequence[FigureTable]) -> list
     for figure in figures:
         path = request.paper.parent / figure.study
         try:
+            if lacking := _lacking_plugin(path):
+                plans.append(_FigurePlan(figure, missing=lacking))
+                continue
             full = load_study(path, request.hosting, trust=True)
             study = load_study(path, [*figure.quick, *request.hosting], trust=True) if request.quick else full
         except ABSENT as error:
@@ -153,6 +158,12 @@ def _plans(request: ReproductionRequest, figures: Sequence[FigureTable]) -> list
     if faults:
         raise StudyError("\n".join(dict.fromkeys(faults)))
     return plans
+
+
+def _lacking_plugin(path: Path) -> str:
+    """Return which plug-in has a method of a study, if it is not installed; empty if nothing is missing."""
+    names = [str(table.get("name")) for table in read(path).get("algorithm", ())]
+    return next((words for name in names if name not in catalogue() and (words := in_plugin("algorithm", name))), "")
 
 
 def _complete(request: ReproductionRequest, plan: _FigurePlan) -> bool:

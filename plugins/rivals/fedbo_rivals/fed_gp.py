@@ -15,11 +15,11 @@ from fedbo.algorithms.components.schedules import Schedule, check_probability, p
 from fedbo.algorithms.components.surrogate import LocalState, scaled
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.transfer.ensemble import Ensemble, means, predictions
-from fedbo.algorithms.transfer.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
 from fedbo.settings.ranges import check
 from fedbo.surrogates.acquisition import Prediction, log_expected_improvement, prediction
 from fedbo.surrogates.posterior import predict
+from fedbo_rivals.ensemble import Ensemble, means, predictions
+from fedbo_rivals.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from fedbo.algorithms.components.surrogate import LocalState, Surrogate
 from fedbo.algorithms.gp import incumbent
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.transfer.ensemble import discordance
 from fedbo.settings.ranges import OneOf
 from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import log_expected_improvement, prediction
 from fedbo.surrogates.gp import Hyperparameters, Posterior, predict
+from fedbo_rivals.ensemble import discordance
 
 # What an agent's hyperparameters are moved into when they come back from the coordinator, where damaged ones may be among them.
 LENGTH_SCALES, VARIANCES, NOISES = (0.01, 100.0), (1e-3, 1e3), (1e-8, 1.0)

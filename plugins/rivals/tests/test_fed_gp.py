@@ -12,10 +12,10 @@ from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.algorithms.transfer.ensemble import predictions
-from fedbo.algorithms.transfer.feature_sums import FeatureStatistics, FeatureSums, linear_posterior
 from fedbo.surrogates.acquisition import Prediction, prediction
 from fedbo.surrogates.features import phi
+from fedbo_rivals.ensemble import predictions
+from fedbo_rivals.feature_sums import FeatureStatistics, FeatureSums, linear_posterior
 from fedbo_rivals.fed_gp import FedGP, mixed
 
 N, M = 4, 30

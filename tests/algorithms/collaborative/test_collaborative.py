@@ -18,7 +18,7 @@ NAMES = [name for name in FOUND if not name.endswith(("_noise", "_uniform", "_al
 
 
 def test_all_of_them_are_here() -> None:
-    assert set(NAMES) == {"dp_share_best", "quantile_transfer", "share_best", "trust_best"}
+    assert set(NAMES) == {"dp_share_best", "share_best", "trust_best"}
 
 
 @pytest.mark.parametrize("name", [*NAMES, "share_best:box"])

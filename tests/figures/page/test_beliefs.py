@@ -130,7 +130,7 @@ def test_a_few_moments_are_spread_from_the_first_decision_to_the_last(tmp_path: 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"algorithm": [{"name": "rgpe"}]}, "the surrogate of rgpe cannot be computed anew"),
+        ({"algorithm": [{"name": "fed_prior"}]}, "the surrogate of fed_prior cannot be computed anew"),
         ({"algorithm": [{"name": "ts", "surrogate": "features"}]}, "only a Gaussian process"),
         ({"objective": {"name": "hartmann", "agents": 2}}, "more than two inputs"),
         ({"agents": {"initial": 3, "history": {"algorithm": "random", "observations": 5}}}, "an earlier task"),

@@ -215,7 +215,7 @@ def test_what_messages_reveal_is_shown_by_lists_checks_and_reports(
 ) -> None:
     assert main(["list", "algorithms", "--format", "json"]) == OK
     listed = {item["name"]: item["reveals"] for item in json.loads(capsys.readouterr().out)["algorithms"]}
-    assert (listed["rgpe"], listed["ts"], listed["fts"]) == ("computable", "nothing", "draws")
+    assert (listed["fed_prior"], listed["ts"], listed["fts"]) == ("computable", "nothing", "draws")
     study = troubled.directory / "study.toml"
     assert main(["validate", str(study), "--format", "json"]) == OK
     revealed = json.loads(capsys.readouterr().out)["estimate"]["reveals"]

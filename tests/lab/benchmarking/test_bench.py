@@ -75,13 +75,13 @@ def test_methods_are_those_of_a_file_or_bare(folder: Path) -> None:
 
 def test_a_method_that_sends_once_sends_again_where_there_are_no_rounds() -> None:
     (source, *_) = benchmark_sources("tuning")
-    assert source.algorithms(["rgpe", "gp_ei", "rgpe/faithful"]) == [
-        {"name": "rgpe", "label": "rgpe", "every": 1},
+    assert source.algorithms(["dp_share_best", "gp_ei", "share_best/faithful"]) == [
+        {"name": "dp_share_best", "label": "dp_share_best", "every": 1},
         {"name": "gp_ei", "label": "gp_ei"},
-        {"name": "rgpe", "label": "rgpe/faithful", "preset": "faithful"},
+        {"name": "share_best", "label": "share_best/faithful", "preset": "faithful"},
     ]
     rounds = replace(source, tables={**source.tables, "exchange": {"mode": "barrier"}})
-    assert rounds.algorithms(["rgpe"]) == [{"name": "rgpe", "label": "rgpe"}]
+    assert rounds.algorithms(["dp_share_best"]) == [{"name": "dp_share_best", "label": "dp_share_best"}]
 
 
 def test_a_quick_benchmark_is_small(folder: Path, tmp_path: Path) -> None:

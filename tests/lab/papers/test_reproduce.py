@@ -29,6 +29,7 @@ from fedbo.lab.papers.statements import FigureData, judge, verdict
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
 from fedbo.objectives.datasets.inventory import DataFile, DataSet
+from fedbo.settings.errors import _IN_PLUGINS
 from fedbo.study.document import read, to_toml
 from fedbo.study.study import StudyError, load_study
 
@@ -300,6 +301,16 @@ def test_a_page_shows_the_figures_that_are_there_and_those_that_are_not_also_whe
     assert len(started(tmp_path / "out")) == 1, "both are about the same study"
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert page.count("data:image/png") == 2 and "not run yet" in page
+
+
+def test_a_figure_without_its_plug_in_is_left_out_and_the_rest_is_there(
+    capsys: pytest.CaptureFixture[str], write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(_IN_PLUGINS["algorithm"], "fedbo-imagined", "imagined")
+    figures = [{"id": "ours", "title": "Ours", "study": "ours.toml"}, PLAIN]
+    run(write({**MANIFEST, "figure": figures}, ours={**LINES, "algorithm": [{"name": "imagined"}]}), "--quick")
+    told = capsys.readouterr()
+    assert "skipped" in told.out and "algorithm 'imagined' is in the plug-in fedbo-imagined, which is not installed" in told.err
 
 
 def test_a_figure_without_its_data_is_left_out_and_the_rest_is_there(

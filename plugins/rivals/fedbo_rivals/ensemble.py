@@ -6,13 +6,14 @@ matrix products for all of them together.
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fedbo.surrogates.acquisition import Prediction
-from fedbo.surrogates.features import Features, phi, phi_and_jacobian
+from fedbo.surrogates.features import Features, phi
 from fedbo.surrogates.posterior import Posterior, factorise
 from fedbo.surrogates.posterior import covariance as posterior_covariance
 from fedbo.surrogates.posterior import predict as posterior_predict
@@ -52,6 +53,20 @@ def means_with_gradients(models: Ensemble, x: Array) -> tuple[Array, Array]:
     """Return the posterior means at `x (n, d)`, `(n, k)`, and their gradients `(n, k, d)`."""
     rows, jacobian = phi_and_jacobian(models.features, x)
     return rows @ models.nu.T, np.matmul(models.nu, jacobian)
+
+
+def phi_and_jacobian(features: Features, x: Array) -> tuple[Array, Array]:
+    """Return the feature rows `(n, m)` and their gradients with respect to the inputs, `(n, m, d)`."""
+    angle = x @ features.frequencies.T + features.phases
+    c, s = np.cos(angle), np.sin(angle)
+    rise = -s[:, :, None] * features.frequencies
+    if not features.normalise:
+        scale = sqrt(2.0 * features.variance / features.phases.size)
+        return scale * c, scale * rise
+    scale_by_point = sqrt(features.variance) / np.sqrt(np.einsum("ij,ij->i", c, c))
+    along = np.einsum("im,imd->id", c, rise) / np.einsum("ij,ij->i", c, c)[:, None]
+    rise -= c[:, :, None] * along[:, None, :]
+    return scale_by_point[:, None] * c, scale_by_point[:, None, None] * rise
 
 
 def predictions(models: Ensemble, x: Array) -> Prediction:

@@ -15,10 +15,10 @@ from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, P
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.transfer.ensemble import Ensemble, means_with_gradients
 from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.features import KERNELS, Features, phi
 from fedbo.surrogates.posterior import factorise
+from fedbo_rivals.ensemble import Ensemble, means_with_gradients
 
 
 class FeatureStatistics(NamedTuple):

@@ -1,7 +1,7 @@
 """Guided Bayesian optimisation with differential privacy: agents share one noisy Gaussian of where their optima may be.
 
 An agent sends moments of its Gaussian, so that a sum over agents has those of all. The coordinator makes one Gaussian of the
-released sums (docs/algorithms/guide.md).
+released sums (docs/guide.md).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import scipy
 
 from fedbo.algorithms.base import Array, Declaration, Field, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.guide.guide_agent import GuideAgent, GuideState, LikelyOptimum, gaussians_declared
 from fedbo.algorithms.private.noisy_means import MeanServer, NoisyMeans
 from fedbo.algorithms.streams import Streams
+from fedbo_rivals.guide_agent import GuideAgent, GuideState, LikelyOptimum, gaussians_declared
 
 NORM = sqrt(3.0)  # which no message exceeds: the weight, the first and the second moments have norm 1 each at most
 SURE = 2.0  # standard deviations of its noise that the released weight must exceed
@@ -84,9 +84,5 @@ def gaussian_of(mean: Array, noise: float) -> Payload | None:
     return {"weight": np.ones(1), "mean": 0.5 + 0.5 * first[None], "variance": variance[None]}
 
 
-ALGORITHMS = {
-    "dp_guide": Entry(DPGuide, {"control": "none"}, summary="guide with differential privacy: agents share one noisy Gaussian"),
-    "dp_guide_noise": Entry(
-        DPGuide, {"control": "noise"}, summary="control for dp_guide: every message has a uniform place for its mean"
-    ),
-}
+ENTRY = Entry(DPGuide, {"control": "none"}, summary="guide with differential privacy: agents share one noisy Gaussian")
+NOISE = Entry(DPGuide, {"control": "noise"}, summary="control for dp_guide: every message has a uniform place for its mean")

@@ -12,11 +12,11 @@ import test_typed_search
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
-from fedbo.algorithms.guide.guidance import guide_rows
-from fedbo.algorithms.guide.guide import Guide, hellinger
-from fedbo.algorithms.guide.guide_agent import NARROWEST, GuideState
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.testing.lockstep import Lockstep
+from fedbo_rivals.guidance import guide_rows
+from fedbo_rivals.guide import Guide, hellinger
+from fedbo_rivals.guide_agent import NARROWEST, GuideState
 
 N = 6
 PROBLEM = Problem(2, N, tuple(range(N)), 3, 10)

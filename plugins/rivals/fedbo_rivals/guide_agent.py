@@ -19,12 +19,12 @@ from fedbo.algorithms.components.coordinates import LEARNED, distance, to_coordi
 from fedbo.algorithms.components.inner_search import maximise_posterior
 from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, evaluable, first_point
 from fedbo.algorithms.gp import incumbent
-from fedbo.algorithms.guide.guidance import guide_rows, heaviest, maximise_guided_draw, places_of_maxima
 from fedbo.algorithms.streams import WORLD, Streams
 from fedbo.settings.ranges import OneOf
 from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import Criterion
 from fedbo.surrogates.gp import predict
+from fedbo_rivals.guidance import guide_rows, heaviest, maximise_guided_draw, places_of_maxima
 
 ACQUISITIONS = ("ei", "ts", "ucb")
 CONTROLS = ("none", "noise", "shuffled", "centre", "alone")

@@ -13,10 +13,10 @@ from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.algorithms.transfer.feature_sums import FeatureStatistics, linear_posterior, statistics
-from fedbo.algorithms.transfer.quantile_transfer import NARROWEST, QuantileTransfer, residual_deviation, scores
 from fedbo.settings.records import changed
 from fedbo.surrogates.features import draw_features, phi
+from fedbo_rivals.feature_sums import FeatureStatistics, linear_posterior, statistics
+from fedbo_rivals.quantile_transfer import NARROWEST, QuantileTransfer, residual_deviation, scores
 
 N, M = 4, 30
 PROBLEM = Problem(2, N, tuple(range(N)), 3, 10)

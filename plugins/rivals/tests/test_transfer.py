@@ -14,7 +14,10 @@ from fedbo.algorithms.base import Array, Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.algorithms.transfer.ensemble import (
+from fedbo.settings.records import changed
+from fedbo.surrogates.acquisition import expected_improvement, prediction
+from fedbo.surrogates.gp import condition, predict
+from fedbo_rivals.ensemble import (
     Ensemble,
     ensemble,
     joint_draws,
@@ -24,12 +27,9 @@ from fedbo.algorithms.transfer.ensemble import (
     predictions,
     ranking_loss,
 )
-from fedbo.algorithms.transfer.rgpe import RGPE
-from fedbo.algorithms.transfer.taf import TAF
-from fedbo.algorithms.transfer.transfer import Transfer, TransferState
-from fedbo.settings.records import changed
-from fedbo.surrogates.acquisition import expected_improvement, prediction
-from fedbo.surrogates.gp import condition, predict
+from fedbo_rivals.rgpe import RGPE
+from fedbo_rivals.taf import TAF
+from fedbo_rivals.transfer import Transfer, TransferState
 
 both = pytest.mark.parametrize("name", ["rgpe", "taf"])
 N, M = 4, 60

@@ -21,12 +21,12 @@ from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, first_point, scaled
 from fedbo.algorithms.gp import SEARCH, incumbent
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.transfer.ensemble import Ensemble, ensemble
 from fedbo.settings.ranges import Marked, OneOf
 from fedbo.surrogates.acquisition import expected_improvement, prediction
 from fedbo.surrogates.features import KERNELS, Features, phi
 from fedbo.surrogates.gp import Posterior
 from fedbo.surrogates.linear import inverse_precision, linear_model, mean, update
+from fedbo_rivals.ensemble import Ensemble, ensemble
 
 LEAST = 1e-60  # of a variance in a message; those of agents are above 1 / (their observations and the noise)
 

@@ -15,11 +15,11 @@ from fedbo.algorithms.components.collaborative import CollaborativeState, Surfac
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.transfer.ensemble import Ensemble
-from fedbo.algorithms.transfer.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
 from fedbo.settings.ranges import OneOf
 from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import Prediction, log_expected_improvement, prediction
+from fedbo_rivals.ensemble import Ensemble
+from fedbo_rivals.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
 
 NARROWEST = 0.05  # the least standard deviation of scores about the prior mean
 
@@ -107,8 +107,4 @@ def residual_deviation(sums: FeatureStatistics, nu: Array) -> float:
     return float(np.sqrt(np.clip(squares / max(sums.number[0], 1.0), NARROWEST**2, 1.0)))
 
 
-ALGORITHMS = {
-    "quantile_transfer": Entry(
-        QuantileTransfer, summary="rank scores, comparable over agents, with a prior that all agents fit together"
-    )
-}
+ENTRY = Entry(QuantileTransfer, summary="rank scores, comparable over agents, with a prior that all agents fit together")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.base import Array, Problem
-from fedbo.algorithms.guide.guide_agent import GuideState, LikelyOptimum
-from fedbo.algorithms.private.dp_guide import NORM, DPGuide, gaussian_of, moments
 from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo_rivals.dp_guide import NORM, DPGuide, gaussian_of, moments
+from fedbo_rivals.guide_agent import GuideState, LikelyOptimum
 
 N = 6
 PROBLEM = Problem(2, N, tuple(range(N)), 3, 10)

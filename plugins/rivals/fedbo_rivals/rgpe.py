@@ -14,7 +14,10 @@ from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.transfer.ensemble import (
+from fedbo.settings.records import changed
+from fedbo.surrogates.acquisition import Prediction, expected_improvement, prediction
+from fedbo.surrogates.gp import Posterior
+from fedbo_rivals.ensemble import (
     Ensemble,
     combined,
     joint_draws,
@@ -23,10 +26,7 @@ from fedbo.algorithms.transfer.ensemble import (
     predictions,
     ranking_loss,
 )
-from fedbo.algorithms.transfer.transfer import Acquisition, Transfer, TransferState
-from fedbo.settings.records import changed
-from fedbo.surrogates.acquisition import Prediction, expected_improvement, prediction
-from fedbo.surrogates.gp import Posterior
+from fedbo_rivals.transfer import Acquisition, Transfer, TransferState
 
 FEWEST = 3  # below so many points the left-out ranking says nothing of the own surrogate
 DILUTION = 95.0  # percentile of the own surrogate's losses
@@ -102,6 +102,4 @@ FAITHFUL = {
     "every": 0,
 }
 
-ALGORITHMS = {
-    "rgpe": Entry(RGPE, presets={"faithful": FAITHFUL}, summary="ranking-weighted ensemble of all agents' surrogates")
-}
+ENTRY = Entry(RGPE, presets={"faithful": FAITHFUL}, summary="ranking-weighted ensemble of all agents' surrogates")

@@ -12,10 +12,10 @@ from fedbo.algorithms.base import Array
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.transfer import rgpe
-from fedbo.algorithms.transfer.ensemble import Ensemble, discordance, means, means_with_gradients
-from fedbo.algorithms.transfer.transfer import Acquisition, Transfer, TransferState, own_improvement
 from fedbo.surrogates.gp import Posterior
+from fedbo_rivals import rgpe
+from fedbo_rivals.ensemble import Ensemble, discordance, means, means_with_gradients
+from fedbo_rivals.transfer import Acquisition, Transfer, TransferState, own_improvement
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,8 @@ class TAF(Transfer):
         return acquisition
 
 
-ALGORITHMS = {
-    "taf": Entry(
-        TAF,
-        presets={"faithful": rgpe.FAITHFUL},
-        summary="expected improvement combined with predictions of other agents' surrogates",
-    )
-}
+ENTRY = Entry(
+    TAF,
+    presets={"faithful": rgpe.FAITHFUL},
+    summary="expected improvement combined with predictions of other agents' surrogates",
+)

@@ -10,11 +10,11 @@ import pytest
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.algorithms.transfer.ensemble import predictions
-from fedbo.algorithms.transfer.feature_sums import FeatureStatistics, FeatureSums, linear_posterior, statistics
-from fedbo.algorithms.transfer.quantile_transfer import QuantileTransfer
 from fedbo.settings.records import changed
 from fedbo.surrogates.features import draw_features, phi
+from fedbo_rivals.ensemble import predictions
+from fedbo_rivals.feature_sums import FeatureStatistics, FeatureSums, linear_posterior, statistics
+from fedbo_rivals.quantile_transfer import QuantileTransfer
 
 N, M = 4, 30
 PROBLEM = Problem(2, N, tuple(range(N)), 3, 10)

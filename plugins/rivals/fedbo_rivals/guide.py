@@ -1,6 +1,6 @@
 """Guided Bayesian optimisation, GUIDE-FBO (Wei, Li and Wang 2026): agents share where their optima may be.
 
-Each agent sends one Gaussian. It is given a few of the others' and widens its own posterior there (docs/algorithms/guide.md).
+Each agent sends one Gaussian. It is given a few of the others' and widens its own posterior there (docs/guide.md).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from annotated_types import Ge, Le
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
-from fedbo.algorithms.guide.guidance import Gaussians, draw_without_replacement, log_weights, prototypes
-from fedbo.algorithms.guide.guide_agent import SILENT, GuideAgent, GuideState, gaussians_declared
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
+from fedbo_rivals.guidance import Gaussians, draw_without_replacement, log_weights, prototypes
+from fedbo_rivals.guide_agent import SILENT, GuideAgent, GuideState, gaussians_declared
 
 LEAST = 1e-6  # share and variance of a received Gaussian
 MOST = 10.0  # standard deviations that a value is from 0 at most
@@ -148,10 +148,8 @@ def _entry(control: str, summary: str) -> Entry:
     return Entry(Guide, {"control": control}, {"faithful": FAITHFUL}, summary)
 
 
-ALGORITHMS = {
-    "guide": _entry("none", "agents share Gaussians of their likely optima, and search there with a wider posterior"),
-    "guide_alone": _entry("alone", "guide without messages"),
-    "guide_centre": _entry("centre", "control for guide: one wide Gaussian in the middle, sent by nobody"),
-    "guide_noise": _entry("noise", "control for guide: every message has a uniform place for its mean"),
-    "guide_shuffled": _entry("shuffled", "control for guide: every message is turned by a random symmetry of the cube"),
-}
+ENTRY = _entry("none", "agents share Gaussians of their likely optima, and search there with a wider posterior")
+ALONE = _entry("alone", "guide without messages")
+CENTRE = _entry("centre", "control for guide: one wide Gaussian in the middle, sent by nobody")
+NOISE = _entry("noise", "control for guide: every message has a uniform place for its mean")
+SHUFFLED = _entry("shuffled", "control for guide: every message is turned by a random symmetry of the cube")

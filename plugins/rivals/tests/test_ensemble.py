@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from scipy.stats import chi2, kendalltau
 
-from fedbo.algorithms.transfer.ensemble import (
+from fedbo.surrogates.features import Features, draw_features, phi
+from fedbo.surrogates.gp import ROBUST, GPSettings, fit_gp
+from fedbo.surrogates.gp_settings import SMOOTH
+from fedbo.surrogates.linear import LinearModel, inverse_precision, linear_model, mean, predict, update
+from fedbo.surrogates.posterior import Hyperparameters, NotPositiveDefinite, condition, covariance
+from fedbo.surrogates.posterior import predict as gp_predict
+from fedbo_rivals.ensemble import (
     Ensemble,
     combined,
     discordance,
@@ -18,13 +25,11 @@ from fedbo.algorithms.transfer.ensemble import (
     leave_one_out_loss,
     means,
     means_with_gradients,
+    phi_and_jacobian,
     predictions,
     ranking_loss,
 )
-from fedbo.surrogates.features import Features, draw_features, phi
-from fedbo.surrogates.linear import LinearModel, inverse_precision, linear_model, mean, predict, update
-from fedbo.surrogates.posterior import Hyperparameters, NotPositiveDefinite, condition, covariance
-from fedbo.surrogates.posterior import predict as gp_predict
+from tests.surrogates.test_factorise import VALUES, Array, points
 
 M, NOISE = 20, 1e-2
 
@@ -142,3 +147,36 @@ def test_discordance_is_the_share_that_kendall_counts() -> None:
     expected = [(1.0 - kendalltau(one, y).statistic) / 2.0 for one in predicted]
     np.testing.assert_allclose(discordance(predicted, y), expected, atol=1e-12)
     np.testing.assert_array_equal(discordance(np.array([[0.3]]), np.array([1.0])), [0.0])
+
+
+@points
+@pytest.mark.parametrize("noise", [1e-2, 1e-6, 1e-10])
+@pytest.mark.parametrize("pulls", [1, 50])
+def test_models_draw_jointly_at_points_that_their_sender_has_seen_often(pulls: int, noise: float, x: Array) -> None:
+    """Their covariance is 1e-8 of the numbers it is made of, and all that these have lost to rounding is in it."""
+    features = draw_features(np.random.default_rng(0), 2, 100, 0.2)
+    rows, y = phi(features, np.repeat(x, pulls, axis=0)), np.repeat(np.sin(6.0 * x[:, 0]), pulls)
+    model = update(linear_model(100, noise), rows, y)
+    together = ensemble(features, mean(model)[None], inverse_precision(model)[None], noise)
+    draws = joint_draws(together, np.repeat(x, 2, axis=0), 200, np.random.default_rng(0))[0]
+    assert np.abs(draws - draws.mean(axis=0)).max() < 6.0 * np.sqrt(noise) + 1e-3
+
+
+@points
+@pytest.mark.parametrize("y", VALUES.values(), ids=VALUES)
+@pytest.mark.parametrize("fitted", [ROBUST, SMOOTH], ids=["robust", "smooth"])
+def test_draws_without_a_point_are_finite_whatever_was_observed(
+    fitted: GPSettings, y: Callable[[Array], Array], x: Array
+) -> None:
+    posterior = condition(fit_gp(x, y(x), fitted, np.random.default_rng(2)), x, y(x))
+    assert np.isfinite(leave_one_out_draws(posterior, 3, np.random.default_rng(1))).all()
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_the_jacobian_of_the_features_agrees_with_differences(normalise: bool) -> None:
+    features = draw_features(np.random.default_rng(3), 3, 60, 0.4, "se", variance=1.6, normalise=normalise)
+    x = np.random.default_rng(7).random((6, 3))
+    rows, jacobian = phi_and_jacobian(features, x)
+    np.testing.assert_allclose(rows, phi(features, x), atol=1e-13)
+    differences = [(phi(features, x + e) - phi(features, x - e)) / 2e-6 for e in 1e-6 * np.eye(3)]
+    np.testing.assert_allclose(jacobian, np.stack(differences, axis=2), atol=1e-8)

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fedbo.algorithms.guide.guidance import (
+from fedbo.surrogates.features import phi
+from fedbo.surrogates.gp import Hyperparameters, condition
+from fedbo_rivals.guidance import (
     CLOSE,
     Gaussians,
     draw_without_replacement,
@@ -18,8 +20,6 @@ from fedbo.algorithms.guide.guidance import (
     places_of_maxima,
     prototypes,
 )
-from fedbo.surrogates.features import phi
-from fedbo.surrogates.gp import Hyperparameters, condition
 
 Array = npt.NDArray[np.float64]
 

@@ -1,1 +1,0 @@
-"""Guides: agents send where their optima may be, and search there."""

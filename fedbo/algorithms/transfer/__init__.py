@@ -1,1 +1,0 @@
-"""Transfer: an agent decides by the models, or the ranked observations, that other agents send."""

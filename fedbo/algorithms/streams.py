@@ -82,6 +82,13 @@ class Streams:
         key: Any = _key(self.seed, self.replicate)  # NumPy takes any seed sequence, its stubs only its own
         return np.random.Generator(np.random.Philox(key, counter=counter))
 
+    def uniform(self, purpose: str) -> float:
+        """Return the first uniform number of one purpose."""
+        if type(self) is not Streams or "numba" not in sys.modules:  # some streams may be replaced, and an import takes longer
+            return float(self.rng(purpose).random())
+        words = _words(self.seed, self.replicate, self.scope + purpose)
+        return float(_compiled().uniform(words, self.owner, self.step))
+
     def block(
         self, purpose: str, first: int, draw: Callable[[np.random.Generator], npt.NDArray[np.float64]]
     ) -> npt.NDArray[np.float64]:

@@ -67,7 +67,7 @@ class Selection:
 
     def of_step(self, streams: Streams) -> bool:
         """Check whether one agent is asked at one step, where there are no rounds."""
-        return self.who == "all" or bool(streams.rng("selection").random() < self.share)
+        return self.who == "all" or (streams.uniform("selection") < self.share)
 
 
 def _fast(

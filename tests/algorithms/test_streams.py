@@ -42,6 +42,7 @@ def test_numbers_of_many_streams_are_those_of_their_generators(scope: str) -> No
     expected = [one.rng("coin").random(count) for one, count in zip(block, counts, strict=True)]
     np.testing.assert_array_equal(block.uniforms("coin", counts), np.concatenate(expected))
     np.testing.assert_array_equal(block[counts > 30].uniforms("coin"), [one[0] for one in expected if len(one) > 30])
+    assert [one.uniform("coin") for one in block] == [one.rng("coin").random() for one in block]
 
 
 def test_asking_again_starts_the_same_stream_again_and_two_askers_do_not_disturb_each_other() -> None:

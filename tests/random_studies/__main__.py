@@ -202,7 +202,10 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no study after so many seconds")
     parser.add_argument("--try", dest="what", choices=TRIALS, default="laws")
     parser.add_argument(
-        "--algorithm", action="append", default=[], help='the first algorithm of each study, of several in turn; "every": all'
+        "--algorithm",
+        action="append",
+        default=[],
+        help='the first algorithm of each study, of several in turn; "every": all; "own"',
     )
     parser.add_argument("--count", action="store_true", help="print how many studies had what was drawn")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a study may take")

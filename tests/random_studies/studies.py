@@ -37,6 +37,7 @@ from tests.random_studies.files import (
     draw_initial_file,
     draw_trace,
 )
+from tests.random_studies.methods import OWN
 from tests.random_studies.metrics import add_metrics
 from tests.random_studies.rarities import add_rarities
 from tests.random_studies.runs import (
@@ -60,7 +61,8 @@ _BANDITS = frozenset(("a_blin", "d_blin", "dp_fed_pne", "fed1_ucb", "fed_pne", "
 def draw_study(seed: int, folder: Path | None = None, algorithm: str | None = None) -> tuple[Document, Study]:
     """Draw a study that the checks accept: its document and the checked study; the same for the same seed.
 
-    With a `folder`, which must be empty, it may name files, which are written there. `algorithm` names its first algorithm.
+    With a `folder`, which must be empty, it may name files, which are written there. `algorithm` names its first algorithm;
+    "own" is one outside the catalogue.
 
     Raises:
         RuntimeError: nearly all drawn studies are refused, so the draws no longer fit the checks.
@@ -106,7 +108,7 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
     objective = draw_objective(draws)
     count: int = objective.get("agents") or objective.get("nodes") or 2
     listed = list(range(count))
-    names, bandits = _names(draws, algorithm)
+    names, bandits = _names(draws, None if algorithm == "own" else algorithm)
     private = any(name.startswith(("dp_fts", "dp_fed_prior")) for name in names)
     targets = draws.some_of(listed) if draws.chance(0.2) else listed
     document: Document = {
@@ -154,6 +156,8 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
         add_metrics(draws, document, count)
     # Drawn last: studies of earlier seeds stay as they are but for it.
     document["budget"] |= {"cost": draws.number(0.5, 12.0)} if not private and draws.chance(0.15) else {}
+    if draws.chance(0.12) or algorithm == "own":
+        document["algorithm"][0] = _own(draws) | {"label": document["algorithm"][0].get("label", "own")}
     return {name: table for name, table in document.items() if table}
 
 
@@ -252,6 +256,12 @@ def _algorithms(draws: Draws, names: list[str]) -> list[Document]:
         if draws.chance(0.07):
             table["centralised"] = True
     return tables
+
+
+def _own(draws: Draws) -> Document:
+    """Draw the table of a method of somebody's own."""
+    flags = {name: True for name in ("long", "noted", "refuses", "shy") if draws.chance(0.2)}
+    return {"name": OWN, **draws.keep(0.4, points=draws.whole(0, 3), every=draws.whole(1, 3), length=0.4), **flags}
 
 
 def _agents(draws: Draws, targets: list[int], listed: list[int]) -> Document:

@@ -124,7 +124,7 @@ def _write(writer: Encoder, value: Any) -> None:
     if known is not None:
         known(writer, value)
     elif isinstance(value, np.generic):
-        _write_scalar(writer, value)
+        writer.nodes += b"n" + _token(value) + value.tobytes()
     elif writer.encoded is not None and type(value) is writer.encoded.kind:
         _write_once(writer, value, writer.encoded.found)
     elif type(value) in writer.records or is_record(type(value)):
@@ -241,10 +241,6 @@ def _token(value: AnyArray | np.generic) -> bytes:
         raise _CannotHold(f"has dtype {dtype}, which a checkpoint cannot store; use numbers or booleans")
     # The letter keeps apart what is of one size, as long and long long are; the sign before it is the order of bytes.
     return known or TOKENS.setdefault((dtype.byteorder, dtype.char), (dtype.str[0] + dtype.char).encode())
-
-
-def _write_scalar(writer: Encoder, value: np.generic) -> None:
-    writer.nodes += b"n" + _token(value) + value.tobytes()
 
 
 def _write_array(writer: Encoder, value: AnyArray) -> None:

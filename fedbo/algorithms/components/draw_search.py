@@ -174,7 +174,8 @@ def best_of_draws(draws: Sequence[Values], judge: Judge, room: SearchBox, known:
     kept = FRONT if judge.by_front else PARENTS
     points, found = _joined(draws, judge, nothing, room.left(candidates), kept)
     for number in range(ROUNDS):
-        best = judge.order(found)[:kept] if not judge.by_front else _spread(judge.order(found), kept)
+        best = judge.order(found)
+        best = best[:: -(-len(best) // kept)] if judge.by_front else best[:kept]  # of a front evenly
         more = room.left(room.about(points[best], CHILDREN, 0.5**number, rng))
         points, found = _joined(draws, judge, (points[best], found[best]), more, kept)
     best = judge.order(found)
@@ -199,8 +200,3 @@ def _joined(draws: Sequence[Values], judge: Judge, known: tuple[Array, Array], m
     if not (np.isfinite(first).all() and np.isfinite(metrics).all()):
         raise ValueError("a draw has values that are not finite")
     return points, metrics
-
-
-def _spread(front: Index, count: int) -> Index:
-    """Return at most `count` of the points of a front, evenly."""
-    return front[:: -(-len(front) // count)]

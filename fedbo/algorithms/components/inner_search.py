@@ -123,7 +123,8 @@ def maximise_several(
     if local.lattice is not None:
         space = projected(local, local.axes or coordinates)
         climb = newton(with_curvature(criterion), space)
-        return maximise_projected(partial(_values, criterion), climb, space, local.u, streams.rng("maximiser"))[0]
+        rng = streams.rng("maximiser")
+        return maximise_projected(lambda u: criterion(u, slopes=False)[0], climb, space, local.u, rng)[0]
     dim, rng = local.u.shape[1], streams.rng("maximiser")
     room = SearchBox(np.zeros(dim), np.ones(dim))
     starts = []
@@ -134,10 +135,6 @@ def maximise_several(
         starts.append(points[np.argsort(-values, kind="stable")[:CLIMBS]])
     surface = with_curvature(criterion)
     return newton_ascent(surface, np.vstack(starts), np.full(dim, 1.0 / ROUGH), TOLERANCE, STEPS)[0]
-
-
-def _values(criterion: SeveralCriterion, u: Array) -> Array:
-    return criterion(u, slopes=False)[0]
 
 
 def maximiser_rng(dim: int, streams: Streams) -> np.random.Generator | None:

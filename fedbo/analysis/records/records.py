@@ -56,7 +56,8 @@ class Tabular:
     def in_words(self, number: Callable[[float], str] | None = None, most: int | None = None) -> TextTable:
         """Return at most so many rows as text, by default with four significant digits; `number` formats a number instead."""
         table = self.to_arrow().slice(0, most)
-        columns = [[_word(value, number or _rounded) for value in column.to_pylist()] for column in table.columns]
+        shown = number or (lambda value: "–" if math.isnan(value) else f"{value:.{_DIGITS}g}")
+        columns = [[_word(value, shown) for value in column.to_pylist()] for column in table.columns]
         return TextTable(self.name, self.name, table.column_names, list(zip(*columns, strict=True)))
 
     def _repr_html_(self) -> str:
@@ -165,10 +166,6 @@ def _word(value: Any, number: Callable[[float], str]) -> str:
     if isinstance(value, float):
         return str(number(value))
     return value if isinstance(value, str) else json.dumps(value, default=str) if isinstance(value, list | dict) else str(value)
-
-
-def _rounded(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.{_DIGITS}g}"
 
 
 def _kept(text: str, path: str | Path | None) -> str:

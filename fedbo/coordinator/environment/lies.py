@@ -49,7 +49,7 @@ class Lies:
         for place, lie, agents in self._lies:
             if agent not in agents or not lie.start <= now < (math.inf if lie.end is None else lie.end):
                 continue
-            if self._streams.of(agent).at(step).rng(f"fault {place} befalls").random() >= lie.probability:
+            if self._streams.of(agent).at(step).uniform(f"fault {place} befalls") >= lie.probability:
                 continue
             other = payload
             if lie.how != "copy":

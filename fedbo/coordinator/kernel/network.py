@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from fedbo.algorithms.messages import declared_size, size, varies
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.faults import (
@@ -102,7 +100,7 @@ class Network:
                     carried = previous  # which is not acknowledged then
                     effects = [After(self._retry, AckTimeout(message))]
             elif isinstance(fault, Corruption) and self._declared is not None:
-                rng = self._rng(place, key, "damage")
+                rng = self._streams.of(sender).at(step).rng(f"fault {place} damage up {attempt}")
                 carried = changed(carried, payload=corrupted(carried.payload, self._declared, fault.how, rng))
             else:
                 delay, copies = self._disturbed(place, fault, key, delay, copies)
@@ -177,7 +175,7 @@ class Network:
             if fault.direction in (key.way, "both")
             and key.agent in agents
             and fault.start <= now < (math.inf if fault.end is None else fault.end)
-            and self._rng(place, key, "befalls").random() < fault.probability
+            and self._uniform(place, key, "befalls") < fault.probability
         ]
 
     def _disturbed(
@@ -187,10 +185,10 @@ class Network:
         if isinstance(fault, Delay):
             return delay + fault.by, copies
         if isinstance(fault, Reordering):
-            return delay + fault.by * float(self._rng(place, key, "detour").random()), copies
+            return delay + fault.by * self._uniform(place, key, "detour"), copies
         assert isinstance(fault, Duplication)
         return delay, [*copies, copies[-1] + fault.by]
 
-    def _rng(self, place: int, key: Transmission, purpose: str) -> np.random.Generator:
+    def _uniform(self, place: int, key: Transmission, purpose: str) -> float:
         purpose = f"fault {place} {purpose} {key.way} {key.attempt}"
-        return self._streams.of(key.agent).at(key.number).rng(purpose)
+        return self._streams.of(key.agent).at(key.number).uniform(purpose)

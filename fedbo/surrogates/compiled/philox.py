@@ -64,6 +64,14 @@ def _uniform(word: int) -> float:
     return float(word >> _SHIFT) * (1.0 / 9007199254740992.0)
 
 
+@compiled(FLOAT(KEY, INT, INT))
+def uniform(key: Any, owner: int, step: int) -> float:
+    """Return the first uniform number of the stream of `owner` at `step`."""
+    words = np.empty(4, np.uint64)
+    _fill(key, owner, step, 0, words, 4)
+    return float(_uniform(words[0]))
+
+
 @compiled()
 def _normals(key: Any, owner: int, step: int, words: Array, found: Array) -> None:
     """Write normal numbers of a stream, by the ziggurat of Marsaglia and Tsang (2000) as NumPy has it."""

@@ -139,7 +139,9 @@ class MessageCauses:
                 need(doubled and bool(before), f"message {key} was taken for a duplicate")
             else:
                 private = isinstance(self.run.task.algorithm, Private)  # whose held messages keep others out
-                need(why == "stale" or private or self.run.suffers(Corruption), f"message {key} was refused: {why}")
+                refuses = why == "unusable" and getattr(self.run.task.algorithm, "refuses", False)
+                may = why == "stale" or private or refuses or self.run.suffers(Corruption)
+                need(may, f"message {key} was refused: {why}")
                 self.fate[key].append("refused")
 
     def _delivered(self, record: Any, key: tuple[int, int]) -> None:

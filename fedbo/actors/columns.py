@@ -108,9 +108,9 @@ def joint_requests(requests: Sequence[StepRequest]) -> StepRequests | None:
 
 def joint_and_single(requests: list[StepRequest]) -> tuple[StepRequests | None, list[StepRequest]]:
     """Return those requests that are plain as columns, and the others; all are others where messages differ in form."""
-    plain = [one for one in requests if _are_plain(StepRequests, [one])]
-    joint = joint_requests(plain) if plain else None
-    return joint, requests if joint is None else [one for one in requests if not _are_plain(StepRequests, [one])]
+    plain = [_are_plain(StepRequests, [one]) for one in requests]
+    joint = joint_requests(list(compress(requests, plain))) if any(plain) else None
+    return joint, requests if joint is None else [one for one, is_plain in zip(requests, plain, strict=True) if not is_plain]
 
 
 def single_reports(reports: StepReports) -> list[StepReport]:

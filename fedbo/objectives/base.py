@@ -97,8 +97,8 @@ class Objective(Protocol):
 
     best_value: the largest noise-free value over the box, if known.
     evaluate: takes `x (d,)` in native units and returns one (possibly noisy) value to be maximised, or an `Outcome` with
-      metrics. All its randomness comes from `rng`, which may be None where an attribute `draws` is False. A point outside the
-      box raises ValueError. One that cannot be evaluated raises another error, for example ConfigurationFailedError.
+      metrics. All its randomness comes from `rng`, which may be None where an attribute `needs_rng` is False. A point outside
+      the box raises ValueError. One that cannot be evaluated raises another error, as ConfigurationFailedError.
     score: the value by which a point is judged afterwards, if it differs from an observation.
     """
 

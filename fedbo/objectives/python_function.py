@@ -38,7 +38,7 @@ class CalledFunction:
     wanted: int = 0
 
     @property
-    def draws(self) -> bool:
+    def needs_rng(self) -> bool:
         """Return whether the function asks for a generator."""
         return (self.wanted or _wanted(self.function)) > 2
 

@@ -50,9 +50,8 @@ def _outcome(objective: Objective, x: Array, streams: Streams, pulls: Pulls | No
         return outcome_of(returned, score, objective)
     if pulls is not None:
         return _mean(objective, x, streams, pulls)
-    rng: Any = (
-        streams.rng("evaluation") if getattr(objective, "draws", True) else None
-    )  # which takes longer than many objectives
+    needed = getattr(objective, "needs_rng", True)  # to make a generator takes longer than many an objective
+    rng: Any = streams.rng("evaluation") if needed else None
     return outcome_of(objective.evaluate(x, rng), objective.score(x), objective)
 
 

@@ -38,7 +38,7 @@ LINES = {
     "coordinator/logged": 680,
     "coordinator/runtime": 970,
     "execution": 2669,
-    "fast": 2452,
+    "fast": 2453,
     "figures": 1496,
     "figures/kinds": 931,
     "figures/page": 1664,

@@ -46,7 +46,8 @@ class AgentsInColumns(HostedAgents):
             self._slot[number] = -1
             state, uncommitted = self.columns.take(slot)
             agent = self.objects[number] = self._made(number, state=state)
-            agent.uncommitted, agent.saved = uncommitted, agent.committed
+            agent.uncommitted = uncommitted
+            agent.saved = agent.committed
         return self.objects[number]
 
     def __iter__(self) -> Iterator[int]:

@@ -28,7 +28,7 @@ LINES = {
     "algorithms/components": 2524,
     "algorithms/learned_prior": 1207,
     "algorithms/private": 660,
-    "analysis": 3985,
+    "analysis": 3987,
     "commands": 1310,
     "commands/export": 257,
     "commands/watch": 404,

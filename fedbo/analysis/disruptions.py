@@ -115,8 +115,8 @@ class Disruptions(Messages, LifeTimes, _Who):
     """The disruptions of one algorithm in one cell: means over replicates of counts and times in a whole run.
 
     `round_length` is the mean time from the close of a round to that of the next, None with fewer than two rounds. `failed`
-    evaluations returned no value; `forgotten` ones were lost by a crash or arrived too late to count. `barren` targets never
-    had a successful observation.
+    evaluations returned no value; `forgotten` ones were lost by a crash or arrived too late to count. `barren` targets have
+    begun, and never had a successful observation.
     """
 
     replicates: int
@@ -145,7 +145,8 @@ class AgentTrouble(Messages, LifeTimes, _Who):
 
 def trouble(result: FinishedRun) -> Records[Disruptions]:
     """Measure disruptions, one row for each algorithm in each cell."""
-    rows, place = disruptions(*counted_tables(result), fault_names(result.study)), result.study.labels.index
+    optimising, place = {cell.number: cell.study.targets for cell in result.study.cells()}, result.study.labels.index
+    rows = disruptions(*counted_tables(result), fault_names(result.study), optimising)
     return Records("trouble", Disruptions, sorted(rows, key=lambda row: (row.cell, place(row.algorithm))))
 
 
@@ -163,20 +164,20 @@ def trouble_by_agent(result: FinishedRun) -> Records[AgentTrouble]:
     return Records("agents", AgentTrouble, sorted(found, key=lambda row: (row.cell, place(row.algorithm), row.agent)))
 
 
-def disruptions(observations: Any, events: Any, faults: Sequence[str] = ()) -> list[Disruptions]:
+def disruptions(
+    observations: Any, events: Any, faults: Sequence[str] = (), optimising: Mapping[int, Sequence[int]] | None = None
+) -> list[Disruptions]:
     """Measure every algorithm in every cell; both tables are in canonical order.
 
-    `faults` are the names of the planned faults, which name the causes of losses.
+    `faults` are the names of the planned faults, which name the causes of losses; `optimising` lists each cell's targets.
     """
-    targets = targets_of(observations)
-    evaluated = dict(by_run(observations))
-    nothing = observations.slice(0, 0)
+    targets, evaluated, nothing = targets_of(observations), dict(by_run(observations)), observations.slice(0, 0)
     found = []
     for (cell, label), runs in runs_by_algorithm(events).items():
         mine = targets.get(cell, np.zeros(0, dtype=np.int64))
         facts = [
-            {**_messages(own, faults), **_Lives(own).times(mine), **_failures(evaluated.get(key, nothing), own, mine)}
-            | {"rounds": len(of_kinds(own, "round"))}
+            {**_messages(own, faults), **_Lives(own).times(mine), "rounds": len(of_kinds(own, "round"))}
+            | _failures(evaluated.get(key, nothing), own, mine, (optimising or {}).get(cell, ()))
             for key, own in runs
         ]
         gaps = np.concatenate([np.diff(column_of(of_kinds(own, "round"), "time").astype(np.float64)) for _, own in runs])
@@ -280,11 +281,12 @@ class _Lives:
         return {**mean, "evaluating": mean["evaluating"] - queued, "queueing": queued}
 
 
-def _failures(observations: Any, events: Any, targets: npt.NDArray[np.int64]) -> dict[str, float]:
+def _failures(observations: Any, events: Any, targets: npt.NDArray[np.int64], optimising: Sequence[int]) -> dict[str, float]:
     good = observations.filter(pc.is_null(observations["error"]))
+    begun = column_of(of_kinds(events, "started"), "agent")
     forgotten = sum((error or "").startswith("forgotten") for error in observations["error"].to_pylist())
     return {
         "failed": len(of_kinds(events, "failed")),
         "forgotten": forgotten + len(of_kinds(events, "discarded")),
-        "barren": len(targets) - len(np.unique(column_of(good, "agent"))),
+        "barren": len(np.union1d(targets, begun[np.isin(begun, optimising)])) - len(np.unique(column_of(good, "agent"))),
     }

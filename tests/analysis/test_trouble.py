@@ -94,6 +94,18 @@ def test_copies_and_messages_that_were_given_up_are_no_refusals(tmp_path: Path) 
     assert (row.rejected, row.duplicates, row.answer_copies, row.given_up) == (1, 1, 1, 1)
 
 
+def test_agents_that_are_lost_before_their_first_evaluation_have_none(tmp_path: Path) -> None:
+    """The third has no row at all, and the fourth optimises nothing."""
+    result = Result.open(write_run(tmp_path / "run", document(agents=2, iterations=1, replicates=1)))
+    lost = [(0.0, "started"), (0.5, "crashed", {"permanent": True})]
+    events = log([(0.0, "started")], [(0.0, "started")], lost, [(0.0, "started"), (0.0, "done")])
+    label = pa.array(result.study.labels[:1] * len(events))
+    events = events.set_column(1, events.schema.field(1), label)
+    for optimising, barren in ((None, 0), ({0: range(3)}, 1), ({0: (0, 1)}, 0)):
+        (row,) = disruptions(result.observations, events, optimising=optimising)
+        assert row.barren == barren
+
+
 def test_messages_of_agents_that_lie_are_counted_and_told(tmp_path: Path) -> None:
     result = Result.open(write_run(tmp_path / "run", document(agents=2, iterations=1, replicates=1)))
     marks = [

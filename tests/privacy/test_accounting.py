@@ -428,7 +428,7 @@ def test_the_same_charges_are_composed_once_for_all_deltas(monkeypatch: pytest.M
         epsilon({PrivacyCharge(0.31, 1.37): 8}, 1e-5, "pld")
 
 
-@pytest.mark.parametrize(("share", "noise", "order"), [(0.5, 0.025, 1.2), (0.05, 1.0, 4.0), (0.3, 3.0, 8.0)])
+@pytest.mark.parametrize(("share", "noise", "order"), [(0.5, 0.025, 1.2), (0.5, 0.1, 9.0), (0.05, 1.0, 4.0), (0.3, 3.0, 8.0)])
 def test_the_divergence_of_a_fixed_number_is_between_the_worst_of_others_and_their_sum(
     share: float, noise: float, order: float
 ) -> None:

@@ -228,6 +228,7 @@ def _work(client: SiteClient, agent: int, steps: int) -> None:
 def test_an_address_to_listen_at_is_a_host_and_a_port() -> None:
     assert address_of("0.0.0.0:65535") == ("0.0.0.0", 65535)
     assert address_of("[::1]:7443") == ("::1", 7443)
+    assert address_of("localhost:0") == ("localhost", 0), "a free one"
     for wrong in ("", "7443", ":7443", "host", "host:", "host:x", "host:-1", "host:65536"):
         with pytest.raises(ArgumentError, match="write HOST:PORT"):
             address_of(wrong)

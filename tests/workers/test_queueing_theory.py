@@ -234,3 +234,4 @@ def test_what_runs_on_a_worker_goes_on_while_its_agent_hangs() -> None:
 def test_a_need_of_nothing_is_a_whole_share() -> None:
     model = ClusterModel((WorkerClass("big", 2, resources=Resources(4.0, 1.0)),))
     assert [model.share(Resources(cpu, gpu)) for cpu, gpu in ((2.0, 0.0), (1.0, 0.5), (0.0, 0.0))] == [0.25, 0.25, 1.0]
+    assert ClusterModel((WorkerClass("one", 1),)).share(Resources(0.5)) == 0.5

@@ -323,6 +323,17 @@ def test_an_agent_is_half_a_vote_on_the_clipping_norm_and_less_when_it_is_worth_
     assert votes == pytest.approx({"zero": 0.0, "within": 0.5, "beyond": -0.5, "stale": -0.125})
 
 
+def test_the_noisy_count_is_rounded_to_a_part_of_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of deviation 2, to a sixteenth of it: the digits below would tell of the count (Mironov 2012)."""
+    monkeypatch.setattr(aggregator, "GRID", 2.0**-4)
+    stand, found = Stand(Mechanism(1, 1.0, 1.0, quantile=0.5, count_noise=2.0, rate=1.0), 4), []
+    for step in range(6):
+        before = stand.state.clip
+        stand.release({agent: said(agent, step, 0.2) for agent in range(4)})
+        found.append(-4 * math.log(stand.state.clip / before) / 0.125)
+    assert found == pytest.approx(np.round(found), abs=1e-6) and len(set(np.round(found))) > 2
+
+
 # Who is asked.
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import gc
+import importlib
 import json
 import os
 import random
@@ -68,6 +69,7 @@ def plant(mutant: Mutant, folder: Path) -> None:
     """Change the function in this process, and the source for those that it starts."""
     tree, path = changed(mutant), str((ROOT / mutant.path).resolve())
     (new,) = [code for code in _codes(compile(tree, path, "exec")) if code.co_qualname == mutant.function]
+    importlib.import_module(mutant.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))  # at first use else
     gc.unfreeze()  # the tests freeze what is there when they begin, and `get_objects` does not list that
     found = [one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_qualname == mutant.function]
     found = [one for one in found if os.path.realpath(one.__code__.co_filename) == path]

@@ -34,7 +34,7 @@ LINES = {
     "commands/watch": 404,
     "coordinator": 238,
     "coordinator/environment": 1427,
-    "coordinator/kernel": 2997,
+    "coordinator/kernel": 2999,
     "coordinator/logged": 680,
     "coordinator/runtime": 970,
     "execution": 2669,

@@ -121,6 +121,8 @@ class StepScheduler:
         agent.lease += 1
         if agent.needs_restore:  # until a step is over: an order that is replaced may never have been read
             restore = "checkpoint"
+        elif durations is not None and durations.plain and not self._one_by_one:
+            restore = ""  # a step that was done would be the same again
         priced = durations is not None and durations.costly and durations.needs_costs(number)
         ended = () if self._one_by_one else None
         step.order = order = StepRequest(number, agent.step, agent.lease, step.inbox, step.speaks)

@@ -50,8 +50,7 @@ def _outcome(objective: Objective, x: Array, streams: Streams, pulls: Pulls | No
         return outcome_of(returned, score, objective)
     if pulls is not None:
         return _mean(objective, x, streams, pulls)
-    needed = getattr(objective, "needs_rng", True)  # to make a generator takes longer than many an objective
-    rng: Any = streams.rng("evaluation") if needed else None
+    rng: Any = streams.rng("evaluation") if getattr(objective, "needs_rng", True) else None  # it takes microseconds
     return outcome_of(objective.evaluate(x, rng), objective.score(x), objective)
 
 

@@ -1,7 +1,8 @@
 """Hunts for worlds in which twelve claims of README and docs about methods fail: `python benchmarks/hunts.py FOLDER`.
 
-Prints the table of docs/hunt.md: the worlds and trials of the guided search and of random search until they were clear or at an
-end, and the lines of the reported world before and after it was shrunk. A hunt that has ended is not repeated.
+Prints the table of `plugins/hunt/README.md`: the worlds and trials of the guided search and of random search until they were
+clear or at an end, and the lines of the reported world before and after it was shrunk. A hunt that has ended is not repeated.
+It needs the plug-ins fedbo-hunt and fedbo-rivals.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedbo.lab.hunt.claims import parse_claim
-from fedbo.lab.hunt.hunt import hunt_world, question_of
-from fedbo.lab.hunt.result import Hunt
-from fedbo.lab.hunt.search import WorldSearch
-from fedbo.lab.hunt.trials import SEARCH, WorldTrials
-from fedbo.lab.hunt.worlds import Worlds
+from fedbo_hunt.claims import parse_claim
+from fedbo_hunt.hunt import hunt_world, question_of
+from fedbo_hunt.result import Hunt
+from fedbo_hunt.search import WorldSearch
+from fedbo_hunt.trials import SEARCH, WorldTrials
+from fedbo_hunt.worlds import Worlds
 
 OWN = {"refit": 1000}
 FTS = {"name": "fts", "every": 1, "features": 12, "own": {**OWN, "features": 12}}

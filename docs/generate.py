@@ -99,10 +99,12 @@ def entry_points() -> str:
         )
         for group, protocol in protocols.items()
     ]
-    (rest,) = set(GROUPS) - set(protocols)
-    return page(
-        "Entry points", intro, *parts, (f"## `fedbo.{rest}`", "", "A function that is called with each event of a run.")
-    )
+    rest = {
+        "callbacks": "A function that is called with each event of a run.",
+        "rooms": "A `Room` of `fedbo.settings.rooms`: [commands, names and answers](../plugins.md#rooms).",
+    }
+    assert {*GROUPS} == {*protocols, *rest}
+    return page("Entry points", intro, *parts, *((f"## `fedbo.{group}`", "", text, "") for group, text in rest.items()))
 
 
 def command_pages() -> str:

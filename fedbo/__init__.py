@@ -45,7 +45,7 @@ def _places() -> dict[str, str]:
     """Map each public name to its place, "module:attribute"."""
     from fedbo.settings.rooms import rooms
 
-    return _OWN | {name: place for room in rooms().values() for name, place in room.names.items()}
+    return {name: place for room in rooms().values() for name, place in room.names.items()} | _OWN
 
 
 def __getattr__(name: str) -> Any:
@@ -57,7 +57,9 @@ def __getattr__(name: str) -> Any:
         return sorted(_places())
     places = _OWN if name in _OWN or name.startswith("_") else _places()  # to find the rooms takes milliseconds
     if name not in places:
-        raise AttributeError(f"module 'fedbo' has no attribute '{name}'")
+        from fedbo.settings.errors import in_plugin
+
+        raise AttributeError(in_plugin("attribute", name) or f"module 'fedbo' has no attribute '{name}'")
     from fedbo.settings.rooms import loaded
 
     return loaded(places[name])

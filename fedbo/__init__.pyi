@@ -18,8 +18,6 @@ from fedbo.functions import resume as resume
 from fedbo.functions import run as run
 from fedbo.lab.fork.fork import fork as fork
 from fedbo.lab.fork.result import Fork as Fork
-from fedbo.lab.hunt.hunt import hunt as hunt
-from fedbo.lab.hunt.result import Hunt as Hunt
 from fedbo.lab.tabulation.function import tabulate as tabulate
 from fedbo.lab.twins.measurements import MeasurementError as MeasurementError
 from fedbo.lab.why.result import Why as Why

@@ -96,7 +96,6 @@ WITHIN: dict[str, dict[str, str]] = {
     "lab": {
         "fork": "",
         "why": "fork",
-        "hunt": "why",
         "twins": "",
         "benchmarking": "",
         "tabulation": "",

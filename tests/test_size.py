@@ -17,7 +17,7 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
-    ".": 631,
+    ".": 633,
     "actors": 2850,
     "actors/evaluation": 1221,
     "actors/storage": 1965,
@@ -29,7 +29,7 @@ LINES = {
     "algorithms/learned_prior": 1207,
     "algorithms/private": 660,
     "analysis": 3987,
-    "commands": 1310,
+    "commands": 1316,
     "commands/export": 257,
     "commands/watch": 404,
     "coordinator": 238,
@@ -46,7 +46,6 @@ LINES = {
     "lab": 1,
     "lab/benchmarking": 1082,
     "lab/fork": 1174,
-    "lab/hunt": 1583,
     "lab/papers": 1337,
     "lab/tabulation": 848,
     "lab/twins": 1732,
@@ -63,14 +62,14 @@ LINES = {
     "objectives/tasks": 1986,
     "objectives/typed_spaces": 902,
     "privacy": 3204,
-    "settings": 1825,
+    "settings": 1855,
     "sites": 6558,
     "stopping": 475,
     "study": 4524,
     "surrogates": 2535,
     "surrogates/compiled": 2629,
     "templates": 1,
-    "testing": 861,
+    "testing": 879,
     "tuning": 3027,
     "workers": 1959,
 }

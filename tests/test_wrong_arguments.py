@@ -222,36 +222,8 @@ def of_runs() -> Iterator[tuple[str, Any, Callable[[Path], object]]]:
         yield "start", value, lambda folder, value=value: evaluated(value, SPACE)
 
 
-def hunted(**options: Any) -> Callable[[Path], object]:
-    given = {"study": STUDY, "claim": "random ends", "worlds": 1} | options
-    return lambda folder: fedbo.hunt(given.pop("study"), given.pop("claim"), **({"out": folder / "hunt"} | given))
-
-
-def of_hunts() -> Iterator[tuple[str, Any, Callable[[Path], object]]]:
-    given: dict[str, list[Any]] = {
-        "claim": [5, None, "", ["random ends"], "random is quick", "ts ends", "random is not worse than random",
-                  "best of random is at least 1 at t = 9", "bytes of random is at most 1 at mean"],
-        "vary": ["timing", 5, None, [], {"timing": 1}, ["weather"], ["timing", "timing"], [5], [["timing"]]],
-        "worlds": [*NOT_WHOLE, 0],
-        "seed": NOT_WHOLE,
-        "search": ["best", 5, None, True, ["guided"]],
-        "overrides": ["budget.iterations=3", 5, [5], ["iterations"], {"budget.iterations": 0}, {5: 3}],
-        "out": NO_PATHS,
-        "progress": ["yes", 1, None],
-    }  # fmt: skip
-    for argument, values in given.items():
-        for value in values:
-            yield argument, value, hunted(**{argument: value})
-    for value in (5, None, "", "gone.toml", {}, [STUDY], STUDY | {"sweep": {"budget.iterations": [1, 2]}}):
-        yield "study|gone.toml", value, hunted(study=value)
-    wall = STUDY | {"timing": {"clock": "wall"}, "hosting": {"kind": "packed"}}
-    yield "study", "real time", hunted(study=wall)
-    for value in NO_PATHS:
-        yield "directory", value, lambda folder, value=value: fedbo.Hunt.open(value)
-
-
 def every() -> list[Any]:
-    cases = [*of_tune(), *of_agents(), *of_runs(), *of_hunts()]
+    cases = [*of_tune(), *of_agents(), *of_runs()]
     return [
         pytest.param(Wrong(argument, f"{value!r:.40}", call), id=f"{argument}-{n}")
         for n, (argument, value, call) in enumerate(cases)

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from fedbo.commands.arguments import CODES
+from fedbo.settings.errors import in_plugin
 from fedbo.settings.rooms import Command, loaded, rooms
 
 # The commands of the main package below the titles of the help, which have this order: the place below the title, where it is
@@ -56,13 +57,12 @@ TITLES = tuple(_MAIN)
 @cache
 def commands() -> dict[str, Command]:
     """Return all commands by their names, in the order of the help: those of the main package and of the rooms."""
-    found = {
+    found = {name: command for room in rooms().values() for name, command in room.commands.items()}
+    found |= {
         name: Command(f"fedbo.commands.{function}", title, place, sentence, example)
         for title, group in _MAIN.items()
         for name, (place, function, sentence, example) in group.items()
     }
-    for room in rooms().values():
-        found |= room.commands
     return dict(sorted(found.items(), key=lambda item: (TITLES.index(item[1].title), item[1].place)))
 
 
@@ -100,6 +100,12 @@ class GroupedCommands(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "commands": _Commands()})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; None if there is none. An error says which plug-in has it, if it is known."""
+        if cmd_name not in self.commands and (lacking := in_plugin("command", cmd_name)):
+            ctx.fail(lacking)
+        return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, and import none."""

@@ -92,7 +92,7 @@ def resume(
     quiet: Quiet = False,
     callbacks: Callbacks = None,
 ) -> None:
-    """Resume a run, a fork, an answer of why or a hunt that was interrupted, killed or failed, or extend a finished run.
+    """Resume a run, a fork or another answer that was interrupted, killed or failed, or extend a finished run.
 
     In virtual time the results equal those of an uninterrupted run, or of a run with the larger budget from the start.
     """

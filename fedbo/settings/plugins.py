@@ -15,7 +15,9 @@ from fedbo.settings.own_modules import import_own
 from fedbo.settings.trust import UntrustedError, module_at
 
 T = TypeVar("T")
-GROUPS = ("algorithms", "objectives", "timings", "availabilities", "exchanges", "callbacks")
+# Groups of what a study or a command names, and all groups.
+NAMED = ("algorithms", "objectives", "timings", "availabilities", "exchanges", "callbacks")
+GROUPS = (*NAMED, "rooms")
 
 
 class PluginError(FedboError, ValueError):

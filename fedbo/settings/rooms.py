@@ -1,4 +1,4 @@
-"""Rooms: folders of the package that can be deleted. The file `room.py` of each declares what the room adds.
+"""Rooms: folders of the package that can be deleted, and those of plug-ins. The file `room.py` of each declares what it adds.
 
 A `room.py` imports nothing but this module, and names functions and classes as "module:attribute". Nothing outside a room
 imports it: `fedbo`, the command line, `show`, `resume` and the report read these declarations.
@@ -7,6 +7,7 @@ imports it: `fedbo`, the command line, `show`, `resume` and the report read thes
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -54,7 +55,7 @@ class AnswerKind:
 class Room:
     """What a room adds to the package.
 
-    - `sentence`: what it is for; `tests`: the folders and files of its tests, below `tests/`.
+    - `sentence`: what it is for; `tests`: the folders and files of its tests, below `tests/`; none of a plug-in's.
     - `needs`: rooms without which it cannot work, such as "lab/fork"; where one of them is not there, it counts as deleted too.
     - `commands`, `names`: its commands and its public names in `fedbo`; `errors`: those that a command reports as wrong input.
     - `answers`: what its directories hold; `sections`: its sections of the report by their headings, each a function of a
@@ -66,7 +67,7 @@ class Room:
     """
 
     sentence: str
-    tests: tuple[str, ...]
+    tests: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     commands: Mapping[str, Command] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
@@ -81,8 +82,13 @@ class Room:
 
 @cache
 def rooms() -> dict[str, Room]:
-    """Import the declarations of all rooms that are there with what they need, by their folders, such as "lab/why"."""
+    """Import the declarations of all rooms that are there with what they need.
+
+    They are named by their folders, such as "lab/why", and those of plug-ins, which come first, by their entry points.
+    """
     found = {name: import_module(f"fedbo.{name.replace('/', '.')}.room").ROOM for name in sorted(_folders())}
+    if _are_declared():
+        found = dict(plugin_rooms().usable()) | found
     while lacking := [name for name, room in found.items() if not found.keys() >= {*room.needs}]:
         for name in lacking:
             del found[name]
@@ -101,6 +107,26 @@ def package_folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
 
 def _folders() -> Iterator[str]:
     return (path.parent.relative_to(_PACKAGE).as_posix() for path in _PACKAGE.rglob("room.py"))
+
+
+def _are_declared() -> bool:
+    """Check whether an installed package declares rooms: importing the reader of entry points takes longer than a command."""
+    files = (path for folder in sys.path for path in Path(folder or ".").glob("*-info/entry_points.txt"))
+    return any("[fedbo.rooms]" in path.read_text(encoding="utf-8") for path in files)
+
+
+@cache
+def plugin_rooms() -> Any:
+    """Return the catalogue of the rooms of plug-ins: the objects of entry points of the group `fedbo.rooms`."""
+    from fedbo.settings.plugins import Catalogue
+
+    return Catalogue[Room]("rooms", {}, _room)
+
+
+def _room(found: Any) -> Room:
+    if not isinstance(found, Room):
+        raise ValueError(f"it is {found!r:.80}, and a Room of fedbo.settings.rooms would do")
+    return found
 
 
 def loaded(place: str) -> Any:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from fedbo.objectives.catalog import catalogue
 from fedbo.objectives.typed_function import given_function
-from fedbo.settings.plugins import GROUPS, Catalogue, PluginError, used
+from fedbo.settings.plugins import NAMED, Catalogue, PluginError, used
 from fedbo.settings.rooms import optional
 from fedbo.settings.trust import REMEDY, UntrustedError, admit, file_of, places_in, source_digest
 from fedbo.study.base import Named
@@ -193,7 +193,7 @@ def named(value: Any) -> Iterator[tuple[str, str]]:
             yield from named(getattr(value, key))
         for key, values in getattr(value, "sweep", {}).items():
             if key.split(".")[-1] in _KEYS:  # a swept name may belong to every group
-                yield from ((group, each) for group in GROUPS for each in values if isinstance(each, str))
+                yield from ((group, each) for group in NAMED for each in values if isinstance(each, str))
 
 
 def distributions(study: BaseModel) -> dict[str, str]:

@@ -19,7 +19,7 @@ from fedbo.objectives import catalog as objectives
 from fedbo.objectives.derived.differences import Differences
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import marks_of, meanings, range_of
-from fedbo.settings.rooms import optional_or, study_tables
+from fedbo.settings.rooms import optional_or, plugin_rooms, study_tables
 from fedbo.study.document import one_line
 from fedbo.study.environment.tables import availabilities, exchanges, timings
 from fedbo.study.settings import names_of, plain
@@ -61,7 +61,7 @@ def groups() -> dict[str, list[Item]]:
 
 def broken() -> list[str]:
     """Return one line for each unusable plug-in, with the reason."""
-    known = (algorithms.catalogue(), objectives.catalogue(), timings, availabilities, exchanges)
+    known = (algorithms.catalogue(), objectives.catalogue(), timings, availabilities, exchanges, plugin_rooms())
     return [line for catalogue in known for line in catalogue.broken()]
 
 

@@ -9,11 +9,14 @@ from collections.abc import Callable
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.callbacks import callback
+from fedbo.commands.help import TITLES, commands
 from fedbo.execution.notices import CallbackCalls, Evaluation, LoggedEvent
 from fedbo.objectives.catalog import catalogue
 from fedbo.settings.plugins import GROUPS, Plugin, installed
+from fedbo.settings.rooms import loaded, plugin_rooms
 from fedbo.study.environment.tables import availabilities, timings
 from fedbo.testing.algorithm_contract import check_algorithm
+from fedbo.testing.contract import ContractBroken
 from fedbo.testing.environment_contract import check_availability, check_exchange, check_timing
 from fedbo.testing.objective_contract import check_federation
 
@@ -32,7 +35,8 @@ def check_plugin(plugin: Plugin) -> None:
     """Raise ContractBroken unless a plug-in keeps the contract of its group; PluginError if it cannot be used.
 
     An algorithm is checked with every preset. An exchange mode runs small studies with stragglers, absences, lost messages and
-    crashes. A callback receives two evaluations, two events, a round and the end; what it raises is raised.
+    crashes. A callback receives two evaluations, two events, a round and the end; what it raises is raised. Everything that a
+    room declares is imported.
     """
     _CHECKS[plugin.group](plugin.name)
 
@@ -60,6 +64,19 @@ def _check_callback(name: str) -> None:
     calls.end()
 
 
+def _check_room(name: str) -> None:
+    room = plugin_rooms()[name]
+    if room.tables:
+        raise ContractBroken(f"{name}: a study has the tables of fedbo's own rooms alone; remove its tables")
+    places = [*room.names.values(), *room.sections.values(), *room.functions.values(), *room.analyses.values(), *room.errors]
+    places += [place for answer in room.answers for place in (answer.read, answer.resume)]
+    for place in [*places, *room.schemas.values(), *(command.function for command in room.commands.values())]:
+        loaded(place)
+    for word, command in room.commands.items():
+        if commands()[word] is not command or command.title not in TITLES:
+            raise ContractBroken(f"{name}: '{word}' is a command of another room, or its title is none of {', '.join(TITLES)}")
+
+
 _CHECKS: dict[str, Callable[[str], None]] = {
     "algorithms": _check_algorithm,
     "objectives": lambda name: check_federation(catalogue()[name]()),
@@ -67,4 +84,5 @@ _CHECKS: dict[str, Callable[[str], None]] = {
     "availabilities": lambda name: check_availability(availabilities[name]()),
     "exchanges": check_exchange,
     "callbacks": _check_callback,
+    "rooms": _check_room,
 }

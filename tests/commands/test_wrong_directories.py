@@ -25,7 +25,6 @@ FILES = {  # by kind of directory: a file that makes it one
 COMMANDS = [
     *("show", "plot", "report", "compare", "resume", "watch --once", "replay", "fit", "twin", "why", "why --branch 3", "sent"),
     *("fork --at 1 --set timing.evaluation=2", "export", "export --to perfetto", "run", "validate", "worth", "bench"),
-    "hunt --claim 'random ends'",
 ]
 
 

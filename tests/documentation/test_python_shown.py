@@ -191,7 +191,7 @@ PAGES = sorted(
 
 
 # Each takes some seconds; what these show has tests of its own besides.
-LATER = {f"docs/{name}.md" for name in ("coming_from", "fork", "hunt", "plugins", "report", "tuning", "why")}
+LATER = {f"docs/{name}.md" for name in ("coming_from", "fork", "plugins", "report", "tuning", "why")}
 
 
 @pytest.mark.slow

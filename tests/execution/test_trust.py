@@ -60,7 +60,6 @@ READS: dict[str, list[list[str]] | None] = {
     "twin": [["RUN", "--replicates", "2"], ["RUN", "--replicates", "2", "--set", "budget.iterations=2"]],
     "why": [["RUN", "--end", "end > 0", "--budget", "8", "--out", "OUT/why"]],
     "run": None,
-    "hunt": None,
     "resume": None,
     "tabulate": None,
     "bench": None,

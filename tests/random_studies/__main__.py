@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedbo.algorithms.catalog import algorithms
-from fedbo.lab.hunt.shrinking import shrink
 from fedbo.study.study import Study, load_study
+from fedbo_hunt.shrinking import shrink
 from tests.random_studies.carrying_out import Hostings, Untried, import_for_runs
 from tests.random_studies.chaos.knobs import draw_knobs
 from tests.random_studies.chaos.liveness import broken_liveness

@@ -10,10 +10,10 @@ from typing import Any
 
 from fedbo.actors.storage.rows import Row, RunKey, write_rows
 from fedbo.actors.storage.sealed import seal
-from fedbo.lab.hunt.surroundings import Draws
 from fedbo.objectives.base import Parameter
 from fedbo.objectives.outcome import Outcome
 from fedbo.objectives.space import from_unit
+from fedbo_hunt.surroundings import Draws
 
 
 def draw_initial_file(draws: Draws, folder: Path, targets: list[int], replicates: int, dimensions: int) -> str:

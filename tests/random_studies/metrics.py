@@ -8,9 +8,9 @@ import numpy as np
 
 from fedbo.algorithms.base import Multiple, Private
 from fedbo.algorithms.catalog import algorithms
-from fedbo.lab.hunt.surroundings import Draws
 from fedbo.objectives.base import Measuring
 from fedbo.study.tables import ObjectiveTable
+from fedbo_hunt.surroundings import Draws
 
 Document = dict[str, Any]
 PROBLEMS = ("gardner", "hernandez_lobato", "mystery", "bnh", "dtlz2")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedbo.lab.hunt.surroundings import Draws
 from fedbo.objectives.base import Parameter
 from fedbo.stopping.stoppers import STOPPERS
+from fedbo_hunt.surroundings import Draws
 from tests.random_studies.files import draw_durations_file, draw_earlier_run, draw_history_file, draw_trace
 from tests.random_studies.settings import draw_algorithm
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedbo.lab.hunt.surroundings import Draws
 from fedbo.stopping.stoppers import STOPPERS
 from fedbo.workers.models import RULES
+from fedbo_hunt.surroundings import Draws
 
 Table = dict[str, Any]
 

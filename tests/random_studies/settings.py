@@ -14,7 +14,7 @@ from typing import Any
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.components.centres import RULES, Aggregation
 from fedbo.algorithms.components.schedules import AMOUNTS, PROBABILITIES, TEMPERATURES
-from fedbo.lab.hunt.surroundings import Draws
+from fedbo_hunt.surroundings import Draws
 from tests.random_studies.functions import FUNCTIONS
 
 Table = dict[str, Any]

@@ -15,7 +15,13 @@ import numpy as np
 from fedbo.algorithms.base import Private
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.components.surrogate import PENDING_VALUES
-from fedbo.lab.hunt.surroundings import (
+from fedbo.objectives.base import Parameter
+from fedbo.study.document import StudyError
+from fedbo.study.environment.measures import MEASURES
+from fedbo.study.problems import goals
+from fedbo.study.study import Study, load_study
+from fedbo.study.tables import ObjectiveTable
+from fedbo_hunt.surroundings import (
     Draws,
     draw_availability,
     draw_exchange,
@@ -23,12 +29,6 @@ from fedbo.lab.hunt.surroundings import (
     draw_group,
     draw_timing,
 )
-from fedbo.objectives.base import Parameter
-from fedbo.study.document import StudyError
-from fedbo.study.environment.measures import MEASURES
-from fedbo.study.problems import goals
-from fedbo.study.study import Study, load_study
-from fedbo.study.tables import ObjectiveTable
 from tests.random_studies.files import (
     draw_devices_file,
     draw_durations_file,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fedbo.coordinator.environment.faults import FAULTS, MESSAGE_FAULTS
-from fedbo.lab.hunt import surroundings
-from fedbo.lab.hunt.surroundings import Draws
+from fedbo_hunt import surroundings
+from fedbo_hunt.surroundings import Draws
 
 
 @dataclass(frozen=True)

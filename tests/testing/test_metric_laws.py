@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fedbo.execution.runner import run_study
-from fedbo.lab.hunt.surroundings import Draws
 from fedbo.study.study import load_study
+from fedbo_hunt.surroundings import Draws
 from tests.random_studies.laws.metrics import metrics
 from tests.random_studies.metrics import add_metrics
 from tests.random_studies.run_tables import RunTables, runs_of

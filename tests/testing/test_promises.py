@@ -19,8 +19,8 @@ from killing import Forks
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.kernel.exchange import MODES
 from fedbo.execution.runner import run_study
-from fedbo.lab.hunt.shrinking import shrink
 from fedbo.study.study import load_study
+from fedbo_hunt.shrinking import shrink
 from tests.random_studies.carrying_out import Hostings, tables
 from tests.random_studies.chaos.real_time import draw_real_time_study
 from tests.random_studies.chaos.situations import SITUATIONS, reached

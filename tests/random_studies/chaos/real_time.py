@@ -17,8 +17,8 @@ import numpy as np
 import fedbo
 from fedbo.execution.replay import replay
 from fedbo.execution.runner import run_study
-from fedbo.lab.hunt.surroundings import Draws
 from fedbo.study.study import Study, StudyError, load_study
+from fedbo_hunt.surroundings import Draws
 from tests.random_studies.carrying_out import LEGAL_ENDS
 from tests.random_studies.invariants import violations
 from tests.random_studies.studies import TRIES, draw_document

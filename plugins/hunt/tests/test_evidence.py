@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from fedbo.lab.hunt.claims import lower_bound, p_value, wealth
+from fedbo_hunt.claims import lower_bound, p_value, wealth
 
 LOOKS = 60
 NULLS = {

@@ -9,9 +9,9 @@ import pytest
 
 import fedbo
 from fedbo.analysis.grouping import by_run
-from fedbo.lab.hunt.claims import parse_claim
 from fedbo.lab.why.ends import EndedRun
 from fedbo.settings.errors import ArgumentError
+from fedbo_hunt.claims import parse_claim
 
 STUDY = {
     "study": {"name": "claims", "seed": 2},

@@ -17,8 +17,8 @@ from fedbo.figures.curves import label_panel
 from fedbo.figures.layout import FigurePanel, Sheet, arrange
 from fedbo.figures.plot import View, write
 from fedbo.figures.style import COLOURS, FAINT, INK
-from fedbo.lab.hunt.claims import lower_bound
-from fedbo.lab.hunt.result import Hunt, VerdictRow
+from fedbo_hunt.claims import lower_bound
+from fedbo_hunt.result import Hunt, VerdictRow
 
 _HOW = {"drawn": (COLOURS[0], "o"), "guided": (COLOURS[1], "s")}
 

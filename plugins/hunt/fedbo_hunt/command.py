@@ -13,7 +13,7 @@ from fedbo.commands.arguments import Format, Printed, Quiet, Sets, StudyFile, pr
 
 if TYPE_CHECKING:
     from fedbo.execution.progress import Progress
-    from fedbo.lab.hunt.result import Hunt
+    from fedbo_hunt.result import Hunt
 
 
 class SearchName(StrEnum):
@@ -48,7 +48,7 @@ def hunt(
     quiet: Quiet = False,
 ) -> None:
     """Hunt for the smallest world in which a claim about a method fails, and test it on fresh seeds."""
-    from fedbo.lab.hunt.hunt import hunt_world, question_of
+    from fedbo_hunt.hunt import hunt_world, question_of
 
     varied = [name.strip() for name in vary.split(",") if name.strip()]
     question = question_of(study, claim, varied, worlds, seed, search.value, sets or ())
@@ -57,8 +57,8 @@ def hunt(
 
 def stored(hunt: Hunt) -> StoredAnswer:
     """Return the result of a hunt as `show` and `plot` take it."""
-    from fedbo.lab.hunt.figure import draw_hunt
-    from fedbo.lab.hunt.result import TriedRow, hunt_facts, hunt_table
+    from fedbo_hunt.figure import draw_hunt
+    from fedbo_hunt.result import TriedRow, hunt_facts, hunt_table
 
     return StoredAnswer(
         what="a hunt",
@@ -72,13 +72,13 @@ def stored(hunt: Hunt) -> StoredAnswer:
 
 def read(folder: Path, _: bool) -> StoredAnswer:
     """Read the result of the hunt in a directory."""
-    from fedbo.lab.hunt.result import Hunt
+    from fedbo_hunt.result import Hunt
 
     return stored(Hunt.open(folder))
 
 
 def resume(folder: Path, progress: Progress | None) -> StoredAnswer:
     """Continue a hunt, with the original question."""
-    from fedbo.lab.hunt.hunt import resume_hunt
+    from fedbo_hunt.hunt import resume_hunt
 
     return stored(resume_hunt(folder, progress))

@@ -10,15 +10,15 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.summary import holm
 from fedbo.execution.progress import Progress, RowInfo
-from fedbo.lab.hunt.claims import LEVEL, Claim, lower_bound, p_value, parse_claim
-from fedbo.lab.hunt.result import FOUND, WORLD, Hunt, TriedRow, VerdictRow
-from fedbo.lab.hunt.search import WorldSearch, safe_limit
-from fedbo.lab.hunt.shrinking import shrink
-from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, Document, WorldTrials
-from fedbo.lab.hunt.worlds import Worlds
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError, to_toml
 from fedbo.study.study import load_study
+from fedbo_hunt.claims import LEVEL, Claim, lower_bound, p_value, parse_claim
+from fedbo_hunt.result import FOUND, WORLD, Hunt, TriedRow, VerdictRow
+from fedbo_hunt.search import WorldSearch, safe_limit
+from fedbo_hunt.shrinking import shrink
+from fedbo_hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, Document, WorldTrials
+from fedbo_hunt.worlds import Worlds
 
 FINALISTS = 3
 _VERDICT = (20, 60)  # replicates of a verdict, at least and at most

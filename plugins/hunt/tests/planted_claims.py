@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedbo.lab.hunt.claims import parse_claim
-from fedbo.lab.hunt.hunting import Hunting, HuntQuestion
-from fedbo.lab.hunt.result import Hunt
-from fedbo.lab.hunt.search import WorldSearch
-from fedbo.lab.hunt.trials import SEARCH, WorldTrials
-from fedbo.lab.hunt.worlds import Worlds
+from fedbo_hunt.claims import parse_claim
+from fedbo_hunt.hunting import Hunting, HuntQuestion
+from fedbo_hunt.result import Hunt
+from fedbo_hunt.search import WorldSearch
+from fedbo_hunt.trials import SEARCH, WorldTrials
+from fedbo_hunt.worlds import Worlds
 
 Document = dict[str, Any]
 STUDY: Document = {

@@ -14,9 +14,9 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import seal, unseal
 from fedbo.analysis.finished_run import ResultError
 from fedbo.figures.reports.tables import plain, table_of
-from fedbo.lab.hunt.room import ANSWER
 from fedbo.settings.arguments import path
 from fedbo.settings.shown import quoted
+from fedbo_hunt.room import ANSWER
 
 FOUND, WORLD, REPLAY = "found.toml", "world.toml", "replay"
 

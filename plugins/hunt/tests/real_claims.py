@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedbo.lab.hunt.claims import parse_claim
-from fedbo.lab.hunt.result import Hunt
-from fedbo.lab.hunt.trials import WorldTrials
 from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
+from fedbo_hunt.claims import parse_claim
+from fedbo_hunt.result import Hunt
+from fedbo_hunt.trials import WorldTrials
 
 Document = dict[str, Any]
 WORLD = frozenset(("timing", "availability", "fault", "exchange", "group"))  # the tables that make up a world

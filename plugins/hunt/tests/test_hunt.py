@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 
 import fedbo
 from fedbo.cli import app
-from fedbo.lab.hunt.hunt import hunt_world, question_of, resume_hunt
-from fedbo.lab.hunt.result import Hunt
-from fedbo.lab.hunt.shrinking import shrink, smaller
-from fedbo.lab.hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, WorldTrials
-from fedbo.lab.hunt.worlds import Worlds
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import load_study
+from fedbo_hunt.hunt import hunt_world, question_of, resume_hunt
+from fedbo_hunt.result import Hunt
+from fedbo_hunt.shrinking import shrink, smaller
+from fedbo_hunt.trials import LAST, SEARCH, SHRINKING, VERDICT, WorldTrials
+from fedbo_hunt.worlds import Worlds
 
 BY_NAME = {planted.name: planted for planted in PLANTED}
 SMALL: dict[str, Any] = {
@@ -102,7 +102,7 @@ def test_at_most_one_of_two_hundred_hunts_refutes_a_true_claim(tmp_path: Path) -
 
 
 def test_seeds_of_the_search_the_shrinking_and_the_verdicts_differ(tmp_path: Path) -> None:
-    from fedbo.lab.hunt.claims import parse_claim
+    from fedbo_hunt.claims import parse_claim
 
     trials = WorldTrials(tmp_path, parse_claim(CLAIM), 4)
     assert len({trials.seed(purpose) for purpose in (SEARCH, VERDICT, SHRINKING, LAST)}) == 4

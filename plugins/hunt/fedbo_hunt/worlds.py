@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from fedbo.algorithms.base import Private
-from fedbo.lab.hunt.surroundings import Draws, draw_availability, draw_exchange, draw_fault, draw_group, draw_timing
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.arguments import wrong
 from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
+from fedbo_hunt.surroundings import Draws, draw_availability, draw_exchange, draw_fault, draw_group, draw_timing
 
 Document = dict[str, Any]
 Path = tuple[str | int, ...]

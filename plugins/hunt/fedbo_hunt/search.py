@@ -14,10 +14,10 @@ import numpy as np
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.streams import Streams
-from fedbo.lab.hunt.trials import SEARCH, WorldTrials
-from fedbo.lab.hunt.worlds import World, Worlds
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.study.document import StudyError
+from fedbo_hunt.trials import SEARCH, WorldTrials
+from fedbo_hunt.worlds import World, Worlds
 
 SEARCHES = ("guided", "random")
 _BRACKET, _FIRST, _MOST = 16, 2, 8  # worlds of a bracket, and replicates of a world at first and at most

@@ -20,11 +20,11 @@ from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunSummary, WarmupRun
 from fedbo.execution.directory import best_values, joined
 from fedbo.execution.jobs import learnings, runs
-from fedbo.lab.hunt.claims import Claim
 from fedbo.lab.why.ends import EndedRun
 from fedbo.study.problems import agent_goals
 from fedbo.study.study import Study, load_study
 from fedbo.surrogates.posterior import Diverged
+from fedbo_hunt.claims import Claim
 
 LEDGER = "ledger.jsonl"
 SEARCH, VERDICT, SHRINKING, LAST = "search", "verdict", "shrinking", "last verdict"

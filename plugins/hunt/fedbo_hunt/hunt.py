@@ -17,13 +17,6 @@ from fedbo.execution.directory import new_folder, unfinished
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import require_objectives
 from fedbo.execution.runner import run_study
-from fedbo.lab.hunt.claims import parse_claim
-from fedbo.lab.hunt.hunting import Hunting, HuntQuestion
-from fedbo.lab.hunt.result import REPLAY, Hunt
-from fedbo.lab.hunt.room import ANSWER
-from fedbo.lab.hunt.search import SEARCHES
-from fedbo.lab.hunt.trials import LEDGER
-from fedbo.lab.hunt.worlds import VARIED, check_varied
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError, as_document, locate, parse_override, read, with_value
@@ -31,6 +24,13 @@ from fedbo.study.files import resolve_paths
 from fedbo.study.lock import locked
 from fedbo.study.paths import PRIVATE, DirectoryError, make_folder
 from fedbo.study.study import load_study
+from fedbo_hunt.claims import parse_claim
+from fedbo_hunt.hunting import Hunting, HuntQuestion
+from fedbo_hunt.result import REPLAY, Hunt
+from fedbo_hunt.room import ANSWER
+from fedbo_hunt.search import SEARCHES
+from fedbo_hunt.trials import LEDGER
+from fedbo_hunt.worlds import VARIED, check_varied
 
 WORLDS = 64
 _ELSEWHERE = ("hosting", "recovery")  # which change no result

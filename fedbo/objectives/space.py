@@ -21,8 +21,9 @@ def inside(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
     """Return x `(d,)` or `(n, d)` in native units as floats; ValueError when it is outside the box."""
     box = _box(parameters)
     points = _shaped(len(parameters), np.asarray(x, dtype=np.float64))
-    if points.size <= _FEW_CHECKED and _are_inside(rows := _rows(points), box.ranges) and _are_whole(rows, box.whole):
-        return points
+    if points.size <= _FEW_CHECKED and _are_inside(rows := _rows(points), box.ranges):
+        if all(row[axis].is_integer() for row in rows for axis in box.whole):
+            return points
     if not ((points >= box.low) & (points <= box.high)).all():  # written so that NaN is outside
         raise _outside(points, [(p.name, p.low, p.high) for p in parameters])
     for column, parameter in zip(_columns(points), parameters, strict=True):
@@ -129,11 +130,6 @@ def _are_inside(rows: Sequence[Sequence[float]], ends: Ends) -> bool:
             if not low <= number <= high:
                 return False
     return True
-
-
-def _are_whole(rows: list[list[float]], axes: Sequence[int]) -> bool:
-    """Return whether a small number of points have whole numbers at these axes."""
-    return all(row[axis].is_integer() for row in rows for axis in axes)
 
 
 def _native(u: list[float], ends: Ends) -> list[float]:

@@ -67,7 +67,7 @@ def _readable(text: str) -> str:
     except SettingError as error:
         raise ArgumentError(f"space: {error.hint}; use a dictionary of names, with ranges or lists of choices") from None
     except ValueError as error:
-        raise ArgumentError(f"space: {_line(error)}") from None
+        raise ArgumentError(f"space: {' '.join(str(error).split())[:200]}") from None
     return text
 
 
@@ -232,7 +232,3 @@ def _stepped(name: str, values: list[float]) -> Written:
     if len(values) == 1:
         return _choices(name, values)
     return {"type": "ordinal", "name": name, "sequence": values, "default_value": values[0], "meta": None}
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

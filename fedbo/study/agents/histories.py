@@ -133,7 +133,8 @@ def _of_file(
                 for place, row in enumerate(mine)
             ]
     if not found:
-        raise SettingError("file", f"has no value for agents {_few(source.agents)} in replicate {replicate}; add some")
+        agents = ", ".join(map(str, source.agents[:5])) + " and others" * (len(source.agents) > 5)
+        raise SettingError("file", f"has no value for agents {agents} in replicate {replicate}; add some")
     return found
 
 
@@ -275,7 +276,3 @@ def _observations(file: Path, expected: str, of: tuple[int, str], modified: int)
         raise SettingError("run", f"cannot be read ({error}); use another run") from None
     records = [one for one in table.to_pylist() if (one["cell"], one["algorithm"]) == of and one["error"] is None]
     return [(one["replicate"], Row.of_columns(one)) for one in records]
-
-
-def _few(agents: Sequence[int]) -> str:
-    return ", ".join(map(str, agents[:5])) + (" and others" if len(agents) > 5 else "")

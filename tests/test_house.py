@@ -84,7 +84,7 @@ WITHIN: dict[str, dict[str, str]] = {
     },
     "fast": {".": ""},
     "study": {"agents": ". environment", "environment": ". agents", ".": "agents environment"},
-    "analysis": {"estimates": "", "records": "", ".": "records"},
+    "analysis": {"records": "", ".": "records"},
     "execution": {".": ""},
     "figures": {"kinds": ".", "reports": "", "page": ". reports", ".": ""},
     "privacy": {".": ""},

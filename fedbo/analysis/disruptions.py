@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from fedbo.analysis.agent_states import STATES, state_intervals
 from fedbo.analysis.finished_run import FinishedRun, counted_tables, fault_names
 from fedbo.analysis.grouping import by_run, bytes_of, column_of, of_kinds, runs_by_algorithm, sent_down, sent_up
-from fedbo.analysis.queueing import placements, queued_time
 from fedbo.analysis.records.records import Records
+from fedbo.analysis.timeline_bars import placements, queued_time
 from fedbo.analysis.traces import targets_of
 from fedbo.coordinator.logged.messages import LossReason
 

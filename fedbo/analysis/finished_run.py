@@ -1,14 +1,18 @@
-"""A run on disk: its study, its manifest, its tables, and the traces of its incumbents; functions of it that analyses share."""
+"""A run on disk: its study, its manifest, its tables, and the traces of its incumbents; functions of it that analyses share.
+
+`configurations` are those of its points, in native units and by the names of its parameters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,10 +21,11 @@ from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.grouping import by_run
 from fedbo.analysis.indicators import indicators_in
 from fedbo.analysis.manifest import back, check_tables
-from fedbo.analysis.records.configurations import Configurations
 from fedbo.analysis.schemas import EVENTS, OBSERVATIONS, PRINTED, REPORTS, schema_of_room
 from fedbo.analysis.traces import IncumbentTrace, traces
 from fedbo.objectives.base import Metric
+from fedbo.objectives.typed_spaces.declared_space import as_declared, read_space
+from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings import arguments
 from fedbo.settings.errors import FedboError
 from fedbo.settings.trust import UntrustedError
@@ -188,3 +193,59 @@ def _of_cell(entry: Any, cell: int, single: type) -> Any:
     """Return a cell's part of a manifest entry; an entry that is no list of such parts holds for all cells."""
     several = isinstance(entry, list) and (not entry or isinstance(entry[0], single))
     return entry[cell] if several else entry
+
+
+Array = npt.NDArray[np.float64]
+Columns = dict[str, list[Any]]
+
+
+class Configurations:
+    """The configurations of one cell; `names` are those of all parameters, constants of a typed space included."""
+
+    def __init__(self, parameters: list[Mapping[str, Any]], written: str | None) -> None:
+        self._parameters, self._written = parameters, written
+        self.space = None if written is None else read_space(written)
+        fixed = () if self.space is None else self.space.fixed
+        self.names = [str(each["name"]) for each in parameters] + [each.name for each in fixed]
+
+    def declared(self, x: list[float]) -> dict[str, Any]:
+        """Return the configuration at a point in the declared shape of its space: nested if the space is."""
+        return as_declared(self._written, self.at(x))
+
+    def at(self, x: list[float]) -> dict[str, Any]:
+        """Return the configuration at a point, by names joined with dots; in a typed space, only its active parameters.
+
+        It is empty for an empty point, which a site has kept to itself.
+        """
+        if not len(x):
+            return {}
+        if self.space is not None:
+            return self.space.configuration(np.array(x))
+        return dict(zip(self.names, x, strict=True))
+
+    def columns(self, x: Array) -> Columns:
+        """Return a column for each parameter of points `(n, d)`; None where a parameter is inactive, or sites kept points."""
+        if not x.shape[1]:
+            return {name: [None] * len(x) for name in self.names}
+        if self.space is not None:
+            return _typed_columns(self.space, x)
+        kinds: list[Callable[[float], Any]] = [int if each.get("whole") else float for each in self._parameters]
+        return {name: list(map(kind, values)) for name, kind, values in zip(self.names, kinds, x.T.tolist(), strict=True)}
+
+
+def _typed_columns(space: Space, x: Array) -> Columns:
+    active, found = space.active(x), Columns()
+    for axis, (parameter, choices) in enumerate(zip(space.parameters, space.choices, strict=True)):
+        values = x[:, axis].tolist()
+        if choices is not None:
+            values = [choices[int(value)] for value in values]
+        elif parameter.whole:
+            values = [int(value) for value in values]
+        found[parameter.name] = _where(active[:, axis], values)
+    for each in space.fixed:
+        found[each.name] = _where(each.when.holds(x, active), [each.value] * len(x))
+    return found
+
+
+def _where(active: npt.NDArray[np.bool_], values: list[Any]) -> list[Any]:
+    return [value if counts else None for value, counts in zip(values, active.tolist(), strict=True)]

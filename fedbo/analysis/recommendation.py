@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedbo.actors.storage.rows import RunKey
-from fedbo.analysis.best_points import best_points
+from fedbo.analysis.described import best_points
 from fedbo.analysis.finished_run import FinishedRun, configurations, own_metric
 from fedbo.analysis.grouping import by_run, grouped
 from fedbo.analysis.indicators import is_plain

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, overload
 
 from fedbo.actors.storage.sealed import DamagedError
-from fedbo.analysis.best_points import best_points
-from fedbo.analysis.described import html_of, words_of
+from fedbo.analysis.described import best_points, html_of, words_of
 from fedbo.analysis.finished_run import FinishedRun, ResultError, check_label, counted_tables
 from fedbo.analysis.grouping import by_cell_and_algorithm, of_algorithm
 from fedbo.analysis.manifest import MANIFEST, STUDY, check_tables, read_manifest, remedy_of
@@ -20,9 +19,9 @@ from fedbo.analysis.records.records import Records, ResultTable
 from fedbo.analysis.summary import SummaryRow, difference, summary_row, unobserved_row
 from fedbo.analysis.trials import trials
 from fedbo.settings import arguments
+from fedbo.settings.arguments import Each, FigureKind, spelled_out
 from fedbo.settings.rooms import loaded
 from fedbo.settings.shown import quoted
-from fedbo.settings.signatures import Each, FigureKind, spelled_out
 from fedbo.settings.trust import admit, places_in
 from fedbo.study.paths import DirectoryError, address_of, usable
 from fedbo.study.storage import copy_run

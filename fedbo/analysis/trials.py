@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fedbo.analysis.finished_run import FinishedRun, configurations, own_metric
+from fedbo.analysis.finished_run import Columns, FinishedRun, configurations, own_metric
 from fedbo.analysis.grouping import column_of
-from fedbo.analysis.records.configurations import Columns
 from fedbo.analysis.records.records import ResultTable, column_array
 from fedbo.settings.columns import RESERVED, heading_of
 

@@ -28,8 +28,8 @@ from fedbo.commands.arguments import (
     offered,
     print_json,
 )
+from fedbo.settings.arguments import FigureKind
 from fedbo.settings.rooms import optional_or
-from fedbo.settings.signatures import FigureKind
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Choices, Result
@@ -52,7 +52,7 @@ def validate(
     """
     from dataclasses import asdict
 
-    from fedbo.analysis.estimates.cost import endless_warning, estimate_cost, unused_ids
+    from fedbo.analysis.cost import endless_warning, estimate_cost, unused_ids
     from fedbo.execution.requirements import missing
     from fedbo.figures.reports.tables import console, plain, study_facts
     from fedbo.objectives.datasets.data import without_fetching

@@ -53,7 +53,7 @@ def run(
 
     extra, told = hosting_sets(workers, address), _made(callbacks)
     checked = load_study(study, [*(sets or []), *extra], trust=True)
-    from fedbo.analysis.estimates.cost import unused_ids
+    from fedbo.analysis.cost import unused_ids
     from fedbo.analysis.manifest import read_manifest
     from fedbo.execution.directory import unfinished
     from fedbo.execution.runner import resume_study, run_study

@@ -23,8 +23,7 @@ from fedbo.execution.directory import discard_parts, gather, new_directory, new_
 from fedbo.execution.earlier import RealTimeRecord
 from fedbo.execution.jobs import learnings, runs
 from fedbo.settings.shown import quoted
-from fedbo.study.lock import locked
-from fedbo.study.paths import DirectoryError
+from fedbo.study.paths import DirectoryError, locked
 from fedbo.study.study import Study, load_study
 
 

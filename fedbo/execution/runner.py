@@ -52,8 +52,7 @@ from fedbo.settings.own_code import ExitError, ends_process, exit_words
 from fedbo.settings.shown import quoted
 from fedbo.study.document import StudyError
 from fedbo.study.files import distributions
-from fedbo.study.lock import locked
-from fedbo.study.paths import DirectoryError
+from fedbo.study.paths import DirectoryError, locked
 from fedbo.study.study import Study, load_study
 
 Runner = Callable[[Study, Path], AbstractContextManager[JobRunner]]

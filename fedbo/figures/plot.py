@@ -25,9 +25,9 @@ from fedbo.figures.fronts import feasible_panels, front_panels
 from fedbo.figures.layout import FigurePanel, Look, PlotError, Sheet, arrange, draw_into
 from fedbo.figures.style import save, styled
 from fedbo.figures.timeline import timeline_panels
+from fedbo.settings.arguments import FigureKind, SearchKind
 from fedbo.settings.errors import unknown
 from fedbo.settings.rooms import optional, optional_or
-from fedbo.settings.signatures import FigureKind, SearchKind
 from fedbo.settings.trust import UntrustedError
 
 KINDS = get_args(FigureKind)

@@ -1,13 +1,17 @@
-"""Checks of the arguments of a function: each raises ArgumentError, `<name> = <value>: <what it must be>; <remedy>`."""
+"""Checks of the arguments of a function: each raises ArgumentError, `<name> = <value>: <what it must be>; <remedy>`.
+
+Typed options for `**keywords` show each option and its default in `help` and notebooks.
+"""
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from fedbo.settings.errors import ArgumentError
 from fedbo.settings.shown import shown
@@ -91,3 +95,37 @@ def instance(name: str, value: Any, kind: type[Any], remedy: str) -> Any:
     if not isinstance(value, kind):
         raise wrong(name, value, f"must be a {kind.__name__}; {remedy}")
     return value
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def spelled_out(options: type, defaults: Mapping[str, Any]) -> Callable[[Function], Function]:
+    """Return a decorator that puts the keys of a TypedDict into a signature in place of `**keywords`.
+
+    Options without a default have None, which counts as not given.
+    """
+
+    def decorated(function: Function) -> Function:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        more = [_parameter(name, hint, defaults.get(name)) for name, hint in options.__annotations__.items()]
+        function.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        return function
+
+    return decorated
+
+
+def _parameter(name: str, hint: Any, default: Any) -> inspect.Parameter:
+    words = getattr(hint, "__forward_arg__", hint)  # as written, so that nothing is imported for it
+    words = f"{words} | None" if default is None and words != "Any" and not words.endswith("None") else words
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=words)
+
+
+Mode = Literal["min", "max"]
+SearchKind = Literal["history", "importance", "slices", "parallel"]
+FigureKind = Literal[
+    Literal["overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "fronts", "feasible", "sweep"],
+    SearchKind,
+]
+Each = Literal["algorithm", "agent", "all"]

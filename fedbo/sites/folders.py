@@ -21,8 +21,7 @@ from fedbo.sites.documents import Approval, Roster, RosterEntry, ServerTrust, Si
 from fedbo.sites.errors import SitesError
 from fedbo.sites.keys import PrivateKey, PublicKey
 from fedbo.sites.policy import TEMPLATE, SitePolicy, admit_study
-from fedbo.study.lock import locked
-from fedbo.study.paths import PRIVATE, make_folder
+from fedbo.study.paths import PRIVATE, locked, make_folder
 
 SITE_KEY, REQUEST, POLICY, APPROVAL = "site.key", "request.json", "policy.toml", "approval.json"
 AUDIT = "audit.jsonl"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, get_args
 
 from fedbo.objectives.typed_function import PickledFunction
 from fedbo.settings import arguments
+from fedbo.settings.arguments import Mode
 from fedbo.settings.errors import ArgumentError, SettingError
-from fedbo.settings.signatures import Mode
 from fedbo.study.document import Loc, StudyError, as_document, lookup, one_line
 
 if TYPE_CHECKING:

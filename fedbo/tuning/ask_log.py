@@ -18,8 +18,7 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.algorithms.base import Array
 from fedbo.settings.arguments import short
-from fedbo.study.lock import locked
-from fedbo.study.paths import PRIVATE, DirectoryError
+from fedbo.study.paths import PRIVATE, DirectoryError, locked
 
 LogEntry = dict[str, Any]
 LOG = "log.jsonl"

@@ -22,10 +22,9 @@ from fedbo.objectives.outcome import read_metrics
 from fedbo.objectives.typed_spaces.declared_space import flattened, read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.objectives.typed_spaces.typed import Space
-from fedbo.settings.arguments import short
+from fedbo.settings.arguments import Mode, short
 from fedbo.settings.columns import columns_of, is_raw
 from fedbo.settings.errors import ArgumentError
-from fedbo.settings.signatures import Mode
 from fedbo.tuning.ask_log import LOG, read_log
 from fedbo.tuning.metrics import check_directions, told_of, told_of_trial
 

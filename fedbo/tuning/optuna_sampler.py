@@ -17,9 +17,8 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.objectives.typed_spaces.declared_space import flattened
-from fedbo.settings.arguments import instance
+from fedbo.settings.arguments import Mode, instance
 from fedbo.settings.errors import ArgumentError, warn_caller
-from fedbo.settings.signatures import Mode
 from fedbo.tuning.ask_tell import Agent, tell_or_fail
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.metrics import check_directions, told_of_trial

@@ -22,9 +22,8 @@ from fedbo.actors.storage.evaluations import Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Fidelity
 from fedbo.objectives.outcome import Outcome
-from fedbo.settings.arguments import path, text, whole
+from fedbo.settings.arguments import Mode, path, text, whole
 from fedbo.settings.errors import ArgumentError, SettingError
-from fedbo.settings.signatures import Mode
 from fedbo.stopping.stoppers import RungState
 from fedbo.stopping.stopping import Stopping
 from fedbo.stopping.table import StoppingTable, invalid_rungs, not_in_real_time

@@ -16,8 +16,8 @@ from ray.tune.search.variant_generator import parse_spec_vars
 
 from fedbo.objectives.typed_spaces.declared_space import flattened, is_nested, nested
 from fedbo.objectives.typed_spaces.spaces import written_space
+from fedbo.settings.arguments import Mode
 from fedbo.settings.errors import ArgumentError
-from fedbo.settings.signatures import Mode
 from fedbo.tuning.arguments import check_metric
 from fedbo.tuning.ask_tell import Agent, tell_or_fail
 from fedbo.tuning.evaluated import Value

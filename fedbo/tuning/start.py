@@ -17,10 +17,9 @@ from fedbo.objectives.goals import Goals
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.declared_space import flattened, read_space
 from fedbo.objectives.typed_spaces.typed import Space
-from fedbo.settings.arguments import wrong
+from fedbo.settings.arguments import Mode, wrong
 from fedbo.settings.columns import RESERVED, heading_of
 from fedbo.settings.errors import ArgumentError
-from fedbo.settings.signatures import Mode
 from fedbo.tuning.evaluated import Evaluated, evaluated
 from fedbo.tuning.metrics import goals_of, told_of
 

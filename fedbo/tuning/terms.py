@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from fedbo.algorithms.base import CostAware, Overlapping, Private
 from fedbo.objectives.goals import Goals
 from fedbo.settings import arguments
-from fedbo.settings.signatures import Mode
+from fedbo.settings.arguments import Mode
 from fedbo.settings.trust import admit, places_in
 from fedbo.sites.errors import SignatureError
 from fedbo.sites.keys import PrivateKey, PublicKey

@@ -20,10 +20,9 @@ from fedbo.figures.reports.tables import console
 from fedbo.objectives.typed_function import giving
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
-from fedbo.settings.arguments import flag
+from fedbo.settings.arguments import flag, spelled_out
 from fedbo.settings.errors import ArgumentError, closest, warn_caller
 from fedbo.settings.own_modules import is_earlier
-from fedbo.settings.signatures import spelled_out
 from fedbo.study.document import StudyError, as_document
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, checked_study, recall_study

@@ -13,8 +13,7 @@ from matplotlib.patches import Patch
 
 from fedbo.analysis.finished_run import trusted_cells
 from fedbo.analysis.grouping import column_of, of_kinds, one_run
-from fedbo.analysis.queueing import placements
-from fedbo.analysis.timeline_bars import HALF, Bars, in_lanes, merged
+from fedbo.analysis.timeline_bars import HALF, Bars, in_lanes, merged, placements
 from fedbo.figures.layout import FigurePanel
 from fedbo.figures.marks import AWAY, add_bars
 from fedbo.figures.style import FAINT, PALE, rows_only, time_label

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.analysis.grouping import column_of, of_kinds, runs_by_algorithm
-from fedbo.analysis.queueing import listed_moves
+from fedbo.analysis.timeline_bars import listed_moves
 from fedbo.study.study import Cell
 from fedbo.workers.models import ClusterModel
 

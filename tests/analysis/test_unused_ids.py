@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedbo.analysis.estimates.cost import unused_ids
+from fedbo.analysis.cost import unused_ids
 from fedbo.cli import main
 from fedbo.study.study import load_study
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from killing import environment, marked, write_study
 
-from fedbo.study.lock import locked
+from fedbo.study.paths import locked
 
 STUDY: dict[str, Any] = {
     "study": {"name": "children", "seed": 1},

@@ -16,7 +16,7 @@ import fedbo
 from fedbo.algorithms.base import Mechanism, Private, Problem
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import Streams
-from fedbo.analysis.estimates.cost import estimate_cost
+from fedbo.analysis.cost import estimate_cost
 from fedbo.coordinator.environment.availability import Bernoulli
 from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition
 from fedbo.coordinator.environment.timing import Constant, Exponential

@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from fedbo.study import lock
-from fedbo.study.lock import locked
-from fedbo.study.paths import DirectoryError
+from fedbo.study import paths
+from fedbo.study.paths import DirectoryError, locked
 
 
 def hold(folder: Path, child: str) -> int:
@@ -134,6 +133,6 @@ def test_a_lock_that_its_owner_removes_meanwhile_is_taken(tmp_path: Path, monkey
             path.unlink(missing_ok=True)
         return found(path)
 
-    monkeypatch.setattr(lock.os, "stat", gone_at_first)
+    monkeypatch.setattr(paths.os, "stat", gone_at_first)
     with locked(tmp_path):
         assert len(looked) == 4

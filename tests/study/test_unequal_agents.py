@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fedbo
-from fedbo.analysis.estimates.cost import estimate_cost
+from fedbo.analysis.cost import estimate_cost
 from fedbo.execution.jobs import runs
 from fedbo.execution.replay import replay
 from fedbo.objectives.space import to_unit

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.analysis.estimates.cost import estimate_cost
+from fedbo.analysis.cost import estimate_cost
 from fedbo.coordinator.environment.availability import Always, Markov
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import FAULTS, Crash, Loss, NetworkPartition, Restart

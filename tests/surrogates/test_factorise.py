@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.linalg import lapack
 
 from fedbo.algorithms.bandits.neural import ridge
-from fedbo.algorithms.collaborative.multitask import Observed, evidence, multitask_draw
+from fedbo.algorithms.collaborative.pooled import Observed, evidence, multitask_draw
 from fedbo.surrogates.draws import pathwise_draw, value, weight_space_draw
 from fedbo.surrogates.features import draw_features, phi
 from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, condition, covariance, fit_gp, predict

@@ -1,7 +1,8 @@
 """The federated prior with differential privacy: agents learn the mean shape of the functions from each other.
 
 Every agent sends the shape of its posterior mean at shared design points: centred, and of norm 1. Agents receive only the sum
-of these vectors with normal noise, and each makes a prior of it (docs/algorithms/fed_prior.md).
+of these vectors with normal noise, and each makes a prior of it (docs/algorithms/fed_prior.md). `NoisyMeans` is what methods
+have in common whose coordinator releases a mean of vectors.
 """
 
 from __future__ import annotations
@@ -9,18 +10,75 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import hypot, sqrt
-from typing import ClassVar
+from math import hypot, inf, sqrt
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 
-from fedbo.algorithms.base import Array, Declaration, Field, Payload, Problem
+from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.learned_prior.learned_prior import LearnedPrior, Shape, recovered, shape_prior
 from fedbo.algorithms.learned_prior.prior_agent import MOST, PriorAgent, PriorState, level
-from fedbo.algorithms.private.noisy_means import MeanServer, NoisyMeans
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf
+
+
+class MeanServer(NamedTuple):
+    """The coordinator's state: the sum of all releases `(k,)`, the number of agents, and that of releases."""
+
+    total: Array
+    agents: int
+    releases: int = 0
+
+
+@dataclass(frozen=True)
+class NoisyMeans:
+    """Settings of the mechanism, and releases of messages of which none has a norm above `norm`, so that none is clipped."""
+
+    norm: ClassVar[float]
+    horizon_use: ClassVar[str] = ""
+
+    every: Annotated[int, Ge(0), "0 means once, before the start"] = 0
+    noise_multiplier: Annotated[float, Ge(0), Lt(inf)] = 1.5
+    """Noise multiplier z of a release."""
+    share: Annotated[float, Gt(0), Le(1)] = 1.0
+    """Sampling rate q of the agents."""
+    sampling: Annotated[str, OneOf(("fixed", "poisson"))] = "poisson"
+    """Independent coins, or a fixed number of agents."""
+
+    @property
+    def reveals(self) -> Reveals:
+        """Return what releases reveal; without noise as much as the messages of a method that is not private."""
+        return Reveals.NOISY_SUMS if self.noise_multiplier else Reveals.COMPUTABLE
+
+    def mechanism(self, problem: Problem) -> Mechanism:
+        """Declare how messages are released."""
+        norm = self.norm * (1.0 + 1e-12)  # which no rounding exceeds
+        return Mechanism(1, clip=norm, noise=self.noise_multiplier, share=self.share, sampling=self.sampling)
+
+    def weights(self, problem: Problem, release: int) -> Array:
+        """Return the same weight for all agents `(1, N)`."""
+        return np.full((1, problem.n_agents), 1.0 / problem.n_agents)
+
+    def receive(self, state: MeanServer, message: Inbound, now: float) -> MeanServer:
+        """Raise an error, since single messages must not reach this half."""
+        raise AssertionError("messages use the mechanism")
+
+    def released(self, state: MeanServer, vectors: Array, release: int) -> MeanServer:
+        """Add a release to the mean."""
+        return state._replace(total=state.total + vectors[0], releases=state.releases + 1)
+
+    def closed(self, state: MeanServer) -> MeanServer:
+        """Return the state unchanged: repeating earlier releases costs no privacy."""
+        return state
+
+    def noise_of(self, state: MeanServer) -> float:
+        """Return the standard deviation of the noise in each number of the mean of all releases."""
+        return self.noise_multiplier * self.norm / (state.agents * self.share * sqrt(state.releases))
+
 
 PART = 0.5  # norm of the part of a message that speaks for or against stretched coordinates; the shape has 1
 ROUNDING = 1e-9  # relative to the values, what is left of a shape without any

@@ -24,7 +24,7 @@ from fedbo.settings.shown import ShownStream, shown, written
 
 if TYPE_CHECKING:  # the lists of names need not wait for what reads a run
     from fedbo.algorithms.reveals import Reveals
-    from fedbo.analysis.estimates.cost import CostEstimate
+    from fedbo.analysis.cost import CostEstimate
     from fedbo.analysis.result import Result
     from fedbo.analysis.summary import Difference, SummaryRow
     from fedbo.study.listing import Item

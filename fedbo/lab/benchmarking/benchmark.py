@@ -17,8 +17,8 @@ from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import ABSENT, require_objective
 from fedbo.figures.style import save
-from fedbo.lab.benchmarking.overview import Overview, overview
 from fedbo.lab.benchmarking.ranks import draw_overview
+from fedbo.lab.benchmarking.significance import Overview, overview
 from fedbo.lab.benchmarking.suites import SUITES
 from fedbo.settings.errors import unknown
 from fedbo.settings.rooms import optional

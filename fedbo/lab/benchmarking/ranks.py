@@ -15,8 +15,7 @@ from fedbo.analysis.result import Result
 from fedbo.figures.reports.html import html_of
 from fedbo.figures.reports.views import statistics_table
 from fedbo.figures.style import FAINT, INK, STYLE, colour_at, decades, style_at, styled
-from fedbo.lab.benchmarking.overview import Overview, overview
-from fedbo.lab.benchmarking.significance import Ranking
+from fedbo.lab.benchmarking.significance import Overview, Ranking, overview
 from fedbo.lab.benchmarking.tasks import CostToLevel, factors_of
 
 

@@ -37,8 +37,7 @@ from fedbo.lab.fork.room import ANSWER
 from fedbo.lab.fork.trunk import ForkPoint, begin_branch, grow_trunk
 from fedbo.settings import arguments as checks
 from fedbo.settings.shown import quoted
-from fedbo.study.lock import locked
-from fedbo.study.paths import DirectoryError
+from fedbo.study.paths import DirectoryError, locked
 from fedbo.study.study import Study, load_study
 
 _MOST = 200  # branches of a fork

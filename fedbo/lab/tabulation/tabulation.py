@@ -31,8 +31,7 @@ from fedbo.settings.interrupts import interrupts
 from fedbo.settings.plugins import used
 from fedbo.settings.trust import admitted
 from fedbo.study.document import StudyError
-from fedbo.study.lock import locked
-from fedbo.study.paths import DirectoryError, make_folder, out_of_space, usable
+from fedbo.study.paths import DirectoryError, locked, make_folder, out_of_space, usable
 from fedbo.study.tables import HostingTable
 
 _CHUNK = 256  # evaluations to one job at most

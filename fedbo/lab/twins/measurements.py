@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fedbo.analysis.agent_states import event_intervals, state_intervals
 from fedbo.analysis.grouping import of_kinds
-from fedbo.analysis.queueing import placements
+from fedbo.analysis.timeline_bars import placements
 from fedbo.settings.errors import FedboError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from scipy import stats
 
 from fedbo.analysis.disruptions import staleness_of
 from fedbo.analysis.grouping import by_run, column_of, of_kinds
-from fedbo.analysis.queueing import placements
 from fedbo.analysis.result import Result
+from fedbo.analysis.timeline_bars import placements
 from fedbo.lab.twins.families import Array
 from fedbo.lab.twins.fitting import fit_world
 from fedbo.lab.twins.measurements import MeasurementError, most_at_once

@@ -22,8 +22,7 @@ from fedbo.settings import arguments as checks
 from fedbo.settings.arguments import wrong
 from fedbo.settings.errors import ArgumentError
 from fedbo.settings.shown import quoted
-from fedbo.study.lock import locked
-from fedbo.study.paths import PRIVATE, DirectoryError, make_folder
+from fedbo.study.paths import PRIVATE, DirectoryError, locked, make_folder
 
 
 def why(

@@ -19,10 +19,9 @@ from annotated_types import Ge, Le
 
 from fedbo.objectives.base import Array, CountedFederation, Metric, Parameter, require_agent
 from fedbo.objectives.classifiers import hapt
-from fedbo.objectives.classifiers.feature_table import FeatureTable, kept
 from fedbo.objectives.classifiers.har_features import VERSION, WIDTH, features, signals
 from fedbo.objectives.classifiers.logistic import LogisticAgent, trainee, tuned
-from fedbo.objectives.classifiers.uci_har import original
+from fedbo.objectives.classifiers.uci_har import FeatureTable, kept, original
 from fedbo.objectives.datasets.data import DATA_SETS, locate
 
 SUBJECTS = 30

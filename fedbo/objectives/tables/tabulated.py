@@ -19,8 +19,20 @@ import pyarrow as pa
 
 from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, require_agent
 from fedbo.objectives.space import to_unit
-from fedbo.objectives.tables.surfaces import SAMPLE, Nearest, PosteriorMean, Process, fit
-from fedbo.objectives.tables.table import CURVE, DESIGN, FACTS, TableError, complete_facts, levels, points_of
+from fedbo.objectives.tables.table import (
+    CURVE,
+    DESIGN,
+    FACTS,
+    SAMPLE,
+    Nearest,
+    PosteriorMean,
+    Process,
+    TableError,
+    complete_facts,
+    fit,
+    levels,
+    points_of,
+)
 from fedbo.settings.errors import invalid
 from fedbo.settings.shown import quoted
 

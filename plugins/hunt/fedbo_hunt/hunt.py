@@ -21,8 +21,7 @@ from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import StudyError, as_document, locate, parse_override, read, with_value
 from fedbo.study.files import resolve_paths
-from fedbo.study.lock import locked
-from fedbo.study.paths import PRIVATE, DirectoryError, make_folder
+from fedbo.study.paths import PRIVATE, DirectoryError, locked, make_folder
 from fedbo.study.study import load_study
 from fedbo_hunt.claims import parse_claim
 from fedbo_hunt.hunting import Hunting, HuntQuestion

@@ -16,7 +16,7 @@ import scipy
 
 from fedbo.algorithms.base import Array, Declaration, Field, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.private.noisy_means import MeanServer, NoisyMeans
+from fedbo.algorithms.private.dp_fed_prior import MeanServer, NoisyMeans
 from fedbo.algorithms.streams import Streams
 from fedbo_rivals.guide_agent import GuideAgent, GuideState, LikelyOptimum, gaussians_declared
 

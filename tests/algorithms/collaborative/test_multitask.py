@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, multivariate_normal
 
-from fedbo.algorithms.collaborative.multitask import Observed, evidence, multitask_draw, multitask_posterior
+from fedbo.algorithms.collaborative.pooled import Observed, evidence, multitask_draw, multitask_posterior
 from fedbo.surrogates.acquisition import Criterion, criterion_values, maximise_criterion
 from fedbo.surrogates.draws import value
 from fedbo.surrogates.gp import ROBUST, fit_gp, fit_shared_gp, log_marginal_likelihood

@@ -12,7 +12,7 @@ import pytest
 from fedbo.analysis import placements
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import grouped
-from fedbo.commands.export.perfetto import export_to_perfetto
+from fedbo.commands.export.command import export_to_perfetto
 from fedbo.execution.runner import run_study
 from fedbo.study.study import load_study
 

@@ -18,7 +18,7 @@ from synthetic_run import document, write_run
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.analysis.result import Result
 from fedbo.cli import WRONG_INPUT, main
-from fedbo.commands.watch.page_server import PageServer
+from fedbo.commands.watch.command import PageServer
 from fedbo.commands.watch.run_watch import ResultSoFar, result_so_far, state_of_files
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.figures.page.page import report

@@ -19,7 +19,7 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.analysis.finished_run import fault_names
 from fedbo.analysis.grouping import one_run
 from fedbo.analysis.result import Result
-from fedbo.commands.watch.page_server import PageServer
+from fedbo.commands.watch.command import PageServer
 from fedbo.execution.runner import run_study
 from fedbo.figures.page.moments import RunMoments, moments_of
 from fedbo.figures.page.page import report, write_report

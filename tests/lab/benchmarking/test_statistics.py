@@ -17,8 +17,7 @@ from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import holm
-from fedbo.lab.benchmarking.overview import overview
-from fedbo.lab.benchmarking.significance import pair_tests, ranking, signed_ranks, student
+from fedbo.lab.benchmarking.significance import overview, pair_tests, ranking, signed_ranks, student
 from fedbo.lab.benchmarking.tasks import Comparable, CostToLevel, comparable, costs_to_level
 
 # Demsar 2006, table 6: the area under the curve of C4.5, C4.5+m, C4.5+cf and C4.5+m+cf on 14 data sets. On "voting" the

@@ -271,7 +271,7 @@ def test_what_is_damaged_is_named_and_never_read(capsys: pytest.CaptureFixture[s
 
 
 def test_a_table_is_made_by_one_process_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
-    from fedbo.study.lock import locked
+    from fedbo.study.paths import locked
 
     _branin("t", ["agents=2"])
     with locked(Path("t")):

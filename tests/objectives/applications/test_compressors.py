@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from fedbo.objectives.applications import compressors
-from fedbo.objectives.applications.compressors import CompressedFile, Compressors, compressor, has_zstd
-from fedbo.objectives.applications.written_files import KINDS, written_file
+from fedbo.objectives.applications.compressors import KINDS, CompressedFile, Compressors, compressor, has_zstd, written_file
 from fedbo.objectives.base import LibraryMissingError
 from fedbo.settings.errors import SettingError
 from fedbo.testing.objective_contract import built

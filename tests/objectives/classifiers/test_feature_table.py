@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbo.objectives.classifiers.feature_table import FeatureTable, kept
+from fedbo.objectives.classifiers.uci_har import FeatureTable, kept
 
 
 def small_table() -> FeatureTable:

@@ -21,7 +21,7 @@ from fedbo.objectives.classifiers.fedavg import (
     gradient_sum,
     participants,
 )
-from fedbo.objectives.classifiers.round_times import ClientModels
+from fedbo.objectives.classifiers.fedavg_training import ClientModels
 from fedbo.settings.durations import Lognormal, transmission_time
 
 CLASSES, ROUNDS = 3, 4

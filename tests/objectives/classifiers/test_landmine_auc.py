@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.classifiers.landmine import FIELDS, Landmine
-from fedbo.objectives.classifiers.landmine_auc import FieldReward, LandmineAUC, _auc
+from fedbo.objectives.classifiers.landmine import FIELDS, FieldReward, Landmine, LandmineAUC, _auc
 from fedbo.objectives.datasets.data import inventory
 from fedbo.objectives.derived.mean import MeanFunction, optimum
 

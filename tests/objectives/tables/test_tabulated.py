@@ -19,8 +19,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array
 from fedbo.objectives.functions import BRANIN_BOX, Branin
 from fedbo.objectives.space import from_unit
-from fedbo.objectives.tables.surfaces import ABOUT, Nearest, PosteriorMean, Process, fit
-from fedbo.objectives.tables.table import TableError, fingerprint
+from fedbo.objectives.tables.table import ABOUT, Nearest, PosteriorMean, Process, TableError, fingerprint, fit
 from fedbo.objectives.tables.tabulated import Tabulated, TabulatedAgent
 from fedbo.study.document import to_toml
 

@@ -12,10 +12,9 @@ import pytest
 from fedbo.objectives.base import ConfigurationFailedError
 from fedbo.objectives.datasets.data import DataMissingError, locate, without_fetching
 from fedbo.objectives.space import from_unit, to_unit
-from fedbo.objectives.tasks import kernel_tables
-from fedbo.objectives.tasks.gpu_kernels import GPUKernels
+from fedbo.objectives.tasks import gpu_kernels
+from fedbo.objectives.tasks.gpu_kernels import GPUKernels, KernelTask, read_table, table_of
 from fedbo.objectives.tasks.kernel_spaces import CONVOLUTION_MILO, KERNELS, Kernel
-from fedbo.objectives.tasks.kernel_tables import KernelTask, read_table, table_of
 from fedbo.objectives.typed_spaces.allowed import moved_singly
 from fedbo.objectives.typed_spaces.typed import _combinations
 from fedbo.settings.errors import SettingError
@@ -42,7 +41,7 @@ TEXT = json.dumps({"device_name": "GPU", "cache": ENTRIES})
 def task(monkeypatch: pytest.MonkeyPatch) -> KernelTask:
     table = table_of(SMALL, TEXT)
     monkeypatch.setitem(KERNELS, "small", SMALL)
-    monkeypatch.setattr(kernel_tables, "read_table", lambda kernel, gpu: table)
+    monkeypatch.setattr(gpu_kernels, "read_table", lambda kernel, gpu: table)
     return KernelTask("small", "GPU")
 
 

@@ -14,9 +14,8 @@ from fedbo.objectives.base import Array
 from fedbo.objectives.datasets.data import DataMissingError, locate
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.tasks.collections import LCBENCH, XGBOOST
-from fedbo.objectives.tasks.onnx_graph import read_graph
 from fedbo.objectives.tasks.scenarios import Scenario
-from fedbo.objectives.tasks.surrogate_network import read_network
+from fedbo.objectives.tasks.surrogate_network import read_graph, read_network
 from fedbo.objectives.tasks.tuning_tasks import LCBench, XGBoostTasks
 
 SOURCES = {"lcbench": LCBENCH.source, "rbv2_xgboost": XGBOOST.source}

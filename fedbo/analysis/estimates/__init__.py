@@ -1,1 +1,0 @@
-"""Estimates made before a study runs: its cost, and the privacy that it will spend."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import process_time
 from typing import Any, NamedTuple
 
@@ -22,8 +24,11 @@ from fedbo.algorithms.base import Inbound, Problem  # noqa: E402
 from fedbo.algorithms.catalog import entry  # noqa: E402
 from fedbo.algorithms.streams import COORDINATOR, Streams  # noqa: E402
 from fedbo.objectives.base import Federation  # noqa: E402
-from fedbo.objectives.coupled.admm_toys import ADMMToy, Plants, plants_allocation, plants_consensus  # noqa: E402
+from fedbo.objectives.coupled.admm_toys import ADMMToy, Plants  # noqa: E402
 from fedbo.objectives.space import from_unit  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.objectives.coupled.joint_optima import plants_allocation, plants_consensus  # noqa: E402
 
 Array = npt.NDArray[np.float64]
 Arrives = Callable[[int, int, np.random.Generator], int]

@@ -8,6 +8,7 @@ joint optimum by a closed form or SciPy; its gap is the violation of the constra
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,8 +20,11 @@ import fedbo
 from fedbo.algorithms.admm.admm import Allocation, Consensus
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array, Federation
-from fedbo.objectives.coupled.admm_toys import ADMMToy, Plants, plants_allocation, plants_consensus
-from fedbo.objectives.coupled.network_flow import NetworkFlow, best_flows
+from fedbo.objectives.coupled.admm_toys import ADMMToy, Plants
+from fedbo.objectives.coupled.network_flow import NetworkFlow
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.objectives.coupled.joint_optima import best_flows, plants_allocation, plants_consensus  # noqa: E402
 
 Row = dict[str, Any]
 

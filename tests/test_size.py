@@ -54,7 +54,7 @@ LINES = {
     "objectives": 2110,
     "objectives/applications": 666,
     "objectives/classifiers": 2248,
-    "objectives/coupled": 304,
+    "objectives/coupled": 251,
     "objectives/datasets": 406,
     "objectives/models": 474,
     "objectives/synthetic": 700,

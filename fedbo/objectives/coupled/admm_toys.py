@@ -6,18 +6,15 @@ The goal is the sum of all agents' objectives at points that satisfy the constra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-import scipy
 from annotated_types import Ge, Gt, Lt
 
-from fedbo.objectives.base import Array, CountedFederation, Metric, Objective, Parameter, require_agent
+from fedbo.objectives.base import Array, CountedFederation, Metric, Parameter, require_agent
 from fedbo.objectives.space import inside
 from fedbo.settings.ranges import Marked
-from fedbo.settings.sums import plain_sum
 
 # The quartic's global minimum, and where the sum of both functions is least: (1 + sqrt(33)) / 8, a root of 4 x^2 - x - 2.
 QUARTIC_MINIMUM = -2.0377479671
@@ -122,8 +119,8 @@ class Plants(CountedFederation):
     """Plants that share utilities, each with a convex cost of its part.
 
     Wishes are uniform in [0.2, 0.9] of the range of every utility. Costs have curvatures of 1 to 5 over the capacity squared in
-    every direction and a bend that makes them non-quadratic. Everything comes from the shared stream, so that `plants_optimum`
-    can compute the joint optimum.
+    every direction and a bend that makes them non-quadratic. Everything comes from the shared stream, so that the joint
+    optimum can be computed.
 
     dimensions: number of utilities.
     capacity: upper end of the range [0, capacity] of every utility.
@@ -155,42 +152,6 @@ class Plants(CountedFederation):
         axes = np.linalg.qr(turns[agent])[0]
         shape = (axes * curvatures[agent]) @ axes.T / self.capacity**2
         return Plant(self.capacity * wishes[agent], shape, bends[agent] / self.capacity, self.noise, self.parameters)
-
-
-def joint_score(objectives: Sequence[Objective], points: Array) -> float:
-    """Return the sum of all agents' noise-free values at their points `(N, d)`, or at one common point `(d,)`."""
-    each = np.broadcast_to(points, (len(objectives), np.shape(points)[-1]))
-    scores = [objective.score(x) for objective, x in zip(objectives, each, strict=True)]
-    return float(plain_sum(score for score in scores if score is not None))
-
-
-def plants_consensus(plants: Sequence[Plant]) -> Array:
-    """Return the common point `(d,)` that maximises the sum, with SciPy."""
-    box = [(parameter.low, parameter.high) for parameter in plants[0].parameters]
-    start = np.mean([plant.wish for plant in plants], axis=0)
-
-    def cost(x: Array) -> float:
-        return -joint_score(plants, np.clip(x, *np.array(box).T))
-
-    found = scipy.optimize.minimize(cost, start, bounds=box, tol=1e-12)
-    return np.asarray(found.x)
-
-
-def plants_allocation(plants: Sequence[Plant], total: Array, at_most: bool = False) -> Array:
-    """Return the shares `(N, d)` that maximise the sum and add up to `total (d,)`, or at most to it, with SciPy."""
-    n, d = len(plants), len(total)
-    low, high = (np.tile([getattr(p, side) for p in plants[0].parameters], n) for side in ("low", "high"))
-    start = np.tile(np.asarray(total) / n, n)
-    add = np.tile(np.eye(d), n)
-    constraint = scipy.optimize.LinearConstraint(add, -np.inf if at_most else total, total)
-
-    def cost(x: Array) -> float:
-        return -joint_score(plants, np.clip(x, low, high).reshape(n, d))
-
-    options: Any = {"maxiter": 500, "ftol": 1e-12}
-    box, first = scipy.optimize.Bounds(low, high), np.clip(start, low, high)
-    found = scipy.optimize.minimize(cost, first, method="SLSQP", bounds=box, constraints=[constraint], options=options)
-    return np.asarray(found.x).reshape(n, d)
 
 
 FEDERATIONS = {"admm_toy": ADMMToy, "plants": Plants}

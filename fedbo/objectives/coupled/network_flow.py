@@ -6,18 +6,15 @@ edge: the second application in Krishnamoorthy's text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 import numpy as np
-import scipy
 from annotated_types import Ge, Lt
 
 from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.space import inside
 from fedbo.settings.ranges import Marked
-from fedbo.settings.sums import plain_sum
 
 FLOWS = (Parameter("inflow", -1.0, 1.0), Parameter("outflow", -1.0, 1.0))
 
@@ -49,7 +46,7 @@ class NetworkFlow(Marked):
     """A ring of nodes with supplies, each of which decides on its two flows.
 
     Edge i leads from node i to the next. `noise` is the variance of an observation. All draws come from the shared stream, so
-    that `best_flows` can compute the joint optimum.
+    that the joint optimum can be computed.
     """
 
     random_per_replicate: ClassVar[bool] = True
@@ -83,17 +80,6 @@ class NetworkFlow(Marked):
         linear, steep = shared_rng.uniform(0.1, 0.5, self.nodes), shared_rng.uniform(0.1, 1.0, self.nodes)
         edges = [agent - 1, agent]
         return Node(float(supplies[agent]), linear[edges], steep[edges], self.noise)
-
-
-def best_flows(nodes: Sequence[Node]) -> Array:
-    """Find the flows `(N,)` on all edges that cost least together, with SciPy; edge i leads from node i to the next."""
-
-    def cost(flow: Array) -> float:
-        inside_box = np.clip(flow, -1.0, 1.0)
-        return -plain_sum(node.score(inside_box[[i - 1, i]]) for i, node in enumerate(nodes))
-
-    found = scipy.optimize.minimize(cost, np.zeros(len(nodes)), bounds=[(-1.0, 1.0)] * len(nodes), tol=1e-12)
-    return np.asarray(found.x)
 
 
 FEDERATIONS = {"network_flow": NetworkFlow}

@@ -19,10 +19,11 @@ from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.kernel.exchange import MODES
-from fedbo.objectives.coupled.admm_toys import ADMMToy, Plants, joint_score, plants_allocation, plants_consensus
-from fedbo.objectives.coupled.network_flow import NetworkFlow, best_flows
+from fedbo.objectives.coupled.admm_toys import ADMMToy, Plants
+from fedbo.objectives.coupled.network_flow import NetworkFlow
 from fedbo.study.settings import names_of
 from fedbo.surrogates.gp import Hyperparameters, condition
+from tests.objectives.coupled.joint_optima import best_flows, joint_score, plants_allocation, plants_consensus
 
 FILE = Path(__file__).resolve().parents[3] / "benchmarks" / "admm.py"
 

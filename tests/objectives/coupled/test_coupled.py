@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedbo.objectives.coupled.admm_toys import ADMMToy, Plant, Plants, joint_score, plants_allocation, plants_consensus
-from fedbo.objectives.coupled.network_flow import NetworkFlow, best_flows
+from fedbo.objectives.coupled.admm_toys import ADMMToy, Plant, Plants
+from fedbo.objectives.coupled.network_flow import NetworkFlow
+from tests.objectives.coupled.joint_optima import best_flows, joint_score, plants_allocation, plants_consensus
 
 
 def _plants(agents: int, dimensions: int, capacity: float = 1.0) -> list[Plant]:

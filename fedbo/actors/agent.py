@@ -207,12 +207,7 @@ class HostedAgent:
         return changed(report, again=found.again, verdicts=found.verdicts)
 
     def end(
-        self,
-        request: StepRequest,
-        state: AgentState,
-        result: StepResult,
-        sent: Sent | None,
-        before: AgentState | None = None,
+        self, request: StepRequest, state: AgentState, result: StepResult, sent: Sent | None, before: AgentState | None = None
     ) -> StepReport:
         """Store the step, with its message, as uncommitted, and return its report."""
         assert state.decision is not None

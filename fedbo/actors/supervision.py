@@ -96,12 +96,7 @@ class SupervisedHosts(RayHosts):
     """Agents in Ray actors in real time. Every request is a separate call, so that its end is seen at once."""
 
     def __init__(
-        self,
-        actors: Sequence[Any],
-        task: Task,
-        numbers: Sequence[int],
-        config: HostConfig,
-        live: WallClockState | None = None,
+        self, actors: Sequence[Any], task: Task, numbers: Sequence[int], config: HostConfig, live: WallClockState | None = None
     ) -> None:
         if task.policy.overlaps and (start_dispatcher := optional("dispatcher")) is not None:
             config = config._replace(dispatcher=start_dispatcher(task.policy.parallel))

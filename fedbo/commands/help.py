@@ -32,7 +32,7 @@ _MAIN = {
             "inspect:replay",
             "Repeat a run and check that its results are the same.",
             "fedbo replay runs/first --verify",
-        ),
+        )
     },
     "Write studies and plug-ins": {
         "new": (1, "new:new", "Write a small example: a study or your own method.", "fedbo new study first"),

@@ -22,11 +22,7 @@ def has_ended(directory: Path, study: Study) -> bool:
 
 
 def run_again(
-    study: Study,
-    directory: Path,
-    hosting: Sequence[str] = (),
-    progress: Progress | None = None,
-    runner: Runner | None = None,
+    study: Study, directory: Path, hosting: Sequence[str] = (), progress: Progress | None = None, runner: Runner | None = None
 ) -> Result:
     """Return the results of a study: read them if they exist, resume an interrupted run, or run the study.
 

@@ -29,11 +29,7 @@ class Outcome:
     """Pairs of a step and the native value reported there."""
 
     def __init__(
-        self,
-        value: float,
-        score: float | None = None,
-        metrics: Mapping[str, Any] | None = None,
-        reports: Reports = (),
+        self, value: float, score: float | None = None, metrics: Mapping[str, Any] | None = None, reports: Reports = ()
     ) -> None:
         self.value = value
         self.score = value if score is None else score

@@ -118,11 +118,7 @@ def address_of(listen: str) -> tuple[str, int]:
 
 
 def serve_study(
-    study: Study,
-    listen: str,
-    service: ServiceFolder,
-    out: Path | None = None,
-    progress: Progress | None = None,
+    study: Study, listen: str, service: ServiceFolder, out: Path | None = None, progress: Progress | None = None
 ) -> Result:
     """Serve a study to its sites until it has ended, and return its results.
 

@@ -151,14 +151,7 @@ class SiteWork:
     """
 
     def __init__(
-        self,
-        study: Study,
-        agent: int,
-        own: Any,
-        folder: Path,
-        most: int,
-        isolate: bool = False,
-        masks: SiteMasks | None = None,
+        self, study: Study, agent: int, own: Any, folder: Path, most: int, isolate: bool = False, masks: SiteMasks | None = None
     ) -> None:
         self._agent, self._masks, self._study = agent, masks, study
         self._share, self._federation = asked_of(study).share, study.federation()

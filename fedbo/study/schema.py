@@ -20,10 +20,7 @@ from fedbo.study.study import Study
 from fedbo.study.tables import AddedNoise, ObjectiveTable
 
 _SWEPT = {
-    "anyOf": [
-        {"type": "array", "minItems": 1},
-        {"type": "object", "additionalProperties": {"$ref": "#/$defs/Swept"}},
-    ],
+    "anyOf": [{"type": "array", "minItems": 1}, {"type": "object", "additionalProperties": {"$ref": "#/$defs/Swept"}}],
     "description": "the values of a key, or a table of keys",
 }
 

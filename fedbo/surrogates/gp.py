@@ -149,10 +149,7 @@ def median(values: Array) -> float:
 
 
 def fit_shared_gp(
-    tables: Sequence[tuple[Array, Array]],
-    settings: GPSettings,
-    rng: np.random.Generator,
-    start: Hyperparameters | None = None,
+    tables: Sequence[tuple[Array, Array]], settings: GPSettings, rng: np.random.Generator, start: Hyperparameters | None = None
 ) -> Hyperparameters:
     """Return hyperparameters that several Gaussian processes share, fitted to `x (n, d)`, `y (n,)` of each as `fit_gp` does.
 

@@ -151,12 +151,7 @@ def gram_factor(phi_rows: Array, noise_variance: float, before: Array | None = N
 
 
 def draw_weights(
-    phi_rows: Array,
-    y: Array,
-    noise_variance: float,
-    rng: np.random.Generator,
-    beta: float = 1.0,
-    factor: Array | None = None,
+    phi_rows: Array, y: Array, noise_variance: float, rng: np.random.Generator, beta: float = 1.0, factor: Array | None = None
 ) -> Array:
     """Return one draw omega ~ N(nu, beta^2 sigma^2 Sigma^-1) straight from the data, `(m,)`, by the cheaper of two routes.
 

@@ -289,14 +289,7 @@ def _frozen(answer: dict[str, Any]) -> Payload:
     return answer
 
 
-FAITHFUL = {
-    "surrogate": "faithful",
-    "acquisition": "lcb",
-    "term": "added",
-    "kappa": 2.0,
-    "iterate": "query",
-    "rho_start": 1.0,
-}
+FAITHFUL = {"surrogate": "faithful", "acquisition": "lcb", "term": "added", "kappa": 2.0, "iterate": "query", "rho_start": 1.0}
 
 _FIXED = {"pending_values": "hallucinated"}  # none is pending when an agent decides
 

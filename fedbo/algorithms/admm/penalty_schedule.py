@@ -78,8 +78,4 @@ class PenaltySchedule:
 def penalty_payload(penalty: PenaltySchedule, progress: PenaltyState, used: float) -> dict[str, Array]:
     """Return the fields of every answer besides the values: rho used and next, r and s, and whether ADMM has ended."""
     residuals = np.array([min(progress.primal, 1e300), min(progress.dual, 1e300)])
-    return {
-        "rho": np.array([used, penalty.at(progress)]),
-        "residuals": residuals,
-        "done": np.array([float(progress.done)]),
-    }
+    return {"rho": np.array([used, penalty.at(progress)]), "residuals": residuals, "done": np.array([float(progress.done)])}

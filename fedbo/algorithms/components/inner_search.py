@@ -17,22 +17,10 @@ from fedbo.algorithms.components.draw_search import NEAR, SearchBox
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.components.typed_coordinates import embedded, movable, restored
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.acquisition import (
-    Criterion,
-    climbing,
-    criterion_values,
-    maximise_criterion,
-)
+from fedbo.surrogates.acquisition import Criterion, climbing, criterion_values, maximise_criterion
 from fedbo.surrogates.draws import Draw, compiled_surface, message_function
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.maximise import (
-    ROUGH,
-    MaximiserSettings,
-    maximise,
-    maximise_each,
-    maximise_function,
-    with_curvature,
-)
+from fedbo.surrogates.maximise import ROUGH, MaximiserSettings, maximise, maximise_each, maximise_function, with_curvature
 from fedbo.surrogates.newton_ascent import newton_ascent
 from fedbo.surrogates.posterior import Posterior
 from fedbo.surrogates.projected import ProjectedSpace, maximise_projected, newton

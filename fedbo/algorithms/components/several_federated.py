@@ -17,14 +17,7 @@ from fedbo.algorithms.components.draw_search import Judge, SearchBox, Values, be
 from fedbo.algorithms.components.inner_search import projected
 from fedbo.algorithms.components.schedules import Schedule, probability
 from fedbo.algorithms.components.several import Several, scoped
-from fedbo.algorithms.components.several_models import (
-    fitted,
-    resolved_margins,
-    standard,
-    standard_units,
-    unclipped,
-    with_fits,
-)
+from fedbo.algorithms.components.several_models import fitted, resolved_margins, standard, standard_units, unclipped, with_fits
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS

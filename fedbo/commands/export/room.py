@@ -12,6 +12,6 @@ ROOM = Room(
             6,
             "Export the evaluations of a run to other tools.",
             "fedbo export runs/first --to optuna",
-        ),
+        )
     },
 )

@@ -8,6 +8,6 @@ ROOM = Room(
     commands={
         "watch": Command(
             "fedbo.commands.watch.command:watch", "Inspect runs", 5, "Show a run in progress.", "fedbo watch runs/first"
-        ),
+        )
     },
 )

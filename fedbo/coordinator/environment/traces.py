@@ -187,10 +187,7 @@ def _check_rows(agent: npt.NDArray[np.int64], start: npt.NDArray[np.float64], en
 
 
 def _check_overlaps(
-    order: npt.NDArray[np.intp],
-    agent: npt.NDArray[np.int64],
-    start: npt.NDArray[np.float64],
-    end: npt.NDArray[np.float64],
+    order: npt.NDArray[np.intp], agent: npt.NDArray[np.int64], start: npt.NDArray[np.float64], end: npt.NDArray[np.float64]
 ) -> None:
     before, after = order[:-1], order[1:]
     bad = (agent[before] == agent[after]) & (start[after] < end[before])

@@ -156,12 +156,7 @@ def report(
     if len(results) > 1 and beliefs is None:
         beliefs = ()  # of every run they would take long
     runs = [
-        _run_part(
-            result,
-            f"r{number}",
-            name,
-            Shown(agents or not _is_private(result), beliefs, MOST // len(results)),
-        )
+        _run_part(result, f"r{number}", name, Shown(agents or not _is_private(result), beliefs, MOST // len(results)))
         for number, (result, name) in enumerate(zip(results, titles(results), strict=True))
     ]
     panels, timelines, moments = dict[str, Any](), dict[str, Any](), dict[str, Any]()

@@ -12,7 +12,7 @@ ROOM = Room(
             4,
             "Write one HTML page about one or several runs.",
             "fedbo report runs/first",
-        ),
+        )
     },
     names={"ReportError": "fedbo.figures.page.page:ReportError"},
     errors=("fedbo.figures.page.page:ReportError",),

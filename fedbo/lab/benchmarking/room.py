@@ -12,7 +12,7 @@ ROOM = Room(
             3,
             "Compare methods on every task of a suite.",
             "fedbo bench suite --quick --algorithms gp_ei,fts",
-        ),
+        )
     },
     functions={
         "statistics_section": "fedbo.lab.benchmarking.ranks:statistics_section",

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedbo.commands.answers import StoredAnswer, finish_answer
-from fedbo.commands.arguments import (
-    Format,
-    Printed,
-    RunFolderArgument,
-    Trust,
-    progress_display,
-)
+from fedbo.commands.arguments import Format, Printed, RunFolderArgument, Trust, progress_display
 
 if TYPE_CHECKING:
     from fedbo.execution.progress import Progress

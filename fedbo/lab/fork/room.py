@@ -15,7 +15,7 @@ ROOM = Room(
             1,
             "Change something at one moment of a finished run.",
             "fedbo fork runs/first --at 12.5 --set budget.iterations=30",
-        ),
+        )
     },
     names={"fork": "fedbo.lab.fork.fork:fork", "Fork": "fedbo.lab.fork.result:Fork"},
     answers=(ANSWER,),

@@ -12,6 +12,6 @@ ROOM = Room(
             5,
             "Reproduce the figures and statements of a paper.",
             "fedbo reproduce fts --quick",
-        ),
+        )
     },
 )

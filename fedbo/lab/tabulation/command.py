@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.commands.arguments import (
-    Format,
-    Printed,
-    Quiet,
-    print_json,
-    progress_display,
-    say_failures,
-    stop_interrupted,
-)
+from fedbo.commands.arguments import Format, Printed, Quiet, print_json, progress_display, say_failures, stop_interrupted
 
 if TYPE_CHECKING:
     pass

@@ -13,7 +13,7 @@ ROOM = Room(
             6,
             "Evaluate a slow objective once, for fast studies.",
             "fedbo tabulate landmine --points 200",
-        ),
+        )
     },
     names={"tabulate": "fedbo.lab.tabulation.function:tabulate"},
 )

@@ -165,11 +165,7 @@ def most_at_once(begins: Array, ends: Array) -> int:
 
 
 def _steps(
-    into: Measurements,
-    by_agent: Mapping[int, list[Row]],
-    pauses: Mapping[int, list[Span]],
-    events: Any,
-    places: int | None,
+    into: Measurements, by_agent: Mapping[int, list[Row]], pauses: Mapping[int, list[Span]], events: Any, places: int | None
 ) -> None:
     """Measure the time of steps beyond their evaluations; restarted steps are left out.
 

@@ -50,12 +50,7 @@ class Inquiry:
     """One question, while it is asked."""
 
     def __init__(
-        self,
-        directory: Path,
-        place: Path,
-        question: Question,
-        known: tuple[Study, dict[str, Any]],
-        progress: Progress | None,
+        self, directory: Path, place: Path, question: Question, known: tuple[Study, dict[str, Any]], progress: Progress | None
     ) -> None:
         self.directory, self.place, self.question = directory, place, question
         self.study, self.manifest = known

@@ -16,7 +16,7 @@ ROOM = Room(
             2,
             "Ask when a bad end was decided, and by which luck.",
             'fedbo why runs/first --end "regret > 0.1"',
-        ),
+        )
     },
     names={"why": "fedbo.lab.why.why:why", "Why": "fedbo.lab.why.result:Why"},
     answers=(ANSWER,),

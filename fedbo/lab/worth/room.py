@@ -12,6 +12,6 @@ ROOM = Room(
             4,
             "Estimate whether federation pays in a study.",
             "fedbo worth first.toml",
-        ),
+        )
     },
 )

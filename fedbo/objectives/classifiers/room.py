@@ -3,6 +3,5 @@
 from fedbo.settings.rooms import Room
 
 ROOM = Room(
-    sentence="Classifiers tuned on images, recordings and land mines, with their data sets.",
-    tests=("objectives/classifiers",),
+    sentence="Classifiers tuned on images, recordings and land mines, with their data sets.", tests=("objectives/classifiers",)
 )

@@ -132,11 +132,7 @@ def _read(path: Path) -> tuple[Labels, Array, Labels]:
         rows = [line.strip().split(",") for line in stream.read().partition("@data")[2].splitlines() if line.strip()]
     kept = [i for i in range(FIRST_FEATURE, len(rows[0]) - 1) if i != CONSTANT]
     features = np.array([["nan" if row[i] == "?" else row[i] for i in kept] for row in rows], dtype=np.float64)
-    return (
-        np.array([int(row[1]) for row in rows]),
-        features,
-        np.array([ACTIVITIES.index(row[-1]) for row in rows]),
-    )
+    return (np.array([int(row[1]) for row in rows]), features, np.array([ACTIVITIES.index(row[-1]) for row in rows]))
 
 
 FEDERATIONS = {"wisdm": Wisdm}

@@ -11,17 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.objectives.base import (
-    Array,
-    Federation,
-    Measuring,
-    Metric,
-    Objective,
-    Parameter,
-    cost_of,
-    observe,
-    reports_costs,
-)
+from fedbo.objectives.base import Array, Federation, Measuring, Metric, Objective, Parameter, cost_of, observe, reports_costs
 from fedbo.objectives.outcome import Outcome, value_of
 
 _KEPT = 4096  # points whose mean is remembered, since tree methods come back to theirs

@@ -178,10 +178,4 @@ class DTLZ2(_Problems):
         return formulas.dtlz2(self.dimensions, self.objectives)
 
 
-FEDERATIONS = {
-    "gardner": Gardner,
-    "hernandez_lobato": HernandezLobato,
-    "mystery": Mystery,
-    "bnh": BNH,
-    "dtlz2": DTLZ2,
-}
+FEDERATIONS = {"gardner": Gardner, "hernandez_lobato": HernandezLobato, "mystery": Mystery, "bnh": BNH, "dtlz2": DTLZ2}

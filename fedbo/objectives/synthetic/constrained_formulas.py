@@ -90,11 +90,7 @@ def mystery() -> ConstrainedProblem:
     tables = (_minimised(1), {"name": "g1", "at_most": 0.0})
     place = np.array([[2.744951044629267, 2.3522519629305427]])
     return ConstrainedProblem(
-        function=_mystery,
-        parameters=_box(5.0, 5.0),
-        tables=tables,
-        least=-1.4565258194894417,
-        optima=place,
+        function=_mystery, parameters=_box(5.0, 5.0), tables=tables, least=-1.4565258194894417, optima=place
     )
 
 
@@ -111,20 +107,9 @@ def bnh() -> ConstrainedProblem:
     Its Pareto set is the diagonal up to (3, 3), and from there the upper side of the box.
     """
     along = np.linspace(0.0, BNH_WIDTH, SPACING)
-    tables = (
-        _minimised(1, 140.0),
-        _minimised(2, 50.0),
-        {"name": "g1", "at_most": 25.0},
-        {"name": "g2", "at_least": 7.7},
-    )
+    tables = (_minimised(1, 140.0), _minimised(2, 50.0), {"name": "g1", "at_most": 25.0}, {"name": "g2", "at_least": 7.7})
     places = np.column_stack([along, np.minimum(along, BNH_DEPTH)])
-    return ConstrainedProblem(
-        function=_bnh,
-        parameters=_box(BNH_WIDTH, BNH_DEPTH),
-        tables=tables,
-        least=0.0,
-        optima=places,
-    )
+    return ConstrainedProblem(function=_bnh, parameters=_box(BNH_WIDTH, BNH_DEPTH), tables=tables, least=0.0, optima=places)
 
 
 def _bnh(x: Array) -> Array:
@@ -141,11 +126,7 @@ def dtlz2(dimensions: int, objectives: int) -> ConstrainedProblem:
     places = np.hstack([grid, np.full((len(grid), dimensions - objectives + 1), 0.5)])
     tables = tuple(_minimised(number, 2.5) for number in range(1, objectives + 1))
     return ConstrainedProblem(
-        function=_Sphere(objectives),
-        parameters=_box(*[1.0] * dimensions),
-        tables=tables,
-        least=0.0,
-        optima=places,
+        function=_Sphere(objectives), parameters=_box(*[1.0] * dimensions), tables=tables, least=0.0, optima=places
     )
 
 

@@ -42,16 +42,7 @@ LCBENCH = Collection(
     source=Scenario(
         name="lcbench",
         categories=("OpenML_task_id",),
-        numbers=(
-            "epoch",
-            "batch_size",
-            "learning_rate",
-            "momentum",
-            "weight_decay",
-            "num_layers",
-            "max_units",
-            "max_dropout",
-        ),
+        numbers=("epoch", "batch_size", "learning_rate", "momentum", "weight_decay", "num_layers", "max_units", "max_dropout"),
         fidelities=("epoch",),
         outputs=(
             "time",

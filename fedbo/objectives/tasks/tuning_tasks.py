@@ -253,10 +253,4 @@ class NASTasks(_Tables):
         return Metric("val_acc")
 
 
-FEDERATIONS = {
-    "lcbench": LCBench,
-    "xgboost_tasks": XGBoostTasks,
-    "mlp_tasks": MLPTasks,
-    "fcnet": FCNet,
-    "nas_tasks": NASTasks,
-}
+FEDERATIONS = {"lcbench": LCBench, "xgboost_tasks": XGBoostTasks, "mlp_tasks": MLPTasks, "fcnet": FCNet, "nas_tasks": NASTasks}

@@ -13,7 +13,7 @@ ROOM = Room(
             3,
             "Find the smallest world in which a claim fails.",
             'fedbo hunt first.toml --claim "fts is not worse than random"',
-        ),
+        )
     },
     names={"hunt": "fedbo_hunt.hunt:hunt", "Hunt": "fedbo_hunt.result:Hunt"},
     answers=(ANSWER,),

@@ -74,11 +74,7 @@ def draw_timing(draws: Draws, costs: bool) -> Table:
     """Draw [timing]."""
     latency = {"model": "constant", "mean": 0.0} if draws.chance(0.2) else draw_durations(draws, draws.one_of(0.05, 0.3, 2.0))
     factors = [1.0, draws.number(1.0, 5.0)]
-    return draws.keep(
-        0.7,
-        evaluation=draw_durations(draws, 1.0, costs),
-        latency=latency,
-    ) | draws.keep(
+    return draws.keep(0.7, evaluation=draw_durations(draws, 1.0, costs), latency=latency) | draws.keep(
         0.3,
         speed={"factors": factors, **draws.keep(0.3, shares=[1.0, draws.number(0.1, 3.0)])},
         decision={"coefficient": draws.number(0.001, 0.3), "power": draws.number(0.0, 2.0)},
